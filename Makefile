@@ -1,0 +1,49 @@
+# Everything a person or CI runs. Both targets work on a clean clone: they make .venv first.
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+# The first interpreter that really runs (a version manager's shim may exist and still fail).
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.10 python3; do \
+	$$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))' 2>/dev/null \
+	&& echo $$p && break; done)
+
+.PHONY: help venv demo test lint types layers pytest format bench clean
+
+help:  ## List the targets.
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+venv: $(VENV)/installed  ## Create .venv with the pinned dependencies.
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.10 to 3.13 is needed and none was found. Install one, or run 'make PYTHON=/path/to/python3'."; exit 3; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	@touch $@
+
+demo: venv  ## Preprocess the sample photographs, train a small network on them, say where everything lies.
+	$(BIN)/shardmill demo
+
+test: lint types layers pytest  ## Everything CI runs.
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: venv
+	$(BIN)/mypy
+
+layers: venv
+	$(BIN)/lint-imports
+
+pytest: venv
+	$(BIN)/python -m pytest
+
+format: venv  ## Format and fix what ruff can fix.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: venv  ## Measure throughput and memory beside the bare kernel and TFDS (about 10 minutes).
+	$(BIN)/python -m benchmarks
+
+clean:  ## Remove .venv, caches and demo output.
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info build shardmill-demo

@@ -1,0 +1,47 @@
+"""What a shard set is: schema, codec, framing, names, index, manifest. See FORMAT.md.
+
+This package loads neither TensorFlow nor Beam; everything else is built on it.
+"""
+
+from shard_format.errors import DamageError, InputError, ShardmillError, ShardSetError, UsageError
+from shard_format.example import decode_example, encode_example, encode_features, finish_example
+from shard_format.index import IndexWriter, index_schema, open_index
+from shard_format.keys import id_hash, mix, shuffle_keys, split_positions
+from shard_format.manifest import Ledger, Manifest, ShardInfo, SplitInfo, load_manifest
+from shard_format.schema import Feature, Schema
+from shard_format.tfrecord import FRAME_BYTES, frame, masked_crc, read_records, unframe
+from shard_format.verify import Damage, file_sha256, verify
+
+__all__ = [
+    "FRAME_BYTES",
+    "Damage",
+    "DamageError",
+    "Feature",
+    "IndexWriter",
+    "InputError",
+    "Ledger",
+    "Manifest",
+    "Schema",
+    "ShardInfo",
+    "ShardSetError",
+    "ShardmillError",
+    "SplitInfo",
+    "UsageError",
+    "decode_example",
+    "encode_example",
+    "encode_features",
+    "file_sha256",
+    "finish_example",
+    "frame",
+    "id_hash",
+    "index_schema",
+    "load_manifest",
+    "masked_crc",
+    "mix",
+    "open_index",
+    "read_records",
+    "shuffle_keys",
+    "split_positions",
+    "unframe",
+    "verify",
+]

@@ -1,0 +1,68 @@
+"""Every file name of a shard set, and the way back from a name to its parts."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from shard_format.errors import UsageError
+
+MANIFEST = "manifest.json"
+BUILD = "build.json"  # what is not reproducible: times, versions, throughput
+FEATURES = "features.json"  # TFDS
+DATASET_INFO = "dataset_info.json"  # TFDS
+INDEX_DIR = "index"
+QUARANTINE_DIR = "quarantine"
+WORK_DIR = ".shardmill"  # a build in progress; gone when the build is done
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_SHARD = re.compile(
+    r"(?P<name>[a-z][a-z0-9_]*)-(?P<split>[a-z][a-z0-9_]*)"
+    r"\.tfrecord-(?P<shard>\d{5,})-of-(?P<count>\d{5,})"
+)
+
+
+class ShardName(NamedTuple):
+    """The parts of a shard's file name; `shard` is in [0, num_shards)."""
+
+    name: str
+    split: str
+    shard: int
+    num_shards: int
+
+
+def check_name(name: str, what: str) -> str:
+    """The name itself, if it may be part of a file name.
+
+    Raises:
+        UsageError: It is not lower-case letters, digits and underscores, a letter first.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{what} must be lower-case letters, digits and underscores and begin with a letter "
+            f"(TFDS reads it from file names), got {name!r}. Choose another name."
+        )
+    return name
+
+
+def shard_file(name: str, split: str, shard: int, num_shards: int) -> str:
+    """The file name of one shard, as TFDS expects it: NAME-SPLIT.tfrecord-00000-of-00032."""
+    return f"{name}-{split}.tfrecord-{shard:05d}-of-{num_shards:05d}"
+
+
+def parse_shard_file(file: str) -> ShardName | None:
+    """The inverse of `shard_file`, or None if the file is no shard."""
+    match = _SHARD.fullmatch(file)
+    if match is None:
+        return None
+    return ShardName(match["name"], match["split"], int(match["shard"]), int(match["count"]))
+
+
+def index_file(split: str) -> str:
+    """The index of one split, relative to the shard set."""
+    return f"{INDEX_DIR}/{split}.arrow"
+
+
+def quarantine_file(part: int) -> str:
+    """One part of the quarantine, relative to the shard set."""
+    return f"{QUARANTINE_DIR}/part-{part:05d}.parquet"

@@ -1,0 +1,136 @@
+"""The feature schema: which features an example has, declared and never inferred from samples."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from shard_format.errors import ShardSetError, UsageError
+
+# kind of feature -> the field of tf.train.Feature that stores it
+STORAGE = {
+    "image": "bytes_list",  # one encoded picture
+    "text": "bytes_list",  # one UTF-8 string
+    "bytes": "bytes_list",
+    "class_label": "int64_list",  # one index into `class_names`
+    "int64": "int64_list",
+    "float32": "float_list",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Feature:
+    """One named column of every example.
+
+    Attributes:
+        name: The key inside tf.train.Example.
+        kind: One of `STORAGE`.
+        shape: What a reader gets after decoding, `-1` for a dimension that varies; `()` is a
+            scalar. An image is `(height, width, channels)`.
+        encoding: For an image, how its bytes are encoded ("jpeg"); empty otherwise.
+        class_names: For a class_label, the name of every class; a label is an index into it.
+        late: True when the value is known only once all records are (a class label needs the list
+            of all classes), so it is added while shards are written. Late features come last.
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...] = ()
+    encoding: str = ""
+    class_names: tuple[str, ...] = ()
+    late: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in STORAGE:
+            raise UsageError(
+                f"a feature kind must be one of {', '.join(STORAGE)}, got {self.kind!r} "
+                f"in feature {self.name!r}. Correct the record type that declares it."
+            )
+
+    @property
+    def storage(self) -> str:
+        """The field of tf.train.Feature that holds the values."""
+        return STORAGE[self.kind]
+
+
+@dataclasses.dataclass(frozen=True)
+class Schema:
+    """The features of a shard set, in the order in which an example stores them."""
+
+    record_type: str
+    features: tuple[Feature, ...]
+
+    def __post_init__(self) -> None:
+        names = [feature.name for feature in self.features]
+        if len(set(names)) != len(names):
+            raise UsageError(f"feature names must be unique, got {names}. Rename the repeated one.")
+        late = [feature.late for feature in self.features]
+        if late != sorted(late):
+            raise UsageError(
+                f"late features must come after all others, got {names}. Reorder the schema."
+            )
+
+    def __getitem__(self, name: str) -> Feature:
+        """The feature of that name; KeyError if there is none."""
+        for feature in self.features:
+            if feature.name == name:
+                return feature
+        raise KeyError(name)
+
+    def with_class_names(self, name: str, class_names: tuple[str, ...]) -> Schema:
+        """This schema with the classes of label `name` filled in."""
+        return dataclasses.replace(
+            self,
+            features=tuple(
+                dataclasses.replace(feature, class_names=class_names)
+                if feature.name == name
+                else feature
+                for feature in self.features
+            ),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The form the manifest stores."""
+        return {
+            "record_type": self.record_type,
+            "features": [
+                {
+                    "name": feature.name,
+                    "kind": feature.kind,
+                    "shape": list(feature.shape),
+                    **({"encoding": feature.encoding} if feature.encoding else {}),
+                    **({"class_names": list(feature.class_names)} if feature.class_names else {}),
+                    **({"late": True} if feature.late else {}),
+                }
+                for feature in self.features
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Schema:
+        """The inverse of `to_json`.
+
+        Raises:
+            ShardSetError: The value does not describe a schema.
+        """
+        try:
+            return cls(
+                record_type=value["record_type"],
+                features=tuple(
+                    Feature(
+                        name=item["name"],
+                        kind=item["kind"],
+                        shape=tuple(item["shape"]),
+                        encoding=item.get("encoding", ""),
+                        class_names=tuple(item.get("class_names", ())),
+                        late=item.get("late", False),
+                    )
+                    for item in value["features"]
+                ),
+            )
+        except (KeyError, TypeError, UsageError) as error:
+            raise ShardSetError(
+                f"the manifest's schema must list features with name, kind and shape, got {error!r}"
+                ". Build the set again."
+            ) from error

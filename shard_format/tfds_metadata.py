@@ -1,0 +1,91 @@
+"""features.json and dataset_info.json: with them `tfds.builder_from_directory` reads the set.
+
+The layout follows tensorflow_datasets/core/proto (feature.proto, dataset_info.proto) in their JSON
+mapping, in which 64-bit integers are strings.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from shard_format.manifest import SplitInfo
+from shard_format.schema import Feature, Schema
+from shard_format.tfrecord import FRAME_BYTES
+
+_MODULE = "tensorflow_datasets.core.features"
+
+
+def features_text(schema: Schema) -> str:
+    """The content of features.json."""
+    return _text(
+        {
+            "pythonClassName": f"{_MODULE}.features_dict.FeaturesDict",
+            "featuresDict": {
+                "features": {feature.name: _feature(feature) for feature in schema.features}
+            },
+        }
+    )
+
+
+def dataset_info_text(name: str, schema: Schema, splits: dict[str, SplitInfo]) -> str:
+    """The content of dataset_info.json."""
+    kinds = {feature.kind: feature.name for feature in schema.features}
+    info: dict[str, Any] = {
+        "name": name,
+        "version": "1.0.0",
+        "fileFormat": "tfrecord",
+        "splits": [
+            {
+                "name": split_name,
+                "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
+                # TFDS counts payloads, not frames.
+                "numBytes": str(split.bytes - FRAME_BYTES * split.records),
+                "shardLengths": [str(shard.records) for shard in split.shards],
+            }
+            for split_name, split in splits.items()
+            if split.shards
+        ],
+    }
+    if "class_label" in kinds and "image" in kinds:
+        pair = [{"featureKey": kinds["image"]}, {"featureKey": kinds["class_label"]}]
+        info["supervisedKeys"] = {"tuple": {"items": pair}}
+    return _text(info)
+
+
+def label_files(schema: Schema) -> dict[str, str]:
+    """The files from which TFDS learns class names, by file name."""
+    return {
+        f"{feature.name}.labels.txt": "\n".join(feature.class_names) + "\n"
+        for feature in schema.features
+        if feature.kind == "class_label"
+    }
+
+
+def _feature(feature: Feature) -> dict[str, Any]:
+    if feature.kind == "image":
+        return {
+            "pythonClassName": f"{_MODULE}.image_feature.Image",
+            "image": {
+                "shape": {"dimensions": [str(size) for size in feature.shape]},
+                "dtype": "uint8",
+                "encodingFormat": feature.encoding,
+            },
+        }
+    if feature.kind == "class_label":
+        return {
+            "pythonClassName": f"{_MODULE}.class_label_feature.ClassLabel",
+            "classLabel": {"numClasses": str(len(feature.class_names))},
+        }
+    if feature.kind == "text":
+        return {"pythonClassName": f"{_MODULE}.text_feature.Text", "text": {}}
+    dtype = {"bytes": "bytes", "int64": "int64", "float32": "float32"}[feature.kind]
+    dimensions = [str(size) for size in feature.shape]
+    return {
+        "pythonClassName": f"{_MODULE}.tensor_feature.Tensor",
+        "tensor": {"shape": {"dimensions": dimensions}, "dtype": dtype, "encoding": "none"},
+    }
+
+
+def _text(value: dict[str, Any]) -> str:
+    return json.dumps(value, indent=1, sort_keys=True) + "\n"

@@ -1,0 +1,91 @@
+"""TFRecord framing: length, masked CRC-32C of the length, payload, masked CRC-32C of the payload.
+
+Format: tensorflow/core/lib/io/record_writer.h. All integers are little-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import google_crc32c
+
+from shard_format.errors import DamageError
+
+HEADER_BYTES = 12  # uint64 length + uint32 masked CRC of those 8 bytes
+FOOTER_BYTES = 4  # uint32 masked CRC of the payload
+FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES  # what a frame adds to its payload
+
+_LENGTH = struct.Struct("<Q")
+_CRC = struct.Struct("<I")
+_HEADER = struct.Struct("<QI")
+_MASK_DELTA = 0xA282EAD8  # tensorflow/core/lib/hash/crc32c.h, kMaskDelta
+
+
+def masked_crc(data: bytes) -> int:
+    """The CRC-32C of the data, rotated and offset as TFRecord stores it."""
+    crc = google_crc32c.value(data)
+    return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
+
+
+def frame(payload: bytes) -> bytes:
+    """The payload with the header and footer of one TFRecord."""
+    length = _LENGTH.pack(len(payload))
+    return b"".join(
+        (length, _CRC.pack(masked_crc(length)), payload, _CRC.pack(masked_crc(payload)))
+    )
+
+
+def unframe(framed: bytes, where: str) -> bytes:
+    """The payload of exactly one frame, both checksums checked.
+
+    Args:
+        framed: The whole frame.
+        where: File and offset, for the message.
+
+    Raises:
+        DamageError: The frame is cut, or a checksum differs.
+    """
+    if len(framed) < FRAME_BYTES:
+        raise DamageError(f"a frame has at least {FRAME_BYTES} bytes, got {len(framed)} in {where}")
+    length, length_crc = _HEADER.unpack_from(framed)
+    if masked_crc(framed[:8]) != length_crc:
+        raise DamageError(f"the length of a record must match its checksum, it differs in {where}")
+    if length != len(framed) - FRAME_BYTES:
+        raise DamageError(
+            f"a record must be {len(framed) - FRAME_BYTES} bytes long, got {length} in {where}"
+        )
+    payload = framed[HEADER_BYTES:-FOOTER_BYTES]
+    if masked_crc(payload) != _CRC.unpack_from(framed, len(framed) - FOOTER_BYTES)[0]:
+        raise DamageError(f"a record must match its checksum, it differs in {where}")
+    return payload
+
+
+def read_records(path: Path) -> Iterator[tuple[int, bytes]]:
+    """(byte offset of the frame, payload) of every record of a file, in order.
+
+    Raises:
+        DamageError: A checksum differs, or the file ends inside a record; names file and offset.
+    """
+    offset = 0
+    with path.open("rb") as file:
+        while header := file.read(HEADER_BYTES):
+            where = f"{path} at byte {offset}"
+            if len(header) < HEADER_BYTES:
+                raise DamageError(
+                    f"a record header has {HEADER_BYTES} bytes, the file ends {where}"
+                )
+            length, length_crc = _HEADER.unpack(header)
+            # Checked before the length is trusted: a flipped bit here may ask for exabytes.
+            if masked_crc(header[:8]) != length_crc:
+                raise DamageError(
+                    f"the length of a record must match its checksum, it differs in {where}"
+                )
+            rest = file.read(length + FOOTER_BYTES)
+            if len(rest) < length + FOOTER_BYTES:
+                raise DamageError(
+                    f"a record has {length} bytes here, the file ends before in {where}"
+                )
+            yield offset, unframe(header + rest, where)
+            offset += length + FRAME_BYTES

@@ -1,0 +1,167 @@
+"""Verification: is every byte of a shard set the one that was written?
+
+Every shard is read once; its SHA-256 is what decides. When it differs, the frames and the index
+say which record is at fault, so that damage has an address: file, byte offset, record id.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shard_format import naming
+from shard_format.errors import DamageError, ShardmillError
+from shard_format.index import open_index
+from shard_format.manifest import Manifest, ShardInfo, load_manifest
+from shard_format.tfrecord import read_records
+
+_BLOCK_BYTES = 1 << 20  # 1 MiB: hashing releases the GIL, larger blocks are no faster
+
+
+@dataclasses.dataclass(frozen=True)
+class Damage:
+    """One thing that is wrong: the file relative to the set, and what is the matter with it."""
+
+    file: str
+    problem: str
+
+
+def verify(
+    directory: Path,
+    *,
+    workers: int | None = None,
+    on_file: Callable[[str, int], None] = lambda file, size: None,
+) -> tuple[Manifest, list[Damage]]:
+    """Checks every file of a set against its manifest.
+
+    Args:
+        directory: The shard set.
+        workers: Files read at once; one per core when None.
+        on_file: Called with name and bytes of every file as it is done (from several threads).
+
+    Returns:
+        The manifest, and everything found to be damaged; an empty list means the set is intact.
+
+    Raises:
+        ShardSetError: There is no set in this directory.
+        DamageError: The manifest itself is damaged, so nothing can be checked against it.
+    """
+    manifest = load_manifest(directory)
+    checks: list[tuple[str, int, Callable[[], Iterator[str]]]] = []
+    for split, info in manifest.splits.items():
+        for number, shard in enumerate(info.shards):
+            checks.append((shard.file, shard.bytes, _shard_check(directory, split, number, shard)))
+    for file, expected in manifest.files.items():
+        size, digest = expected["bytes"], expected["sha256"]
+        checks.append((file, size, _file_check(directory / file, size, digest)))
+
+    def run(check: tuple[str, int, Callable[[], Iterator[str]]]) -> list[Damage]:
+        file, size, problems = check
+        found = [Damage(file, problem) for problem in problems()]
+        on_file(file, size)
+        return found
+
+    with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
+        damages = [damage for found in pool.map(run, checks) for damage in found]
+    if not damages:
+        for split in manifest.splits:
+            damages += [
+                Damage(naming.index_file(split), p) for p in _index(directory, split, manifest)
+            ]
+    damages += [Damage(file, "is not part of the set") for file in _strangers(directory, manifest)]
+    return manifest, damages
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's content, in hex."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _problem(path: Path, size: int, digest: str) -> str | None:
+    try:
+        found = path.stat().st_size
+        if found != size:
+            return f"must have {size} bytes, has {found}"
+        return None if file_sha256(path) == digest else "does not match its SHA-256"
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+
+
+def _file_check(path: Path, size: int, digest: str) -> Callable[[], Iterator[str]]:
+    def check() -> Iterator[str]:
+        problem = _problem(path, size, digest)
+        if problem:
+            yield problem
+
+    return check
+
+
+def _shard_check(
+    directory: Path, split: str, number: int, shard: ShardInfo
+) -> Callable[[], Iterator[str]]:
+    def check() -> Iterator[str]:
+        path = directory / shard.file
+        problem = _problem(path, shard.bytes, shard.sha256)
+        if problem is None:
+            return
+        if not path.exists():
+            yield problem
+            return
+        yield f"{problem}; {_locate(directory, split, number, path)}"
+
+    return check
+
+
+def _locate(directory: Path, split: str, number: int, path: Path) -> str:
+    """Which record of a damaged shard is at fault, as far as frames and index tell."""
+    offset, records = 0, 0
+    try:
+        for offset, _ in read_records(path):
+            records += 1
+    except DamageError as error:
+        rows = _rows_of_shard(directory, split, number)
+        if rows is None or records >= rows.num_rows:
+            return str(error)
+        return f"record {rows['record_id'][records].as_py()!r}: {error}"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return f"all {records} records match their checksums: this is another file's content"
+
+
+def _rows_of_shard(directory: Path, split: str, number: int) -> pa.Table | None:
+    try:
+        index = open_index(directory / naming.index_file(split))
+    except ShardmillError:
+        return None
+    return index.filter(pc.equal(index["shard"], number))
+
+
+def _index(directory: Path, split: str, manifest: Manifest) -> Iterator[str]:
+    """Whether an index whose bytes are right also says the same as the manifest."""
+    index = open_index(directory / naming.index_file(split))
+    counts = pc.value_counts(index["shard"])
+    found = {item["values"]: item["counts"] for item in counts.to_pylist()}
+    for number, shard in enumerate(manifest.splits[split].shards):
+        if found.get(number, 0) != shard.records:
+            yield f"must have {shard.records} rows for {shard.file}, has {found.get(number, 0)}"
+
+
+def _strangers(directory: Path, manifest: Manifest) -> Iterator[str]:
+    """Shards that lie in the directory but are not in the manifest: a reader by glob sees them."""
+    known = {shard.file for split in manifest.splits.values() for shard in split.shards}
+    for path in sorted(directory.iterdir()):
+        if naming.parse_shard_file(path.name) and path.name not in known:
+            yield path.name
