@@ -194,7 +194,7 @@ def _to_rgb(image: Image.Image) -> Pixels:
     if image.mode in ("I", "F", "LAB"):
         raise Refusal(
             "unsupported-mode",
-            f"pixels of mode {image.mode} have no fixed range, so there is no one way to 8-bit RGB",
+            f"there is no one right way from pixels of mode {image.mode} to 8-bit RGB",
         )
     if image.has_transparency_data:
         image = image.convert("RGBA")
