@@ -38,7 +38,7 @@ class Learner:
     @property
     def last_learning_rate(self) -> float:
         """The learning rate of the latest step that changed the weights."""
-        return float(self.schedule(max(0, int(self.optimizer.iterations) - 1)))
+        return float(self.schedule(max(0, int(self.optimizer.iterations.numpy()) - 1)))
 
 
 def make_learner(

@@ -88,7 +88,7 @@ class Loop:
     @property
     def loss_scale(self) -> float | None:
         """The factor on the loss, or None when the optimizer scales no loss."""
-        return float(self._optimizer.dynamic_scale) if self._scales_loss else None
+        return float(self._optimizer.dynamic_scale.numpy()) if self._scales_loss else None
 
     def distribute(self, dataset: Any) -> Any:
         """The data set with every batch divided among the replicas."""
