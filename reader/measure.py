@@ -1,0 +1,70 @@
+"""How fast a stream is when nothing but the stream is asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+
+from reader.stream import Stream
+from shard_format import UsageError
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadRate:
+    """What was read in how much time.
+
+    Attributes:
+        records: Records received after the first batch.
+        batches: Batches received after the first one.
+        seconds: Time they took.
+        records_per_second: records / seconds; 0 where there was but one batch.
+        megabytes_per_second: The same in 10**6 stored bytes, at the mean size of a record.
+        first_batch_seconds: Time until the first batch, in none of the above.
+    """
+
+    records: int
+    batches: int
+    seconds: float
+    records_per_second: float
+    megabytes_per_second: float
+    first_batch_seconds: float
+
+
+def measure(
+    stream: Stream, seconds: float, on_batch: Callable[[int], None] = lambda records: None
+) -> ReadRate:
+    """The rate at which batches come, over some seconds or until the stream ends.
+
+    Args:
+        stream: What to read.
+        seconds: How long to read after the first batch, above 0.
+        on_batch: Called with the number of records of every batch, the first one included.
+
+    Raises:
+        UsageError: The time is not above 0.
+    """
+    if not seconds > 0:
+        raise UsageError(f"seconds must be above 0, got {seconds} in reader.measure. Give more.")
+    begin = time.perf_counter()
+    batches = iter(stream.dataset)
+    on_batch(int(next(batches)[1].shape[0]))
+    start = now = time.perf_counter()
+    num_records = num_batches = 0
+    for _, targets in batches:
+        size = int(targets.shape[0])
+        num_records, num_batches = num_records + size, num_batches + 1
+        on_batch(size)
+        now = time.perf_counter()
+        if now - start >= seconds:
+            break
+    elapsed = now - start
+    rate = num_records / elapsed if num_batches else 0.0
+    return ReadRate(
+        records=num_records,
+        batches=num_batches,
+        seconds=elapsed,
+        records_per_second=rate,
+        megabytes_per_second=rate * stream.info.stored_bytes / stream.info.records / 1e6,
+        first_batch_seconds=start - begin,
+    )

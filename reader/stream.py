@@ -1,0 +1,244 @@
+"""`load`: from a directory and options to a stream of batches."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import tensorflow as tf
+
+from reader import cache as caches
+from reader.chunks import cut_chunks
+from reader.options import ReadOptions, check_choice
+from reader.payloads import FilePayloads, Payloads, load_payloads
+from reader.pipeline import build_dataset
+from reader.record_types import RECORD_TYPES, RecordTypeFactory
+from shard_format import Manifest, ShardSetError, SplitInfo, UsageError, load_manifest, open_index
+from shard_format.naming import index_file
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamInfo:
+    """What a stream reads.
+
+    Attributes:
+        directory: The shard set.
+        root_hash: Names the content of the set.
+        split: Name of the split.
+        records: Records of the split.
+        stored_bytes: Bytes of the split's shards.
+        record_type: Of the schema, such as "image".
+        class_names: The name of every label.
+        element_shape: Shape of one input, such as (224, 224, 3); None where it varies.
+        dtype: Element type of the inputs.
+        batch_size: Records per batch.
+        seed: What order and augmentation were drawn from.
+        epochs: How often the split is read; None is endless.
+        cache: "off", "memory" or "disk".
+        cache_reason: Why, in a sentence.
+    """
+
+    directory: Path
+    root_hash: str
+    split: str
+    records: int
+    stored_bytes: int
+    record_type: str
+    class_names: tuple[str, ...]
+    element_shape: tuple[int | None, ...]
+    dtype: str
+    batch_size: int
+    seed: int
+    epochs: int | None
+    cache: str
+    cache_reason: str
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes labels tell apart."""
+        return len(self.class_names)
+
+    @property
+    def image_shape(self) -> tuple[int | None, ...]:
+        """`element_shape` under the name that fits pictures: (height, width, 3)."""
+        return self.element_shape
+
+
+@dataclasses.dataclass(frozen=True)
+class Stream:
+    """A split as batches.
+
+    Attributes:
+        dataset: Of (inputs [batch, ...], targets [batch] int64).
+        steps_per_epoch: Batches in one pass over the split.
+        info: What is read, and how.
+    """
+
+    dataset: tf.data.Dataset
+    steps_per_epoch: int
+    info: StreamInfo
+
+
+def load(
+    directory: str | os.PathLike[str],
+    *,
+    split: str = "train",
+    batch_size: int,
+    image_size: int | None = None,
+    augment: str = "none",
+    shuffle: str = "window",
+    seed: int = 0,
+    epochs: int | None = None,
+    cache: str = "auto",
+    cache_dir: str | os.PathLike[str] | None = None,
+    drop_remainder: bool | None = None,
+    dtype: str = "uint8",
+) -> Stream:
+    """A stream over one split of a shard set, for `model.fit` or any loop over tf.data.
+
+    Training: `load(d, batch_size=128, image_size=224, augment="standard")`, endless, and
+    `model.fit(stream.dataset, steps_per_epoch=stream.steps_per_epoch, epochs=...)`.
+    Evaluation: `load(d, split="test", batch_size=128, image_size=224, shuffle="off", epochs=1)`.
+
+    A record that is damaged on disk raises tf.errors.DataLossError while the data set is iterated;
+    TensorFlow names no file there, 'shardmill verify' does. With cache="memory" or "disk" every
+    byte is read here, and damage is a DamageError that names it.
+
+    Args:
+        directory: The shard set.
+        split: Name of a split of the set.
+        batch_size: Records per batch.
+        image_size: Height and width in pixels of the pictures of a batch. None leaves them at
+            their stored size, which must be the same for all unless batch_size is 1.
+        augment: "none" (the largest square in the middle), "standard" (random crop and flip) or
+            "strong" (brightness and contrast too).
+        shuffle: "window" (every epoch in another order) or "off" (the order on disk).
+        seed: Order and augmentation are functions of seed, epoch and record, nothing else.
+        epochs: None is endless. With a number the data set is finite; iterated again, it gives
+            the same epochs again.
+        cache: "off"; "memory" (all stored bytes of the split); "disk" (a copy in cache_dir);
+            "auto" (chosen by size and free memory; `info.cache_reason` says why). The batches are
+            the same.
+        cache_dir: For cache="disk"; default $XDG_CACHE_HOME/shardmill or ~/.cache/shardmill.
+        drop_remainder: Whether every epoch ends with its last full batch; default True, except
+            with epochs=1.
+        dtype: "uint8" (a quarter of the bytes to the accelerator) or "float32"; values are in
+            [0, 255] either way, models rescale.
+
+    Raises:
+        UsageError: An option is wrong, or does not fit the set.
+        ShardSetError: There is no shard set, or it cannot be read by this version.
+        DamageError: The set is not what its manifest says.
+    """
+    options = ReadOptions(
+        split=split,
+        batch_size=batch_size,
+        image_size=image_size,
+        augment=augment,
+        shuffle=shuffle,
+        seed=seed,
+        epochs=epochs,
+        cache=cache,
+        cache_dir=None if cache_dir is None else Path(cache_dir),
+        drop_remainder=drop_remainder,
+        dtype=dtype,
+    )
+    root = Path(directory)
+    manifest = load_manifest(root)
+    split_info = _checked_split(manifest, options, root)
+    index_path = root / index_file(split)
+    index = open_index(index_path)
+    chunks = cut_chunks(split_info, index, index_path)
+    records = _record_type(manifest, root)(manifest.schema, index, options, index_path)
+
+    choice, paths = _open_cache(root, manifest, split_info, options)
+    # On the host, though there be a GPU: tf.data runs there, and would copy tensors back and forth.
+    with tf.device("/CPU:0"):
+        payloads: Payloads
+        if choice.cache == "memory":
+            payloads = load_payloads(paths, split_info)
+        else:
+            payloads = FilePayloads(paths, chunks)
+        dataset = build_dataset(chunks, payloads, records, options)
+    info = _info(root, manifest, options, records.element_shape, choice)
+    return Stream(dataset, _steps(split_info.records, options), info)
+
+
+def _checked_split(manifest: Manifest, options: ReadOptions, root: Path) -> SplitInfo:
+    """The split, which has records enough for one batch.
+
+    Raises:
+        UsageError: There is no such split, or a batch is larger than it.
+        ShardSetError: The split has no records.
+    """
+    check_choice("split", options.split, manifest.splits, root)
+    split = manifest.splits[options.split]
+    if not split.records:
+        filled = [name for name, info in manifest.splits.items() if info.records]
+        raise ShardSetError(
+            f"a split to be read must have records, got none in {options.split!r} of {root}. "
+            f"Read another one ({', '.join(filled) or 'all are empty'}), or build the set again "
+            "with a larger share for it."
+        )
+    if options.drops_remainder and options.batch_size > split.records:
+        raise UsageError(
+            f"batch_size must be at most the records of the split ({split.records}), got "
+            f"{options.batch_size} for {options.split!r} of {root}. Take a smaller batch, or "
+            "pass epochs=1, where the last batch may be partial."
+        )
+    return split
+
+
+def _open_cache(
+    root: Path, manifest: Manifest, split: SplitInfo, options: ReadOptions
+) -> tuple[caches.CacheChoice, list[Path]]:
+    """Which cache is used, and the files to read."""
+    cache_dir = options.cache_dir or caches.default_cache_dir()
+    choice = caches.choose_cache(options.cache, split, options.epochs, root, cache_dir)
+    if choice.cache == "disk":
+        return choice, caches.fill_disk_cache(root, split, cache_dir / manifest.root_hash)
+    return choice, caches.check_shards(root, split)
+
+
+def _record_type(manifest: Manifest, root: Path) -> RecordTypeFactory:
+    name = manifest.schema.record_type
+    if name not in RECORD_TYPES:
+        raise ShardSetError(
+            f"this version reads records of type {', '.join(RECORD_TYPES)}, got {name!r} in "
+            f"{root}. Install a version of shardmill that knows it."
+        )
+    return RECORD_TYPES[name]
+
+
+def _steps(records: int, options: ReadOptions) -> int:
+    if options.drops_remainder:
+        return records // options.batch_size
+    return -(-records // options.batch_size)
+
+
+def _info(
+    root: Path,
+    manifest: Manifest,
+    options: ReadOptions,
+    element_shape: tuple[int | None, ...],
+    choice: caches.CacheChoice,
+) -> StreamInfo:
+    split = manifest.splits[options.split]
+    labels = [item for item in manifest.schema.features if item.kind == "class_label"]
+    return StreamInfo(
+        directory=root,
+        root_hash=manifest.root_hash,
+        split=options.split,
+        records=split.records,
+        stored_bytes=split.bytes,
+        record_type=manifest.schema.record_type,
+        class_names=labels[0].class_names if labels else (),
+        element_shape=element_shape,
+        dtype=options.dtype,
+        batch_size=options.batch_size,
+        seed=options.seed,
+        epochs=options.epochs,
+        cache=choice.cache,
+        cache_reason=choice.reason,
+    )
