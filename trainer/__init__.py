@@ -1,0 +1,63 @@
+"""Trains a Keras model on a shard set: one loop for every strategy, with mixed precision.
+
+    from trainer import TrainOptions, train
+
+    result = train(TrainOptions(data="data/clothing", run_dir="runs/1", model="small_cnn"))
+    result.final.val_accuracy, result.model_path
+
+Importing this package loads neither TensorFlow nor Keras; `train` does.
+"""
+
+from __future__ import annotations
+
+from trainer.errors import TrainingError
+from trainer.events import (
+    EpochDone,
+    Event,
+    OnEvent,
+    RunDone,
+    RunStarted,
+    StepsDone,
+    TrainResult,
+    ignore,
+)
+from trainer.models import MODELS
+from trainer.optimizers import OPTIMIZERS
+from trainer.options import TrainOptions
+from trainer.precision import PRECISIONS
+from trainer.strategies import STRATEGIES
+
+__all__ = [
+    "MODELS",
+    "OPTIMIZERS",
+    "PRECISIONS",
+    "STRATEGIES",
+    "EpochDone",
+    "Event",
+    "OnEvent",
+    "RunDone",
+    "RunStarted",
+    "StepsDone",
+    "TrainOptions",
+    "TrainResult",
+    "TrainingError",
+    "train",
+]
+
+
+def train(options: TrainOptions, on_event: OnEvent = ignore) -> TrainResult:
+    """A trained model, or the rest of its training if `options.run_dir` holds the beginning.
+
+    Args:
+        options: What to train, on what, and where to put it.
+        on_event: Called in this thread with every event, see `trainer.events`.
+
+    Raises:
+        UsageError: The options contradict each other, the data set or the machine.
+        ShardSetError: There is no shard set in `options.data`.
+        InputError: The run directory holds another run, or cannot be written.
+        TrainingError: The loss is no longer finite.
+    """
+    from trainer import run  # loads TensorFlow: seconds that a mere import should not cost
+
+    return run.train(options, on_event)

@@ -1,0 +1,121 @@
+"""Pictures of one colour for each class, streams of them, and models that learn them in seconds.
+
+Used by the tests in their own process, by the programs beside this file in another one, and as
+`--model tiny:dense`.
+"""
+
+import dataclasses
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from trainer.data import Data
+
+NUM_CLASSES = 3
+NAMES = ("red", "green", "blue")
+
+
+@dataclasses.dataclass(frozen=True)
+class Info:
+    records: int
+    num_classes: int = NUM_CLASSES
+    class_names: tuple[str, ...] = NAMES
+
+
+@dataclasses.dataclass(frozen=True)
+class Stream:
+    dataset: tf.data.Dataset
+    steps_per_epoch: int
+    info: Info
+
+
+def pictures(count: int, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Noise with one channel lifted: images [count, size, size, 3] uint8, labels [count] int64."""
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, NUM_CLASSES, count)
+    images = generator.integers(0, 156, (count, size, size, 3))
+    images += 60 * np.eye(NUM_CLASSES, dtype=np.int64)[labels][:, None, None, :]
+    return images.astype(np.uint8), labels.astype(np.int64)
+
+
+def endless(count: int, size: int, batch_size: int, seed: int = 0) -> Stream:
+    arrays = tf.data.Dataset.from_tensor_slices(pictures(count, size, seed))
+    dataset = arrays.repeat().batch(batch_size, drop_remainder=True)
+    return Stream(dataset, count // batch_size, Info(count))
+
+
+def finite(count: int, size: int, batch_size: int, seed: int = 1) -> Stream:
+    dataset = tf.data.Dataset.from_tensor_slices(pictures(count, size, seed)).batch(batch_size)
+    return Stream(dataset, -(-count // batch_size), Info(count))
+
+
+def data(size: int = 8, batch_size: int = 8, train: int = 32, validation: int = 13) -> Data:
+    """A data set whose validation split does not divide into whole batches."""
+    return Data(
+        root_hash="0" * 64,
+        open_training=lambda epochs_done: endless(train, size, batch_size, seed=epochs_done),
+        validation=finite(validation, size, batch_size),
+    )
+
+
+def dense(input_shape, num_classes):
+    """No BatchNorm and no dropout: what it learns depends on the batch as a whole only."""
+    layers = keras.layers
+    return keras.Sequential(
+        [
+            keras.Input(input_shape),
+            layers.Rescaling(1 / 127.5, offset=-1.0),
+            layers.Flatten(),
+            layers.Dense(16, activation="tanh"),
+            layers.Dense(num_classes),
+        ]
+    )
+
+
+def with_norm(input_shape, num_classes):
+    """BatchNorm and dropout, whose state must survive a checkpoint too."""
+    layers = keras.layers
+    return keras.Sequential(
+        [
+            keras.Input(input_shape),
+            layers.Rescaling(1 / 127.5, offset=-1.0),
+            layers.Conv2D(8, 3, use_bias=False),
+            layers.BatchNormalization(),
+            layers.Activation("relu"),
+            layers.GlobalAveragePooling2D(),
+            layers.Dropout(0.3),
+            layers.Dense(num_classes, activation="softmax", dtype="float32"),
+        ]
+    )
+
+
+def half_softmax(input_shape, num_classes):
+    return keras.Sequential(
+        [
+            keras.Input(input_shape),
+            keras.layers.Flatten(),
+            keras.layers.Dense(num_classes, activation="softmax"),
+        ]
+    )
+
+
+def one_too_many(input_shape, num_classes):
+    return dense(input_shape, num_classes + 1)
+
+
+def no_weights(input_shape, num_classes):
+    return keras.Sequential(
+        [keras.Input(input_shape), keras.layers.GlobalAveragePooling2D(), keras.layers.Softmax()]
+    )
+
+
+def no_model(input_shape, num_classes):
+    return [input_shape, num_classes]
+
+
+def fails(input_shape, num_classes):
+    raise RuntimeError("the moon is full")
+
+
+not_callable = 3

@@ -1,0 +1,120 @@
+"""What the trainer needs to know of its data, and how it gets that from the reader."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from shard_format import UsageError, load_manifest
+from trainer.options import TrainOptions
+
+
+class StreamInfo(Protocol):
+    """What a stream is made of."""
+
+    @property
+    def records(self) -> int:
+        """Records of the split."""
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes; labels lie in [0, num_classes)."""
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The name of every label."""
+
+
+class Stream(Protocol):
+    """Batches of pictures; `reader.load` returns one, and so does any test."""
+
+    @property
+    def dataset(self) -> Any:
+        """Pairs of images [batch, size, size, 3] in [0, 255] and labels [batch] int64."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches of one pass."""
+
+    @property
+    def info(self) -> StreamInfo:
+        """What the stream is made of."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """The data of one run.
+
+    Attributes:
+        root_hash: Identifies the shard set to the byte.
+        open_training: From the number of epochs that are done to an endless stream of full batches.
+        validation: One pass over every example, the last batch partial; None to skip validation.
+    """
+
+    root_hash: str
+    open_training: Callable[[int], Stream]
+    validation: Stream | None
+
+
+def open_data(options: TrainOptions) -> Data:
+    """The data set of a run, through the reader.
+
+    Raises:
+        ShardSetError: There is no shard set in `options.data`.
+        UsageError: The set has no such split.
+    """
+    import reader
+
+    manifest = load_manifest(options.data)
+    splits = tuple(manifest.splits)
+    _require_split("training", options.train_split, splits, options)
+    validation = _validation_split(options, splits)
+
+    def open_training(epochs_done: int) -> Stream:
+        return reader.load(
+            options.data,
+            split=options.train_split,
+            batch_size=options.batch_size,
+            image_size=options.image_size,
+            augment=options.augment,
+            # A continued run starts the order of its remaining epochs afresh: every epoch is still
+            # complete, and no epoch is repeated. Skipping what was read would decode it all again.
+            seed=options.seed + epochs_done,
+            cache=options.cache,
+        )
+
+    return Data(
+        root_hash=manifest.root_hash,
+        open_training=open_training,
+        validation=None
+        if validation is None
+        else reader.load(
+            options.data,
+            split=validation,
+            batch_size=options.batch_size,
+            image_size=options.image_size,
+            augment="none",
+            shuffle="off",
+            epochs=1,
+            cache=options.cache,
+            drop_remainder=False,
+        ),
+    )
+
+
+def _validation_split(options: TrainOptions, splits: tuple[str, ...]) -> str | None:
+    if options.validation_split == "none":
+        return None
+    if options.validation_split == "auto":
+        return next((name for name in ("validation", "test") if name in splits), None)
+    _require_split("validation", options.validation_split, splits, options)
+    return options.validation_split
+
+
+def _require_split(role: str, name: str, splits: tuple[str, ...], options: TrainOptions) -> None:
+    if name not in splits:
+        raise UsageError(
+            f"the {role} split must be one of {', '.join(splits)}, got {name!r} in {options.data}. "
+            "Pass one of these, or build the set again with --split."
+        )

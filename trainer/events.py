@@ -1,0 +1,128 @@
+"""What a run tells while it goes on: the trainer prints nothing, its caller draws these."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+
+@dataclasses.dataclass(frozen=True)
+class RunStarted:
+    """The data and the model are ready, and training begins.
+
+    Attributes:
+        model: The value of --model.
+        num_parameters: Weights of the model.
+        precision: The Keras dtype policy, with auto resolved.
+        strategy: The value of --strategy.
+        num_replicas: Devices that each compute a share of every batch.
+        first_epoch: The epoch to run next, counted from 1; above 1 when a run is continued.
+        epochs: The last epoch.
+        steps_per_epoch: Steps of one epoch.
+        num_train_records: Records of the training split.
+        num_validation_records: Records of the validation split, 0 without one.
+        num_classes: Length of the model's output.
+    """
+
+    model: str
+    num_parameters: int
+    precision: str
+    strategy: str
+    num_replicas: int
+    first_epoch: int
+    epochs: int
+    steps_per_epoch: int
+    num_train_records: int
+    num_validation_records: int
+    num_classes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class StepsDone:
+    """Some steps of an epoch are done.
+
+    Attributes:
+        epoch: Counted from 1.
+        phase: "train" or "validation".
+        step: Steps of this phase that are done.
+        num_steps: Steps of this phase in all.
+        loss: Mean over the examples of this phase so far.
+        accuracy: Share of these examples that were classified right, in [0, 1].
+    """
+
+    epoch: int
+    phase: str
+    step: int
+    num_steps: int
+    loss: float
+    accuracy: float
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochDone:
+    """One epoch, as history.json keeps it.
+
+    Attributes:
+        epoch: Counted from 1.
+        loss: Mean over the training examples, each seen when its step was computed.
+        accuracy: Share of the training examples classified right, in [0, 1].
+        val_loss: Mean over every validation example; None without a validation split.
+        val_accuracy: Share of the validation examples classified right, in [0, 1], or None.
+        learning_rate: At the last step of the epoch.
+        examples_per_second: Training examples over the seconds of the training steps. The first
+            epoch of a process holds the tracing of the graph too.
+        loss_scale: Factor on the loss after the epoch; None unless mixed_float16.
+    """
+
+    epoch: int
+    loss: float
+    accuracy: float
+    val_loss: float | None
+    val_accuracy: float | None
+    learning_rate: float
+    examples_per_second: float
+    loss_scale: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class RunDone:
+    """The model is saved.
+
+    Attributes:
+        model_path: The trained model, a `.keras` file.
+        seconds: Wall time of this process's part of the run.
+    """
+
+    model_path: Path
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainResult:
+    """What a finished run leaves.
+
+    Attributes:
+        run_dir: The directory of the run.
+        model_path: The trained model, a `.keras` file in it.
+        history: Every epoch, also those of earlier processes.
+        seconds: Wall time of this process's part of the run.
+    """
+
+    run_dir: Path
+    model_path: Path
+    history: tuple[EpochDone, ...]
+    seconds: float
+
+    @property
+    def final(self) -> EpochDone:
+        """The last epoch."""
+        return self.history[-1]
+
+
+Event = RunStarted | StepsDone | EpochDone | RunDone
+OnEvent = Callable[[Event], None]
+
+
+def ignore(event: Event) -> None:
+    """Nobody listens."""

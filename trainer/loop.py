@@ -1,0 +1,214 @@
+"""The one training loop, for every strategy.
+
+Keras 3's `fit` does not run under MultiWorkerMirroredStrategy or ParameterServerStrategy
+(keras#20585, #18624), so the trainer owns its steps:
+
+    strategy.run(step) on every replica -> per-replica sums -> strategy.reduce -> totals of a phase
+
+No step is compiled with XLA: LossScaleOptimizer under MirroredStrategy fails with jit_compile
+(keras#21366).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+# One call into the graph runs as many steps as fit into this time: long enough that the call
+# itself (about 1 ms) does not show, short enough for a progress bar that moves.
+CALL_SECONDS = 0.25
+MAX_STEPS_PER_CALL = 512
+
+
+@dataclasses.dataclass(frozen=True)
+class Totals:
+    """Sums over the examples of a phase, so that a partial batch weighs what it holds.
+
+    Attributes:
+        loss: Sum of the losses.
+        correct: Examples classified right.
+        examples: Examples.
+        bad_step: The first step, counted from 0 in this phase, whose loss was not finite, or -1.
+    """
+
+    loss: float
+    correct: int
+    examples: int
+    bad_step: int
+
+    @property
+    def mean_loss(self) -> float:
+        """Loss per example."""
+        return self.loss / self.examples
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the examples classified right, in [0, 1]."""
+        return self.correct / self.examples
+
+
+# called with (steps done, totals so far) after every call into the graph
+OnSteps = Callable[[int, Totals], None]
+
+
+class Loop:
+    """The steps of one model under one strategy.
+
+    Args:
+        strategy: The tf.distribute.Strategy in whose scope model and optimizer were made.
+        model: From float32 pictures in [0, 255] to float32 probabilities [batch, num_classes].
+        optimizer: A built Keras optimizer; a LossScaleOptimizer has the loss scaled.
+        batch_size: Examples of one training step over all replicas.
+        label_smoothing: Share of the target in [0, 1) that is spread over all classes. Validation
+            is measured without it.
+    """
+
+    def __init__(
+        self,
+        strategy: Any,
+        model: Any,
+        optimizer: Any,
+        batch_size: int,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        self._strategy = strategy
+        self._model = model
+        self._optimizer = optimizer
+        self._batch_size = batch_size
+        self._label_smoothing = label_smoothing
+        self._scales_loss = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+        self._train_call = self._several_steps(self._train_step)
+        self._validation_call = self._several_steps(self._validation_step)
+
+    @property
+    def loss_scale(self) -> float | None:
+        """The factor on the loss, or None when the optimizer scales no loss."""
+        return float(self._optimizer.dynamic_scale.numpy()) if self._scales_loss else None
+
+    def distribute(self, dataset: Any) -> Any:
+        """The data set with every batch divided among the replicas."""
+        return self._strategy.experimental_distribute_dataset(dataset)
+
+    def train(self, batches: Any, num_steps: int, on_steps: OnSteps) -> Totals:
+        """The totals of `num_steps` training steps on an iterator of distributed batches."""
+        return _run_phase(self._train_call, batches, num_steps, on_steps)
+
+    def validate(self, batches: Any, num_steps: int, on_steps: OnSteps) -> Totals:
+        """The totals of `num_steps` validation steps; no weight changes."""
+        return _run_phase(self._validation_call, batches, num_steps, on_steps)
+
+    def _several_steps(self, step: Callable[[Any, Any], Any]) -> Any:
+        """A graph that runs n steps in one call and adds them to the totals it is given.
+
+        Totals go in and come out, rather than being summed per call: the additions are then the
+        same ones in the same order however the steps are cut into calls.
+        """
+
+        @tf.function(reduce_retracing=True)
+        def call(batches: Any, num_steps: Any, done: Any, totals: Any) -> Any:
+            loss, correct, examples, bad_step = totals
+            for index in tf.range(num_steps):
+                sums = self._strategy.run(step, args=next(batches))
+                step_loss, step_correct, step_examples = (
+                    self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None)
+                    for value in sums
+                )
+                is_first_bad = (bad_step < 0) & ~tf.math.is_finite(step_loss)
+                bad_step = tf.where(is_first_bad, done + index, bad_step)
+                loss += tf.cast(step_loss, tf.float64)
+                correct += step_correct
+                examples += step_examples
+            return loss, correct, examples, bad_step
+
+        return call
+
+    def _train_step(self, images: Any, labels: Any) -> Any:
+        variables = self._model.trainable_variables
+        with tf.GradientTape() as tape:
+            probabilities = self._model(tf.cast(images, tf.float32), training=True)
+            losses = self._losses(labels, probabilities, self._label_smoothing)
+            # Divided by the examples of ALL replicas: the optimizer sums the replicas' gradients,
+            # and the sum is then the gradient of the mean over the whole batch. A mean over the
+            # replica's own examples would also be NaN for a replica that got none.
+            loss = tf.reduce_sum(losses) / self._batch_size
+            if self._model.losses:  # the model's own penalties, the same on every replica
+                loss += tf.add_n(self._model.losses) / self._strategy.num_replicas_in_sync
+            target = self._optimizer.scale_loss(loss) if self._scales_loss else loss
+        gradients = tape.gradient(target, variables)
+        if self._scales_loss:
+            gradients = _overflow_everywhere(gradients)
+        self._optimizer.apply(gradients, variables)
+        return _sums(losses, labels, probabilities)
+
+    def _validation_step(self, images: Any, labels: Any) -> Any:
+        probabilities = self._model(tf.cast(images, tf.float32), training=False)
+        return _sums(self._losses(labels, probabilities, 0.0), labels, probabilities)
+
+    def _losses(self, labels: Any, probabilities: Any, label_smoothing: float) -> Any:
+        """Cross-entropy of every example, [batch] float32."""
+        if not label_smoothing:
+            return keras.losses.sparse_categorical_crossentropy(labels, probabilities)
+        targets = tf.one_hot(labels, probabilities.shape[-1])
+        return keras.losses.categorical_crossentropy(
+            targets, probabilities, label_smoothing=label_smoothing
+        )
+
+
+def _overflow_everywhere(gradients: list[Any]) -> list[Any]:
+    """The gradients, with one made NaN on every replica if any replica's are not finite.
+
+    Keras 3.15 asks only the first replica whether its own, not yet summed gradients are finite
+    ("each replica computed the same value, since grads is all-reduced" in LossScaleOptimizer no
+    longer holds: the sum moved into the inner optimizer). An overflow on another replica alone is
+    then added to the weights of all. Here one number is summed over the replicas, so that the
+    first one knows; tests/trainer/test_mirrored.py injects that overflow.
+    """
+    is_finite = tf.reduce_all(
+        [
+            tf.reduce_all(tf.math.is_finite(tf.convert_to_tensor(gradient)))
+            for gradient in gradients
+            if gradient is not None
+        ]
+    )
+    num_bad = tf.distribute.get_replica_context().all_reduce(
+        tf.distribute.ReduceOp.SUM, tf.where(is_finite, 0.0, 1.0)
+    )
+    poison = tf.where(num_bad > 0.0, float("nan"), 0.0)
+    first = next(index for index, gradient in enumerate(gradients) if gradient is not None)
+    return [
+        gradient + tf.cast(poison, gradient.dtype) if index == first else gradient
+        for index, gradient in enumerate(gradients)
+    ]
+
+
+def _sums(losses: Any, labels: Any, probabilities: Any) -> tuple[Any, Any, Any]:
+    predicted = tf.argmax(probabilities, axis=-1, output_type=labels.dtype)
+    correct = tf.reduce_sum(tf.cast(tf.equal(predicted, labels), tf.int64))
+    return tf.reduce_sum(losses), correct, tf.shape(labels, out_type=tf.int64)[0]
+
+
+def _run_phase(call: Any, batches: Any, num_steps: int, on_steps: OnSteps) -> Totals:
+    state = (
+        tf.constant(0.0, tf.float64),
+        tf.constant(0, tf.int64),
+        tf.constant(0, tf.int64),
+        tf.constant(-1, tf.int64),
+    )
+    done, steps_per_call = 0, 1
+    while done < num_steps:
+        steps = min(steps_per_call, num_steps - done)
+        started = time.perf_counter()
+        state = call(batches, tf.constant(steps, tf.int64), tf.constant(done, tf.int64), state)
+        totals = Totals(float(state[0]), int(state[1]), int(state[2]), int(state[3]))
+        seconds = time.perf_counter() - started
+        done += steps
+        on_steps(done, totals)
+        # At most doubled: the first call also traces the graph, and says little about a step.
+        fitting = int(CALL_SECONDS * steps / max(seconds, 1e-6))
+        steps_per_call = max(1, min(2 * steps_per_call, fitting, MAX_STEPS_PER_CALL))
+    return totals

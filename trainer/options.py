@@ -1,0 +1,116 @@
+"""Everything a training run can be told, checked before anything is read."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Collection
+from pathlib import Path
+
+from shard_format.errors import UsageError
+from trainer.models import MODELS
+from trainer.optimizers import OPTIMIZERS
+from trainer.precision import PRECISIONS
+from trainer.strategies import STRATEGIES
+
+AUGMENTATIONS = ("none", "standard")
+
+# What may differ when a run is continued: where things lie and how they are spread over devices
+# has no part in what the run means. Everything else has.
+FREE_TO_CHANGE = ("data", "run_dir", "cache", "keep_checkpoints", "strategy", "deterministic")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainOptions:
+    """The options of one run.
+
+    Attributes:
+        data: Directory of the shard set.
+        run_dir: Directory for checkpoints, history, TensorBoard files and the trained model.
+        model: A name in `trainer.MODELS`, or package.module:function.
+        image_size: Height and width of the pictures the model sees, in pixels.
+        batch_size: Pictures per step over all devices.
+        epochs: Passes over the training split.
+        optimizer: A name in `trainer.optimizers.OPTIMIZERS`.
+        learning_rate: The peak, reached after the warm-up.
+        warmup_epochs: Epochs over which the learning rate grows from 0; may be a fraction.
+        weight_decay: Decoupled decay of kernels, times the learning rate, at every step.
+        label_smoothing: Share of the target in [0, 1) that is spread over all classes.
+        precision: float32, mixed_float16, mixed_bfloat16, or auto (see `trainer.precision`).
+        strategy: A name in `trainer.STRATEGIES`.
+        augment: "standard" (random crop and flip) or "none".
+        train_split: Split to learn from.
+        validation_split: Split to measure on after every epoch; "auto" is "validation" if the set
+            has it, else "test", else none; "none" is none.
+        seed: Of the weights, the order, the augmentation and dropout.
+        cache: How the reader caches decoded pictures.
+        keep_checkpoints: How many of the latest checkpoints stay, at least 1.
+        deterministic: True to have TensorFlow choose only deterministic kernels. On a CPU equal
+            runs are equal without it; on a GPU it costs speed. It holds for the whole process.
+    """
+
+    data: Path
+    run_dir: Path
+    model: str = "small_cnn"
+    image_size: int = 64
+    batch_size: int = 32
+    epochs: int = 10
+    optimizer: str = "adamw"
+    learning_rate: float = 2e-3
+    warmup_epochs: float = 3.0
+    weight_decay: float = 0.05
+    label_smoothing: float = 0.0
+    precision: str = "auto"
+    strategy: str = "default"
+    augment: str = "standard"
+    train_split: str = "train"
+    validation_split: str = "auto"
+    seed: int = 0
+    cache: str = "auto"
+    keep_checkpoints: int = 2
+    deterministic: bool = False
+
+    def __post_init__(self) -> None:
+        # A command line hands in strings; every path below is a Path.
+        object.__setattr__(self, "data", Path(self.data))
+        object.__setattr__(self, "run_dir", Path(self.run_dir))
+        if ":" not in self.model:
+            _require_choice("--model", self.model, MODELS, " or package.module:function")
+        _require_choice("--optimizer", self.optimizer, OPTIMIZERS)
+        _require_choice("--precision", self.precision, PRECISIONS)
+        _require_choice("--strategy", self.strategy, STRATEGIES)
+        _require_choice("--augment", self.augment, AUGMENTATIONS)
+        for name in ("image_size", "batch_size", "epochs", "keep_checkpoints"):
+            _require(name, getattr(self, name), getattr(self, name) >= 1, "be at least 1")
+        rate = self.learning_rate
+        _require("learning_rate", rate, math.isfinite(rate) and rate > 0, "be above 0 and finite")
+        decay = self.weight_decay
+        _require("weight_decay", decay, math.isfinite(decay) and decay >= 0, "be at least 0")
+        smoothing = self.label_smoothing
+        _require("label_smoothing", smoothing, 0 <= smoothing < 1, "lie in [0, 1)")
+        warmup = self.warmup_epochs
+        _require("warmup_epochs", warmup, math.isfinite(warmup) and warmup >= 0, "be at least 0")
+        # The range of numpy's seed, which Keras sets beside its own.
+        _require("seed", self.seed, 0 <= self.seed < 2**32, "lie in [0, 2**32)")
+
+    def identity(self) -> dict[str, object]:
+        """The options that make a run what it is, JSON-able: equal ones may continue each other."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name not in FREE_TO_CHANGE
+        }
+
+
+def _require(name: str, value: object, holds: bool, rule: str) -> None:
+    if not holds:
+        flag = "--" + name.replace("_", "-")
+        raise UsageError(f"{flag} must {rule}, got {value}. Pass another value.")
+
+
+def _require_choice(flag: str, value: str, choices: Collection[str], also: str = "") -> None:
+    if value not in choices:
+        close = difflib.get_close_matches(value, choices, n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else "Pass one of these."
+        raise UsageError(f"{flag} must be one of {', '.join(choices)}{also}, got {value!r}. {hint}")

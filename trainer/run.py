@@ -1,0 +1,156 @@
+"""A training run from start to end: data, model, epochs, checkpoints, the trained model."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+from shard_format.errors import UsageError
+from trainer import checkpoints, precision, run_dir
+from trainer.data import Data, Stream, open_data
+from trainer.errors import TrainingError
+from trainer.events import EpochDone, OnEvent, RunDone, RunStarted, StepsDone, TrainResult, ignore
+from trainer.learner import Learner, make_learner
+from trainer.loop import OnSteps, Totals
+from trainer.options import TrainOptions
+from trainer.scalars import Scalars
+
+# Below this a loss scale no longer lifts gradients out of float16's subnormals; getting here means
+# that no step is finite at any scale.
+MIN_LOSS_SCALE = 2.0**-10
+
+
+def train(options: TrainOptions, on_event: OnEvent = ignore) -> TrainResult:
+    """See `trainer.train`."""
+    return train_on(open_data(options), options, on_event)
+
+
+def train_on(data: Data, options: TrainOptions, on_event: OnEvent = ignore) -> TrainResult:
+    """Like `train`, on any data."""
+    started = time.perf_counter()
+    policy = precision.resolve(options.precision)
+    stream = data.open_training(0)
+    _require_a_batch(stream, options)
+    run_dir.claim(options, policy, data.root_hash, stream.info.class_names)
+    learner = make_learner(options, policy, stream.steps_per_epoch, stream.info.num_classes)
+    kept = checkpoints.Checkpoints(
+        options.run_dir / run_dir.CHECKPOINTS,
+        learner.model,
+        learner.optimizer,
+        options.keep_checkpoints,
+    )
+    epochs_done = kept.restore()
+    if epochs_done:
+        stream = data.open_training(epochs_done)
+    run = _Run(options, learner, stream, data.validation, on_event)
+    on_event(run.started(policy, epochs_done))
+    history = run_dir.read_history(options.run_dir, epochs_done)
+    if epochs_done < options.epochs:
+        run.finish(history, kept)
+    model_path = options.run_dir / run_dir.MODEL
+    if epochs_done < options.epochs or not model_path.exists():
+        checkpoints.save_model(learner.model, model_path)
+    seconds = time.perf_counter() - started
+    on_event(RunDone(model_path, seconds))
+    return TrainResult(options.run_dir, model_path, tuple(history), seconds)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """What every epoch of a run needs."""
+
+    options: TrainOptions
+    learner: Learner
+    stream: Stream
+    validation: Stream | None
+    on_event: OnEvent
+
+    def started(self, policy: str, epochs_done: int) -> RunStarted:
+        return RunStarted(
+            model=self.options.model,
+            num_parameters=self.learner.model.count_params(),
+            precision=policy,
+            strategy=self.options.strategy,
+            num_replicas=self.learner.strategy.num_replicas_in_sync,
+            first_epoch=epochs_done + 1,
+            epochs=self.options.epochs,
+            steps_per_epoch=self.stream.steps_per_epoch,
+            num_train_records=self.stream.info.records,
+            num_validation_records=self.validation.info.records if self.validation else 0,
+            num_classes=self.stream.info.num_classes,
+        )
+
+    def finish(self, history: list[EpochDone], kept: checkpoints.Checkpoints) -> None:
+        """Runs the epochs that `history` lacks, and appends them.
+
+        history.json comes before the checkpoint: a kill in between repeats one epoch; in the other
+        order its line would be missing for good.
+        """
+        distribute = self.learner.loop.distribute
+        batches = iter(distribute(self.stream.dataset))
+        validation = self.validation and distribute(self.validation.dataset)
+        with Scalars(self.options.run_dir / run_dir.TENSORBOARD) as scalars:
+            for epoch in range(len(history) + 1, self.options.epochs + 1):
+                done = self._run_epoch(epoch, batches, validation)
+                history.append(done)
+                run_dir.write_history(self.options.run_dir, history)
+                kept.save(epoch)
+                scalars.write(done)
+                self.on_event(done)
+
+    def _run_epoch(self, epoch: int, batches: Any, validation: Any) -> EpochDone:
+        loop, num_steps = self.learner.loop, self.stream.steps_per_epoch
+        begun = time.perf_counter()
+        totals = loop.train(batches, num_steps, self._report(epoch, "train", num_steps))
+        seconds = time.perf_counter() - begun
+        _require_loss_scale(loop.loss_scale, epoch)
+        measured: Totals | None = None
+        if self.validation is not None:
+            num_steps = self.validation.steps_per_epoch
+            report = self._report(epoch, "validation", num_steps)
+            measured = loop.validate(iter(validation), num_steps, report)
+        return EpochDone(
+            epoch=epoch,
+            loss=totals.mean_loss,
+            accuracy=totals.accuracy,
+            val_loss=measured.mean_loss if measured else None,
+            val_accuracy=measured.accuracy if measured else None,
+            learning_rate=self.learner.last_learning_rate,
+            examples_per_second=totals.examples / seconds,
+            loss_scale=loop.loss_scale,
+        )
+
+    def _report(self, epoch: int, phase: str, num_steps: int) -> OnSteps:
+        """What turns the totals of a phase into events, and stops at a loss that is not finite."""
+
+        def report(step: int, totals: Totals) -> None:
+            if totals.bad_step >= 0:
+                raise TrainingError(
+                    f"the loss must be finite, got {totals.loss} at step {totals.bad_step + 1} of "
+                    f"{num_steps} in the {phase} of epoch {epoch}. Lower --learning-rate or use "
+                    "--precision float32, and pass another --run-dir."
+                )
+            self.on_event(
+                StepsDone(epoch, phase, step, num_steps, totals.mean_loss, totals.accuracy)
+            )
+
+        return report
+
+
+def _require_a_batch(stream: Stream, options: TrainOptions) -> None:
+    if stream.steps_per_epoch < 1:
+        raise UsageError(
+            f"--batch-size must be at most the number of training records, got "
+            f"{options.batch_size} for {stream.info.records} records in {options.data}. "
+            f"Pass {stream.info.records} or less."
+        )
+
+
+def _require_loss_scale(loss_scale: float | None, epoch: int) -> None:
+    if loss_scale is not None and loss_scale < MIN_LOSS_SCALE:
+        raise TrainingError(
+            f"the loss scale must stay above {MIN_LOSS_SCALE}, got {loss_scale} after epoch "
+            f"{epoch}: the gradients overflow float16 at every scale. Use --precision float32 or "
+            "mixed_bfloat16, and pass another --run-dir."
+        )

@@ -1,0 +1,136 @@
+"""The directory of a run: which run it belongs to, and what its epochs brought.
+
+RUN_DIR/
+  run.json             options, data set and versions; written first, decides what may continue
+  checkpoints/         weights, optimizer and number of finished epochs
+  history.json         one object per finished epoch
+  tensorboard/         train/ and validation/
+  model.keras          the trained model; its presence says that the run is finished
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from shard_format.errors import InputError
+from trainer.events import EpochDone
+from trainer.options import TrainOptions
+
+RUN = "run.json"
+HISTORY = "history.json"
+CHECKPOINTS = "checkpoints"
+TENSORBOARD = "tensorboard"
+MODEL = "model.keras"
+
+
+def claim(
+    options: TrainOptions, precision: str, root_hash: str, class_names: Sequence[str]
+) -> None:
+    """Makes the run directory this run's, or finds that it already is.
+
+    Args:
+        options: Of the run.
+        precision: The Keras dtype policy. It stands in for the option, for auto on another machine
+            may mean another policy, and that one cannot go on with this one's optimizer.
+        root_hash: Of the data set.
+        class_names: Name of every output of the model; recorded for whoever uses the model.
+
+    Raises:
+        InputError: The directory belongs to another run, or to something else.
+    """
+    import keras
+    import tensorflow as tf
+
+    directory = options.run_dir
+    identity = {**options.identity(), "precision": precision, "root_hash": root_hash}
+    path = directory / RUN
+    if path.exists():
+        _require_same(identity, _read(path), directory)
+        return
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise InputError(
+            f"a run directory must be new, empty or hold a {RUN}, got {directory} with other "
+            "content. Pass another --run-dir."
+        )
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_json(
+            path,
+            {
+                "identity": identity,
+                "data": str(options.data),
+                "class_names": list(class_names),
+                "strategy": options.strategy,
+                "versions": {
+                    "python": platform.python_version(),
+                    "tensorflow": tf.__version__,
+                    "keras": keras.__version__,
+                },
+            },
+        )
+    except OSError as error:
+        raise InputError(
+            f"a run directory must be writable, got {error} in {directory}. Pass another --run-dir."
+        ) from error
+
+
+def _require_same(identity: dict[str, Any], found: Any, directory: Path) -> None:
+    before = found.get("identity") if isinstance(found, dict) else None
+    if not isinstance(before, dict):
+        raise InputError(
+            f"a {RUN} must hold the identity of its run, got none in {directory / RUN}. "
+            "Pass another --run-dir."
+        )
+    # Through JSON, so that a tuple equals the list it was stored as.
+    now = json.loads(json.dumps(identity))
+    changed = [
+        f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
+        for name in sorted({*before, *now})
+        if before.get(name) != now.get(name)
+    ]
+    if changed:
+        raise InputError(
+            f"a run goes on with the options and the data set it began with, got "
+            f"{'; '.join(changed)} in {directory}. Pass another --run-dir for a new run, "
+            "or the old values to go on."
+        )
+
+
+def read_history(directory: Path, epochs_done: int) -> list[EpochDone]:
+    """The epochs up to the checkpoint.
+
+    The history is written before the checkpoint, so after a kill between the two it is one epoch
+    ahead; that epoch runs again and its line is dropped here.
+    """
+    path = directory / HISTORY
+    if epochs_done == 0 or not path.exists():
+        return []
+    return [EpochDone(**epoch) for epoch in _read(path)[:epochs_done]]
+
+
+def write_history(directory: Path, history: Sequence[EpochDone]) -> None:
+    """Replaces history.json."""
+    write_json(directory / HISTORY, [dataclasses.asdict(epoch) for epoch in history])
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes under a temporary name and renames, so that a reader never sees half a file."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    temporary.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{path.name} must be JSON, got {error} in {path}. "
+            "Restore it, or pass another --run-dir."
+        ) from error

@@ -1,0 +1,64 @@
+"""TensorBoard: one point per finished epoch, training and validation in one chart each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+
+import tensorflow as tf
+
+from trainer.events import EpochDone
+
+
+class Scalars:
+    """The event files of a run, under `train/` and `validation/`.
+
+    TensorBoard draws the same tag of two directories into one chart. A continued run adds files;
+    points of an epoch that runs again replace those of the kill, for the step is the epoch.
+
+    Args:
+        directory: The directory to point `tensorboard --logdir` at.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._train = tf.summary.create_file_writer(str(directory / "train"))
+        self._validation = tf.summary.create_file_writer(str(directory / "validation"))
+
+    def __enter__(self) -> Scalars:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._train.close()
+        self._validation.close()
+
+    def write(self, epoch: EpochDone) -> None:
+        """Writes the numbers of one epoch and flushes, so that a kill loses none."""
+        _write(
+            self._train,
+            epoch.epoch,
+            {
+                "loss": epoch.loss,
+                "accuracy": epoch.accuracy,
+                "learning_rate": epoch.learning_rate,
+                "examples_per_second": epoch.examples_per_second,
+                "loss_scale": epoch.loss_scale,
+            },
+        )
+        _write(
+            self._validation,
+            epoch.epoch,
+            {"loss": epoch.val_loss, "accuracy": epoch.val_accuracy},
+        )
+
+
+def _write(writer: tf.summary.SummaryWriter, step: int, values: dict[str, float | None]) -> None:
+    with writer.as_default():
+        for tag, value in values.items():
+            if value is not None:
+                tf.summary.scalar(tag, value, step=step)
+    writer.flush()
