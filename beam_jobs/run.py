@@ -84,10 +84,11 @@ def _output(workspace: Workspace) -> Iterator[None]:
     try:
         workspace.out.mkdir(parents=True, exist_ok=True)
         yield
-    except PermissionError as error:
+    except OSError as error:
         raise InputError(
             f"the output must be a folder that can be written to, got '{error.strerror}' for "
-            f"{error.filename}. Give permission, or choose another --out."
+            f"{error.filename or workspace.out}. Make room or give permission, or choose another "
+            "--out."
         ) from error
     finally:
         if not existed:

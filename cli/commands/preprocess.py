@@ -60,7 +60,7 @@ def preprocess() -> None:
 @_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 @click.pass_obj
-def images(beam_args: list[str], as_json: bool, **values: Any) -> None:
+def images(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
     """Photographs in class folders (SRC/hat/1.jpg) to a shard set.
 
     A job that was interrupted goes on where it stopped when the same command is run again.

@@ -16,8 +16,12 @@ import click
 @click.option(
     "--image-size", default=224, show_default=True, metavar="N", help="Side of the pictures."
 )
-@click.option("--augment", default="standard", show_default=True, metavar="NAME", help="As in train.")
-@click.option("--shuffle", default="window", show_default=True, metavar="MODE", help="window or off.")
+@click.option(
+    "--augment", default="standard", show_default=True, metavar="NAME", help="As in train."
+)
+@click.option(
+    "--shuffle", default="window", show_default=True, metavar="MODE", help="window or off."
+)
 @click.option(
     "--cache", default="auto", show_default=True, metavar="MODE", help="auto, off, memory or disk."
 )

@@ -137,7 +137,9 @@ class _Show:
             self._note = f"epoch {event.epoch}/{self._epochs}, loss {event.loss:.3f}"
             self._draw((event.epoch - 1) * self._steps_per_epoch + event.step)
         elif isinstance(event, EpochDone) and event.val_accuracy is not None:
-            self._note = f"epoch {event.epoch}/{self._epochs}, val accuracy {event.val_accuracy:.1%}"
+            self._note = (
+                f"epoch {event.epoch}/{self._epochs}, val accuracy {event.val_accuracy:.1%}"
+            )
             self._draw(event.epoch * self._steps_per_epoch)
 
     def _draw(self, steps: int) -> None:
@@ -155,7 +157,9 @@ def _print_history(result: TrainResult) -> None:
     columns = ("epoch", "loss", "accuracy", "val loss", "val accuracy", "examples/s")
     rows = table("Epochs", *columns, right=columns)
     count = len(result.history)
-    shown = sorted({round(i * (count - 1) / max(1, _SHOWN_EPOCHS - 1)) for i in range(_SHOWN_EPOCHS)})
+    shown = sorted(
+        {round(i * (count - 1) / max(1, _SHOWN_EPOCHS - 1)) for i in range(_SHOWN_EPOCHS)}
+    )
     for epoch in [result.history[i] for i in shown if i < count]:
         rows.add_row(
             str(epoch.epoch),

@@ -1,0 +1,250 @@
+"""What users get wrong, and what they really have: a clear answer, nothing lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pyarrow.parquet as pq
+import pytest
+
+from beam_jobs.options import PreprocessOptions, parse_size, parse_splits
+from shard_format import InputError, UsageError, verify
+
+
+def quarantine(out):
+    parts = sorted((out / "quarantine").glob("*.parquet"))
+    return [row for part in parts for row in pq.read_table(part).to_pylist()]
+
+
+def test_the_samples_have_what_they_are_said_to_have(samples, build, tmp_path):
+    ledger = build(samples).manifest.ledger
+    assert (ledger.read, ledger.kept, ledger.duplicates, ledger.quarantined) == (324, 320, 2, 2)
+    assert ledger.reasons == {"not-an-image": 1, "truncated": 1}
+    for row in quarantine(tmp_path / "set"):
+        assert row["bytes"] == (samples / row["record_id"]).read_bytes()
+
+
+def test_every_bad_image(corpora, shardmill, tmp_path):
+    """296 files that broke a decoder somewhere: each one is kept, or refused with a reason."""
+    source, out = corpora / "bad-images", tmp_path / "set"
+    done = shardmill("preprocess", "images", source, "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
+    files = [path for path in source.rglob("*") if path.is_file()]
+    assert summary["read"] == len(files) == 296
+    counted = ("kept", "duplicates", "filtered", "quarantined")
+    assert summary["read"] == sum(summary[name] for name in counted)
+    refused = {row["record_id"]: row for row in quarantine(out)}
+    assert len(refused) == summary["quarantined"] == sum(summary["reasons"].values())
+    for record_id, row in refused.items():
+        assert row["bytes"] == (source / record_id).read_bytes()
+        assert row["reason"] and len(row["detail"]) > 10
+    # What Pillow cannot decode is not in the set; the bombs are refused before they explode.
+    verdicts = (source / "EXPECTED.tsv").read_text().splitlines()[1:]
+    for line in verdicts:
+        path, *_, verdict = line.split("\t")
+        if verdict != "ok":
+            assert path in refused, path
+    assert all(f"bombs/pillow/{name}" in refused for name in os.listdir(source / "bombs/pillow"))
+    assert verify(out)[1] == []
+
+
+def test_odd_names_are_names(pictures, build, tmp_path):
+    corpus = pictures(4, classes=1)
+    picture = (corpus / "class0" / "000.jpg").read_bytes()
+    for number, name in enumerate(
+        ["two words", "new\nline", "ünïcode", "emoji-\N{CAT}", "%s{}'\""]
+    ):
+        folder = corpus / name
+        folder.mkdir()
+        (folder / f"{name}.jpg").write_bytes(picture + bytes([number]))
+    raw = os.fsencode(corpus / "class0") + b"/latin-\xe9.jpg"
+    with open(raw, "wb") as file:
+        file.write(picture + b"x")
+    manifest = build(corpus, dedup="off").manifest
+    assert manifest.ledger.kept == manifest.ledger.read == 10
+    assert "new\nline" in manifest.schema["label"].class_names
+
+
+def test_hidden_files_are_left_out_and_counted(pictures, build):
+    corpus = pictures(4, classes=2)
+    for name in (".DS_Store", "Thumbs.db"):
+        (corpus / "class0" / name).write_bytes(b"x")
+    (corpus / ".git").mkdir()
+    report = build(corpus)
+    assert report.manifest.ledger.read == 4
+    assert report.ignored == 3
+
+
+def test_links_are_followed_but_not_in_circles(pictures, build, tmp_path):
+    corpus = pictures(4, classes=2)
+    (corpus / "class1" / "again").symlink_to(corpus, target_is_directory=True)
+    (corpus / "class1" / "gone.jpg").symlink_to(corpus / "nowhere.jpg")
+    elsewhere = tmp_path / "elsewhere.jpg"
+    elsewhere.write_bytes((corpus / "class0" / "000.jpg").read_bytes() + b"x")
+    (corpus / "class1" / "linked.jpg").symlink_to(elsewhere)
+    os.mkfifo(corpus / "class1" / "pipe.jpg")
+    ledger = build(corpus, dedup="off").manifest.ledger
+    assert ledger.kept == 5
+    assert ledger.reasons == {"broken-link": 1, "link-cycle": 1, "not-a-file": 1}
+
+
+def test_a_file_beside_the_class_folders_is_not_lost(pictures, build, tmp_path):
+    corpus = pictures(4)
+    (corpus / "readme.txt").write_text("hello")
+    assert build(corpus).manifest.ledger.reasons == {"no-class-folder": 1}
+    assert [row["bytes"] for row in quarantine(tmp_path / "set")] == [b"hello"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_files_and_folders_that_may_not_be_read(pictures, build):
+    corpus = pictures(6, classes=2)
+    (corpus / "class0" / "000.jpg").chmod(0)
+    (corpus / "class1").chmod(0)
+    try:
+        assert build(corpus).manifest.ledger.reasons == {"unreadable": 2}
+    finally:
+        (corpus / "class1").chmod(0o755)
+
+
+def test_a_file_that_vanishes_after_listing_is_counted(pictures, build, monkeypatch):
+    from beam_jobs import run
+
+    corpus, real = pictures(6), run.list_corpus
+
+    def list_then_remove(*arguments):
+        listing = real(*arguments)
+        (corpus / "class0" / "000.jpg").unlink()
+        return listing
+
+    monkeypatch.setattr(run, "list_corpus", list_then_remove)
+    ledger = build(corpus).manifest.ledger
+    assert (ledger.read, ledger.kept, ledger.reasons) == (6, 5, {"unreadable": 1})
+
+
+def test_several_sources_are_told_apart(pictures, tmp_path):
+    from beam_jobs.run import run_preprocess
+
+    one, two = pictures(4, name="one"), pictures(4, name="two")
+    hashes = set()
+    for number, sources in enumerate([(one, two), (two, one)]):
+        options = PreprocessOptions(
+            tuple(map(str, sources)), str(tmp_path / f"set{number}"), dedup="off", workers=1
+        )
+        manifest = run_preprocess(options).manifest
+        assert manifest.ledger.kept == 8
+        hashes.add(manifest.root_hash)
+    assert len(hashes) == 1
+    other = tmp_path / "other" / "one"
+    shutil.copytree(one, other)
+    options = PreprocessOptions((str(one), str(other)), str(tmp_path / "set"))
+    with pytest.raises(InputError, match="different folder names"):
+        run_preprocess(options)
+
+
+def test_on_bad_fail_stops_with_the_file(pictures, build):
+    corpus = pictures(4)
+    (corpus / "class0" / "broken.jpg").write_bytes(b"nothing")
+    with pytest.raises(InputError, match=r"not-an-image in .*broken\.jpg"):
+        build(corpus, on_bad="fail")
+    with pytest.raises(InputError, match=r"not-an-image in .*broken\.jpg"):
+        build(corpus, "two", on_bad="fail", workers=2)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: None, "a source must exist"),
+        (lambda path: path.mkdir(), "must hold files"),
+        (lambda path: path.write_bytes(b"x"), "must be a folder"),
+        (lambda path: (path.mkdir(), (path / "1.jpg").write_bytes(b"x")), "inside class folders"),
+        (lambda path: (path / "empty").mkdir(parents=True), "must hold files"),
+    ],
+)
+def test_a_source_that_cannot_be_used_leaves_no_output(tmp_path, build, make, message):
+    source = tmp_path / "source"
+    make(source)
+    with pytest.raises(InputError, match=message):
+        build(source)
+    assert not (tmp_path / "set").exists()
+
+
+def test_an_output_that_is_taken(pictures, build, tmp_path):
+    corpus = pictures()
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="must be a folder"):
+        build(corpus, "file")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("x")
+    with pytest.raises(InputError, match=r"holds 'thesis\.tex'"):
+        build(corpus, "full")
+    assert os.listdir(tmp_path / "full") == ["thesis.tex"]
+    with pytest.raises(InputError, match="lie apart"):
+        build(corpus, corpus / "out")
+    build(corpus, "set")
+    before = sorted(os.listdir(tmp_path / "set"))
+    with pytest.raises(InputError, match="another set"):
+        build(corpus, "set", quality=50)
+    assert sorted(os.listdir(tmp_path / "set")) == before
+
+
+def test_the_output_cannot_be_written(pictures, build):
+    with pytest.raises(InputError, match="can be written to"):
+        build(pictures(), "/proc/shardmill-set")
+
+
+def test_a_full_disk_is_told_without_losing_work(pictures, build, monkeypatch, tmp_path):
+    from beam_jobs import sharding
+
+    corpus = pictures(20)
+    real = sharding.frame
+
+    def full(payload):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sharding, "frame", full)
+    with pytest.raises(InputError, match=r"No space left.*same command again"):
+        build(corpus)
+    monkeypatch.setattr(sharding, "frame", real)
+    report = build(corpus)
+    assert report.build["units_reused"] == report.build["units"]
+
+
+def test_nothing_usable_is_an_empty_set_with_its_evidence(tmp_path, build):
+    folder = tmp_path / "corpus" / "class"
+    folder.mkdir(parents=True)
+    (folder / "a.jpg").write_bytes(b"not a picture")
+    manifest = build(tmp_path / "corpus").manifest
+    assert (manifest.ledger.kept, manifest.ledger.quarantined) == (0, 1)
+    assert len(quarantine(tmp_path / "set")) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"split": "train=0.9"}, r"sum to 1, got 0\.9.*missing 0\.1"),
+        ({"split": "train=0.5,train=0.5"}, "once"),
+        ({"split": "train"}, "NAME=FRACTION"),
+        ({"split": "Train=1"}, "lower-case"),
+        ({"quality": 0}, r"--quality must be in \[1, 100\]"),
+        ({"seed": -1}, "--seed"),
+        ({"num_shards": 0}, "--num-shards"),
+        ({"shard_size": "big"}, "128MiB"),
+        ({"dedup": "near"}, "exact, off"),
+        ({"name": "My Set"}, "lower-case"),
+        ({"out": "gs://bucket/set"}, "mounted"),
+        ({"sources": ()}, "must have a source"),
+    ],
+)
+def test_wrong_options_are_told(change, message):
+    with pytest.raises(UsageError, match=message):
+        PreprocessOptions(**({"sources": ("a",), "out": "b"} | change))
+
+
+def test_sizes_and_splits_are_read():
+    assert parse_size("--x", "128MiB") == 128 << 20
+    assert parse_size("--x", "1.5 GB") == 1_500_000_000
+    assert parse_size("--x", "4096") == 4096
+    assert list(parse_splits("b=0.25, a=0.75")) == ["b", "a"]

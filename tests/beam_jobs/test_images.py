@@ -1,0 +1,217 @@
+"""Decode, resize, encode: plain functions, no pipeline."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import simplejpeg
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from beam_jobs.images.decode import decode_image
+from beam_jobs.images.encode import encode_jpeg
+from beam_jobs.images.resize import RESIZE_MODES, parse_resize, resize_image
+from beam_jobs.refusal import Refusal
+from shard_format import UsageError
+
+MAX_PIXELS = 1_000_000
+
+
+def saved(image: Image.Image, kind: str, **options: object) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def quadrants() -> Image.Image:
+    """Red, green / blue, white: tells every orientation from every other."""
+    pixels = np.zeros((32, 48, 3), np.uint8)
+    pixels[:16, :24], pixels[:16, 24:] = (255, 0, 0), (0, 255, 0)
+    pixels[16:, :24], pixels[16:, 24:] = (0, 0, 255), (255, 255, 255)
+    return Image.fromarray(pixels)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "BMP", "GIF", "TIFF", "PPM"])
+def test_lossless_formats_give_their_pixels(kind):
+    picture = decode_image(saved(quadrants(), kind), MAX_PIXELS)
+    assert picture.format == kind
+    np.testing.assert_array_equal(picture.pixels, np.asarray(quadrants()))
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "WEBP", "AVIF"])
+def test_lossy_formats_come_close(kind):
+    picture = decode_image(saved(quadrants(), kind, quality=95), MAX_PIXELS)
+    assert picture.format == kind
+    difference = picture.pixels.astype(int) - np.asarray(quadrants())
+    assert abs(difference).mean() < 6
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_every_exif_orientation_is_undone(orientation, kind):
+    upright = quadrants()
+    undo = {
+        2: Image.Transpose.FLIP_LEFT_RIGHT,
+        3: Image.Transpose.ROTATE_180,
+        4: Image.Transpose.FLIP_TOP_BOTTOM,
+        5: Image.Transpose.TRANSPOSE,
+        6: Image.Transpose.ROTATE_90,  # stored turned by 90 degrees counter-clockwise
+        7: Image.Transpose.TRANSVERSE,
+        8: Image.Transpose.ROTATE_270,
+    }
+    stored = upright.transpose(undo[orientation]) if orientation in undo else upright
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    picture = decode_image(saved(stored, kind, exif=exif), MAX_PIXELS)
+    assert picture.pixels.shape == (32, 48, 3)
+    assert (picture.width, picture.height) == stored.size
+    assert abs(picture.pixels.astype(int) - np.asarray(upright)).mean() < 6
+
+
+def test_a_broken_exif_tag_does_not_kill_a_picture():
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    data = bytearray(saved(quadrants(), "JPEG", exif=exif))
+    start = data.index(b"Exif\0\0") + 6
+    data[start + 4 : start + 8] = b"\xff\xff\xff\x7f"  # the first directory lies far outside
+    assert decode_image(bytes(data), MAX_PIXELS).pixels.shape == (32, 48, 3)
+
+
+def test_other_modes_come_out_as_rgb():
+    gray = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16))
+    for mode in ("1", "L", "P", "RGBA", "LA", "CMYK"):
+        kind = "TIFF" if mode == "CMYK" else "PNG"
+        pixels = decode_image(saved(gray.convert(mode), kind), MAX_PIXELS).pixels
+        assert pixels.shape == (16, 16, 3), mode
+        expected = np.asarray(gray.convert(mode).convert("RGB"), int)
+        assert abs(pixels.astype(int) - expected).max() <= 1, mode
+
+
+def test_sixteen_bits_are_scaled_not_clipped():
+    wide = (np.arange(256, dtype=np.uint16) * 257).reshape(16, 16)
+    pixels = decode_image(saved(Image.fromarray(wide), "PNG"), MAX_PIXELS).pixels
+    np.testing.assert_array_equal(pixels[:, :, 0], np.arange(256).reshape(16, 16))
+
+
+def test_transparent_pixels_show_white():
+    clear = Image.new("RGBA", (8, 8), (0, 0, 0, 0))
+    assert decode_image(saved(clear, "PNG"), MAX_PIXELS).pixels.min() == 255
+
+
+def test_gray_and_cmyk_jpegs_are_read():
+    for mode in ("L", "CMYK"):
+        data = saved(quadrants().convert(mode), "JPEG", quality=95)
+        assert decode_image(data, MAX_PIXELS).pixels.shape == (32, 48, 3)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "empty-file"),
+        (b"<html>404</html>", "not-an-image"),
+        (saved(quadrants(), "PNG")[:20], "truncated"),
+        (b"\x89PNG and then nonsense", "corrupt"),
+        (saved(quadrants(), "JPEG")[:-300], "truncated"),
+        (saved(quadrants(), "PNG")[:-40], "truncated"),
+        (saved(Image.new("F", (4, 4)), "TIFF"), "unsupported-mode"),
+    ],
+)
+def test_what_cannot_be_read_has_a_reason(data, reason):
+    with pytest.raises(Refusal) as refusal:
+        decode_image(data, MAX_PIXELS)
+    assert refusal.value.reason == reason
+    assert refusal.value.detail
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP"])
+def test_bombs_are_refused_by_what_they_declare(kind):
+    data = saved(Image.new("L", (2000, 1000)), kind)
+    with pytest.raises(Refusal) as refusal:
+        decode_image(data, MAX_PIXELS)
+    assert refusal.value.reason == "too-many-pixels"
+    assert "2000 x 1000" in refusal.value.detail
+
+
+def test_messages_are_the_same_every_time():
+    """Pillow names the address of its buffer; details are part of the set."""
+    messages = set()
+    for _ in range(5):
+        with pytest.raises(Refusal) as refusal:
+            decode_image(b"II*\0" + bytes(100), MAX_PIXELS)
+        messages.add(refusal.value.detail)
+    assert len(messages) == 1
+    assert "0x" not in messages.pop()
+
+
+@given(st.binary(max_size=100), st.integers(0, 600))
+def test_any_damage_is_a_refusal_or_a_picture(noise, position):
+    for kind in ("PNG", "JPEG"):
+        data = bytearray(saved(quadrants(), kind))
+        data[position : position + len(noise)] = noise
+        try:
+            assert decode_image(bytes(data), MAX_PIXELS).pixels.ndim == 3
+        except Refusal as refusal:
+            assert refusal.reason
+
+
+sides = st.integers(1, 300)
+
+
+@given(sides, sides, st.integers(1, 64))
+def test_shorter_sets_the_shorter_side(width, height, side):
+    image = np.zeros((height, width, 3), np.uint8)
+    resized = resize_image(image, parse_resize(f"shorter:{side}"), 10**7)
+    assert min(resized.shape[:2]) == side
+    assert abs(resized.shape[1] / resized.shape[0] * height / width - 1) < 0.6 / side + 1e-9
+
+
+@given(sides, sides, st.integers(1, 64), st.integers(1, 64))
+def test_boxes_are_kept(width, height, box_width, box_height):
+    image = np.full((height, width, 3), 200, np.uint8)
+    for mode in ("crop", "pad"):
+        resize = parse_resize(f"{mode}:{box_width}x{box_height}")
+        assert resize_image(image, resize, MAX_PIXELS).shape == (box_height, box_width, 3)
+    fitted = resize_image(image, parse_resize(f"fit:{box_width}x{box_height}"), MAX_PIXELS)
+    assert fitted.shape[0] <= box_height and fitted.shape[1] <= box_width
+    assert fitted.shape[0] == box_height or fitted.shape[1] == box_width
+
+
+def test_pad_centres_on_black_and_crop_keeps_the_middle():
+    image = np.full((10, 20, 3), 255, np.uint8)
+    padded = resize_image(image, parse_resize("pad:20x20"), MAX_PIXELS)
+    assert padded[:5].max() == 0 and padded[5:15].min() == 255 and padded[15:].max() == 0
+    image[:, 5:15] = 7
+    assert np.all(resize_image(image, parse_resize("crop:10x10"), MAX_PIXELS) == 7)
+
+
+def test_none_changes_nothing():
+    image = np.random.default_rng(0).integers(0, 256, (5, 9, 3), np.uint8)
+    assert resize_image(image, parse_resize("none"), MAX_PIXELS) is image
+
+
+def test_a_thin_strip_does_not_grow_without_bound():
+    strip = np.zeros((1, 5000, 3), np.uint8)
+    with pytest.raises(Refusal, match="too-large-resized"):
+        resize_image(strip, parse_resize("shorter:256"), MAX_PIXELS)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "shorter", "shorter:0", "shorter:x", "fit:3", "crop:0x5", "pad:70000x1", "half:2"]
+)
+def test_a_wrong_resize_is_told(text):
+    with pytest.raises(UsageError, match="--resize must be"):
+        parse_resize(text)
+
+
+def test_every_mode_can_be_asked_for():
+    for mode in RESIZE_MODES:
+        assert parse_resize({"shorter": "shorter:8", "none": "none"}.get(mode, f"{mode}:8x8"))
+
+
+def test_encoding_is_a_baseline_jpeg_with_420_chroma():
+    data = encode_jpeg(np.asarray(quadrants()), 90)
+    assert simplejpeg.decode_jpeg_header(data) == (32, 48, "YCbCr", "420")
+    assert data == encode_jpeg(np.asarray(quadrants()), 90)

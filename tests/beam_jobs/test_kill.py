@@ -1,0 +1,223 @@
+"""Kill anywhere, run the same command again: the same set, work kept, nothing stray."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from shard_format import naming, verify
+
+KILLS = 10
+COMMAND = [sys.executable, "-m", "beam_jobs", "images"]
+OPTIONS = [
+    "--unit-size",
+    "100KiB",
+    "--num-shards",
+    "6",
+    "--workers",
+    "2",
+    "--resize",
+    "shorter:200",
+]
+
+
+def _start(source: Path, out: Path, repository: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*COMMAND, str(source), "--out", str(out), *OPTIONS],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd=repository,
+    )
+
+
+def _finish(process: subprocess.Popen[bytes]) -> dict[str, object]:
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    return json.loads(output.splitlines()[-1])
+
+
+def _files(out: Path) -> list[str]:
+    return sorted(path.relative_to(out).as_posix() for path in out.rglob("*"))
+
+
+def _wait_for_work(out: Path, process: subprocess.Popen[bytes]) -> None:
+    while not (out / naming.WORK_DIR).exists() and process.poll() is None:
+        time.sleep(0.001)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory, samples, repository):
+    """(summary, files, seconds from the first trace on disk to the end)."""
+    out = tmp_path_factory.mktemp("whole") / "set"
+    process = _start(samples, out, repository)
+    _wait_for_work(out, process)
+    begun = time.monotonic()
+    summary = _finish(process)
+    return summary, _files(out), time.monotonic() - begun
+
+
+@pytest.mark.parametrize("kill", range(KILLS))
+def test_sigkill_at_a_seeded_moment(kill, uninterrupted, samples, repository, tmp_path):
+    summary, files, seconds = uninterrupted
+    out = tmp_path / "set"
+    process = _start(samples, out, repository)
+    _wait_for_work(out, process)
+    # Spread over the whole of the run, each at a random place of its tenth.
+    moment = (kill + random.Random(kill).random()) / KILLS * seconds
+    time.sleep(moment)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    units = len(list((out / naming.WORK_DIR / "units").glob("*.json")))
+    finished = (out / naming.MANIFEST).exists()
+
+    again = _finish(_start(samples, out, repository))
+    assert again["root_hash"] == summary["root_hash"]
+    assert _files(out) == files
+    assert verify(out)[1] == []
+    build = json.loads((out / naming.BUILD).read_text())
+    if not finished:
+        assert build["units_reused"] == units
+    assert build["units"] > 20
+
+
+class _Killed(BaseException):
+    """Not an Exception: no handler of ours may catch it, as none can catch SIGKILL."""
+
+
+def test_a_crash_before_any_rename(pictures, build, tmp_path, monkeypatch):
+    """Every rename is a moment at which a file has no name yet: stops at each of them in turn.
+
+    Runs stage by stage without Beam, so that hundreds of crashes take seconds.
+    """
+    from beam_jobs import storage
+
+    corpus = pictures(14)
+    (corpus / "class0" / "broken.jpg").write_bytes(b"no picture")
+    options = {"unit_size": "2KiB", "num_shards": 2}
+    expected = build(corpus, "whole", **options).manifest.root_hash
+    files = _files(tmp_path / "whole")
+
+    real, crashes = storage.publish, 0
+    while True:
+        out, calls = tmp_path / f"crash{crashes}", 0
+
+        def publish(temporary, final, *, durable=False, stop=crashes):
+            nonlocal calls
+            if calls == stop:
+                raise _Killed
+            calls += 1
+            real(temporary, final, durable=durable)
+
+        with monkeypatch.context() as patch:
+            for module in ("storage", "listing", "staging", "sharding", "committing"):
+                patch.setattr(f"beam_jobs.{module}.publish", publish)
+            try:
+                _run_stages(corpus, out, options)
+            except _Killed:
+                pass
+            else:
+                break
+        # Interrupted, then run again the ordinary way.
+        assert build(corpus, out, **options).manifest.root_hash == expected
+        assert _files(out) == files
+        crashes += 1
+    assert crashes > 30
+
+
+def _run_stages(corpus: Path, out: Path, options: dict[str, object]) -> None:
+    """What the pipeline does, in this thread."""
+    from beam_jobs.committing import commit
+    from beam_jobs.listing import list_corpus, read_units
+    from beam_jobs.options import PreprocessOptions
+    from beam_jobs.pipeline import workspace_of
+    from beam_jobs.planning import plan_shards
+    from beam_jobs.record_types import RECORD_TYPES
+    from beam_jobs.sharding import write_shard
+    from beam_jobs.staging import stage_unit
+
+    job = PreprocessOptions((str(corpus),), str(out), resize="shorter:32", **options)
+    record_type, workspace = RECORD_TYPES["image"](job), workspace_of(job)
+    workspace.create()
+    listing = list_corpus(job, record_type, workspace)
+    summaries = [
+        stage_unit(unit, record_type, workspace, job.seed, job.on_bad)
+        for unit in read_units(workspace)
+    ]
+    specs = plan_shards(summaries, job, record_type, workspace)
+    results = [write_shard(spec, record_type, workspace) for spec in specs]
+    commit(summaries, results, listing.build_id, time.time(), job, record_type, workspace)
+
+
+def test_other_options_after_a_kill_leave_nothing_behind(pictures, build, tmp_path, monkeypatch):
+    corpus, out = pictures(14), tmp_path / "set"
+    real = __import__("beam_jobs.storage", fromlist=["publish"]).publish
+
+    def publish(temporary, final, *, durable=False):
+        if final.name == naming.MANIFEST:
+            raise _Killed
+        real(temporary, final, durable=durable)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("beam_jobs.committing.publish", publish)
+        with pytest.raises(_Killed):
+            _run_stages(corpus, out, {"num_shards": 5, "split": "train=0.5,odd=0.5"})
+    report = build(corpus, out, num_shards=2)
+    assert verify(out)[1] == []
+    assert not list(out.glob("*of-00005")) and not (out / "index" / "odd.arrow").exists()
+    assert report.manifest.root_hash == build(corpus, "fresh", num_shards=2).manifest.root_hash
+
+
+def test_the_same_command_on_a_finished_set_does_nothing(pictures, build, tmp_path):
+    corpus = pictures()
+    first = build(corpus)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "set").iterdir()}
+    second = build(corpus)
+    assert second.already_built and not first.already_built
+    assert second.manifest == first.manifest
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "set").iterdir()} == before
+
+
+def test_staged_units_serve_the_next_build(pictures, build, tmp_path):
+    """A file is added: only its unit is staged again."""
+    corpus = pictures(60)
+    options = {"staging": str(tmp_path / "staging"), "unit_size": "8KiB"}
+    first = build(corpus, "one", **options)
+    (corpus / "class1" / "new.jpg").write_bytes(
+        (corpus / "class1" / "001.jpg").read_bytes() + b"\0"
+    )
+    second = build(corpus, "two", **options)
+    assert first.build["units_reused"] == 0
+    assert second.build["units"] - second.build["units_reused"] <= 2
+    assert second.build["units_reused"] >= 5
+    fresh = build(corpus, "fresh").manifest.root_hash
+    assert second.manifest.root_hash == fresh
+
+
+def test_a_staged_unit_that_was_cut_is_staged_again(pictures, build, tmp_path):
+    corpus, staging = pictures(), tmp_path / "staging"
+    expected = build(corpus, "one", staging=str(staging)).manifest.root_hash
+    for file in (staging / "units").glob("*.tfrecord"):
+        os.truncate(file, file.stat().st_size - 1)
+    report = build(corpus, "two", staging=str(staging))
+    assert report.build["units_reused"] == 0
+    assert report.manifest.root_hash == expected
+
+
+def test_two_builds_into_one_folder_are_refused(pictures, build, tmp_path):
+    from beam_jobs.storage import Workspace
+    from shard_format import InputError
+
+    corpus = pictures()
+    with Workspace(tmp_path / "set", None).lock():
+        with pytest.raises(InputError, match="one build at a time"):
+            build(corpus)
+    assert build(corpus).manifest.ledger.kept == 12

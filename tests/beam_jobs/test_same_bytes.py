@@ -1,0 +1,86 @@
+"""The same input and options give the same root hash, however the work is done."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+
+import pytest
+
+OPTIONS = {"resize": "shorter:128", "num_shards": 4, "name": "clothing"}
+
+
+@pytest.fixture(scope="module")
+def golden(repository):
+    return json.loads((repository / "tests" / "golden" / "v1" / "root_hash.json").read_text())
+
+
+@pytest.fixture
+def root_hash(build, samples):
+    def run(out, source=samples, **options):
+        return build(source, out, **(OPTIONS | options)).manifest.root_hash
+
+    return run
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_any_number_of_workers(root_hash, golden, workers):
+    assert root_hash("set", workers=workers) == golden["samples/clothing"]
+
+
+@pytest.mark.parametrize("unit_size", ["100KiB", "1MiB"])
+def test_any_size_of_unit(root_hash, golden, unit_size):
+    assert root_hash("set", unit_size=unit_size) == golden["samples/clothing"]
+
+
+def test_any_order_of_listing(root_hash, golden, monkeypatch):
+    real = os.scandir
+
+    class Shuffled:
+        def __init__(self, path):
+            with real(path) as entries:
+                self._entries = list(entries)
+            random.Random(3).shuffle(self._entries)
+
+        def __enter__(self):
+            return iter(self._entries)
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr("beam_jobs.sources.class_folders.os.scandir", Shuffled)
+    assert root_hash("set") == golden["samples/clothing"]
+
+
+def test_a_copy_elsewhere(root_hash, golden, samples, tmp_path):
+    copy = tmp_path / "somewhere else"
+    shutil.copytree(samples, copy)
+    for file in copy.rglob("*.jpg"):
+        os.utime(file, (1, 1))
+    assert root_hash("set", source=copy) == golden["samples/clothing"]
+
+
+def test_processes_and_threads(samples, tmp_path, golden):
+    from beam_jobs.options import PreprocessOptions
+    from beam_jobs.run import run_preprocess
+
+    options = PreprocessOptions((str(samples),), str(tmp_path / "set"), workers=2, **OPTIONS)
+    report = run_preprocess(options, ["--direct_running_mode=multi_processing"])
+    assert report.manifest.root_hash == golden["samples/clothing"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"seed": 1}, {"quality": 91}, {"split": "train=1"}, {"num_shards": 5}, {"name": "x"}]
+)
+def test_other_options_give_another_hash(root_hash, golden, change):
+    assert root_hash("set", **change) != golden["samples/clothing"]
+
+
+def test_the_manifest_tells_nothing_of_the_machine(root_hash, tmp_path, samples):
+    root_hash("set")
+    text = (tmp_path / "set" / "manifest.json").read_text()
+    assert str(tmp_path) not in text
+    assert str(samples) not in text
+    assert os.uname().nodename not in text

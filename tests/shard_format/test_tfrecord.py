@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shard_format import DamageError, frame, read_records, unframe
+
+payloads = st.lists(st.binary(max_size=200), max_size=6)
+
+
+def test_tensorflow_writes_the_same_file(tmp_path):
+    import tensorflow as tf
+
+    records = [b"", b"a", bytes(range(256)) * 300]
+    theirs = tmp_path / "theirs"
+    with tf.io.TFRecordWriter(str(theirs)) as writer:
+        for record in records:
+            writer.write(record)
+    assert theirs.read_bytes() == b"".join(map(frame, records))
+
+
+@given(payloads)
+def test_tensorflow_reads_what_is_framed(tmp_path_factory, records):
+    import tensorflow as tf
+
+    path = tmp_path_factory.mktemp("frames") / "ours"
+    path.write_bytes(b"".join(map(frame, records)))
+    assert [record.numpy() for record in tf.data.TFRecordDataset(str(path))] == records
+
+
+@given(payloads)
+def test_offsets_point_at_frames(tmp_path_factory, records):
+    path = tmp_path_factory.mktemp("frames") / "ours"
+    data = b"".join(map(frame, records))
+    path.write_bytes(data)
+    found = list(read_records(path))
+    assert [payload for _, payload in found] == records
+    for offset, payload in found:
+        assert data[offset:].startswith(frame(payload))
+
+
+def test_every_flipped_bit_is_found(tmp_path):
+    framed = frame(b"payload")
+    path = tmp_path / "flipped"
+    for bit in range(8 * len(framed)):
+        damaged = bytearray(framed)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(frame(b"before") + damaged)
+        with pytest.raises(DamageError, match="at byte 22"):
+            list(read_records(path))
+        with pytest.raises(DamageError, match="here"):
+            unframe(bytes(damaged), "here")
+
+
+def test_every_truncation_is_found(tmp_path):
+    data = frame(b"one") + frame(b"two")
+    path = tmp_path / "cut"
+    for size in range(1, len(data)):
+        path.write_bytes(data[:size])
+        if size == len(frame(b"one")):
+            assert len(list(read_records(path))) == 1  # a cut between records is another file
+            continue
+        with pytest.raises(DamageError, match="the file ends"):
+            list(read_records(path))
+
+
+def test_an_empty_file_has_no_records(tmp_path):
+    path = tmp_path / "empty"
+    path.write_bytes(b"")
+    assert list(read_records(path)) == []
+
+
+def test_a_missing_file_is_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        list(read_records(tmp_path / "none"))
