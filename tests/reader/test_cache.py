@@ -119,7 +119,8 @@ def test_the_default_directory_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> N
     assert caches.default_cache_dir() == Path.home() / ".cache" / "shardmill"
 
 
-# They wait for each other, and copy slowly, so that they surely meet; each prints how many shards it copied itself.
+# They wait for each other and copy slowly, so that they surely meet; each prints how many shards
+# it copied itself.
 _FILL = """
 import os, sys, time
 from pathlib import Path
