@@ -13,7 +13,7 @@ import psutil
 
 from shard_format import DamageError, ShardInfo, ShardSetError, SplitInfo, UsageError
 
-_BLOCK_BYTES = 4 << 20  # 4 MiB: copying and hashing run at the speed of the disk from 1 MiB on
+_BLOCK_BYTES = 4 << 20  # 4 MiB: hashing releases the GIL, and round trips do not count
 # A trainer needs memory for much else, and several of them may share a machine.
 _MEMORY_SHARE = 0.25
 _NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "fuse.", "lustre", "gpfs", "ceph", "9p", "beegfs")

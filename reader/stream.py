@@ -140,7 +140,7 @@ def load(
         seed=seed,
         epochs=epochs,
         cache=cache,
-        cache_dir=None if cache_dir is None else Path(cache_dir),
+        cache_dir=None if cache_dir is None else Path(cache_dir).expanduser(),
         drop_remainder=drop_remainder,
         dtype=dtype,
     )
