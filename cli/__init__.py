@@ -1,0 +1,1 @@
+"""The command line `shardmill`; heavy imports only inside command bodies."""

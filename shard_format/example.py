@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Union
 
 from shard_format.errors import DamageError, UsageError
 from shard_format.schema import Feature, Schema
 
-Value = Union[bytes, str, int, float, Sequence[bytes], Sequence[int], Sequence[float]]
-Values = Union[list[bytes], list[int], list[float]]
+Value = bytes | str | int | float | Sequence[bytes] | Sequence[int] | Sequence[float]
+Values = list[bytes] | list[int] | list[float]
 
 # (field number << 3) | wire type; wire type 2 is "length-delimited", 0 varint, 5 four bytes.
 _FIELD_1, _FIELD_2, _FIELD_3 = 0x0A, 0x12, 0x1A
@@ -60,22 +59,22 @@ def finish_example(entries: bytes) -> bytes:
 
 
 def _encode_entry(feature: Feature, value: Value) -> bytes:
-    items = [value] if isinstance(value, (bytes, str, int, float)) else value
+    items: Sequence[object] = [value] if isinstance(value, bytes | str | int | float) else value
     try:
         stored = _encode_list(feature.storage, items)
     except (TypeError, AttributeError, struct.error) as error:
         raise UsageError(
-            f"feature {feature.name!r} stores {feature.kind}, got {type(value).__name__} ({error}). "
-            "Correct the record type."
+            f"feature {feature.name!r} must hold {feature.kind}, got {type(value).__name__} "
+            f"({error}). Correct the record type."
         ) from error
     name = _delimited(_FIELD_1, feature.name.encode())
     return _delimited(_FIELD_1, name + _delimited(_FIELD_2, stored))
 
 
-def _encode_list(storage: str, items: Sequence[bytes] | Sequence[int] | Sequence[float]) -> bytes:
+def _encode_list(storage: str, items: Sequence[object]) -> bytes:
     if storage == "bytes_list":
         content = b"".join(
-            _delimited(_FIELD_1, item.encode() if isinstance(item, str) else item)  # type: ignore[arg-type]
+            _delimited(_FIELD_1, item.encode() if isinstance(item, str) else _checked_bytes(item))
             for item in items
         )
     elif not items:
@@ -85,6 +84,12 @@ def _encode_list(storage: str, items: Sequence[bytes] | Sequence[int] | Sequence
     else:
         content = _delimited(_FIELD_1, b"".join(_varint(_checked_int64(item)) for item in items))
     return _delimited(_STORAGE_TAG[storage], content)
+
+
+def _checked_bytes(item: object) -> bytes:
+    if not isinstance(item, bytes):
+        raise TypeError(f"{item!r} is neither bytes nor str")
+    return item
 
 
 def _checked_int64(item: object) -> int:
@@ -135,7 +140,8 @@ def decode_example(serialized: bytes) -> dict[str, Values]:
 
 
 def _decode_entry(entry: bytes) -> tuple[str, Values]:
-    name, values = "", []
+    name = ""
+    values: Values = []
     for tag, content in _fields(entry):
         if tag == _FIELD_1:
             name = _content(content).decode()

@@ -127,9 +127,9 @@ def _shard_check(
 
 def _locate(directory: Path, split: str, number: int, path: Path) -> str:
     """Which record of a damaged shard is at fault, as far as frames and index tell."""
-    offset, records = 0, 0
+    records = 0
     try:
-        for offset, _ in read_records(path):
+        for _ in read_records(path):
             records += 1
     except DamageError as error:
         rows = _rows_of_shard(directory, split, number)

@@ -1,0 +1,1 @@
+"""Image kernels: decode, resize, encode. Plain functions on bytes and arrays, no Beam."""

@@ -1,0 +1,144 @@
+"""Resize modes, with one kernel per direction, chosen to give the same pixels on every x86-64 CPU.
+
+Shrinking uses OpenCV's INTER_AREA (every source pixel counts, no aliasing), enlarging its
+INTER_LINEAR_EXACT (fixed point). Both were compared bit by bit with SSE only, AVX2 and AVX-512:
+docs/decisions/0005-same-bytes.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+
+import cv2
+import numpy as np
+
+from beam_jobs.images.decode import Pixels
+from beam_jobs.refusal import Refusal
+from shard_format import UsageError
+
+# Beam already uses every core; threads inside OpenCV would only compete with it.
+cv2.setNumThreads(1)
+# IPP picks its kernels by CPU model; without it the bytes depend on the wheel alone.
+if hasattr(cv2, "ipp"):
+    cv2.ipp.setUseIPP(False)
+
+MAX_SIDE = 65_500  # libjpeg's JPEG_MAX_DIMENSION
+
+
+@dataclasses.dataclass(frozen=True)
+class Resize:
+    """A parsed --resize: the mode, and its box in pixels (for `shorter`, both are the side)."""
+
+    mode: str
+    width: int = 0
+    height: int = 0
+
+
+def parse_resize(text: str) -> Resize:
+    """The meaning of "shorter:256", "fit:640x480", "crop:224x224", "pad:224x224" or "none".
+
+    Raises:
+        UsageError: The mode is unknown, or its size is missing, malformed or too large.
+    """
+    mode, _, size = text.partition(":")
+    pattern = _SIZES.get(mode)
+    match = re.fullmatch(pattern, size) if pattern is not None else None
+    sides = [int(side) for side in match.groups()] if match else []
+    if match is None or any(not 1 <= side <= MAX_SIDE for side in sides):
+        raise UsageError(
+            f"--resize must be shorter:N, fit:WxH, crop:WxH, pad:WxH or none with sides from 1 to "
+            f"{MAX_SIDE}, got {text!r}. Write for instance shorter:256."
+        )
+    return Resize(mode, *(sides * 2 if mode == "shorter" else sides))
+
+
+def resize_image(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
+    """The picture in its new size.
+
+    Args:
+        image: [height, width, 3] uint8.
+        resize: What to do.
+        max_pixels: A bound on any picture in between, since a thin strip may grow huge.
+
+    Raises:
+        Refusal: The picture would grow beyond what can be held or stored.
+    """
+    return RESIZE_MODES[resize.mode](image, resize, max_pixels)
+
+
+def _shorter(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
+    height, width = image.shape[:2]
+    shorter = min(height, width)
+    return _scale(
+        image, _part(width, resize.width, shorter), _part(height, resize.width, shorter), max_pixels
+    )
+
+
+def _fit(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
+    height, width = image.shape[:2]
+    if width * resize.height >= height * resize.width:  # relatively wider than the box
+        return _scale(image, resize.width, _part(height, resize.width, width), max_pixels)
+    return _scale(image, _part(width, resize.height, height), resize.height, max_pixels)
+
+
+def _crop(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
+    """Cuts the centre in the box's aspect ratio first, so no picture in between is large."""
+    height, width = image.shape[:2]
+    if width * resize.height >= height * resize.width:
+        cut_width, cut_height = min(width, _part(resize.width, height, resize.height)), height
+    else:
+        cut_width, cut_height = width, min(height, _part(resize.height, width, resize.width))
+    top, left = (height - cut_height) // 2, (width - cut_width) // 2
+    centre = np.ascontiguousarray(image[top : top + cut_height, left : left + cut_width])
+    return _scale(centre, resize.width, resize.height, max_pixels)
+
+
+def _pad(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
+    fitted = _fit(image, resize, max_pixels)
+    height, width = fitted.shape[:2]
+    padded = np.zeros((resize.height, resize.width, 3), np.uint8)
+    top, left = (resize.height - height) // 2, (resize.width - width) // 2
+    padded[top : top + height, left : left + width] = fitted
+    return padded
+
+
+def _none(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
+    height, width = image.shape[:2]
+    _check_size(width, height, max_pixels)
+    return image
+
+
+RESIZE_MODES: dict[str, Callable[[Pixels, Resize, int], Pixels]] = {
+    "shorter": _shorter,
+    "fit": _fit,
+    "crop": _crop,
+    "pad": _pad,
+    "none": _none,
+}
+_BOX = r"(\d+)x(\d+)"
+_SIZES = {"shorter": r"(\d+)", "fit": _BOX, "crop": _BOX, "pad": _BOX, "none": ""}
+
+
+def _part(side: int, numerator: int, denominator: int) -> int:
+    """The side times numerator / denominator, rounded half up in integers, at least 1."""
+    return max(1, (2 * side * numerator + denominator) // (2 * denominator))
+
+
+def _check_size(width: int, height: int, max_pixels: int) -> None:
+    if max(width, height) > MAX_SIDE or width * height > max_pixels:
+        raise Refusal(
+            "too-large-resized",
+            f"it would be {width} x {height} pixels after --resize; a JPEG holds {MAX_SIDE} a side "
+            f"and --max-pixels is {max_pixels}",
+        )
+
+
+def _scale(image: Pixels, width: int, height: int, max_pixels: int) -> Pixels:
+    _check_size(width, height, max_pixels)
+    if image.shape[:2] == (height, width):
+        return image
+    shrinks = width <= image.shape[1] and height <= image.shape[0]
+    kernel = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR_EXACT
+    return np.asarray(cv2.resize(image, (width, height), interpolation=kernel), np.uint8)

@@ -1,0 +1,224 @@
+"""Stage 1, list: the corpus as a table of records, cut into work units.
+
+The table is a file; a unit is a range of its rows. So a million paths never pass through Beam.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from beam_jobs.options import PreprocessOptions, parse_size
+from beam_jobs.record_types import RecordType
+from beam_jobs.sources import SOURCES, Item
+from beam_jobs.storage import Workspace, publish, read_table, write_table
+from shard_format import InputError, id_hash
+
+# Raised whenever the files of a staged unit change their layout.
+UNIT_VERSION = 1
+
+SCHEMA = pa.schema(
+    [
+        pa.field("record_id", pa.string(), nullable=False),
+        pa.field("path", pa.binary(), nullable=False),
+        pa.field("label", pa.string()),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("mtime_ns", pa.int64(), nullable=False),
+        pa.field("refused", pa.string(), nullable=False),
+    ]
+)
+
+_BATCH_ROWS = 8192  # rows per Arrow record batch: about a megabyte of paths
+_MIN_UNIT_BYTES = 2 << 20  # 2 MiB: under this, opening files costs more than reading them
+_MAX_UNIT_BYTES = 64 << 20  # 64 MiB: what a worker may hold in memory, and redo after a crash
+_UNITS_PER_CORPUS = 64  # aimed at for small corpora, so that every worker has some
+_MAX_UNIT_RECORDS = 1 << 16  # bounds the sidecar of a unit of tiny files
+
+
+class Unit(NamedTuple):
+    """A slice of the listing.
+
+    Attributes:
+        key: Content address: files, options and code version decide it.
+        start: First row in the listing.
+        end: One behind the last row.
+    """
+
+    key: str
+    start: int
+    end: int
+
+
+class Listing(NamedTuple):
+    """What was found.
+
+    Attributes:
+        units: How many.
+        records: Number of records, refused ones included.
+        bytes: Their bytes.
+        ignored: Hidden files that were left out.
+        build_id: Content address of the whole input with all options.
+    """
+
+    units: int
+    records: int
+    bytes: int
+    ignored: int
+    build_id: str
+
+
+def list_corpus(
+    options: PreprocessOptions,
+    record_type: RecordType,
+    workspace: Workspace,
+    on_progress: Callable[[int], None] = lambda records: None,
+) -> Listing:
+    """Lists the sources into the workspace and cuts the listing into units.
+
+    Args:
+        options: The job.
+        record_type: Its parsed record type.
+        workspace: Where the listing is written.
+        on_progress: Called with the number of records found so far.
+
+    Raises:
+        InputError: A source is missing, or there is nothing in it that could be used.
+    """
+    ignored: list[str] = []
+    items = SOURCES[options.source]([Path(path) for path in options.sources], ignored.append)
+    records, usable, total_bytes = _write_listing(items, workspace, on_progress)
+    _check_not_empty(options, records, usable, workspace)
+    unit_bytes = (
+        parse_size("--unit-size", options.unit_size)
+        if options.unit_size is not None
+        else _unit_bytes(total_bytes)
+    )
+    stage_options = {
+        "unit_version": UNIT_VERSION,
+        "record_type": options.record_type,
+        "version": record_type.version,
+        "seed": options.seed,
+        **record_type.stage_options(),
+    }
+    # What the whole build is made of: its options, and the same rows that its units are made of,
+    # but not how they are cut.
+    build = hashlib.blake2b(digest_size=16)
+    build.update(json.dumps([options.config(), options.name, stage_options]).encode())
+    units = _write_units(_cut(workspace.listing, unit_bytes, stage_options, build), workspace)
+    return Listing(units, records, total_bytes, len(ignored), build.hexdigest())
+
+
+def read_units(workspace: Workspace) -> Iterator[Unit]:
+    """All units, in the order of the listing."""
+    for batch in _batches(workspace.unit_table):
+        for values in batch.to_pylist():
+            yield Unit(**values)
+
+
+def read_unit(listing: Path, unit: Unit) -> Iterator[Item]:
+    """The records of one unit, in listing order."""
+    for values in read_table(listing).slice(unit.start, unit.end - unit.start).to_pylist():
+        yield Item(**values)
+
+
+def _write_units(units: Iterator[Unit], workspace: Workspace) -> int:
+    rows = [unit._asdict() for unit in units]
+    write_table(workspace, workspace.unit_table, pa.Table.from_pylist(rows))
+    return len(rows)
+
+
+def _write_listing(
+    items: Iterator[Item], workspace: Workspace, on_progress: Callable[[int], None]
+) -> tuple[int, int, int]:
+    records = usable = total_bytes = 0
+    temporary = workspace.temporary(workspace.work)
+    with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer:
+        rows: list[Item] = []
+        for item in items:
+            rows.append(item)
+            usable += not item.refused
+            total_bytes += item.size
+            if len(rows) == _BATCH_ROWS:
+                _write_batch(writer, rows)
+                records += len(rows)
+                rows.clear()
+                on_progress(records)
+        _write_batch(writer, rows)
+        records += len(rows)
+        on_progress(records)
+    publish(temporary, workspace.listing)
+    return records, usable, total_bytes
+
+
+def _write_batch(writer: Any, rows: list[Item]) -> None:
+    if rows:
+        columns = [
+            pa.array(column, field.type)
+            for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)
+        ]
+        writer.write_batch(pa.record_batch(columns, schema=SCHEMA))
+
+
+def _check_not_empty(
+    options: PreprocessOptions, records: int, usable: int, workspace: Workspace
+) -> None:
+    where = ", ".join(options.sources)
+    if not records:
+        raise InputError(
+            f"a source must hold files, got none in {where}. Check the path; files whose name "
+            "begins with a dot are not read."
+        )
+    if not usable:
+        first = next(_batches(workspace.listing))["refused"][0].as_py()
+        raise InputError(
+            f"a source of class folders must hold files inside class folders (SRC/hat/1.jpg), got "
+            f"{records} entries and none usable in {where}; the first is '{first}'. Make one "
+            "folder per class, or name the folder above."
+        )
+
+
+def _unit_bytes(total_bytes: int) -> int:
+    """A power of two, so that a growing corpus rarely changes it and staged units stay useful."""
+    aimed = max(1, total_bytes // _UNITS_PER_CORPUS)
+    return min(_MAX_UNIT_BYTES, max(_MIN_UNIT_BYTES, 1 << (aimed - 1).bit_length()))
+
+
+def _batches(listing: Path) -> Iterator[pa.RecordBatch]:
+    file = pa.ipc.open_file(pa.memory_map(str(listing)))
+    for number in range(file.num_record_batches):
+        yield file.get_batch(number)
+
+
+def _cut(
+    listing: Path, unit_bytes: int, stage_options: dict[str, Any], build: hashlib.blake2b
+) -> Iterator[Unit]:
+    """Cuts where a hash of the record id says so, not every N bytes.
+
+    So a file that is added or removed changes the unit it falls in and no other (content-defined
+    chunking; Muthitacharoen, Chen, Mazieres: LBFS, SOSP 2001, section 3.1), and a later build
+    finds the other units done. A record ends a unit with a chance of its size / half the aim, once
+    half the aim is reached, so units have about the aimed size and never twice it plus one record.
+    """
+    prefix = json.dumps(stage_options, sort_keys=True).encode()
+    digest, start, position, size = hashlib.blake2b(prefix, digest_size=16), 0, 0, 0
+    for batch in _batches(listing):
+        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            item = Item(*row)
+            identity = repr(row).encode()
+            digest.update(identity)
+            build.update(identity)
+            position += 1
+            size += item.size
+            chance = item.size / (unit_bytes / 2)
+            ends_here = id_hash(item.record_id) / 2**64 < chance and size >= unit_bytes / 2
+            full = size >= 2 * unit_bytes or position - start >= _MAX_UNIT_RECORDS
+            if ends_here or full:
+                yield Unit(digest.hexdigest(), start, position)
+                digest, start, size = hashlib.blake2b(prefix, digest_size=16), position, 0
+    if position > start:
+        yield Unit(digest.hexdigest(), start, position)

@@ -1,0 +1,167 @@
+"""The job as a Beam pipeline: the five stages as a table of contents.
+
+What moves through Beam is one small element per unit and per shard. Payload stays in files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+
+from beam_jobs.committing import commit
+from beam_jobs.listing import Unit, read_units
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.planning import ShardSpec, plan_shards
+from beam_jobs.record_types import RECORD_TYPES
+from beam_jobs.sharding import ShardResult, write_shard
+from beam_jobs.staging import UnitSummary, stage_unit
+from beam_jobs.storage import Workspace, write_json
+from shard_format import InputError, ShardmillError
+
+
+class BuildShardSet(beam.PTransform):
+    """Builds the shard set of a corpus that was listed; its output is the root hash.
+
+    Args:
+        options: The job.
+        build_id: Content address of the listed corpus and the options.
+    """
+
+    def __init__(self, options: PreprocessOptions, build_id: str) -> None:
+        super().__init__()
+        self._options = options
+        self._build_id = build_id
+
+    def expand(self, root: Any) -> Any:
+        """See beam.PTransform."""
+        options = self._options
+        units = (
+            root
+            | "Start" >> beam.Create([None])
+            | "ListUnits" >> beam.ParDo(ListUnits(options))  # Unit
+            | "SpreadUnits" >> beam.Reshuffle()
+        )
+        summaries = units | "StageUnits" >> beam.ParDo(StageUnits(options))  # UnitSummary
+        shards = (
+            root
+            | "StartPlan" >> beam.Create([None])
+            | "PlanShards" >> beam.ParDo(PlanShards(options), beam.pvalue.AsList(summaries))
+            | "SpreadShards" >> beam.Reshuffle()  # ShardSpec
+        )
+        results = shards | "WriteShards" >> beam.ParDo(WriteShards(options))  # ShardResult
+        return (
+            root
+            | "StartCommit" >> beam.Create([None])
+            | "Commit"
+            >> beam.ParDo(
+                Commit(options, self._build_id),
+                beam.pvalue.AsList(summaries),
+                beam.pvalue.AsList(results),
+            )  # root hash
+        )
+
+
+class _Stage(beam.DoFn):
+    """What every stage has: the options, and the workspace and record type made from them."""
+
+    def __init__(self, options: PreprocessOptions) -> None:
+        super().__init__()
+        self._options = options
+
+    def setup(self) -> None:
+        """Makes what is not to be pickled."""
+        self._workspace = workspace_of(self._options)
+        self._record_type = RECORD_TYPES[self._options.record_type](self._options)
+
+    @contextlib.contextmanager
+    def _tell_launcher(self) -> Iterator[None]:
+        """Leaves a note of what a user can mend: runners pass exceptions on as wrapped text."""
+        try:
+            yield
+        except ShardmillError as error:
+            note = {"type": type(error).__name__, "message": str(error)}
+            write_json(self._workspace, self._workspace.error, note)
+            raise
+        except OSError as error:
+            message = (
+                f"workers must be able to read the input and write to the output, got "
+                f"'{error.strerror}' for {error.filename or self._options.out}. Make room or give "
+                "permission, then run the same command again: it goes on where it stopped."
+            )
+            with contextlib.suppress(OSError):  # a full disk may not take this note either
+                note = {"type": InputError.__name__, "message": message}
+                write_json(self._workspace, self._workspace.error, note)
+            raise InputError(message) from error
+
+
+class ListUnits(_Stage):
+    """Anything in, every Unit of the listing out."""
+
+    def process(self, _: None) -> Iterator[Unit]:
+        """See beam.DoFn."""
+        yield from read_units(self._workspace)
+
+
+class StageUnits(_Stage):
+    """Unit("3f2a...", 0, 812) in, UnitSummary(key="3f2a...", read=812, kept=810, ...) out."""
+
+    def process(self, unit: Unit) -> Iterator[UnitSummary]:
+        """See beam.DoFn."""
+        with self._tell_launcher():
+            options = self._options
+            yield stage_unit(
+                Unit(*unit), self._record_type, self._workspace, options.seed, options.on_bad
+            )
+
+
+class PlanShards(_Stage):
+    """All UnitSummary in, a ShardSpec for every shard out."""
+
+    def process(self, _: None, summaries: list[UnitSummary]) -> Iterator[ShardSpec]:
+        """See beam.DoFn."""
+        with self._tell_launcher():
+            yield from plan_shards(summaries, self._options, self._record_type, self._workspace)
+
+
+class WriteShards(_Stage):
+    """ShardSpec(split="train", shard=3, ...) in, ShardResult(info=ShardInfo(...), ...) out."""
+
+    def process(self, spec: ShardSpec) -> Iterator[ShardResult]:
+        """See beam.DoFn."""
+        with self._tell_launcher():
+            yield write_shard(ShardSpec(*spec), self._record_type, self._workspace)
+
+
+class Commit(_Stage):
+    """All UnitSummary and ShardResult in, the root hash of the finished set out."""
+
+    def __init__(self, options: PreprocessOptions, build_id: str) -> None:
+        super().__init__(options)
+        self._build_id = build_id
+        self._started = time.time()
+
+    def process(
+        self, _: None, summaries: list[UnitSummary], results: list[ShardResult]
+    ) -> Iterator[str]:
+        """See beam.DoFn."""
+        with self._tell_launcher():
+            manifest = commit(
+                summaries,
+                results,
+                self._build_id,
+                self._started,
+                self._options,
+                self._record_type,
+                self._workspace,
+            )
+            yield manifest.root_hash
+
+
+def workspace_of(options: PreprocessOptions) -> Workspace:
+    """The folders of a job."""
+    return Workspace(Path(options.out), Path(options.staging) if options.staging else None)

@@ -1,0 +1,52 @@
+"""What a record type is: how the raw bytes of one record become the features of one example."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from shard_format import Schema
+
+
+class Prepared(NamedTuple):
+    """A record ready to be stored.
+
+    Attributes:
+        values: The value of every feature that is not late, by name.
+        fingerprint: 16 bytes that are equal for exact duplicates.
+        statistics: A value for every statistics column, by name.
+    """
+
+    values: Mapping[str, Any]
+    fingerprint: bytes
+    statistics: Mapping[str, Any]
+
+
+class RecordType(abc.ABC):
+    """One kind of record; an instance belongs to one job and holds its parsed options.
+
+    Attributes:
+        version: Raised whenever the same input and options give other bytes than before, so that
+            no unit staged by older code is used again.
+        schema: The features of an example.
+        statistics: Columns for the index, with what is known of each record.
+    """
+
+    version: int
+    schema: Schema
+    statistics: tuple[pa.Field, ...]
+
+    @abc.abstractmethod
+    def stage_options(self) -> dict[str, Any]:
+        """The options that have an effect on what `prepare` returns."""
+
+    @abc.abstractmethod
+    def prepare(self, record_id: str, data: bytes) -> Prepared:
+        """Turns the raw bytes of one record into features.
+
+        Raises:
+            Refusal: The record cannot be used.
+        """

@@ -1,0 +1,189 @@
+"""Stage 4, shard: a recipe becomes a shard.
+
+A shard is a range of the key space and every unit is sorted by key, so its records lie in one
+stretch of each unit: they are read in blocks of neighbouring bytes, merged and written in order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.planning import Plan, ShardSpec, load_plan
+from beam_jobs.progress import report
+from beam_jobs.record_types import RecordType
+from beam_jobs.sidecars import IntArray, int64
+from beam_jobs.staging import unit_files
+from beam_jobs.storage import (
+    Workspace,
+    publish,
+    read_json,
+    read_table,
+    write_json,
+    write_table,
+)
+from shard_format import (
+    InputError,
+    ShardInfo,
+    encode_features,
+    finish_example,
+    frame,
+    index_schema,
+    unframe,
+)
+
+# Payload in memory at a time: enough that a block holds a long stretch of each unit.
+_BLOCK_BYTES = 32 << 20  # 32 MiB
+# Bytes worth reading and throwing away rather than asking the disk twice.
+_MAX_GAP_BYTES = 128 << 10  # 128 KiB
+
+
+class ShardResult(NamedTuple):
+    """A finished shard and the place of its rows for the index."""
+
+    split: str
+    shard: int
+    info: ShardInfo
+    reused: bool
+
+
+def index_part(workspace: Workspace, file: str) -> Path:
+    """Where the index rows of a shard wait for the commit."""
+    return workspace.shards / f"{file}.arrow"
+
+
+def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) -> ShardResult:
+    """Writes one shard and its part of the index, or finds that it was done before.
+
+    Raises:
+        DamageError: A staged record does not match its checksum.
+        InputError: A staged unit was removed while the build went on.
+    """
+    marker = workspace.shards / f"{spec.file}.json"
+    done = _done_before(spec, marker, workspace)
+    if done is not None:
+        report(workspace.progress, "shard", done.info.records)
+        return done
+    plan = load_plan(workspace)
+    table = _rows(spec, plan, workspace)
+    label = record_type.schema["label"]
+    label_ids = pc.index_in(table["label"], value_set=pa.array(plan.class_names, pa.string()))
+    label_entries = [encode_features([label], {"label": i}) for i in range(len(plan.class_names))]
+
+    temporary = workspace.temporary(workspace.shards)
+    digest, lengths = hashlib.sha256(), []
+    with temporary.open("wb") as file:
+        for start, payloads in _blocks(table, plan, workspace):
+            ids = label_ids.slice(start, len(payloads)).to_pylist()
+            frames = [
+                frame(finish_example(payload + (b"" if i is None else label_entries[i])))
+                for payload, i in zip(payloads, ids, strict=True)
+            ]
+            block = b"".join(frames)
+            digest.update(block)
+            file.write(block)
+            lengths += [len(framed) for framed in frames]
+            report(workspace.progress, "shard", len(frames))
+    info = ShardInfo(spec.file, len(lengths), sum(lengths), digest.hexdigest())
+    write_table(
+        workspace,
+        index_part(workspace, spec.file),
+        _index_rows(spec, record_type, table, label_ids, lengths),
+    )
+    publish(temporary, workspace.shards / spec.file, durable=True)
+    write_json(workspace, marker, {"recipe_key": spec.recipe_key, "info": info.__dict__})
+    return ShardResult(spec.split, spec.shard, info, reused=False)
+
+
+def _done_before(spec: ShardSpec, marker: Path, workspace: Workspace) -> ShardResult | None:
+    found = read_json(marker)
+    if found is None or found["recipe_key"] != spec.recipe_key:
+        return None
+    info = ShardInfo(**found["info"])
+    # A build that was killed while committing has already moved some shards.
+    for path in (workspace.shards / spec.file, workspace.out / spec.file):
+        if path.exists() and path.stat().st_size == info.bytes:
+            return ShardResult(spec.split, spec.shard, info, reused=True)
+    return None
+
+
+def _rows(spec: ShardSpec, plan: Plan, workspace: Workspace) -> pa.Table:
+    """The sidecar rows of the shard in final order, with their unit."""
+    recipe = read_table(Path(spec.recipe))
+    units, rows = int64(recipe["unit"]), int64(recipe["row"])
+    by_unit = np.argsort(units, kind="stable")
+    parts = []
+    for unit in np.unique(units).tolist():
+        taken = rows[by_unit[slice(*np.searchsorted(units[by_unit], [unit, unit + 1]))]]
+        path = unit_files(workspace, plan.units[unit])["arrow"]
+        try:
+            parts.append(read_table(path).take(pa.array(taken)))
+        except FileNotFoundError as error:
+            raise InputError(
+                f"staged units must stay until a build is done, got no file {path}. "
+                "Run the same command again."
+            ) from error
+    back = np.empty(len(by_unit), np.int64)
+    back[by_unit] = np.arange(len(by_unit))
+    table = pa.concat_tables(parts).take(pa.array(back)).combine_chunks()
+    return table.append_column("unit", recipe["unit"].combine_chunks())
+
+
+def _blocks(table: pa.Table, plan: Plan, workspace: Workspace) -> Iterator[tuple[int, list[bytes]]]:
+    """(first row, payloads) of successive blocks of about `_BLOCK_BYTES`, in final order."""
+    lengths = int64(table["length"])
+    block_of = np.cumsum(lengths) // _BLOCK_BYTES
+    edges = [0, *(np.flatnonzero(np.diff(block_of)) + 1).tolist(), len(lengths)]
+    offsets, units = int64(table["offset"]), int64(table["unit"])
+    for start, end in itertools.pairwise(edges):
+        payloads: list[Any] = [None] * (end - start)
+        for unit in np.unique(units[start:end]).tolist():
+            rows = np.flatnonzero(units[start:end] == unit)
+            path = unit_files(workspace, plan.units[unit])["tfrecord"]
+            taken = rows + start
+            for row, framed in zip(
+                rows.tolist(), _read(path, offsets[taken], lengths[taken]), strict=True
+            ):
+                payloads[row] = unframe(framed, str(path))
+        yield start, payloads
+
+
+def _read(path: Path, offsets: IntArray, lengths: IntArray) -> Iterator[bytes]:
+    """The given ranges of a file, ascending, with as few reads as neighbouring bytes allow."""
+    ends = offsets + lengths
+    breaks = np.flatnonzero(offsets[1:] - ends[:-1] > _MAX_GAP_BYTES) + 1
+    with path.open("rb", buffering=0) as file:
+        for run in np.split(np.arange(len(offsets)), breaks):
+            first, last = int(offsets[run[0]]), int(ends[run[-1]])
+            file.seek(first)
+            data = file.read(last - first)
+            for offset, length in zip(offsets[run].tolist(), lengths[run].tolist(), strict=True):
+                yield data[offset - first : offset - first + length]
+
+
+def _index_rows(
+    spec: ShardSpec,
+    record_type: RecordType,
+    table: pa.Table,
+    label_ids: pa.ChunkedArray,
+    lengths: list[int],
+) -> pa.Table:
+    length = np.array(lengths, np.int64)
+    columns = {
+        "shard": np.full(len(length), spec.shard, np.int32),
+        "offset": np.cumsum(length) - length,
+        "length": length,
+        "key": table["key"],
+        "record_id": table["record_id"],
+        "label": label_ids.cast(pa.int64()),
+        "fingerprint": table["fingerprint"],
+        **{field.name: table[field.name] for field in record_type.statistics},
+    }
+    return pa.table(columns, schema=index_schema(record_type.statistics))

@@ -1,0 +1,246 @@
+"""Stage 2, stage: one unit of raw records becomes a key-sorted run of finished payloads.
+
+A staged unit is four files under one content address:
+
+    KEY.tfrecord   frames with the features known so far, in shuffle-key order
+    KEY.arrow      one row per frame: key, offset, length, record id, label, statistics
+    KEY.rejects    Arrow: what was refused, with its bytes and the reason
+    KEY.json       the summary; written last, so that it marks the unit as done
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from beam_jobs.listing import Unit, read_unit
+from beam_jobs.progress import report
+from beam_jobs.record_types import Prepared, RecordType
+from beam_jobs.refusal import Refusal
+from beam_jobs.sources import Item
+from beam_jobs.storage import Workspace, publish, read_json, write_json, write_table
+from shard_format import InputError, encode_features, frame, id_hash, shuffle_keys
+
+SIDECAR_FIELDS = (
+    pa.field("key", pa.uint64(), nullable=False),
+    pa.field("id_hash", pa.uint64(), nullable=False),
+    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("length", pa.int64(), nullable=False),  # of the frame
+    pa.field("record_id", pa.string(), nullable=False),
+    pa.field("label", pa.string()),
+    pa.field("fingerprint", pa.binary(16), nullable=False),
+)
+REJECT_SCHEMA = pa.schema(
+    [
+        pa.field("record_id", pa.string(), nullable=False),
+        pa.field("label", pa.string()),
+        pa.field("stage", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("detail", pa.string(), nullable=False),
+        pa.field("bytes", pa.large_binary()),  # null where the file could not be read
+    ]
+)
+
+_REPORT_RECORDS = 32  # how often progress is reported: some milliseconds apart, at no cost
+# A larger file is no picture: refused unread, and not copied to quarantine either.
+MAX_FILE_BYTES = 1 << 30  # 1 GiB
+
+
+class UnitSummary(NamedTuple):
+    """All that leaves a worker about a unit.
+
+    Attributes:
+        key: The unit.
+        read: Records it had.
+        kept: Records it staged.
+        refused: How many were refused, by reason.
+        reused: True when it was found done.
+    """
+
+    key: str
+    read: int
+    kept: int
+    refused: dict[str, int]
+    reused: bool
+
+
+class _Staged(NamedTuple):
+    id_hash: int
+    item: Item
+    prepared: Prepared
+    framed: bytes
+    key: int = 0
+
+
+class _Reject(NamedTuple):
+    item: Item
+    stage: str
+    reason: str
+    detail: str
+    data: bytes | None
+
+
+def unit_files(workspace: Workspace, key: str) -> dict[str, Path]:
+    """The four files of a unit, by their suffix."""
+    return {
+        suffix: workspace.units / f"{key}.{suffix}"
+        for suffix in ("tfrecord", "arrow", "rejects", "json")
+    }
+
+
+def stage_unit(
+    unit: Unit, record_type: RecordType, workspace: Workspace, seed: int, on_bad: str
+) -> UnitSummary:
+    """Stages a unit, or finds that it was done before.
+
+    Args:
+        unit: Which rows of the listing.
+        record_type: How a record is prepared.
+        workspace: Where the listing is and where the unit goes.
+        seed: Of the shuffle key.
+        on_bad: "quarantine" or "fail".
+
+    Raises:
+        InputError: A record is refused and `on_bad` is "fail".
+    """
+    done = _done_before(unit, workspace)
+    if done is not None:
+        report(workspace.progress, "stage", done.read)
+        return done
+    staged, rejects = _prepare_all(unit, record_type, workspace, on_bad)
+    keys = shuffle_keys([record.id_hash for record in staged], seed).tolist()
+    staged = [record._replace(key=key) for record, key in zip(staged, keys, strict=True)]
+    # Record ids break the tie of two equal keys, so the order never depends on the unit.
+    staged.sort(key=lambda record: (record.key, record.item.record_id))
+    files = unit_files(workspace, unit.key)
+    _write_payload(workspace, files["tfrecord"], staged)
+    write_table(workspace, files["arrow"], _sidecar(staged, record_type))
+    write_table(workspace, files["rejects"], _reject_table(rejects))
+    summary = UnitSummary(
+        key=unit.key,
+        read=unit.end - unit.start,
+        kept=len(staged),
+        refused=dict(sorted(Counter(reject.reason for reject in rejects).items())),
+        reused=False,
+    )
+    sizes = {suffix: files[suffix].stat().st_size for suffix in ("tfrecord", "arrow", "rejects")}
+    write_json(workspace, files["json"], {"summary": summary._asdict(), "sizes": sizes})
+    return summary
+
+
+def _done_before(unit: Unit, workspace: Workspace) -> UnitSummary | None:
+    """The summary of a unit whose files are all there in full (a power cut may empty them)."""
+    files = unit_files(workspace, unit.key)
+    marker = read_json(files["json"])
+    if marker is None:
+        return None
+    for suffix, size in marker["sizes"].items():
+        if not files[suffix].exists() or files[suffix].stat().st_size != size:
+            return None
+    return UnitSummary(**{**marker["summary"], "reused": True})
+
+
+def _prepare_all(
+    unit: Unit, record_type: RecordType, workspace: Workspace, on_bad: str
+) -> tuple[list[_Staged], list[_Reject]]:
+    staged: list[_Staged] = []
+    rejects: list[_Reject] = []
+    features = [feature for feature in record_type.schema.features if not feature.late]
+    unreported = 0
+    for item in read_unit(workspace.listing, unit):
+        outcome = _prepare(item, record_type)
+        if isinstance(outcome, _Reject):
+            if on_bad == "fail":
+                raise InputError(
+                    f"with --on-bad fail every file must be usable, got {outcome.reason} in "
+                    f"{os.fsdecode(item.path)}: {outcome.detail}. Mend or remove the file, or use "
+                    "--on-bad quarantine."
+                )
+            rejects.append(outcome)
+        else:
+            framed = frame(encode_features(features, outcome.values))
+            # The values now live in the frame alone: a unit is held in memory once, not twice.
+            outcome = outcome._replace(values={})
+            staged.append(_Staged(id_hash(item.record_id), item, outcome, framed))
+        unreported += 1
+        if unreported == _REPORT_RECORDS:
+            report(workspace.progress, "stage", unreported)
+            unreported = 0
+    report(workspace.progress, "stage", unreported)
+    return staged, rejects
+
+
+def _prepare(item: Item, record_type: RecordType) -> Prepared | _Reject:
+    if item.refused:
+        reason, _, detail = item.refused.partition(": ")
+        return _Reject(item, "list", reason, detail, _bytes_if_readable(item))
+    if item.size > MAX_FILE_BYTES:
+        detail = f"the file has {item.size} bytes, more than {MAX_FILE_BYTES}"
+        return _Reject(item, "read", "file-too-large", detail, None)
+    try:
+        # Unbuffered: one read call for the whole file.
+        with open(item.path, "rb", buffering=0) as file:
+            data = file.readall()
+    except OSError as error:
+        detail = f"reading it failed: {error.strerror}"
+        return _Reject(item, "read", "unreadable", detail, None)
+    try:
+        return record_type.prepare(item.record_id, data)
+    except Refusal as refusal:
+        return _Reject(item, "prepare", refusal.reason, refusal.detail, data)
+
+
+def _bytes_if_readable(item: Item) -> bytes | None:
+    """The bytes of a file that the listing refused; None for pipes, broken links and the like."""
+    if not os.path.isfile(item.path) or item.size > MAX_FILE_BYTES:
+        return None
+    try:
+        with open(item.path, "rb", buffering=0) as file:
+            return file.readall()
+    except OSError:
+        return None
+
+
+def _write_payload(workspace: Workspace, final: Path, staged: list[_Staged]) -> None:
+    temporary = workspace.temporary(final.parent)
+    with temporary.open("wb") as file:
+        file.writelines(record.framed for record in staged)
+    publish(temporary, final)
+
+
+def _sidecar(staged: list[_Staged], record_type: RecordType) -> pa.Table:
+    lengths = [len(record.framed) for record in staged]
+    offsets = [0]
+    for length in lengths[:-1]:
+        offsets.append(offsets[-1] + length)
+    columns: dict[str, list[Any]] = {
+        "key": [record.key for record in staged],
+        "id_hash": [record.id_hash for record in staged],
+        "offset": offsets[: len(staged)],
+        "length": lengths,
+        "record_id": [record.item.record_id for record in staged],
+        "label": [record.item.label for record in staged],
+        "fingerprint": [record.prepared.fingerprint for record in staged],
+    }
+    for field in record_type.statistics:
+        columns[field.name] = [record.prepared.statistics[field.name] for record in staged]
+    return pa.table(columns, schema=pa.schema([*SIDECAR_FIELDS, *record_type.statistics]))
+
+
+def _reject_table(rejects: list[_Reject]) -> pa.Table:
+    columns = [
+        [reject.item.record_id for reject in rejects],
+        [reject.item.label for reject in rejects],
+        [reject.stage for reject in rejects],
+        [reject.reason for reject in rejects],
+        [reject.detail for reject in rejects],
+        [reject.data for reject in rejects],
+    ]
+    arrays = [
+        pa.array(column, field.type) for column, field in zip(columns, REJECT_SCHEMA, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=REJECT_SCHEMA)

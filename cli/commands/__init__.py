@@ -1,0 +1,1 @@
+"""One file per command; each imports what is heavy inside its body."""

@@ -1,0 +1,51 @@
+"""`shardmill inspect`: what is in a shard set, from its manifest alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
+def inspect(directory: Path, as_json: bool) -> None:
+    """Show what is in a shard set: ledger, splits, classes, statistics, options.
+
+    \b
+    Examples:
+      shardmill inspect set
+      shardmill inspect set --json
+    """
+    import json
+
+    from cli.console import print_json, stdout, table
+    from cli.ledger import print_classes, print_ledger, print_statistics
+    from shard_format import load_manifest, naming
+
+    manifest = load_manifest(directory)
+    if as_json:
+        statistics = {name: dict(split.statistics) for name, split in manifest.splits.items()}
+        print_json(
+            manifest.summary()
+            | {
+                "name": manifest.name,
+                "schema": manifest.schema.to_json(),
+                "config": dict(manifest.config),
+                "statistics": statistics,
+            }
+        )
+        return
+    print_classes(manifest)
+    print_statistics(manifest)
+    options = table("Options", "option", "value")
+    for option, value in manifest.config.items():
+        options.add_row(option, json.dumps(value))
+    stdout().print(options)
+    stdout().print()
+    try:
+        build = json.loads((directory / naming.BUILD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # the set is whole without it
+        build = {}
+    print_ledger(manifest, build)

@@ -1,0 +1,82 @@
+"""`shardmill read`: how fast a shard set can be read, with nothing behind the reader."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--split", default="train", show_default=True, metavar="NAME", help="What to read.")
+@click.option("--seconds", default=10.0, show_default=True, metavar="S", help="How long to read.")
+@click.option("--batch-size", default=64, show_default=True, metavar="N", help="Records per batch.")
+@click.option(
+    "--image-size", default=224, show_default=True, metavar="N", help="Side of the pictures."
+)
+@click.option("--augment", default="standard", show_default=True, metavar="NAME", help="As in train.")
+@click.option("--shuffle", default="window", show_default=True, metavar="MODE", help="window or off.")
+@click.option(
+    "--cache", default="auto", show_default=True, metavar="MODE", help="auto, off, memory or disk."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
+def read(
+    directory: Path,
+    split: str,
+    seconds: float,
+    batch_size: int,
+    image_size: int,
+    augment: str,
+    shuffle: str,
+    cache: str,
+    as_json: bool,
+) -> None:
+    """Measure how fast a shard set is read, decoded, augmented and batched.
+
+    \b
+    Examples:
+      shardmill read set
+      shardmill read set --seconds 30 --batch-size 256 --cache off
+    """
+    from shard_format import load_manifest
+
+    load_manifest(directory)  # a wrong path is told at once, not after TensorFlow has loaded
+    from cli.console import Bars, print_json, stdout
+    from cli.logs import quiet_tensorflow
+
+    quiet_tensorflow()
+    import reader
+
+    stream = reader.load(
+        directory,
+        split=split,
+        batch_size=batch_size,
+        image_size=image_size,
+        augment=augment,
+        shuffle=shuffle,
+        cache=cache,
+    )
+    done = 0
+    with Bars() as bars:
+
+        def show(records: int) -> None:
+            nonlocal done
+            done += records
+            bars.update("read", done, None, "records")
+
+        rate = reader.measure(stream, seconds, show)
+        bars.finish("read")
+    if as_json:
+        print_json(
+            dataclasses.asdict(rate) | {"split": split, "cache": stream.info.cache, "records": done}
+        )
+        return
+    stdout().print(
+        f"read       {done:,} records of {split} in {rate.seconds:.1f} s, "
+        f"first batch after {rate.first_batch_seconds:.2f} s\n"
+        f"rate       {rate.records_per_second:,.0f} records/s, "
+        f"{rate.megabytes_per_second:,.1f} MB/s as stored\n"
+        f"cache      {stream.info.cache}: {stream.info.cache_reason}"
+    )

@@ -1,0 +1,169 @@
+"""`shardmill train`: a Keras model on a shard set."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from cli.console import Bars
+    from trainer import TrainOptions, TrainResult
+
+# Flag -> (type, metavar, help). Defaults are the trainer's own, read from its options.
+_FLAGS: dict[str, tuple[Any, str, str]] = {
+    "model": (str, "NAME", "small_cnn, mobilenet_v3_small, ..., or package.module:function."),
+    "image_size": (int, "N", "Side of the pictures the model sees, in pixels."),
+    "batch_size": (int, "N", "Pictures per step, over all devices."),
+    "epochs": (int, "N", "Passes over the training split."),
+    "learning_rate": (float, "X", "Peak learning rate."),
+    "warmup_epochs": (float, "X", "Epochs over which the learning rate grows from 0."),
+    "weight_decay": (float, "X", "Decoupled decay of kernels."),
+    "optimizer": (str, "NAME", "Optimizer."),
+    "label_smoothing": (float, "X", "Share of the target spread over all classes."),
+    "precision": (str, "NAME", "float32, mixed_float16, mixed_bfloat16, or auto."),
+    "strategy": (str, "NAME", "default (one device) or mirrored (all GPUs of this machine)."),
+    "augment": (str, "NAME", "none, standard or strong."),
+    "validation_split": (str, "NAME", "Split to measure on; auto finds validation or test."),
+    "seed": (int, "N", "Of weights, order, augmentation and dropout."),
+    "cache": (str, "MODE", "auto, off, memory or disk."),
+    "keep_checkpoints": (int, "N", "Latest checkpoints to keep."),
+}
+
+
+def _options(command: Callable[..., None]) -> Callable[..., None]:
+    """A flag for every training option, its default from the one definition."""
+    from trainer.options import TrainOptions  # light: it loads no TensorFlow
+
+    defaults = {field.name: field.default for field in dataclasses.fields(TrainOptions)}
+    for name, (kind, metavar, text) in reversed(_FLAGS.items()):
+        command = click.option(
+            f"--{name.replace('_', '-')}",
+            default=defaults[name],
+            type=kind,
+            metavar=metavar,
+            show_default=True,
+            help=text,
+        )(command)
+    return command
+
+
+@click.command()
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--run-dir",
+    type=click.Path(path_type=Path),
+    metavar="RUN",
+    help="Checkpoints, logs and model (default: DIR-run beside the set).",
+)
+@_options
+@click.option("--deterministic", is_flag=True, help="Only deterministic kernels (slower on GPUs).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
+def train(directory: Path, run_dir: Path | None, as_json: bool, **values: Any) -> None:
+    """Train a Keras model on a shard set.
+
+    A run that was interrupted goes on after its last whole epoch when the same command is run
+    again.
+
+    \b
+    Examples:
+      shardmill train set --model small_cnn --epochs 20
+      shardmill train set --model resnet50 --image-size 224 --batch-size 256 --strategy mirrored
+      shardmill train set --model mypackage.models:build --run-dir runs/1
+    """
+    from shard_format import load_manifest
+    from trainer import TrainOptions
+
+    load_manifest(directory)  # a wrong path is told at once, not after TensorFlow has loaded
+    run_dir = run_dir or directory.with_name(f"{directory.name}-run")
+    train_model(TrainOptions(data=directory, run_dir=run_dir, **values), as_json)
+
+
+def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
+    """Trains with bars, and prints what came out and where it lies."""
+    from cli.console import Bars, print_json, stdout
+    from cli.logs import quiet_tensorflow
+
+    quiet_tensorflow()
+    import trainer
+
+    with Bars() as bars:
+        result = trainer.train(options, _Show(bars))
+    final = result.final
+    if as_json:
+        print_json(
+            {
+                "run_dir": str(result.run_dir),
+                "model": str(result.model_path),
+                "epochs": len(result.history),
+                "seconds": round(result.seconds, 3),
+                **dataclasses.asdict(final),
+            }
+        )
+        return result
+    _print_history(result)
+    measured = (
+        f"validation {final.val_accuracy:.1%} right, loss {final.val_loss:.3f}"
+        if final.val_accuracy is not None and final.val_loss is not None
+        else "validation none: the set has no validation or test split"
+    )
+    stdout().print(
+        f"{measured}\n"
+        f"model      {result.model_path}\n"
+        f"logs       tensorboard --logdir {result.run_dir / 'tensorboard'}"
+    )
+    return result
+
+
+class _Show:
+    """Draws the events of a run."""
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+        self._steps_per_epoch = self._epochs = 0
+        self._note = ""
+
+    def __call__(self, event: Any) -> None:
+        from trainer import EpochDone, RunStarted, StepsDone
+
+        if isinstance(event, RunStarted):
+            self._steps_per_epoch, self._epochs = event.steps_per_epoch, event.epochs
+            self._note = f"{event.model}, {event.precision}, {event.num_train_records:,} records"
+            self._draw((event.first_epoch - 1) * event.steps_per_epoch)
+        elif isinstance(event, StepsDone) and event.phase == "train":
+            self._note = f"epoch {event.epoch}/{self._epochs}, loss {event.loss:.3f}"
+            self._draw((event.epoch - 1) * self._steps_per_epoch + event.step)
+        elif isinstance(event, EpochDone) and event.val_accuracy is not None:
+            self._note = f"epoch {event.epoch}/{self._epochs}, val accuracy {event.val_accuracy:.1%}"
+            self._draw(event.epoch * self._steps_per_epoch)
+
+    def _draw(self, steps: int) -> None:
+        total = self._epochs * self._steps_per_epoch
+        self._bars.update("train", steps, total, "steps", self._note)
+
+
+_SHOWN_EPOCHS = 12  # enough to see a curve, few enough for a terminal
+
+
+def _print_history(result: TrainResult) -> None:
+    """Some epochs from first to last."""
+    from cli.console import stdout, table
+
+    columns = ("epoch", "loss", "accuracy", "val loss", "val accuracy", "examples/s")
+    rows = table("Epochs", *columns, right=columns)
+    count = len(result.history)
+    shown = sorted({round(i * (count - 1) / max(1, _SHOWN_EPOCHS - 1)) for i in range(_SHOWN_EPOCHS)})
+    for epoch in [result.history[i] for i in shown if i < count]:
+        rows.add_row(
+            str(epoch.epoch),
+            f"{epoch.loss:.3f}",
+            f"{epoch.accuracy:.1%}",
+            "" if epoch.val_loss is None else f"{epoch.val_loss:.3f}",
+            "" if epoch.val_accuracy is None else f"{epoch.val_accuracy:.1%}",
+            f"{epoch.examples_per_second:,.0f}",
+        )
+    stdout().print(rows)
+    stdout().print()

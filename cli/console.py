@@ -1,0 +1,136 @@
+"""What a person sees: progress bars, tables, numbers with units.
+
+Bars go to stderr, results to stdout, so that output can be piped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import IO, Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+_SIZE_STEP = 1024
+_LOG_TAIL_BYTES = 4000  # what native libraries said last, shown when something broke
+
+
+def stdout() -> Console:
+    """The console for results. File names are shown as they are: no markup, no highlighting."""
+    return Console(highlight=False, markup=False, soft_wrap=False)
+
+
+def format_bytes(size: float) -> str:
+    """A size for people: 1.5 MiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < _SIZE_STEP:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= _SIZE_STEP
+    return f"{size:.1f} TiB"
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """One JSON object, as the last line of stdout."""
+    print(json.dumps(value), flush=True)
+
+
+def table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
+    """An empty table; columns named in `right` hold numbers."""
+    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return made
+
+
+class _Rate(ProgressColumn):
+    """Units per second, over the last seconds while running and over all when done."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed if task.finished else task.speed
+        if not speed:
+            return Text("")
+        if task.fields["unit"] == "bytes":
+            return Text(f"{format_bytes(speed)}/s")
+        return Text(f"{speed:,.0f} {task.fields['unit']}/s")
+
+
+class Bars:
+    """Progress bars on stderr, one per stage, made as their stages begin."""
+
+    def __init__(self, file: IO[str] | None = None) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description:<12}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            _Rate(),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            TextColumn("{task.fields[note]}"),
+            console=Console(file=file or sys.stderr),
+        )
+        self._tasks: dict[str, Any] = {}
+
+    def update(
+        self, stage: str, done: float, total: float | None, unit: str, note: str = ""
+    ) -> None:
+        """Shows how far a stage is; `total` None or 0 means it is not known yet."""
+        if stage not in self._tasks:
+            self._tasks[stage] = self._progress.add_task(stage, total=None, unit=unit, note=note)
+        self._progress.update(self._tasks[stage], completed=done, total=total or None, note=note)
+
+    def finish(self, stage: str) -> None:
+        """Marks a stage of unknown length as done."""
+        task = self._progress.tasks[self._tasks[stage]]
+        self._progress.update(task.id, total=task.completed)
+
+    def __enter__(self) -> Bars:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+
+@contextlib.contextmanager
+def native_noise_kept() -> Iterator[IO[str]]:
+    """Keeps what C libraries write to stderr out of the bars; yields the real stderr.
+
+    libtiff reports every damaged file there, which is counted in the ledger anyway. If something
+    breaks, the end of it is shown.
+    """
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with tempfile.TemporaryFile() as log, os.fdopen(saved, "w", closefd=False) as real:
+        os.dup2(log.fileno(), 2)
+        try:
+            yield real
+        except Exception:
+            size = log.seek(0, os.SEEK_END)
+            log.seek(max(0, size - _LOG_TAIL_BYTES))
+            _show_unless_expected(log.read(), real)
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(saved, 2)
+    os.close(saved)
+
+
+def _show_unless_expected(tail: bytes, real: IO[str]) -> None:
+    from shard_format import ShardmillError
+
+    if tail and not isinstance(sys.exc_info()[1], ShardmillError):
+        real.write(tail.decode(errors="replace"))

@@ -1,0 +1,11 @@
+"""Quiet logs of TensorFlow: what it says while loading is for those who build it."""
+
+from __future__ import annotations
+
+import os
+
+
+def quiet_tensorflow() -> None:
+    """Lets only errors through; call it before anything imports TensorFlow."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

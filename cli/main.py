@@ -1,0 +1,66 @@
+"""The command `shardmill`: its groups, and how errors become exit codes.
+
+Nothing heavy is imported here: `shardmill --help` answers in a fraction of a second.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from cli.commands.demo import demo
+from cli.commands.inspect import inspect
+from cli.commands.preprocess import preprocess
+from cli.commands.read import read
+from cli.commands.train import train
+from cli.commands.verify import verify
+from shard_format.errors import ShardmillError
+
+_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="shardmill")
+def shardmill() -> None:
+    """Raw photographs in, trained model out.
+
+    \b
+    shardmill demo                                    everything at once, on sample photographs
+    shardmill preprocess images photos --out set      class folders -> shard set
+    shardmill inspect set                             what is in it
+    shardmill verify set                              is every byte what was written?
+    shardmill read set                                how fast can it be read?
+    shardmill train set --model small_cnn             train on it
+
+    Exit codes: 0 done; 2 wrong usage; 3 the input or the shard set is at fault; 4 verification
+    found damage.
+    """
+
+
+for command in (demo, preprocess, inspect, verify, read, train):
+    shardmill.add_command(command)
+
+
+def main() -> None:
+    """Runs the command line; only bugs show a traceback."""
+    try:
+        shardmill(standalone_mode=False)
+    except ShardmillError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted: run the same command again, it goes on where it stopped", err=True)
+        sys.exit(_INTERRUPTED)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except BrokenPipeError:  # the reader of our output has left: `shardmill inspect set | head`
+        sys.stderr.close()
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
