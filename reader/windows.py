@@ -61,14 +61,14 @@ class Windows:
             chunks: [c] int64.
 
         Returns:
-            ({feature: [n]}, [n, num_random] float32).
+            ({feature: [n]}, [n, at least num_random] float32).
         """
         first = tf.gather(self._first, chunks)
         numbers = tf.ragged.range(first, first + tf.gather(self._count, chunks)).flat_values
         wanted = order_graph.record_order(numbers, self._seed, epoch, self._shuffle)
         wanted = wanted[: tf.maximum(self._emitted - position, 0)]
         serialized = self._payloads.read(chunks, numbers, wanted)
-        random = order_graph.uniforms(
-            tf.gather(numbers, wanted), self._records.num_random, self._seed, epoch
-        )
+        # At least one, wanted or not: unbatch() of a tensor [n, 0] ends the process (TF 2.21).
+        count = max(1, self._records.num_random)
+        random = order_graph.uniforms(tf.gather(numbers, wanted), count, self._seed, epoch)
         return self._records.parse(serialized), random

@@ -1,0 +1,146 @@
+"""What a user can get wrong, and what a set on disk can have wrong with it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import reader
+from shard_format import DamageError, ShardSetError, UsageError, load_manifest
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split": "tran"}, "split must be one of train, test, got 'tran' in .*mean 'train'"),
+        ({"augment": "standart"}, "one of none, standard, strong, got 'standart'.*'standard'"),
+        ({"augment": 3}, "got 3 in reader.load. Choose 'none' or 'standard' or 'strong'"),
+        ({"shuffle": "full"}, "shuffle must be one of window, off, got 'full'"),
+        ({"cache": "ram"}, "cache must be one of auto, off, memory, disk, got 'ram'"),
+        ({"dtype": "float16"}, "got 'float16' in reader.load. Did you mean 'float32'"),
+        ({"batch_size": 0}, "batch_size must be a whole number at least 1, got 0"),
+        ({"batch_size": True}, "batch_size must be a whole number at least 1, got True"),
+        ({"batch_size": 2.5}, "got 2.5"),
+        ({"seed": -1}, r"seed must be a whole number in \[0, 9223372036854775807\], got -1"),
+        ({"seed": 1 << 63}, "seed must be"),
+        ({"epochs": 0}, "epochs must be a whole number at least 1, got 0"),
+        ({"image_size": 0}, "image_size must be a whole number at least 1, got 0"),
+        ({"image_size": None, "augment": "standard"}, "needs an image_size, got None"),
+        ({"drop_remainder": False}, "needs epochs=1, .* got epochs=None"),
+        ({"batch_size": 111}, r"at most the records of the split \(110\), got 111 for 'train'"),
+    ],
+)
+def test_wrong_options(tiny: Path, options: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"batch_size": 4, "image_size": 8, **options}
+    with pytest.raises(UsageError, match=message):
+        reader.load(tiny, **arguments)
+
+
+def test_a_batch_larger_than_the_split_may_be_partial(tiny: Path) -> None:
+    stream = reader.load(tiny, batch_size=111, image_size=8, epochs=1)
+    assert [len(labels) for _, labels in stream.dataset] == [110]
+
+
+def test_sizes_that_differ_are_not_batched(make_set: Any) -> None:
+    directory = make_set({"train": (4,)}, sizes=((24, 32), (16, 40)))
+    message = "pictures of one size, got heights of 16 to 24 and widths of 32 to 40 in .*arrow"
+    with pytest.raises(UsageError, match=message):
+        reader.load(directory, batch_size=2)
+
+
+def test_no_shard_set(tmp_path: Path) -> None:
+    with pytest.raises(ShardSetError, match="a shard set must exist"):
+        reader.load(tmp_path / "nothing", batch_size=1)
+    with pytest.raises(ShardSetError, match=r"a shard set has a manifest\.json"):
+        reader.load(tmp_path, batch_size=1)
+
+
+def test_empty_split(make_set: Any) -> None:
+    directory = make_set({"train": (3,), "test": (0,)})
+    with pytest.raises(ShardSetError, match=r"must have records, got none in 'test' .*\(train\)"):
+        reader.load(directory, split="test", batch_size=1, image_size=8)
+
+
+def test_record_type_and_encoding_this_version_does_not_know(tmp_path: Path, make_set: Any) -> None:
+    directory = make_set({"train": (3,)}, record_type="audio")
+    with pytest.raises(ShardSetError, match="records of type image, got 'audio' in"):
+        reader.load(directory, batch_size=1, image_size=8)
+    shutil.rmtree(directory)
+    directory = make_set({"train": (3,)}, encoding="png")
+    with pytest.raises(
+        ShardSetError, match=r"decodes jpeg, got 'png' as the encoding of .*'image'"
+    ):
+        reader.load(directory, batch_size=1, image_size=8)
+
+
+@pytest.fixture
+def shard(make_set: Any) -> Path:
+    """The second of three shards of ten records each, in a set that may be spoilt."""
+    directory: Path = make_set({"train": (10, 10, 10)})
+    return directory / load_manifest(directory).splits["train"].shards[1].file
+
+
+def test_missing_shard(shard: Path) -> None:
+    shard.unlink()
+    with pytest.raises(ShardSetError, match=f"got no file {shard}"):
+        reader.load(shard.parent, batch_size=5, image_size=8)
+
+
+def test_truncated_shard(shard: Path) -> None:
+    shard.write_bytes(shard.read_bytes()[:-1])
+    with pytest.raises(DamageError, match=f"the size in the manifest .* in {shard}"):
+        reader.load(shard.parent, batch_size=5, image_size=8)
+
+
+def test_missing_index(shard: Path) -> None:
+    (shard.parent / "index" / "train.arrow").unlink()
+    with pytest.raises(ShardSetError, match="every split has an index"):
+        reader.load(shard.parent, batch_size=5, image_size=8)
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def test_flipped_bit_is_named_where_all_bytes_are_read_first(shard: Path) -> None:
+    flip_a_bit(shard)
+    with pytest.raises(DamageError, match=f"checksum, it differs in {shard} at byte"):
+        reader.load(shard.parent, batch_size=5, image_size=8, cache="memory")
+
+
+def test_flipped_bit_is_caught_while_streaming(shard: Path) -> None:
+    flip_a_bit(shard)
+    stream = reader.load(shard.parent, batch_size=5, image_size=8, cache="off", epochs=1)
+    with pytest.raises(tf.errors.DataLossError):
+        list(stream.dataset)
+
+
+def test_measure_counts_what_it_received(tiny: Path) -> None:
+    stream = reader.load(tiny, split="test", batch_size=8, image_size=8, epochs=1)
+    seen: list[int] = []
+    rate = reader.measure(stream, 60, seen.append)
+    assert seen == [8, 8, 5]
+    assert (rate.records, rate.batches) == (13, 2)
+    assert rate.records_per_second == pytest.approx(13 / rate.seconds)
+    stored = stream.info.stored_bytes / 21 / 1e6
+    assert rate.megabytes_per_second == pytest.approx(rate.records_per_second * stored)
+    assert rate.first_batch_seconds > 0
+    with pytest.raises(UsageError, match="seconds must be above 0, got 0"):
+        reader.measure(stream, 0)
+
+
+def test_measure_stops_in_time(tiny: Path) -> None:
+    rate = reader.measure(reader.load(tiny, batch_size=8, image_size=8), 0.2)
+    assert 0.2 <= rate.seconds < 2 and rate.batches > 1
+
+
+def test_the_public_face() -> None:
+    public = {name for name, value in vars(reader).items() if not name.startswith("_")}
+    modules = {name for name in public if type(getattr(reader, name)).__name__ == "module"}
+    assert sorted(public - modules) == sorted(reader.__all__)
