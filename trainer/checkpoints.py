@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from shard_format.errors import InputError
 
+EPOCHS_DONE = "epochs_done"
+
 
 class Checkpoints:
     """The last few states of a model, its optimizer and the number of finished epochs.
@@ -27,8 +29,13 @@ class Checkpoints:
 
     def __init__(self, directory: Path, model: Any, optimizer: Any, keep: int) -> None:
         self._epochs_done = tf.Variable(0, dtype=tf.int64, trainable=False)
+        # Lists of variables rather than the two objects: walking a Keras 3.15 model, TensorFlow
+        # does not find the state of the random generators of its dropout layers, and a continued
+        # run would draw other masks than one that never stopped.
         checkpoint = tf.train.Checkpoint(
-            model=model, optimizer=optimizer, epochs_done=self._epochs_done
+            model=[variable.value for variable in model.variables],
+            optimizer=[variable.value for variable in optimizer.variables],
+            **{EPOCHS_DONE: self._epochs_done},
         )
         self._checkpoint = checkpoint
         self._manager = tf.train.CheckpointManager(checkpoint, str(directory), max_to_keep=keep)
@@ -38,25 +45,45 @@ class Checkpoints:
         self._epochs_done.assign(epochs_done)
         self._manager.save(checkpoint_number=epochs_done)
 
-    def restore(self) -> int:
-        """Takes the latest state, if there is one, and tells how many epochs it has finished.
+    def restore(self) -> None:
+        """Takes the latest state, if there is one.
 
         Raises:
             InputError: The latest checkpoint cannot be read, or is of another model.
         """
         latest = self._manager.latest_checkpoint
         if latest is None:
-            return 0
+            return
         try:
-            self._checkpoint.restore(latest).assert_existing_objects_matched()
+            self._checkpoint.restore(latest).assert_consumed()
         except (tf.errors.OpError, AssertionError, ValueError) as error:
-            raise InputError(
-                f"a checkpoint must hold the weights of this model and optimizer, got "
-                f"{type(error).__name__} in {latest}. If the code of the model has changed, pass "
-                "another --run-dir; if the file is damaged, delete it and the line that names it "
-                "in the file 'checkpoint' beside it."
-            ) from error
-        return int(self._epochs_done.numpy())
+            raise _unusable(latest, error) from error
+
+
+def epochs_done(directory: Path) -> int:
+    """How many epochs the latest checkpoint has finished; 0 if there is none.
+
+    It needs no model, so that the data can be opened at its place before the model is made.
+
+    Raises:
+        InputError: The latest checkpoint cannot be read.
+    """
+    latest = tf.train.latest_checkpoint(str(directory))
+    if latest is None:
+        return 0
+    try:
+        return int(tf.train.load_variable(latest, f"{EPOCHS_DONE}/.ATTRIBUTES/VARIABLE_VALUE"))
+    except (tf.errors.OpError, ValueError) as error:
+        raise _unusable(latest, error) from error
+
+
+def _unusable(latest: str, error: Exception) -> InputError:
+    return InputError(
+        f"a checkpoint must hold the weights of this model and optimizer, got "
+        f"{type(error).__name__} in {latest}. If the code of the model has changed, pass another "
+        "--run-dir; if the file is damaged, delete it and the lines that name it in the file "
+        "'checkpoint' beside it."
+    )
 
 
 def save_model(model: Any, path: Path) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from shard_format import UsageError, load_manifest
+from shard_format import Manifest, ShardSetError, UsageError, load_manifest
 from trainer.options import TrainOptions
 
 
@@ -16,14 +16,6 @@ class StreamInfo(Protocol):
     @property
     def records(self) -> int:
         """Records of the split."""
-
-    @property
-    def num_classes(self) -> int:
-        """Number of classes; labels lie in [0, num_classes)."""
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """The name of every label."""
 
 
 class Stream(Protocol):
@@ -48,11 +40,13 @@ class Data:
 
     Attributes:
         root_hash: Identifies the shard set to the byte.
+        class_names: The name of every label; labels lie in [0, len(class_names)).
         open_training: From the number of epochs that are done to an endless stream of full batches.
         validation: One pass over every example, the last batch partial; None to skip validation.
     """
 
     root_hash: str
+    class_names: tuple[str, ...]
     open_training: Callable[[int], Stream]
     validation: Stream | None
 
@@ -62,9 +56,9 @@ def open_data(options: TrainOptions) -> Data:
 
     Raises:
         ShardSetError: There is no shard set in `options.data`.
-        UsageError: The set has no such split.
+        UsageError: The set has no such split, or no pictures with classes.
     """
-    import reader
+    import reader  # loads TensorFlow
 
     manifest = load_manifest(options.data)
     splits = tuple(manifest.splits)
@@ -86,6 +80,7 @@ def open_data(options: TrainOptions) -> Data:
 
     return Data(
         root_hash=manifest.root_hash,
+        class_names=_class_names(manifest, options),
         open_training=open_training,
         validation=None
         if validation is None
@@ -101,6 +96,23 @@ def open_data(options: TrainOptions) -> Data:
             drop_remainder=False,
         ),
     )
+
+
+def _class_names(manifest: Manifest, options: TrainOptions) -> tuple[str, ...]:
+    features = manifest.schema.features
+    labels = [feature for feature in features if feature.kind == "class_label"]
+    if len(labels) != 1 or not any(feature.kind == "image" for feature in features):
+        found = ", ".join(f"{feature.name} ({feature.kind})" for feature in features)
+        raise ShardSetError(
+            f"the trainer learns one class label from one image, got {found} in {options.data}. "
+            "Build a set with 'shardmill preprocess images', from one directory for each class."
+        )
+    if len(labels[0].class_names) < 2:
+        raise ShardSetError(
+            f"a set must have 2 classes or more to learn from, got {len(labels[0].class_names)} "
+            f"in {options.data}. Build it from one directory for each class."
+        )
+    return labels[0].class_names
 
 
 def _validation_split(options: TrainOptions, splits: tuple[str, ...]) -> str | None:

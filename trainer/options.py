@@ -14,8 +14,6 @@ from trainer.optimizers import OPTIMIZERS
 from trainer.precision import PRECISIONS
 from trainer.strategies import STRATEGIES
 
-AUGMENTATIONS = ("none", "standard")
-
 # What may differ when a run is continued: where things lie and how they are spread over devices
 # has no part in what the run means. Everything else has.
 FREE_TO_CHANGE = ("data", "run_dir", "cache", "keep_checkpoints", "strategy", "deterministic")
@@ -39,12 +37,12 @@ class TrainOptions:
         label_smoothing: Share of the target in [0, 1) that is spread over all classes.
         precision: float32, mixed_float16, mixed_bfloat16, or auto (see `trainer.precision`).
         strategy: A name in `trainer.STRATEGIES`.
-        augment: "standard" (random crop and flip) or "none".
+        augment: Of the training pictures; the reader knows which there are, and checks it.
         train_split: Split to learn from.
         validation_split: Split to measure on after every epoch; "auto" is "validation" if the set
             has it, else "test", else none; "none" is none.
         seed: Of the weights, the order, the augmentation and dropout.
-        cache: How the reader caches decoded pictures.
+        cache: Of the reader, which checks it.
         keep_checkpoints: How many of the latest checkpoints stay, at least 1.
         deterministic: True to have TensorFlow choose only deterministic kernels. On a CPU equal
             runs are equal without it; on a GPU it costs speed. It holds for the whole process.
@@ -80,7 +78,6 @@ class TrainOptions:
         _require_choice("--optimizer", self.optimizer, OPTIMIZERS)
         _require_choice("--precision", self.precision, PRECISIONS)
         _require_choice("--strategy", self.strategy, STRATEGIES)
-        _require_choice("--augment", self.augment, AUGMENTATIONS)
         for name in ("image_size", "batch_size", "epochs", "keep_checkpoints"):
             _require(name, getattr(self, name), getattr(self, name) >= 1, "be at least 1")
         rate = self.learning_rate

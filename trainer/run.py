@@ -30,21 +30,20 @@ def train_on(data: Data, options: TrainOptions, on_event: OnEvent = ignore) -> T
     """Like `train`, on any data."""
     started = time.perf_counter()
     policy = precision.resolve(options.precision)
-    stream = data.open_training(0)
+    claim = run_dir.Claim(options, policy, data.root_hash, data.class_names)
+    claim.check()
+    directory = options.run_dir / run_dir.CHECKPOINTS
+    epochs_done = checkpoints.epochs_done(directory)
+    stream = data.open_training(epochs_done)
     _require_a_batch(stream, options)
-    run_dir.claim(options, policy, data.root_hash, stream.info.class_names)
-    learner = make_learner(options, policy, stream.steps_per_epoch, stream.info.num_classes)
+    learner = make_learner(options, policy, stream.steps_per_epoch, len(data.class_names))
     kept = checkpoints.Checkpoints(
-        options.run_dir / run_dir.CHECKPOINTS,
-        learner.model,
-        learner.optimizer,
-        options.keep_checkpoints,
+        directory, learner.model, learner.optimizer, options.keep_checkpoints
     )
-    epochs_done = kept.restore()
-    if epochs_done:
-        stream = data.open_training(epochs_done)
+    kept.restore()
+    claim.write()
     run = _Run(options, learner, stream, data.validation, on_event)
-    on_event(run.started(policy, epochs_done))
+    on_event(run.started(policy, epochs_done, len(data.class_names)))
     history = run_dir.read_history(options.run_dir, epochs_done)
     if epochs_done < options.epochs:
         run.finish(history, kept)
@@ -66,7 +65,7 @@ class _Run:
     validation: Stream | None
     on_event: OnEvent
 
-    def started(self, policy: str, epochs_done: int) -> RunStarted:
+    def started(self, policy: str, epochs_done: int, num_classes: int) -> RunStarted:
         return RunStarted(
             model=self.options.model,
             num_parameters=self.learner.model.count_params(),
@@ -78,7 +77,7 @@ class _Run:
             steps_per_epoch=self.stream.steps_per_epoch,
             num_train_records=self.stream.info.records,
             num_validation_records=self.validation.info.records if self.validation else 0,
-            num_classes=self.stream.info.num_classes,
+            num_classes=num_classes,
         )
 
     def finish(self, history: list[EpochDone], kept: checkpoints.Checkpoints) -> None:

@@ -1,7 +1,7 @@
 """The directory of a run: which run it belongs to, and what its epochs brought.
 
 RUN_DIR/
-  run.json             options, data set and versions; written first, decides what may continue
+  run.json             options, data set and versions; decides what may continue
   checkpoints/         weights, optimizer and number of finished epochs
   history.json         one object per finished epoch
   tensorboard/         train/ and validation/
@@ -29,55 +29,80 @@ TENSORBOARD = "tensorboard"
 MODEL = "model.keras"
 
 
-def claim(
-    options: TrainOptions, precision: str, root_hash: str, class_names: Sequence[str]
-) -> None:
-    """Makes the run directory this run's, or finds that it already is.
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """A run and the directory it wants.
 
-    Args:
+    Attributes:
         options: Of the run.
         precision: The Keras dtype policy. It stands in for the option, for auto on another machine
             may mean another policy, and that one cannot go on with this one's optimizer.
         root_hash: Of the data set.
         class_names: Name of every output of the model; recorded for whoever uses the model.
-
-    Raises:
-        InputError: The directory belongs to another run, or to something else.
     """
-    import keras
-    import tensorflow as tf
 
-    directory = options.run_dir
-    identity = {**options.identity(), "precision": precision, "root_hash": root_hash}
-    path = directory / RUN
-    if path.exists():
-        _require_same(identity, _read(path), directory)
-        return
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise InputError(
-            f"a run directory must be new, empty or hold a {RUN}, got {directory} with other "
-            "content. Pass another --run-dir."
-        )
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        write_json(
-            path,
-            {
-                "identity": identity,
-                "data": str(options.data),
-                "class_names": list(class_names),
-                "strategy": options.strategy,
-                "versions": {
-                    "python": platform.python_version(),
-                    "tensorflow": tf.__version__,
-                    "keras": keras.__version__,
-                },
+    options: TrainOptions
+    precision: str
+    root_hash: str
+    class_names: Sequence[str]
+
+    @property
+    def identity(self) -> dict[str, object]:
+        """What must be equal for one run to continue another."""
+        own = {"precision": self.precision, "root_hash": self.root_hash}
+        return {**self.options.identity(), **own}
+
+    def check(self) -> None:
+        """Returns if the directory is free, or holds the beginning of this very run.
+
+        A directory without a checkpoint has nothing to continue, and so nothing to protect: after
+        a first epoch that failed, other options may use it again.
+
+        Raises:
+            InputError: The directory belongs to another run, or to something else.
+        """
+        directory = self.options.run_dir
+        path = directory / RUN
+        if path.exists():
+            if (directory / CHECKPOINTS).exists():
+                _require_same(self.identity, _read(path), directory)
+        elif directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            raise InputError(
+                f"a run directory must be new, empty or hold a {RUN}, got {directory} with other "
+                "content. Pass another --run-dir."
+            )
+
+    def write(self) -> None:
+        """Makes the directory and its run.json.
+
+        It comes after all that may fail at once (a model that does not build, a batch that is too
+        large), so that the mended command finds no claim of the wrong one.
+
+        Raises:
+            InputError: The directory cannot be written.
+        """
+        import keras
+        import tensorflow as tf
+
+        content = {
+            "identity": self.identity,
+            "data": str(self.options.data),
+            "class_names": list(self.class_names),
+            "strategy": self.options.strategy,
+            "versions": {
+                "python": platform.python_version(),
+                "tensorflow": tf.__version__,
+                "keras": keras.__version__,
             },
-        )
-    except OSError as error:
-        raise InputError(
-            f"a run directory must be writable, got {error} in {directory}. Pass another --run-dir."
-        ) from error
+        }
+        try:
+            self.options.run_dir.mkdir(parents=True, exist_ok=True)
+            write_json(self.options.run_dir / RUN, content)
+        except OSError as error:
+            raise InputError(
+                f"a run directory must be writable, got {error} in {self.options.run_dir}. "
+                "Pass another --run-dir."
+            ) from error
 
 
 def _require_same(identity: dict[str, Any], found: Any, directory: Path) -> None:

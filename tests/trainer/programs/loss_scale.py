@@ -24,7 +24,7 @@ def overflow_on_bad(images, weight):
     is_bad = tf.reduce_any(images == BAD)
 
     def gradient(upstream):
-        grown = tf.where(is_bad, tf.constant(np.inf, tf.float32), tf.reduce_sum(upstream))
+        grown = tf.where(is_bad, tf.constant(np.inf, tf.float32), tf.reduce_sum(tf.abs(upstream)))
         return tf.zeros_like(images), tf.reshape(grown, [1])
 
     return tf.reduce_mean(images, axis=(1, 2)) * weight / 255.0, gradient

@@ -19,8 +19,6 @@ NAMES = ("red", "green", "blue")
 @dataclasses.dataclass(frozen=True)
 class Info:
     records: int
-    num_classes: int = NUM_CLASSES
-    class_names: tuple[str, ...] = NAMES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +52,7 @@ def data(size: int = 8, batch_size: int = 8, train: int = 32, validation: int = 
     """A data set whose validation split does not divide into whole batches."""
     return Data(
         root_hash="0" * 64,
+        class_names=NAMES,
         open_training=lambda epochs_done: endless(train, size, batch_size, seed=epochs_done),
         validation=finite(validation, size, batch_size),
     )

@@ -1,0 +1,143 @@
+"""From a shard set through the reader to a trained model."""
+
+import json
+
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+import tiny
+
+from shard_format import (
+    Feature,
+    IndexWriter,
+    Ledger,
+    Manifest,
+    Schema,
+    ShardInfo,
+    ShardSetError,
+    SplitInfo,
+    UsageError,
+    encode_example,
+    file_sha256,
+    frame,
+    index_schema,
+)
+from shard_format.naming import MANIFEST, index_file, shard_file
+from trainer import train
+from trainer.data import open_data
+
+STATISTICS = (pa.field("width", pa.int32()), pa.field("height", pa.int32()))
+
+
+def write_split(directory, schema, split, count, seed):
+    """One shard of tiny's pictures, and its index."""
+    path = directory / shard_file("tiny", split, 0, 1)
+    rows, offset = [], 0
+    with path.open("wb") as file:
+        for number, (image, label) in enumerate(zip(*tiny.pictures(count, 12, seed), strict=True)):
+            jpeg = tf.io.encode_jpeg(image, quality=95).numpy()
+            framed = frame(encode_example(schema, {"image": jpeg, "label": int(label)}))
+            file.write(framed)
+            common = {"shard": 0, "offset": offset, "length": len(framed), "key": number}
+            record = {"record_id": str(number), "label": int(label), "fingerprint": b"f" * 16}
+            rows.append({**common, **record, "width": 12, "height": 12})
+            offset += len(framed)
+    with IndexWriter(directory / index_file(split), STATISTICS) as index:
+        index.append(pa.Table.from_pylist(rows, schema=index_schema(STATISTICS)))
+    return SplitInfo((ShardInfo(path.name, count, offset, file_sha256(path)),), {})
+
+
+@pytest.fixture
+def write_set(tmp_path):
+    def write(class_names=tiny.NAMES, **counts):
+        directory = tmp_path / "data"
+        (directory / "index").mkdir(parents=True)
+        features = (
+            Feature("image", "image", (12, 12, 3), "jpeg"),
+            Feature("label", "class_label", (), "", class_names, late=True),
+        )
+        schema = Schema("image", features)
+        splits = {
+            name: write_split(directory, schema, name, count, seed)
+            for seed, (name, count) in enumerate(counts.items())
+        }
+        files = {
+            index_file(name): {
+                "bytes": (directory / index_file(name)).stat().st_size,
+                "sha256": file_sha256(directory / index_file(name)),
+            }
+            for name in splits
+        }
+        total = sum(counts.values())
+        ledger = Ledger(total, total, 0, 0, 0, {})
+        manifest = Manifest("tiny", schema, splits, ledger, {}, files)
+        (directory / MANIFEST).write_text(manifest.to_text())
+        return directory
+
+    return write
+
+
+def test_a_model_learns_from_a_shard_set(write_set, options):
+    write_set(train=70, test=13)
+    events = []
+    given = options(model="tiny:with_norm", epochs=12, learning_rate=0.03)
+    result = train(given, events.append)
+    assert events[0].steps_per_epoch == 8
+    assert (events[0].num_train_records, events[0].num_validation_records) == (70, 13)
+    assert result.final.val_accuracy * 13 == pytest.approx(round(result.final.val_accuracy * 13))
+    assert result.final.val_accuracy > 0.6  # chance is 1/3
+    assert json.loads((given.run_dir / "run.json").read_text())["class_names"] == list(tiny.NAMES)
+
+
+def test_two_replicas_train_on_a_shard_set(write_set, run_program, tmp_path):
+    directory = write_set(train=32, validation=9)  # the last batch leaves one replica empty
+    done = run_program("mirrored_reader.py", directory, tmp_path / "run")
+    assert done.returncode == 0, done.stderr[-3000:]
+    history = json.loads(done.stdout.splitlines()[-1])
+    assert len(history) == 2
+    assert history[1]["val_accuracy"] * 9 == pytest.approx(round(history[1]["val_accuracy"] * 9))
+
+
+def test_the_validation_split_is_the_one_asked_for_or_the_best_there_is(write_set, options):
+    write_set(train=16, test=8, validation=9, extra=10)
+    records = {
+        name: open_data(options(validation_split=name)).validation
+        for name in ("auto", "test", "extra", "none")
+    }
+    assert records["auto"].info.records == 9
+    assert records["test"].info.records == 8
+    assert records["extra"].info.records == 10
+    assert records["none"] is None
+
+
+def test_a_continued_run_reads_another_order(write_set, options):
+    write_set(train=32)
+    data = open_data(options(augment="none"))
+    assert data.validation is None
+
+    def first_labels(epochs_done):
+        return next(iter(data.open_training(epochs_done).dataset))[1].numpy().tolist()
+
+    assert first_labels(0) == first_labels(0)
+    assert first_labels(0) != first_labels(1)
+
+
+def test_what_the_set_cannot_give_is_refused(write_set, options):
+    directory = write_set(train=16, test=8)
+    with pytest.raises(UsageError, match=r"training split must be one of train, test, got 'trian'"):
+        train(options(train_split="trian"))
+    with pytest.raises(UsageError, match=r"validation split must be one of train, test, got 'val'"):
+        train(options(validation_split="val"))
+    with pytest.raises(UsageError, match="augment"):
+        train(options(augment="standrad"))
+    with pytest.raises(UsageError, match="batch"):
+        train(options(batch_size=17))
+    with pytest.raises(ShardSetError, match="a shard set must exist"):
+        train(options(data=directory / "absent"))
+    assert not options().run_dir.exists()
+
+
+def test_a_set_with_one_class_is_refused(write_set, options):
+    write_set(class_names=("only",), train=16)
+    with pytest.raises(ShardSetError, match="must have 2 classes or more to learn from, got 1"):
+        train(options())

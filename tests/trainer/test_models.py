@@ -1,0 +1,99 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from shard_format import UsageError
+from trainer import MODELS
+from trainer.loop import Loop
+from trainer.models import build_model
+from trainer.optimizers import OPTIMIZERS
+from trainer.precision import dtype_policy
+from trainer.strategies import STRATEGIES
+
+
+def noise(count, size):
+    return np.random.default_rng(0).uniform(0, 255, (count, size, size, 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", ["efficientnet_v2_b0", "resnet50"])
+def test_large_models_build_and_run(name):
+    # build_model itself runs the network on two pictures
+    with dtype_policy("mixed_bfloat16"):
+        model = build_model(name, MODELS, (32, 32, 3), 7)
+    assert (model.output.shape, model.output.dtype) == ((None, 7), "float32")
+
+
+@pytest.mark.parametrize("name", ["small_cnn", "mobilenet_v3_small"])
+def test_small_models_take_a_step_in_mixed_precision(name):
+    with dtype_policy("mixed_bfloat16"):
+        model = build_model(name, MODELS, (64, 64, 3), 7)
+    assert model.output.dtype == "float32"
+    optimizer = OPTIMIZERS["adamw"](1e-3, 0.01)
+    optimizer.build(model.trainable_variables)
+    loop = Loop(STRATEGIES["default"](), model, optimizer, batch_size=4)
+    before = [weight.numpy() for weight in model.trainable_variables]
+    batch = tf.data.Dataset.from_tensors((noise(4, 64), np.arange(4, dtype=np.int64)))
+    # two steps: where a scale starts at 0, what is before it gets no gradient at the first one
+    totals = loop.train(iter(batch.repeat()), 2, lambda step, totals: None)
+    assert totals.bad_step == -1
+    changed = [
+        not np.array_equal(old, new.numpy())
+        for old, new in zip(before, model.trainable_variables, strict=True)
+    ]
+    assert np.mean(changed) > 0.9
+
+
+def test_every_name_is_covered_here():
+    covered = {"efficientnet_v2_b0", "resnet50", "small_cnn", "mobilenet_v3_small"}
+    assert set(MODELS) == covered
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("resnet5", "Did you mean 'resnet50'?"),
+        ("no.such.module:build", "importable, got no module 'no'"),
+        ("tiny.deeper:build", "importable, got no module 'tiny.deeper'"),
+        ("tiny:absent", "must name a function, got nothing of that name in .*tiny.py"),
+        ("tiny:not_callable", "must name a function, got int in"),
+        ("tiny:", "must be named package.module:function, got 'tiny:'"),
+        ("tiny:fails", "got RuntimeError: the moon is full"),
+        ("tiny:no_model", "must return a keras.Model, got list"),
+        ("tiny:one_too_many", r"to shape \(2, 3\), one column for each class, got \(2, 4\)"),
+    ],
+)
+def test_models_that_cannot_be_used_say_why(name, message):
+    with pytest.raises(UsageError, match=message):
+        build_model(name, MODELS, (8, 8, 3), 3)
+
+
+def test_a_module_that_fails_while_it_is_imported_is_named(tmp_path, monkeypatch):
+    (tmp_path / "broken_model.py").write_text("1 / 0\n")
+    (tmp_path / "needy_model.py").write_text("import not_installed_anywhere\n")
+    monkeypatch.chdir(tmp_path)  # found there, as for `shardmill train --model broken_model:f`
+    with pytest.raises(UsageError, match="got ZeroDivisionError: division by zero in broken_model"):
+        build_model("broken_model:f", MODELS, (8, 8, 3), 3)
+    with pytest.raises(UsageError, match="No module named 'not_installed_anywhere' in needy_model"):
+        build_model("needy_model:f", MODELS, (8, 8, 3), 3)
+
+
+def test_half_precision_probabilities_are_refused_and_logits_are_lifted():
+    with dtype_policy("mixed_float16"):
+        with pytest.raises(UsageError, match="must be float32, got float16 from the last layer"):
+            build_model("tiny:half_softmax", MODELS, (8, 8, 3), 3)
+        lifted = build_model("tiny:dense", MODELS, (8, 8, 3), 3)
+    output = lifted(noise(2, 8), training=False)
+    assert output.dtype.name == "float32"
+    np.testing.assert_allclose(output.numpy().sum(axis=1), 1.0, atol=1e-6)
+
+
+def test_a_picture_that_is_too_small_is_refused():
+    with pytest.raises(UsageError, match="--image-size may help"):
+        build_model("mobilenet_v3_small", MODELS, (8, 8, 3), 3)
+
+
+def test_building_puts_the_dtype_policy_back():
+    with dtype_policy("mixed_float16"):
+        assert keras.config.dtype_policy().name == "mixed_float16"
+    assert keras.config.dtype_policy().name == "float32"
