@@ -47,23 +47,23 @@ def read(
     from shard_format import load_manifest
 
     load_manifest(directory)  # a wrong path is told at once, not after TensorFlow has loaded
-    from cli.console import Bars, print_json, stdout
+    from cli.console import Bars, native_noise_kept, print_json, stdout
     from cli.logs import quiet_tensorflow
 
     quiet_tensorflow()
-    import reader
-
-    stream = reader.load(
-        directory,
-        split=split,
-        batch_size=batch_size,
-        image_size=image_size,
-        augment=augment,
-        shuffle=shuffle,
-        cache=cache,
-    )
     done = 0
-    with Bars() as bars:
+    with native_noise_kept() as stderr, Bars(stderr) as bars:
+        import reader
+
+        stream = reader.load(
+            directory,
+            split=split,
+            batch_size=batch_size,
+            image_size=image_size,
+            augment=augment,
+            shuffle=shuffle,
+            cache=cache,
+        )
 
         def show(records: int) -> None:
             nonlocal done

@@ -84,13 +84,13 @@ def train(directory: Path, run_dir: Path | None, as_json: bool, **values: Any) -
 
 def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
     """Trains with bars, and prints what came out and where it lies."""
-    from cli.console import Bars, print_json, stdout
+    from cli.console import Bars, native_noise_kept, print_json, stdout
     from cli.logs import quiet_tensorflow
 
     quiet_tensorflow()
     import trainer
 
-    with Bars() as bars:
+    with native_noise_kept() as stderr, Bars(stderr) as bars:
         result = trainer.train(options, _Show(bars))
     final = result.final
     if as_json:
