@@ -1,0 +1,1 @@
+"""Side-by-side measurements: shardmill, the bare kernel, and a peer, in one run."""

@@ -1,0 +1,1 @@
+"""What is measured: one file per subject, each a program of its own."""

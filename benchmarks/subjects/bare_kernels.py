@@ -1,0 +1,48 @@
+"""The limit: read, decode, resize, encode in a process pool; nothing is checked or stored."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import time
+from pathlib import Path
+
+import cv2
+import simplejpeg
+
+from benchmarks.measure import print_result
+
+SIDE = 256
+QUALITY = 90
+_FILES_PER_TASK = 64  # small enough that both processes end together
+
+
+def prepare(path: str) -> int:
+    """The kernels that shardmill uses, with the same settings."""
+    with open(path, "rb", buffering=0) as file:
+        data = file.readall()
+    pixels = simplejpeg.decode_jpeg(data, "RGB", fastdct=False, fastupsample=False)
+    height, width = pixels.shape[:2]
+    shorter = min(height, width)
+    size = (round(width * SIDE / shorter), round(height * SIDE / shorter))
+    resized = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+    return len(
+        simplejpeg.encode_jpeg(resized, quality=QUALITY, colorspace="RGB", colorsubsampling="420")
+    )
+
+
+def main() -> None:
+    """Arguments: SOURCE."""
+    files = [str(path) for path in sorted(Path(sys.argv[1]).rglob("*.jpg"))]
+    cv2.setNumThreads(1)
+    workers = len(os.sched_getaffinity(0))
+    begun = time.perf_counter()
+    with multiprocessing.Pool(workers) as pool:
+        for _ in pool.imap_unordered(prepare, files, chunksize=_FILES_PER_TASK):
+            pass
+    print_result(len(files), time.perf_counter() - begun)
+
+
+if __name__ == "__main__":
+    main()

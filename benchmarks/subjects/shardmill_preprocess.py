@@ -1,0 +1,31 @@
+"""shardmill: class folders to a verified, shuffled, split shard set."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+
+from beam_jobs.logs import quiet_beam
+from benchmarks.measure import print_result
+from benchmarks.subjects.bare_kernels import QUALITY, SIDE
+
+
+def main() -> None:
+    """Arguments: SOURCE OUT DEDUP."""
+    source, out, dedup = sys.argv[1:]
+    quiet_beam()
+    from beam_jobs.options import PreprocessOptions
+    from beam_jobs.run import run_preprocess
+
+    shutil.rmtree(out, ignore_errors=True)
+    options = PreprocessOptions(
+        (source,), out, resize=f"shorter:{SIDE}", quality=QUALITY, dedup=dedup
+    )
+    begun = time.perf_counter()
+    report = run_preprocess(options)
+    print_result(report.manifest.ledger.read, time.perf_counter() - begun)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""The peer: a TFDS Beam builder that does the same resize with the same kernels.
+
+It runs on Beam's FnApiRunner in the mode given, on all cores; both modes are measured and the
+better one is what shardmill is compared with. The default runner of `tfds build` would be slower:
+DirectRunner with one worker.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import cv2
+import simplejpeg
+import tensorflow_datasets as tfds
+
+from beam_jobs.logs import quiet_beam
+from benchmarks.measure import print_result
+from benchmarks.subjects.bare_kernels import QUALITY, SIDE
+
+
+def example(path: str) -> tuple[str, dict[str, object]]:
+    """Key and features of one photograph; TFDS stores the encoded bytes as they are."""
+    import io
+
+    with open(path, "rb", buffering=0) as file:
+        data = file.readall()
+    pixels = simplejpeg.decode_jpeg(data, "RGB", fastdct=False, fastupsample=False)
+    height, width = pixels.shape[:2]
+    shorter = min(height, width)
+    size = (round(width * SIDE / shorter), round(height * SIDE / shorter))
+    resized = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+    stored = simplejpeg.encode_jpeg(
+        resized, quality=QUALITY, colorspace="RGB", colorsubsampling="420"
+    )
+    folder, name = path.split("/")[-2:]
+    return f"{folder}/{name}", {
+        "image": io.BytesIO(stored),
+        "label": folder,
+        "id": f"{folder}/{name}",
+    }
+
+
+class Photos(tfds.core.GeneratorBasedBuilder):
+    """Class folders, as a Beam builder."""
+
+    VERSION = tfds.core.Version("1.0.0")
+    SOURCE = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        names = sorted(path.name for path in self.SOURCE.iterdir())
+        features = {
+            "image": tfds.features.Image(shape=(None, None, 3), encoding_format="jpeg"),
+            "label": tfds.features.ClassLabel(names=names),
+            "id": tfds.features.Text(),
+        }
+        return tfds.core.DatasetInfo(builder=self, features=tfds.features.FeaturesDict(features))
+
+    def _split_generators(self, dl_manager: object) -> dict[str, object]:
+        return {"train": self._generate_examples()}
+
+    def _generate_examples(self) -> object:
+        beam = tfds.core.lazy_imports.apache_beam
+        files = [str(path) for path in sorted(self.SOURCE.rglob("*.jpg"))]
+        return beam.Create(files) | beam.Reshuffle() | beam.Map(example)
+
+
+def main() -> None:
+    """Arguments: SOURCE OUT MODE."""
+    source, out, mode = sys.argv[1:]
+    quiet_beam()
+    cv2.setNumThreads(1)
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
+
+    shutil.rmtree(out, ignore_errors=True)
+    workers = len(os.sched_getaffinity(0))
+    flags = [f"--direct_num_workers={workers}", f"--direct_running_mode={mode}"]
+    config = tfds.download.DownloadConfig(
+        beam_runner=FnApiRunner(), beam_options=PipelineOptions(flags)
+    )
+    builder = Photos(data_dir=out)
+    begun = time.perf_counter()
+    builder.download_and_prepare(download_config=config)
+    seconds = time.perf_counter() - begun
+    count = len(list(Path(source).rglob("*.jpg")))
+    if builder.info.splits["train"].num_examples != count:
+        raise SystemExit("the peer lost records, so its time means nothing")
+    print_result(count, seconds)
+
+
+if __name__ == "__main__":
+    main()
