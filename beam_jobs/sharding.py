@@ -39,8 +39,9 @@ from shard_format import (
     unframe,
 )
 
-# Payload in memory at a time: enough that a block holds a long stretch of each unit.
-_BLOCK_BYTES = 32 << 20  # 32 MiB
+# Payload in memory at a time, per worker: it is held about three times over (as read, as payload,
+# as written), and a longer block was no faster (8 and 32 MiB, 8,400 photographs in 60 units).
+_BLOCK_BYTES = 8 << 20  # 8 MiB
 # Bytes worth reading and throwing away rather than asking the disk twice.
 _MAX_GAP_BYTES = 128 << 10  # 128 KiB
 
@@ -86,9 +87,9 @@ def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) 
                 frame(finish_example(payload + (b"" if i is None else label_entries[i])))
                 for payload, i in zip(payloads, ids, strict=True)
             ]
-            block = b"".join(frames)
-            digest.update(block)
-            file.write(block)
+            for framed in frames:
+                digest.update(framed)
+            file.writelines(frames)
             lengths += [len(framed) for framed in frames]
             report(workspace.progress, "shard", len(frames))
     info = ShardInfo(spec.file, len(lengths), sum(lengths), digest.hexdigest())

@@ -1,0 +1,131 @@
+"""Runs the benchmarks: `python -m benchmarks [--photographs 8400] [--repeat 3] [--work DIR]`.
+
+Subjects take turns, so that a slow minute of the machine hits all of them; ratios are taken within
+a turn, and their median is what counts. Results go to benchmarks/results/DATE.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import json
+import platform
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from benchmarks.corpus import make_corpus
+from benchmarks.measure import Run, run
+
+_HERE = Path(__file__).parent
+_READ_SECONDS = 12
+
+Subjects = dict[str, Callable[[], Run]]
+
+
+def main() -> None:
+    """Runs everything, prints a table, writes the results."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--photographs", type=int, default=8400, help="in the large corpus")
+    parser.add_argument("--repeat", type=int, default=3, help="turns; the median counts")
+    parser.add_argument("--work", type=Path, default=_HERE / ".work", help="scratch folder")
+    parser.add_argument("--only", choices=["preprocess", "memory", "read"], action="append")
+    arguments = parser.parse_args()
+    chosen = arguments.only or ["preprocess", "memory", "read"]
+    large = make_corpus(arguments.work / f"corpus-{arguments.photographs}", arguments.photographs)
+    small_count = arguments.photographs // 10
+    small = make_corpus(arguments.work / f"corpus-{small_count}", small_count)
+    out = arguments.work / "out"
+    results: dict[str, object] = {"machine": _machine(), "photographs": arguments.photographs}
+
+    if "preprocess" in chosen:
+        subjects: Subjects = {
+            "bare kernels": lambda: run("bare_kernels", large),
+            "shardmill": lambda: run("shardmill_preprocess", large, out, "off"),
+            "TFDS Beam, in_memory": lambda: run("tfds_beam", large, out, "in_memory"),
+            "TFDS Beam, multi_processing": lambda: run("tfds_beam", large, out, "multi_processing"),
+        }
+        results["preprocess"] = _take_turns("preprocess", subjects, arguments.repeat)
+    if "memory" in chosen:
+        subjects = {
+            f"shardmill, {small_count}": lambda: run("shardmill_preprocess", small, out, "exact"),
+            f"shardmill, {arguments.photographs}": lambda: run(
+                "shardmill_preprocess", large, out, "exact"
+            ),
+            f"shardmill, {small_count}, no dedup": lambda: run(
+                "shardmill_preprocess", small, out, "off"
+            ),
+            f"shardmill, {arguments.photographs}, no dedup": lambda: run(
+                "shardmill_preprocess", large, out, "off"
+            ),
+        }
+        results["memory"] = _take_turns("memory", subjects, arguments.repeat)
+    if "read" in chosen:
+        run("shardmill_preprocess", large, out, "off")
+        subjects = {
+            "hand-tuned tf.data": lambda: run("hand_tuned_read", out, "same", _READ_SECONDS),
+            "hand-tuned, TF's crop": lambda: run("hand_tuned_read", out, "tf", _READ_SECONDS),
+            "reader, cache off": lambda: run("shardmill_read", out, "off", _READ_SECONDS),
+            "reader, cache memory": lambda: run("shardmill_read", out, "memory", _READ_SECONDS),
+        }
+        results["read"] = _take_turns("read", subjects, arguments.repeat)
+
+    file = _HERE / "results" / f"{datetime.date.today().isoformat()}.json"
+    file.parent.mkdir(exist_ok=True)
+    before = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps(before | results, indent=1) + "\n")
+    print(f"\nwritten to {file.relative_to(_HERE.parent)}")
+
+
+def _take_turns(title: str, subjects: Subjects, repeat: int) -> dict[str, object]:
+    """Runs every subject once a turn; ratios are to the first subject of the same turn."""
+    runs: dict[str, list[Run]] = {name: [] for name in subjects}
+    for turn in range(repeat):
+        for name, subject in subjects.items():
+            runs[name].append(subject())
+            print(f"{title} {turn + 1}/{repeat}  {name}: {runs[name][-1]}", flush=True)
+    first = next(iter(runs.values()))
+    found: dict[str, object] = {}
+    print(f"\n{title:<32}{'records/s':>10}{'ratio':>8}{'process s':>11}{'peak MiB':>10}{'x':>6}")
+    for name, own in runs.items():
+        ratio = statistics.median(a.rate / b.rate for a, b in zip(own, first, strict=True))
+        memory = statistics.median(a.peak_mib / b.peak_mib for a, b in zip(own, first, strict=True))
+        rate = statistics.median(one.rate for one in own)
+        wall = statistics.median(one.wall_seconds for one in own)
+        peak = statistics.median(one.peak_mib for one in own)
+        print(f"{name:<32}{rate:>10,.0f}{ratio:>8.2f}{wall:>11.1f}{peak:>10,.0f}{memory:>6.2f}")
+        found[name] = {
+            "records_per_second": round(rate, 1),
+            "ratio": round(ratio, 3),
+            "process_seconds": round(wall, 2),
+            "peak_mib": round(peak, 1),
+            "memory_ratio": round(memory, 3),
+            "runs": [dataclasses.asdict(one) for one in own],
+        }
+    print(flush=True)
+    return found
+
+
+def _machine() -> dict[str, object]:
+    return {
+        "cores": psutil.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / (1 << 30), 1),
+        "processor": _processor(),
+        "platform": platform.system(),
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(": ")[1] for line in lines if line.startswith("model name")), "unknown")
+
+
+if __name__ == "__main__":
+    main()
