@@ -17,8 +17,8 @@ def resolve(precision: str) -> str:
     auto is mixed_float16 where every GPU has tensor cores, float32 on older GPUs (they emulate both
     half precisions) and mixed_bfloat16 on a CPU. Measured on 2 CPU cores with avx512_bf16 and
     TensorFlow 2.21 (November 2026): convolutions in float16 took 6 times as long as in float32;
-    small_cnn in bfloat16 ran at 0.84 to 1.16 times its float32 speed, in half the memory for
-    activations. bfloat16 has float32's range, so it needs no loss scale.
+    small_cnn in bfloat16 ran at 0.84 to 1.16 times its float32 speed, run by run. bfloat16 has
+    float32's range, so it needs no loss scale.
     """
     if precision != "auto":
         return precision
