@@ -186,10 +186,10 @@ def _overflow_everywhere(gradients: list[Any]) -> list[Any]:
     )
     poison = tf.where(num_bad > 0.0, float("nan"), 0.0)
     first = next(index for index, gradient in enumerate(gradients) if gradient is not None)
-    return [
-        gradient + tf.cast(poison, gradient.dtype) if index == first else gradient
-        for index, gradient in enumerate(gradients)
-    ]
+    # converted: the gradient of an embedding is sparse, and cannot be added to
+    poisoned = tf.convert_to_tensor(gradients[first])
+    poisoned += tf.cast(poison, poisoned.dtype)
+    return [*gradients[:first], poisoned, *gradients[first + 1 :]]
 
 
 def _sums(losses: Any, labels: Any, probabilities: Any) -> tuple[Any, Any, Any]:

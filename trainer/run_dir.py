@@ -132,11 +132,20 @@ def read_history(directory: Path, epochs_done: int) -> list[EpochDone]:
 
     The history is written before the checkpoint, so after a kill between the two it is one epoch
     ahead; that epoch runs again and its line is dropped here.
+
+    Raises:
+        InputError: The history is missing, damaged, or behind the checkpoint.
     """
     path = directory / HISTORY
-    if epochs_done == 0 or not path.exists():
+    if epochs_done == 0:
         return []
-    return [EpochDone(**epoch) for epoch in _read(path)[:epochs_done]]
+    epochs = _read(path)
+    if not isinstance(epochs, list) or len(epochs) < epochs_done:
+        raise InputError(
+            f"a history must hold every epoch of the checkpoint ({epochs_done}), got fewer in "
+            f"{path}. Restore it, or pass another --run-dir."
+        )
+    return [EpochDone(**epoch) for epoch in epochs[:epochs_done]]
 
 
 def write_history(directory: Path, history: Sequence[EpochDone]) -> None:

@@ -60,6 +60,10 @@ def test_every_name_is_covered_here():
         ("tiny:", "must be named package.module:function, got 'tiny:'"),
         ("tiny:fails", "got RuntimeError: the moon is full"),
         ("tiny:no_model", "must return a keras.Model, got list"),
+        (
+            "tiny:not_serializable",
+            r"must be serializable by Keras, got .* Give a layer of your own",
+        ),
         ("tiny:one_too_many", r"to shape \(2, 3\), one column for each class, got \(2, 4\)"),
     ],
 )

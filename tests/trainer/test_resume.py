@@ -97,3 +97,12 @@ def test_a_model_whose_code_changed_is_refused(options, monkeypatch):
     monkeypatch.setattr(tiny, "dense", tiny.with_norm)
     with pytest.raises(InputError, match="If the code of the model has changed"):
         train_on(tiny.data(), given)
+
+
+def test_a_checkpoint_without_its_history_is_refused(options):
+    given = options(epochs=2)
+    with pytest.raises(Stopped):
+        train_on(tiny.data(), given, stop_after(1))
+    (given.run_dir / "history.json").write_text("[]")
+    with pytest.raises(InputError, match=r"every epoch of the checkpoint \(1\), got fewer"):
+        train_on(tiny.data(), given)

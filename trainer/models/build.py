@@ -95,7 +95,21 @@ def _call(builder: Builder, name: str, input_shape: tuple[int, int, int], num_cl
             f"the function of a model must return a keras.Model, got {type(model).__name__} "
             f"(--model {name}). Its signature is {custom.SIGNATURE}."
         )
+    _require_serializable(model, name)
     return model
+
+
+def _require_serializable(model: Any, name: str) -> None:
+    """Found out now, and not when the trained model is to be saved, hours later."""
+    import keras
+
+    try:
+        keras.saving.serialize_keras_object(model)
+    except Exception as error:  # whatever the get_config() of a layer raises
+        raise UsageError(
+            f"a model must be serializable by Keras, got {type(error).__name__}: "
+            f"{_first_line(error)} (--model {name}). Give a layer of your own a get_config()."
+        ) from error
 
 
 def _are_probabilities(output: Any) -> bool:

@@ -113,6 +113,20 @@ def no_model(input_shape, num_classes):
     return [input_shape, num_classes]
 
 
+class Opaque(keras.layers.Layer):
+    def __init__(self, function, **options):
+        super().__init__(**options)
+        self.function = function
+
+    def call(self, images):
+        return self.function(images)
+
+
+def not_serializable(input_shape, num_classes):
+    layers = [keras.Input(input_shape), Opaque(lambda images: images)]
+    return keras.Sequential([*layers, keras.layers.Flatten(), keras.layers.Dense(num_classes)])
+
+
 def fails(input_shape, num_classes):
     raise RuntimeError("the moon is full")
 
