@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.sidecars import IntArray, Sidecars, fixed_bytes
+from beam_jobs.columns import IntArray, fixed_bytes
+from beam_jobs.sidecars import Sidecars
 
 # Rows of one partition: 24 bytes each while sorted, so about 100 MiB.
 PARTITION_ROWS = 4 << 20

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
+from beam_jobs.columns import int64
 from beam_jobs.options import PreprocessOptions, parse_size
 from beam_jobs.record_types import RecordType
 from beam_jobs.sources import SOURCES, Item
@@ -47,11 +49,13 @@ class Unit(NamedTuple):
         key: Content address: files, options and code version decide it.
         start: First row in the listing.
         end: One behind the last row.
+        bytes: Of its records, as listed.
     """
 
     key: str
     start: int
     end: int
+    bytes: int
 
 
 class Listing(NamedTuple):
@@ -115,15 +119,33 @@ def list_corpus(
 
 def read_units(workspace: Workspace) -> Iterator[Unit]:
     """All units, in the order of the listing."""
-    for batch in _batches(workspace.unit_table):
+    return _units(read_table(workspace.unit_table))
+
+
+def deal_units(workspace: Workspace, workers: int) -> Iterator[Unit]:
+    """All units, in an order in which dealing them out in turn gives equal shares.
+
+    The local engine deals before it begins, and does not hand out work as workers become free. So
+    units go largest first, and back and forth over the workers: 1 2 3, 3 2 1, 1 2 3, ...
+    """
+    table = read_table(workspace.unit_table)
+    by_size = np.argsort(-int64(table["bytes"]), kind="stable")
+    rounds = np.array_split(by_size, range(workers, len(by_size), workers))
+    order = [one if number % 2 == 0 else one[::-1] for number, one in enumerate(rounds)]
+    return _units(table.take(pa.array(np.concatenate(order))))
+
+
+def _units(table: pa.Table) -> Iterator[Unit]:
+    for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
         for values in batch.to_pylist():
             yield Unit(**values)
 
 
 def read_unit(listing: Path, unit: Unit) -> Iterator[Item]:
     """The records of one unit, in listing order."""
-    for values in read_table(listing).slice(unit.start, unit.end - unit.start).to_pylist():
-        yield Item(**values)
+    rows = read_table(listing).slice(unit.start, unit.end - unit.start)
+    for values in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+        yield Item(*values)
 
 
 def _write_units(units: Iterator[Unit], workspace: Workspace) -> int:
@@ -201,8 +223,8 @@ def _cut(
 
     So a file that is added or removed changes the unit it falls in and no other (content-defined
     chunking; Muthitacharoen, Chen, Mazieres: LBFS, SOSP 2001, section 3.1), and a later build
-    finds the other units done. A record ends a unit with a chance of its size / half the aim, once
-    half the aim is reached, so units have about the aimed size and never twice it plus one record.
+    finds the other units done. Once 3/4 of the aim are reached, a record ends the unit with a
+    chance of its size / a quarter of the aim; at 3/2 of the aim the unit ends in any case.
     """
     prefix = json.dumps(stage_options, sort_keys=True).encode()
     digest, start, position, size = hashlib.blake2b(prefix, digest_size=16), 0, 0, 0
@@ -214,11 +236,10 @@ def _cut(
             build.update(identity)
             position += 1
             size += item.size
-            chance = item.size / (unit_bytes / 2)
-            ends_here = id_hash(item.record_id) / 2**64 < chance and size >= unit_bytes / 2
-            full = size >= 2 * unit_bytes or position - start >= _MAX_UNIT_RECORDS
-            if ends_here or full:
-                yield Unit(digest.hexdigest(), start, position)
+            full = size >= unit_bytes * 3 / 2 or position - start >= _MAX_UNIT_RECORDS
+            may_end = size >= unit_bytes * 3 / 4
+            if full or (may_end and id_hash(item.record_id) / 2**64 < item.size / (unit_bytes / 4)):
+                yield Unit(digest.hexdigest(), start, position, size)
                 digest, start, size = hashlib.blake2b(prefix, digest_size=16), position, 0
     if position > start:
-        yield Unit(digest.hexdigest(), start, position)
+        yield Unit(digest.hexdigest(), start, position, size)

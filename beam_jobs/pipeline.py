@@ -14,7 +14,7 @@ from typing import Any
 import apache_beam as beam
 
 from beam_jobs.committing import commit
-from beam_jobs.listing import Unit, read_units
+from beam_jobs.listing import Unit, deal_units
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.planning import ShardSpec, plan_shards
 from beam_jobs.record_types import RECORD_TYPES
@@ -30,12 +30,14 @@ class BuildShardSet(beam.PTransform):
     Args:
         options: The job.
         build_id: Content address of the listed corpus and the options.
+        workers: Workers among which units are dealt out in turn, 1 if it is not known.
     """
 
-    def __init__(self, options: PreprocessOptions, build_id: str) -> None:
+    def __init__(self, options: PreprocessOptions, build_id: str, workers: int = 1) -> None:
         super().__init__()
         self._options = options
         self._build_id = build_id
+        self._workers = workers
 
     def expand(self, root: Any) -> Any:
         """See beam.PTransform."""
@@ -43,7 +45,7 @@ class BuildShardSet(beam.PTransform):
         units = (
             root
             | "Start" >> beam.Create([None])
-            | "ListUnits" >> beam.ParDo(ListUnits(options))  # Unit
+            | "ListUnits" >> beam.ParDo(ListUnits(options, self._workers))  # Unit
             | "SpreadUnits" >> beam.Reshuffle()
         )
         summaries = units | "StageUnits" >> beam.ParDo(StageUnits(options))  # UnitSummary
@@ -100,15 +102,19 @@ class _Stage(beam.DoFn):
 
 
 class ListUnits(_Stage):
-    """Anything in, every Unit of the listing out."""
+    """Anything in, every Unit of the listing out, in the order in which workers should get them."""
+
+    def __init__(self, options: PreprocessOptions, workers: int) -> None:
+        super().__init__(options)
+        self._workers = workers
 
     def process(self, _: None) -> Iterator[Unit]:
         """See beam.DoFn."""
-        yield from read_units(self._workspace)
+        yield from deal_units(self._workspace, self._workers)
 
 
 class StageUnits(_Stage):
-    """Unit("3f2a...", 0, 812) in, UnitSummary(key="3f2a...", read=812, kept=810, ...) out."""
+    """Unit("3f2a...", 0, 812, ...) in, UnitSummary(key="3f2a...", read=812, kept=810, ...) out."""
 
     def process(self, unit: Unit) -> Iterator[UnitSummary]:
         """See beam.DoFn."""

@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.boundaries import Quantiles, histogram_bits
+from beam_jobs.columns import IntArray, int64, uint64
 from beam_jobs.duplicates import PARTITION_ROWS, Dropped, find_duplicates
 from beam_jobs.options import PreprocessOptions, parse_size, parse_splits
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
-from beam_jobs.sidecars import IntArray, Sidecars, int64, uint64
+from beam_jobs.sidecars import Sidecars
 from beam_jobs.staging import UnitSummary
 from beam_jobs.storage import Workspace, write_json, write_table
 from shard_format import naming, split_positions

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs.columns import IntArray, int64
 from beam_jobs.planning import Plan, ShardSpec, load_plan
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
-from beam_jobs.sidecars import IntArray, int64
 from beam_jobs.staging import unit_files
 from beam_jobs.storage import (
     Workspace,

@@ -32,8 +32,6 @@ PILLOW_FORMATS = tuple(
     if name in Image.OPEN
 )
 
-# Exif may stand behind other segments (JFIF, ICC profiles of up to 64 KiB each).
-_EXIF_SEARCH_BYTES = 256 << 10
 _ORIENTATION_TAG = 0x0112
 _SIXTEEN_BIT_MODES = ("I;16", "I;16L", "I;16B", "I;16N")
 
@@ -101,7 +99,7 @@ def _decode_jpeg(data: bytes, max_pixels: int) -> Picture | None:
         pixels = simplejpeg.decode_jpeg(data, "RGB", fastdct=False, fastupsample=False, strict=True)
     except ValueError as error:
         raise Refusal(*_jpeg_reason(str(error))) from error
-    if data.find(b"Exif\0\0", 0, _EXIF_SEARCH_BYTES) >= 0:
+    if _has_exif_segment(data):
         pixels = _upright(pixels, _orientation(data))
     return Picture(pixels, "JPEG", width, height)
 
@@ -110,6 +108,22 @@ def _jpeg_reason(message: str) -> tuple[str, str]:
     if "remature end" in message or "Unexpected end" in message:
         return "truncated", f"the picture ends before its last line: {message}"
     return "corrupt", f"libjpeg-turbo: {message}"
+
+
+def _has_exif_segment(data: bytes) -> bool:
+    """Whether a JPEG has Exif before its first scan; most have none, and Pillow is slow to ask."""
+    position = 2  # behind the start of image
+    while data[position : position + 1] == b"\xff" and position + 10 <= len(data):
+        marker = data[position + 1]
+        if marker == 0xE1 and data[position + 4 : position + 10] == b"Exif\0\0":
+            return True
+        if marker == 0xDA:  # start of scan
+            return False
+        if marker == 0xFF:  # padding
+            position += 1
+        else:
+            position += 2 + int.from_bytes(data[position + 2 : position + 4], "big")
+    return False
 
 
 def _orientation(data: bytes) -> int:

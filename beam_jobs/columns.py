@@ -1,0 +1,33 @@
+"""Arrow columns as numpy arrays, for work on whole columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+IntArray = npt.NDArray[np.int64]
+
+
+def uint64(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
+    """[n] uint64 of a column without nulls."""
+    return np.asarray(column.to_numpy(), np.uint64)
+
+
+def int64(column: pa.ChunkedArray) -> IntArray:
+    """[n] int64 of a column without nulls."""
+    return np.asarray(column.to_numpy(), np.int64)
+
+
+def fixed_bytes(column: pa.ChunkedArray, size: int) -> npt.NDArray[np.uint8]:
+    """[n, size] uint8 of a fixed-size binary column without nulls."""
+    parts: list[Any] = [
+        np.frombuffer(chunk.buffers()[1], np.uint8).reshape(-1, size)[
+            chunk.offset : chunk.offset + len(chunk)
+        ]
+        for chunk in column.chunks
+        if len(chunk)
+    ]
+    return np.concatenate(parts) if parts else np.zeros((0, size), np.uint8)
