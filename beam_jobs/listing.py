@@ -37,7 +37,8 @@ SCHEMA = pa.schema(
 
 _BATCH_ROWS = 8192  # rows per Arrow record batch: about a megabyte of paths
 _MIN_UNIT_BYTES = 2 << 20  # 2 MiB: under this, opening files costs more than reading them
-_MAX_UNIT_BYTES = 64 << 20  # 64 MiB: what a worker may hold in memory, and redo after a crash
+_MAX_UNIT_BYTES = 32 << 20  # 32 MiB: about what a worker has to redo after a crash
+_LONGEST_UNIT = 3  # times the aim: a unit ends there though no record's hash says so
 _UNITS_PER_CORPUS = 64  # aimed at for small corpora, so that every worker has some
 _MAX_UNIT_RECORDS = 1 << 16  # bounds the sidecar of a unit of tiny files
 
@@ -122,17 +123,10 @@ def read_units(workspace: Workspace) -> Iterator[Unit]:
     return _units(read_table(workspace.unit_table))
 
 
-def deal_units(workspace: Workspace, workers: int) -> Iterator[Unit]:
-    """All units, in an order in which dealing them out in turn gives equal shares.
-
-    The local engine deals before it begins, and does not hand out work as workers become free. So
-    units go largest first, and back and forth over the workers: 1 2 3, 3 2 1, 1 2 3, ...
-    """
+def largest_first(workspace: Workspace) -> Iterator[Unit]:
+    """All units in the order to hand them out, so that the small ones fill the gaps at the end."""
     table = read_table(workspace.unit_table)
-    by_size = np.argsort(-int64(table["bytes"]), kind="stable")
-    rounds = np.array_split(by_size, range(workers, len(by_size), workers))
-    order = [one if number % 2 == 0 else one[::-1] for number, one in enumerate(rounds)]
-    return _units(table.take(pa.array(np.concatenate(order))))
+    return _units(table.take(pa.array(np.argsort(-int64(table["bytes"]), kind="stable"))))
 
 
 def _units(table: pa.Table) -> Iterator[Unit]:
@@ -221,10 +215,10 @@ def _cut(
 ) -> Iterator[Unit]:
     """Cuts where a hash of the record id says so, not every N bytes.
 
-    So a file that is added or removed changes the unit it falls in and no other (content-defined
-    chunking; Muthitacharoen, Chen, Mazieres: LBFS, SOSP 2001, section 3.1), and a later build
-    finds the other units done. Once 3/4 of the aim are reached, a record ends the unit with a
-    chance of its size / a quarter of the aim; at 3/2 of the aim the unit ends in any case.
+    So a file that is added or removed changes the unit it falls in and no other, and a later build
+    finds the other units done (content-defined chunking; Muthitacharoen, Chen, Mazieres: LBFS, SOSP
+    2001, section 3.1). A record ends a unit with a chance of its size / the aim, whatever came
+    before: a least size would be kinder to the file system, but cuts would then depend on cuts.
     """
     prefix = json.dumps(stage_options, sort_keys=True).encode()
     digest, start, position, size = hashlib.blake2b(prefix, digest_size=16), 0, 0, 0
@@ -236,9 +230,8 @@ def _cut(
             build.update(identity)
             position += 1
             size += item.size
-            full = size >= unit_bytes * 3 / 2 or position - start >= _MAX_UNIT_RECORDS
-            may_end = size >= unit_bytes * 3 / 4
-            if full or (may_end and id_hash(item.record_id) / 2**64 < item.size / (unit_bytes / 4)):
+            full = size >= _LONGEST_UNIT * unit_bytes or position - start >= _MAX_UNIT_RECORDS
+            if full or id_hash(item.record_id) / 2**64 < item.size / unit_bytes:
                 yield Unit(digest.hexdigest(), start, position, size)
                 digest, start, size = hashlib.blake2b(prefix, digest_size=16), position, 0
     if position > start:

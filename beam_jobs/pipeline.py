@@ -14,7 +14,8 @@ from typing import Any
 import apache_beam as beam
 
 from beam_jobs.committing import commit
-from beam_jobs.listing import Unit, deal_units
+from beam_jobs.dealing import take
+from beam_jobs.listing import Unit, largest_first
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.planning import ShardSpec, plan_shards
 from beam_jobs.record_types import RECORD_TYPES
@@ -30,14 +31,12 @@ class BuildShardSet(beam.PTransform):
     Args:
         options: The job.
         build_id: Content address of the listed corpus and the options.
-        workers: Workers among which units are dealt out in turn, 1 if it is not known.
     """
 
-    def __init__(self, options: PreprocessOptions, build_id: str, workers: int = 1) -> None:
+    def __init__(self, options: PreprocessOptions, build_id: str) -> None:
         super().__init__()
         self._options = options
         self._build_id = build_id
-        self._workers = workers
 
     def expand(self, root: Any) -> Any:
         """See beam.PTransform."""
@@ -45,10 +44,12 @@ class BuildShardSet(beam.PTransform):
         units = (
             root
             | "Start" >> beam.Create([None])
-            | "ListUnits" >> beam.ParDo(ListUnits(options, self._workers))  # Unit
+            | "ListUnits" >> beam.ParDo(ListUnits(options))  # Unit
             | "SpreadUnits" >> beam.Reshuffle()
         )
-        summaries = units | "StageUnits" >> beam.ParDo(StageUnits(options))  # UnitSummary
+        summaries = units | "StageUnits" >> beam.ParDo(
+            StageUnits(options, self._build_id)
+        )  # UnitSummary
         shards = (
             root
             | "StartPlan" >> beam.Create([None])
@@ -102,27 +103,28 @@ class _Stage(beam.DoFn):
 
 
 class ListUnits(_Stage):
-    """Anything in, every Unit of the listing out, in the order in which workers should get them."""
-
-    def __init__(self, options: PreprocessOptions, workers: int) -> None:
-        super().__init__(options)
-        self._workers = workers
+    """Anything in, every Unit of the listing out, the largest first."""
 
     def process(self, _: None) -> Iterator[Unit]:
         """See beam.DoFn."""
-        yield from deal_units(self._workspace, self._workers)
+        yield from largest_first(self._workspace)
 
 
 class StageUnits(_Stage):
     """Unit("3f2a...", 0, 812, ...) in, UnitSummary(key="3f2a...", read=812, kept=810, ...) out."""
 
-    def process(self, unit: Unit) -> Iterator[UnitSummary]:
+    def __init__(self, options: PreprocessOptions, build_id: str) -> None:
+        super().__init__(options)
+        self._build_id = build_id
+
+    def process(self, given: Unit) -> Iterator[UnitSummary]:
         """See beam.DoFn."""
         with self._tell_launcher():
             options = self._options
-            yield stage_unit(
-                Unit(*unit), self._record_type, self._workspace, options.seed, options.on_bad
-            )
+            for unit in take(self._build_id, Unit(*given)):
+                yield stage_unit(
+                    unit, self._record_type, self._workspace, options.seed, options.on_bad
+                )
 
 
 class PlanShards(_Stage):

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import DirectOptions
 
-from beam_jobs.listing import Listing, list_corpus
+from beam_jobs.dealing import dealt_here
+from beam_jobs.listing import Listing, largest_first, list_corpus
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.pipeline import BuildShardSet, workspace_of
 from beam_jobs.progress import Follower, OnProgress
@@ -159,15 +159,15 @@ def _run_pipeline(
     follower = Follower(workspace.progress, on_progress)
     on_progress("stage", 0, listing.records)
     follower.start()
-    workers = beam_options.view_as(DirectOptions).direct_num_workers if runner else 1
     pipeline = beam.Pipeline(runner=runner, options=beam_options)
-    _ = pipeline | "BuildShardSet" >> BuildShardSet(options, listing.build_id, workers)
+    _ = pipeline | "BuildShardSet" >> BuildShardSet(options, listing.build_id)
     # What is alive now stays alive: the collector need not visit it again and again while workers
     # of the local engine, threads of this process, make many small objects. Measured: 1 to 2 %.
     gc.collect()
     gc.freeze()
     try:
-        pipeline.run().wait_until_finish()
+        with dealt_here(listing.build_id, largest_first(workspace)):
+            pipeline.run().wait_until_finish()
     except Exception as error:
         raise _cause(workspace, error) from error
     finally:

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from beam_jobs.listing import Unit, read_unit
@@ -46,6 +48,7 @@ REJECT_SCHEMA = pa.schema(
 )
 
 _REPORT_RECORDS = 32  # how often progress is reported: some milliseconds apart, at no cost
+_WRITE_BYTES = 1 << 20  # 1 MiB a system call
 # A larger file is no picture: refused unread, and not copied to quarantine either.
 MAX_FILE_BYTES = 1 << 30  # 1 GiB
 
@@ -68,12 +71,21 @@ class UnitSummary(NamedTuple):
     reused: bool
 
 
-class _Staged(NamedTuple):
+class _Todo(NamedTuple):
+    """A record of the unit; sorted, these are in shuffle order."""
+
+    key: int
+    record_id: str  # breaks the tie of two equal keys, so the order never depends on the unit
     id_hash: int
+    position: int  # in the unit, as listed
     item: Item
-    prepared: Prepared
-    framed: bytes
-    key: int = 0
+
+
+class _Staged(NamedTuple):
+    todo: _Todo
+    fingerprint: bytes
+    statistics: Mapping[str, Any]
+    length: int  # of the frame
 
 
 class _Reject(NamedTuple):
@@ -111,13 +123,13 @@ def stage_unit(
     if done is not None:
         report(workspace.progress, "stage", done.read)
         return done
-    staged, rejects = _prepare_all(unit, record_type, workspace, on_bad)
-    keys = shuffle_keys([record.id_hash for record in staged], seed).tolist()
-    staged = [record._replace(key=key) for record, key in zip(staged, keys, strict=True)]
-    # Record ids break the tie of two equal keys, so the order never depends on the unit.
-    staged.sort(key=lambda record: (record.key, record.item.record_id))
     files = unit_files(workspace, unit.key)
-    _write_payload(workspace, files["tfrecord"], staged)
+    payload = workspace.temporary(workspace.units)
+    with payload.open("wb", buffering=_WRITE_BYTES) as file:
+        staged, rejects = _prepare_all(
+            _in_key_order(unit, workspace, seed), record_type, file, workspace, on_bad
+        )
+    publish(payload, files["tfrecord"])
     write_table(workspace, files["arrow"], _sidecar(staged, record_type))
     write_table(workspace, files["rejects"], _reject_table(rejects))
     summary = UnitSummary(
@@ -144,34 +156,50 @@ def _done_before(unit: Unit, workspace: Workspace) -> UnitSummary | None:
     return UnitSummary(**{**marker["summary"], "reused": True})
 
 
+def _in_key_order(unit: Unit, workspace: Workspace, seed: int) -> list[_Todo]:
+    """The records of a unit in shuffle order.
+
+    The key is a function of the record id alone, so the order is known before anything is read,
+    and payload goes straight to disk: a worker never holds more than one record.
+    """
+    items = list(read_unit(workspace.listing, unit))
+    hashes = [id_hash(item.record_id) for item in items]
+    keys = shuffle_keys(hashes, seed).tolist()
+    return sorted(
+        _Todo(key, item.record_id, hashed, position, item)
+        for position, (key, hashed, item) in enumerate(zip(keys, hashes, items, strict=True))
+    )
+
+
 def _prepare_all(
-    unit: Unit, record_type: RecordType, workspace: Workspace, on_bad: str
+    todos: list[_Todo],
+    record_type: RecordType,
+    payload: BinaryIO,
+    workspace: Workspace,
+    on_bad: str,
 ) -> tuple[list[_Staged], list[_Reject]]:
+    """Prepares every record, writing the payload as it goes; rejects come in listing order."""
     staged: list[_Staged] = []
-    rejects: list[_Reject] = []
+    rejects: list[tuple[int, _Reject]] = []
     features = [feature for feature in record_type.schema.features if not feature.late]
-    unreported = 0
-    for item in read_unit(workspace.listing, unit):
-        outcome = _prepare(item, record_type)
+    for done, todo in enumerate(todos, 1):
+        outcome = _prepare(todo.item, record_type)
         if isinstance(outcome, _Reject):
             if on_bad == "fail":
                 raise InputError(
                     f"with --on-bad fail every file must be usable, got {outcome.reason} in "
-                    f"{os.fsdecode(item.path)}: {outcome.detail}. Mend or remove the file, or use "
-                    "--on-bad quarantine."
+                    f"{os.fsdecode(todo.item.path)}: {outcome.detail}. Mend or remove the file, or "
+                    "use --on-bad quarantine."
                 )
-            rejects.append(outcome)
+            rejects.append((todo.position, outcome))
         else:
             framed = frame(encode_features(features, outcome.values))
-            # The values now live in the frame alone: a unit is held in memory once, not twice.
-            outcome = outcome._replace(values={})
-            staged.append(_Staged(id_hash(item.record_id), item, outcome, framed))
-        unreported += 1
-        if unreported == _REPORT_RECORDS:
-            report(workspace.progress, "stage", unreported)
-            unreported = 0
-    report(workspace.progress, "stage", unreported)
-    return staged, rejects
+            payload.write(framed)
+            staged.append(_Staged(todo, outcome.fingerprint, outcome.statistics, len(framed)))
+        if done % _REPORT_RECORDS == 0:
+            report(workspace.progress, "stage", _REPORT_RECORDS)
+    report(workspace.progress, "stage", len(todos) % _REPORT_RECORDS)
+    return staged, [reject for _, reject in sorted(rejects, key=lambda pair: pair[0])]
 
 
 def _prepare(item: Item, record_type: RecordType) -> Prepared | _Reject:
@@ -221,29 +249,19 @@ def _bytes_if_readable(item: Item) -> bytes | None:
         return None
 
 
-def _write_payload(workspace: Workspace, final: Path, staged: list[_Staged]) -> None:
-    temporary = workspace.temporary(final.parent)
-    with temporary.open("wb") as file:
-        file.writelines(record.framed for record in staged)
-    publish(temporary, final)
-
-
 def _sidecar(staged: list[_Staged], record_type: RecordType) -> pa.Table:
-    lengths = [len(record.framed) for record in staged]
-    offsets = [0]
-    for length in lengths[:-1]:
-        offsets.append(offsets[-1] + length)
-    columns: dict[str, list[Any]] = {
-        "key": [record.key for record in staged],
-        "id_hash": [record.id_hash for record in staged],
-        "offset": offsets[: len(staged)],
-        "length": lengths,
-        "record_id": [record.item.record_id for record in staged],
-        "label": [record.item.label for record in staged],
-        "fingerprint": [record.prepared.fingerprint for record in staged],
+    length = np.array([record.length for record in staged], np.int64)
+    columns: dict[str, Any] = {
+        "key": [record.todo.key for record in staged],
+        "id_hash": [record.todo.id_hash for record in staged],
+        "offset": np.cumsum(length) - length,
+        "length": length,
+        "record_id": [record.todo.record_id for record in staged],
+        "label": [record.todo.item.label for record in staged],
+        "fingerprint": [record.fingerprint for record in staged],
     }
     for field in record_type.statistics:
-        columns[field.name] = [record.prepared.statistics[field.name] for record in staged]
+        columns[field.name] = [record.statistics[field.name] for record in staged]
     return pa.table(columns, schema=pa.schema([*SIDECAR_FIELDS, *record_type.statistics]))
 
 

@@ -1,0 +1,204 @@
+"""The command line as a person uses it: processes, exit codes, output."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def shard_set(tmp_path_factory, repository, samples):
+    """(directory, the completed process that built it)."""
+    out = tmp_path_factory.mktemp("cli") / "set"
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "preprocess", "images", str(samples), "--out", str(out)]
+        + ["--resize", "shorter:64", "--num-shards", "3"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=repository,
+        timeout=120,
+    )
+    return out, done
+
+
+def test_help_is_fast_and_loads_nothing_heavy(repository):
+    program = (
+        "import sys; sys.argv = ['shardmill', '--help']\n"
+        "from cli.main import shardmill\n"
+        "try: shardmill()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'tensorflow', 'keras', 'apache_beam', 'cv2', 'rich'}\n"
+        "print('LOADED', sorted(heavy & set(sys.modules)))\n"
+    )
+    seconds = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            cwd=repository,
+            check=True,
+        )
+        seconds.append(time.perf_counter() - begun)
+        assert "LOADED []" in done.stdout
+    assert min(seconds) < 0.5
+
+
+@pytest.mark.parametrize(
+    "command",
+    [[], ["demo"], ["preprocess"], ["preprocess", "images"], ["inspect"], ["verify"], ["read"]]
+    + [["train"]],
+)
+def test_every_command_has_help_with_examples(shardmill, command):
+    done = shardmill(*command, "--help")
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) > 5
+    if command[-1:] not in ([], ["demo"], ["preprocess"]):
+        assert "Examples:" in done.stdout
+        assert "shardmill " + " ".join(command) in done.stdout
+
+
+def test_preprocess_prints_a_ledger(shard_set):
+    _, done = shard_set
+    assert done.returncode == 0, done.stderr
+    for text in ("read", "kept", "duplicates", "quarantined", "not-an-image", "root hash", "next"):
+        assert text in done.stdout
+    assert "records/s" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_json_is_the_last_line(shard_set, shardmill):
+    out, _ = shard_set
+    for command in ("inspect", "verify"):
+        done = shardmill(command, out, "--json")
+        assert done.returncode == 0
+        summary = json.loads(done.stdout.splitlines()[-1])
+        parts = ("kept", "duplicates", "filtered", "quarantined")
+        assert summary["read"] == sum(summary[part] for part in parts) == 324
+        assert summary["splits"]["train"]["shards"] == 3
+        assert len(summary["root_hash"]) == 64
+
+
+def test_inspect_fits_a_terminal(shard_set, shardmill):
+    done = shardmill("inspect", shard_set[0], env={"COLUMNS": "80", "PATH": ""})
+    assert done.returncode == 0
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "t-shirt" in done.stdout
+
+
+def test_the_same_command_again_does_nothing(shard_set, shardmill, samples):
+    out, _ = shard_set
+    again = shardmill(
+        "preprocess", "images", samples, "--out", out, "--resize", "shorter:64", "--num-shards", 3
+    )
+    assert again.returncode == 0
+    assert "holds this very set already" in again.stdout
+
+
+def test_verify_finds_damage(shard_set, shardmill, tmp_path):
+    import shutil
+
+    out = tmp_path / "copy"
+    shutil.copytree(shard_set[0], out)
+    assert shardmill("verify", out).returncode == 0
+    shard = next(out.glob("*train*00001-of*"))
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 4
+    shard.write_bytes(data)
+    done = shardmill("verify", out)
+    assert done.returncode == 4
+    assert shard.name in done.stdout and "at byte" in done.stdout
+    found = json.loads(shardmill("verify", out, "--json").stdout.splitlines()[-1])
+    assert found["intact"] is False
+    assert found["damages"][0]["file"] == shard.name
+
+
+def test_read_measures(shard_set, shardmill):
+    done = shardmill("read", shard_set[0], "--seconds", 1, "--image-size", 48, "--json")
+    assert done.returncode == 0, done.stderr
+    rate = json.loads(done.stdout.splitlines()[-1])
+    assert rate["records_per_second"] > 10
+    assert "Traceback" not in done.stderr
+
+
+def test_train_then_train_again(shard_set, shardmill, tmp_path):
+    arguments = ("train", shard_set[0], "--run-dir", tmp_path / "run", "--image-size", 32)
+    done = shardmill(*arguments, "--epochs", 2)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "model.keras").exists()
+    assert "validation" in done.stdout and "tensorboard --logdir" in done.stdout
+    again = shardmill(*arguments, "--epochs", 2, "--json")
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout.splitlines()[-1])["epochs"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["frobnicate"], 2, "No such command"),
+        (["preprocess", "images"], 2, "Missing argument"),
+        (["preprocess", "images", "nowhere", "--out", "{tmp}/x"], 3, "a source must exist"),
+        (["preprocess", "images", "{tmp}", "--out", "{tmp}-x"], 3, "must hold files"),
+        (["preprocess", "images", "a", "--out", "b", "--dedup", "fuzzy"], 2, "'exact', 'off'"),
+        (["preprocess", "images", "a", "--out", "b", "--resize", "half"], 2, "--resize must be"),
+        (["preprocess", "images", "a", "--out", "b", "--split", "train=2"], 2, "--split must be"),
+        (["preprocess", "images", "a", "--out", "b", "--quality", "x"], 2, "integer"),
+        (["preprocess", "images", "a", "--out", "b", "--", "--nonsense"], 2, "--nonsense"),
+        (["inspect", "{tmp}/none"], 3, "no directory"),
+        (["inspect", "{tmp}"], 3, "shardmill preprocess images"),
+        (["verify", "{tmp}"], 3, "manifest.json"),
+        (["read", "{tmp}"], 3, "manifest.json"),
+        (["train", "{tmp}"], 3, "manifest.json"),
+        (["train", "{set}", "--model", "resnet5"], 2, "Did you mean 'resnet50'"),
+        (["train", "{set}", "--model", "nosuch.module:build"], 2, "nosuch"),
+        (["train", "{set}", "--validation-split", "dev"], 2, "must be one of train, test"),
+        (["read", "{set}", "--split", "dev"], 2, "must be one of train, test"),
+        (["read", "{set}", "--augment", "standrad"], 2, "standard"),
+        (["read", "{set}", "--batch-size", "5000"], 2, "batch_size"),
+    ],
+)
+def test_mistakes_have_one_clear_message(shardmill, shard_set, tmp_path, arguments, code, message):
+    made = [text.format(tmp=tmp_path, set=shard_set[0]) for text in arguments]
+    done = shardmill(*made)
+    assert done.returncode == code, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+def test_the_beam_way_gives_the_same_set(repository, samples, tmp_path, shard_set):
+    out = tmp_path / "set"
+    done = subprocess.run(
+        [sys.executable, "-m", "beam_jobs", "images", str(samples), "--out", str(out)]
+        + ["--resize", "shorter:64", "--num-shards", "3", "--runner=DirectRunner"]
+        + ["--direct_num_workers=3"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=repository,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
+    ours = json.loads((shard_set[0] / "manifest.json").read_text())
+    assert summary["root_hash"] == ours["root_hash"]
+
+
+def test_another_runner_is_honoured(repository, samples, tmp_path):
+    """A runner that does not exist must not silently become the local one."""
+    done = subprocess.run(
+        [sys.executable, "-m", "beam_jobs", "images", str(samples), "--out", str(tmp_path / "set")]
+        + ["--runner=NoSuchRunner"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=repository,
+        timeout=120,
+    )
+    assert done.returncode != 0
+    assert "NoSuchRunner" in done.stderr

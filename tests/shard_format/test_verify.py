@@ -1,0 +1,77 @@
+"""P9: damage is found, and has an address."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from shard_format import DamageError, open_index, verify
+
+
+@pytest.fixture
+def shard_set(pictures, build, tmp_path):
+    corpus = pictures(24)
+    (corpus / "class0" / "broken.jpg").write_bytes(b"nothing")
+    build(corpus, num_shards=2)
+    return tmp_path / "set"
+
+
+def test_an_intact_set_has_no_damage(shard_set):
+    done = []
+    manifest, damages = verify(shard_set, on_file=lambda file, size: done.append((file, size)))
+    assert damages == []
+    shards = sum(len(split.shards) for split in manifest.splits.values())
+    assert len(done) == shards + len(manifest.files)
+
+
+def test_any_flipped_bit_in_any_file_is_found(shard_set):
+    files = [path for path in shard_set.rglob("*") if path.is_file() and path.name != "build.json"]
+    chosen = random.Random(0)
+    for _ in range(150):
+        path = chosen.choice(files)
+        intact = path.read_bytes()
+        damaged = bytearray(intact)
+        position = chosen.randrange(len(damaged))
+        damaged[position] ^= 1 << chosen.randrange(8)
+        path.write_bytes(damaged)
+        name = path.relative_to(shard_set).as_posix()
+        if name == "manifest.json":
+            with pytest.raises((DamageError, Exception)) as error:
+                verify(shard_set)
+            assert "manifest" in str(error.value) or "format" in str(error.value)
+        else:
+            assert [damage.file for damage in verify(shard_set)[1]] == [name]
+        path.write_bytes(intact)
+
+
+def test_a_damaged_record_is_named(shard_set):
+    rows = open_index(shard_set / "index" / "train.arrow").to_pylist()
+    row = rows[5]
+    manifest, _ = verify(shard_set)
+    path = shard_set / manifest.splits["train"].shards[row["shard"]].file
+    data = bytearray(path.read_bytes())
+    data[row["offset"] + 100] ^= 1
+    path.write_bytes(data)
+    (damage,) = verify(shard_set)[1]
+    assert damage.file == path.name
+    assert repr(row["record_id"]) in damage.problem
+    assert f"at byte {row['offset']}" in damage.problem
+
+
+def test_truncated_missing_and_swapped_shards(shard_set):
+    first, second = sorted(shard_set.glob("*train*"))
+    one, two = first.read_bytes(), second.read_bytes()
+    first.write_bytes(one[:-3])
+    assert "bytes" in verify(shard_set)[1][0].problem
+    first.unlink()
+    assert verify(shard_set)[1][0].problem == "is missing"
+    first.write_bytes(two)
+    second.write_bytes(one)
+    assert [damage.file for damage in verify(shard_set)[1]] == [first.name, second.name]
+
+
+def test_a_shard_that_does_not_belong_is_found(shard_set):
+    (shard_set / "images-train.tfrecord-00000-of-00009").write_bytes(b"")
+    (damage,) = verify(shard_set)[1]
+    assert damage.problem == "is not part of the set"
