@@ -16,7 +16,6 @@ from typing import IO, Any
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     ProgressColumn,
     Task,
@@ -57,12 +56,25 @@ def table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
     return made
 
 
+class _Count(ProgressColumn):
+    """Done of all, where there is something to count."""
+
+    def render(self, task: Task) -> Text:
+        if not task.completed or not task.fields["unit"]:
+            return Text("")
+        if task.fields["unit"] == "bytes":
+            whole = "" if task.total is None else f"/{format_bytes(task.total)}"
+            return Text(f"{format_bytes(task.completed)}{whole}")
+        whole = "" if task.total is None else f"/{task.total:,.0f}"
+        return Text(f"{task.completed:,.0f}{whole}")
+
+
 class _Rate(ProgressColumn):
     """Units per second, over the last seconds while running and over all when done."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed if task.finished else task.speed
-        if not speed:
+        if not speed or not task.fields["unit"]:
             return Text("")
         if task.fields["unit"] == "bytes":
             return Text(f"{format_bytes(speed)}/s")
@@ -76,7 +88,7 @@ class Bars:
         self._progress = Progress(
             TextColumn("{task.description:<12}"),
             BarColumn(bar_width=24),
-            MofNCompleteColumn(),
+            _Count(),
             _Rate(),
             TimeRemainingColumn(elapsed_when_finished=True),
             TextColumn("{task.fields[note]}"),
@@ -95,7 +107,8 @@ class Bars:
     def finish(self, stage: str) -> None:
         """Marks a stage of unknown length as done."""
         task = self._progress.tasks[self._tasks[stage]]
-        self._progress.update(task.id, total=task.completed)
+        # A stage that counts nothing is one thing, and it is done.
+        self._progress.update(task.id, total=task.completed or 1, completed=task.completed or 1)
 
     def __enter__(self) -> Bars:
         self._progress.start()

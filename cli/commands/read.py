@@ -53,6 +53,7 @@ def read(
     quiet_tensorflow()
     done = 0
     with native_noise_kept() as stderr, Bars(stderr) as bars:
+        bars.update("load", 0, None, "", "TensorFlow and the index")
         import reader
 
         stream = reader.load(
@@ -64,6 +65,8 @@ def read(
             shuffle=shuffle,
             cache=cache,
         )
+
+        bars.finish("load")
 
         def show(records: int) -> None:
             nonlocal done

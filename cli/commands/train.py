@@ -88,9 +88,10 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
     from cli.logs import quiet_tensorflow
 
     quiet_tensorflow()
-    import trainer
-
     with native_noise_kept() as stderr, Bars(stderr) as bars:
+        bars.update("load", 0, None, "", "TensorFlow, the data and the model")
+        import trainer
+
         result = trainer.train(options, _Show(bars))
     final = result.final
     if as_json:
@@ -130,6 +131,7 @@ class _Show:
         from trainer import EpochDone, RunStarted, StepsDone
 
         if isinstance(event, RunStarted):
+            self._bars.finish("load")
             self._steps_per_epoch, self._epochs = event.steps_per_epoch, event.epochs
             self._note = f"{event.model}, {event.precision}, {event.num_train_records:,} records"
             self._draw((event.first_epoch - 1) * event.steps_per_epoch)
