@@ -51,12 +51,12 @@ def choose_cache(
     if epochs == 1:
         return CacheChoice("off", "every record is read once")
     free = available_memory_bytes()
-    size = f"the split has {_gigabytes(split.bytes)}"
+    size = f"the split has {_size(split.bytes)}"
     if split.bytes <= _MEMORY_SHARE * free:
         return CacheChoice(
-            "memory", f"{size}, within a quarter of the {_gigabytes(free)} of memory available"
+            "memory", f"{size}, within a quarter of the {_size(free)} of memory available"
         )
-    beyond = f"{size}, beyond a quarter of the {_gigabytes(free)} of memory available"
+    beyond = f"{size}, beyond a quarter of the {_size(free)} of memory available"
     if not on_network(directory):
         return CacheChoice("off", f"{beyond}, and it lies on a local disk")
     if split.bytes <= _MEMORY_SHARE * _disk_free(cache_dir):
@@ -160,8 +160,8 @@ def _check_space(target: Path, needed: int) -> None:
     free = shutil.disk_usage(target).free
     if needed > free:
         raise UsageError(
-            f"a disk cache needs room for the split ({_gigabytes(needed)}), got "
-            f'{_gigabytes(free)} free in {target}. Pass another cache_dir, or cache="off".'
+            f"a disk cache needs room for the split ({_size(needed)}), got "
+            f'{_size(free)} free in {target}. Pass another cache_dir, or cache="off".'
         )
 
 
@@ -189,5 +189,5 @@ def _disk_free(directory: Path) -> int:
     return shutil.disk_usage(existing).free
 
 
-def _gigabytes(size: int) -> str:
-    return f"{size / 1e9:.3g} GB"
+def _size(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
