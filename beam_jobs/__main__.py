@@ -14,7 +14,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from beam_jobs.logs import quiet_beam
+from beam_jobs.logs import quiet_beam, runs_here
 from beam_jobs.options import PreprocessOptions
 from shard_format import ShardmillError
 
@@ -24,28 +24,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     known, beam_args = _parser().parse_known_args(argv)
     values = vars(known)
     values.pop("kind")
-    if not any(argument.startswith("--runner") for argument in beam_args):
+    if runs_here(beam_args):
         quiet_beam()
     try:
-        from beam_jobs.run import run_preprocess  # loads Beam, which --help does not need
+        from beam_jobs.run import (
+            check_kept,
+            run_preprocess,
+        )  # loads Beam, which --help does not need
 
         options = PreprocessOptions(**{**values, "sources": tuple(values["sources"])})
         report = run_preprocess(options, beam_args)
+        print(json.dumps(report.manifest.summary()))
+        check_kept(report)
     except ShardmillError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    print(json.dumps(report.manifest.summary()))
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m beam_jobs",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         description="Builds a shard set with Apache Beam. Flags that are not listed go to Beam.",
         allow_abbrev=False,  # an abbreviation might be meant for Beam
     )
     kinds = parser.add_subparsers(dest="kind", required=True)
-    images = kinds.add_parser("images", help="photographs in class folders", allow_abbrev=False)
+    images = kinds.add_parser(
+        "images",
+        help="photographs in class folders",
+        allow_abbrev=False,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
     images.add_argument("sources", nargs="+", metavar="SRC")
     images.add_argument("--out", required=True, metavar="DIR")
     for field in dataclasses.fields(PreprocessOptions):
@@ -54,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         images.add_argument(
             f"--{field.name.replace('_', '-')}",
             default=field.default,
-            type=int if "int" in str(field.type) else str,
+            type=field.metadata["type"],
             choices=field.metadata["choices"] or None,
             metavar=field.metadata["metavar"],
             help=field.metadata["help"],

@@ -26,11 +26,13 @@ from beam_jobs.planning import Plan, load_plan
 from beam_jobs.record_types import RecordType
 from beam_jobs.sharding import ShardResult, index_part
 from beam_jobs.staging import REJECT_SCHEMA, UnitSummary, unit_files
-from beam_jobs.storage import Workspace, publish, read_table, write_json
+from beam_jobs.storage import Workspace, flush_folder, publish, read_table, write_json
 from shard_format import IndexWriter, Ledger, Manifest, SplitInfo, file_sha256, naming, open_index
 from shard_format.tfds_metadata import dataset_info_text, features_text, label_files
 
 _QUARANTINE_PART_BYTES = 64 << 20  # 64 MiB of refused originals a file
+# What the set keeps of a reject: where it stood in its unit is of no use to anybody.
+QUARANTINE_SCHEMA = REJECT_SCHEMA.remove(REJECT_SCHEMA.get_field_index("position"))
 _PACKAGES = ("apache-beam", "numpy", "opencv-python-headless", "pillow", "pyarrow", "simplejpeg")
 
 
@@ -79,8 +81,12 @@ def commit(
         files={name: _file_info(workspace.out / name) for name in files},
     )
     _remove_strangers(workspace, manifest)
+    # A manifest that survives a power cut must not name files that do not.
+    for folder in {(workspace.out / name).parent for name in files} | {workspace.out}:
+        flush_folder(folder)
     _write_build_info(workspace, build_id, started, plan.notes, summaries)
-    _write_text(workspace, naming.MANIFEST, manifest.to_text(), durable=True)
+    _write_text(workspace, naming.MANIFEST, manifest.to_text())
+    flush_folder(workspace.out)
     return manifest
 
 
@@ -97,7 +103,10 @@ def _write_build_info(
         "build_id": build_id,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
         "seconds": round(seconds, 3),
-        "records_per_second": round(sum(summary.read for summary in summaries) / seconds, 1),
+        # Those that this run prepared; reused units took no time.
+        "records_per_second": round(
+            sum(summary.read for summary in summaries if not summary.reused) / seconds, 1
+        ),
         "units": len(summaries),
         "units_reused": sum(summary.reused for summary in summaries),
         "notes": list(notes),
@@ -149,7 +158,7 @@ def _split(
             writer.append(read_table(index_part(workspace, result.info.file)))
     final = workspace.out / naming.index_file(split)
     final.parent.mkdir(exist_ok=True)
-    publish(temporary, final)
+    publish(temporary, final, durable=True)
     return SplitInfo(
         shards=tuple(result.info for result in own),
         statistics=_statistics(open_index(final), plan.class_names, record_type),
@@ -184,10 +193,10 @@ def _write_quarantine(workspace: Workspace) -> list[str]:
         folder.mkdir(exist_ok=True)
         name = naming.quarantine_file(len(written))
         temporary = workspace.temporary(folder)
-        table = pa.Table.from_batches(waiting, REJECT_SCHEMA)
+        table = pa.Table.from_batches(waiting, QUARANTINE_SCHEMA)
         # Pictures are compressed already, and no two of them are equal.
         pq.write_table(table, temporary, use_dictionary=["label", "stage", "reason"])
-        publish(temporary, workspace.out / name)
+        publish(temporary, workspace.out / name, durable=True)
         written.append(name)
         waiting.clear()
         waiting_bytes = 0
@@ -205,15 +214,23 @@ def _write_quarantine(workspace: Workspace) -> list[str]:
 def _rejects(workspace: Workspace) -> Iterator[pa.RecordBatch]:
     """Refused records one at a time."""
     for unit in read_units(workspace):
-        table = read_table(unit_files(workspace, unit.key)["rejects"])
-        for row in range(len(table)):
-            yield table.slice(row, 1).combine_chunks().to_batches()[0]
+        path = str(unit_files(workspace, unit.key)["rejects"])
+        # One row a batch, in the order of staging; "position" gives the order of the listing.
+        # That column is looked up in a memory map, originals are read one at a time: mapped, they
+        # would all stay resident.
+        mapped = pa.ipc.open_file(pa.memory_map(path))
+        numbers = range(mapped.num_record_batches)
+        positions = [mapped.get_batch(number)["position"][0].as_py() for number in numbers]
+        with pa.OSFile(path) as source:
+            file = pa.ipc.open_file(source)
+            for number in sorted(numbers, key=positions.__getitem__):
+                yield file.get_batch(number).select(QUARANTINE_SCHEMA.names)
 
 
-def _write_text(workspace: Workspace, name: str, text: str, *, durable: bool = False) -> None:
+def _write_text(workspace: Workspace, name: str, text: str) -> None:
     temporary = workspace.temporary(workspace.out)
     temporary.write_text(text, encoding="utf-8")
-    publish(temporary, workspace.out / name, durable=durable)
+    publish(temporary, workspace.out / name, durable=True)
 
 
 def _file_info(path: Path) -> dict[str, Any]:

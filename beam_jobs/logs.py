@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
+from collections.abc import Sequence
+
+# What means the pinned engine on this machine; None is no --runner at all.
+LOCAL_RUNNERS = (None, "DirectRunner", "FnApiRunner")
+
+
+def runs_here(beam_args: Sequence[str]) -> bool:
+    """Whether these flags for Beam mean the local engine; Beam itself need not be loaded."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--runner")
+    return parser.parse_known_args(list(beam_args))[0].runner in LOCAL_RUNNERS
 
 
 def quiet_beam() -> None:

@@ -7,23 +7,30 @@ option exists once, with one default and one help text.
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
+from collections.abc import Callable
 from typing import Any
 
 from shard_format import UsageError
 from shard_format.naming import check_name
 
 SPLIT_SUM_TOLERANCE = 1e-6  # fractions are typed by people, in decimal
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?B|B)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*([KMGT]i?B|B)?", re.IGNORECASE)
 _SIZE_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _SIZE_UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 
 
 def _option(
-    default: Any, help: str, metavar: str | None = None, choices: tuple[str, ...] = ()
+    default: Any,
+    help: str,
+    metavar: str | None = None,
+    choices: tuple[str, ...] = (),
+    type: Callable[[str], Any] = str,
 ) -> Any:
     return dataclasses.field(
-        default=default, metadata={"help": help, "metavar": metavar, "choices": choices}
+        default=default,
+        metadata={"help": help, "metavar": metavar, "choices": choices, "type": type},
     )
 
 
@@ -31,8 +38,8 @@ def _option(
 class PreprocessOptions:
     """What to build, where, and how.
 
-    Attributes are documented by their `help`. Those of `IGNORED_IN_CONFIG` have no effect on the
-    bytes of the set.
+    Attributes are documented by their `help`. Those that `config` leaves out have no effect on
+    the bytes of the set.
     """
 
     sources: tuple[str, ...]
@@ -46,12 +53,13 @@ class PreprocessOptions:
         "box and cuts the centre; pad:WxH fits and fills with black; none keeps the size.",
         "MODE",
     )
-    quality: int = _option(90, "JPEG quality of the stored pictures, 1 to 100.", "Q")
+    quality: int = _option(90, "JPEG quality of the stored pictures, 1 to 100.", "Q", type=int)
     max_pixels: int = _option(
         # Pillow's own threshold, Image.MAX_IMAGE_PIXELS: a quarter of a GiB at 3 bytes per pixel.
         89_478_485,
         "Pictures that declare more pixels are refused before they are decoded.",
         "N",
+        type=int,
     )
     dedup: str = _option(
         "exact",
@@ -61,11 +69,15 @@ class PreprocessOptions:
     split: str = _option(
         "train=0.9,test=0.1", "Splits and their fractions; they must sum to 1.", "NAME=F,..."
     )
-    num_shards: int | None = _option(None, "Shards of every split (default: by --shard-size).", "N")
+    num_shards: int | None = _option(
+        None, "Shards of every split (default: by --shard-size).", "N", type=int
+    )
     shard_size: str = _option("128MiB", "Aimed size of a shard.", "SIZE")
-    seed: int = _option(0, "Decides the global shuffle; never who is in which split.", "N")
+    seed: int = _option(
+        0, "Decides the global shuffle; never who is in which split.", "N", type=int
+    )
     workers: int | None = _option(
-        None, "Parallel workers of the local engine (default: cores).", "N"
+        None, "Parallel workers of the local engine (default: cores).", "N", type=int
     )
     on_bad: str = _option(
         "quarantine",
@@ -82,8 +94,11 @@ class PreprocessOptions:
     def __post_init__(self) -> None:
         if not self.sources:
             raise UsageError("a job must have a source, got none. Name a folder to read.")
-        for path in (*self.sources, self.out, self.staging or ""):
-            _check_local(path)
+        for source in self.sources:
+            _check_path("a source", source)
+        _check_path("--out", self.out)
+        if self.staging is not None:
+            _check_path("--staging", self.staging)
         check_name(self.name, "--name")
         _check_range("--quality", self.quality, 1, 100)
         _check_range("--seed", self.seed, 0, (1 << 63) - 1)
@@ -173,9 +188,17 @@ def _check_range(flag: str, value: int, low: int, high: int) -> None:
         raise UsageError(f"{flag} must be in [{low}, {high}], got {value}. Choose a value in it.")
 
 
-def _check_local(path: str) -> None:
+def _check_path(flag: str, path: str) -> None:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"{flag} must be a path in UTF-8, got {os.fsencode(path)!r}. Rename that folder."
+        ) from None
+    if not path:
+        raise UsageError(f"{flag} must be a path, got an empty one. Write '.' for this folder.")
     if "://" in path:
         raise UsageError(
-            f"paths must lie on a file system that every worker has mounted, got {path!r}. "
+            f"{flag} must lie on a file system that every worker has mounted, got {path!r}. "
             "Mount the bucket (gcsfuse, s3fs, NFS) and name the mount point."
         )

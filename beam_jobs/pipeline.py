@@ -6,7 +6,7 @@ What moves through Beam is one small element per unit and per shard. Payload sta
 from __future__ import annotations
 
 import contextlib
-import time
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,50 +31,59 @@ class BuildShardSet(beam.PTransform):
     Args:
         options: The job.
         build_id: Content address of the listed corpus and the options.
+        run_id: Names this run of the job, as no other run is named.
+        started: When it began, in seconds since the epoch.
     """
 
-    def __init__(self, options: PreprocessOptions, build_id: str) -> None:
+    def __init__(
+        self, options: PreprocessOptions, build_id: str, run_id: str, started: float
+    ) -> None:
         super().__init__()
         self._options = options
         self._build_id = build_id
+        self.run_id = run_id
+        self._started = started
 
     def expand(self, root: Any) -> Any:
         """See beam.PTransform."""
-        options = self._options
+        options, run_id = self._options, self.run_id
         units = (
             root
             | "Start" >> beam.Create([None])
-            | "ListUnits" >> beam.ParDo(ListUnits(options))  # Unit
+            | "ListUnits" >> beam.ParDo(ListUnits(options, run_id))  # Unit
             | "SpreadUnits" >> beam.Reshuffle()
         )
-        summaries = units | "StageUnits" >> beam.ParDo(
-            StageUnits(options, self._build_id)
-        )  # UnitSummary
+        summaries = units | "StageUnits" >> beam.ParDo(StageUnits(options, run_id))  # UnitSummary
         shards = (
             root
             | "StartPlan" >> beam.Create([None])
-            | "PlanShards" >> beam.ParDo(PlanShards(options), beam.pvalue.AsList(summaries))
+            | "PlanShards" >> beam.ParDo(PlanShards(options, run_id), beam.pvalue.AsList(summaries))
             | "SpreadShards" >> beam.Reshuffle()  # ShardSpec
         )
-        results = shards | "WriteShards" >> beam.ParDo(WriteShards(options))  # ShardResult
+        results = shards | "WriteShards" >> beam.ParDo(WriteShards(options, run_id))  # ShardResult
         return (
             root
             | "StartCommit" >> beam.Create([None])
             | "Commit"
             >> beam.ParDo(
-                Commit(options, self._build_id),
+                Commit(options, run_id, self._build_id, self._started),
                 beam.pvalue.AsList(summaries),
                 beam.pvalue.AsList(results),
             )  # root hash
         )
 
 
+# By run id, from workers that are threads of the launcher; others leave a file.
+NOTES: dict[str, ShardmillError] = {}
+
+
 class _Stage(beam.DoFn):
     """What every stage has: the options, and the workspace and record type made from them."""
 
-    def __init__(self, options: PreprocessOptions) -> None:
+    def __init__(self, options: PreprocessOptions, run_id: str) -> None:
         super().__init__()
         self._options = options
+        self._run_id = run_id
 
     def setup(self) -> None:
         """Makes what is not to be pickled."""
@@ -87,19 +96,18 @@ class _Stage(beam.DoFn):
         try:
             yield
         except ShardmillError as error:
-            note = {"type": type(error).__name__, "message": str(error)}
-            write_json(self._workspace, self._workspace.error, note)
+            self._note(error)
             raise
         except OSError as error:
-            message = (
-                f"workers must be able to read the input and write to the output, got "
-                f"'{error.strerror}' for {error.filename or self._options.out}. Make room or give "
-                "permission, then run the same command again: it goes on where it stopped."
-            )
-            with contextlib.suppress(OSError):  # a full disk may not take this note either
-                note = {"type": InputError.__name__, "message": message}
-                write_json(self._workspace, self._workspace.error, note)
-            raise InputError(message) from error
+            told = file_error(error, self._options.out)
+            self._note(told)
+            raise told from error
+
+    def _note(self, error: ShardmillError) -> None:
+        NOTES[self._run_id] = error
+        note = {"type": type(error).__name__, "message": str(error)}
+        with contextlib.suppress(OSError):  # a full disk does not take this note either
+            write_json(self._workspace, self._workspace.error, note)
 
 
 class ListUnits(_Stage):
@@ -113,15 +121,11 @@ class ListUnits(_Stage):
 class StageUnits(_Stage):
     """Unit("3f2a...", 0, 812, ...) in, UnitSummary(key="3f2a...", read=812, kept=810, ...) out."""
 
-    def __init__(self, options: PreprocessOptions, build_id: str) -> None:
-        super().__init__(options)
-        self._build_id = build_id
-
     def process(self, given: Unit) -> Iterator[UnitSummary]:
         """See beam.DoFn."""
         with self._tell_launcher():
             options = self._options
-            for unit in take(self._build_id, Unit(*given)):
+            for unit in take(self._run_id, Unit(*given)):
                 yield stage_unit(
                     unit, self._record_type, self._workspace, options.seed, options.on_bad
                 )
@@ -148,10 +152,12 @@ class WriteShards(_Stage):
 class Commit(_Stage):
     """All UnitSummary and ShardResult in, the root hash of the finished set out."""
 
-    def __init__(self, options: PreprocessOptions, build_id: str) -> None:
-        super().__init__(options)
+    def __init__(
+        self, options: PreprocessOptions, run_id: str, build_id: str, started: float
+    ) -> None:
+        super().__init__(options, run_id)
         self._build_id = build_id
-        self._started = time.time()
+        self._started = started
 
     def process(
         self, _: None, summaries: list[UnitSummary], results: list[ShardResult]
@@ -168,6 +174,19 @@ class Commit(_Stage):
                 self._workspace,
             )
             yield manifest.root_hash
+
+
+def file_error(error: OSError, where: str) -> InputError:
+    """What a user can mend of a failed file operation."""
+    name = error.filename if error.filename is not None else where
+    name = name if isinstance(name, bytes) else os.fsencode(name)
+    # A file name may be no text at all, and this one will be printed, stored and sent.
+    readable = name.decode("utf-8", "backslashreplace")
+    return InputError(
+        f"source, output and staging must be files and folders that can be read and written, got "
+        f"'{error.strerror}' for {readable}. Make room or give permission, then run the same "
+        "command again: it goes on where it stopped."
+    )
 
 
 def workspace_of(options: PreprocessOptions) -> Workspace:

@@ -6,6 +6,7 @@ and there is never one Python object per record; memory is bounded by PARTITION_
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -19,13 +20,14 @@ import pyarrow.compute as pc
 from beam_jobs.boundaries import Quantiles, histogram_bits
 from beam_jobs.columns import IntArray, int64, uint64
 from beam_jobs.duplicates import PARTITION_ROWS, Dropped, find_duplicates
+from beam_jobs.listing import read_units
 from beam_jobs.options import PreprocessOptions, parse_size, parse_splits
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
 from beam_jobs.sidecars import Sidecars
 from beam_jobs.staging import UnitSummary
 from beam_jobs.storage import Workspace, write_json, write_table
-from shard_format import naming, split_positions
+from shard_format import InputError, naming, split_positions
 
 # Raised whenever the same plan would be written as other bytes by `sharding`.
 SHARD_VERSION = 1
@@ -38,7 +40,8 @@ class ShardSpec(NamedTuple):
         split: The split it belongs to.
         shard: Its number in [0, num_shards).
         file: Its name in the shard set.
-        recipe: Path of the Arrow file with columns unit and row.
+        recipe: Path of an Arrow file with the columns unit and row; a unit is a position in the
+            list of keys that its metadata holds under "units".
         recipe_key: Content address of everything that decides its bytes.
     """
 
@@ -56,21 +59,20 @@ class Plan(NamedTuple):
         num_shards: Per split, in the order of the options.
         class_names: Of the label, sorted; a label is an index into it.
         duplicates: Records left out.
-        units: Unit keys; a recipe names a unit by its position.
         notes: What the user should be told.
     """
 
     num_shards: dict[str, int]
     class_names: list[str]
     duplicates: int
-    units: list[str]
     notes: list[str]
 
 
-class _Split(NamedTuple):
+@dataclasses.dataclass
+class _Split:
     name: str
     quantiles: Quantiles
-    totals: dict[str, int]  # "bytes"
+    bytes: int = 0
 
 
 def plan_shards(
@@ -89,11 +91,12 @@ def plan_shards(
         workspace: Where the sidecars are and the plan goes.
         partition_rows: About how many rows are held in memory at a time.
     """
+    _check_complete(summaries, workspace)
     sidecars = Sidecars(workspace, summaries)
     dropped = find_duplicates(sidecars, partition_rows) if options.dedup == "exact" else {}
     fractions = parse_splits(options.split)
     bits = histogram_bits(sidecars.records)
-    splits = [_Split(name, Quantiles(bits), {"bytes": 0}) for name in fractions]
+    splits = [_Split(name, Quantiles(bits)) for name in fractions]
     thresholds = np.cumsum(list(fractions.values()))[:-1]
 
     class_names: set[str] = set()
@@ -103,7 +106,7 @@ def plan_shards(
         for number, split in enumerate(splits):
             inside = split_of == number
             split.quantiles.count(keys[inside])
-            split.totals["bytes"] += int(lengths[inside].sum())
+            split.bytes += int(lengths[inside].sum())
 
     notes: list[str] = []
     num_shards = {split.name: _num_shards(split, options, notes) for split in splits}
@@ -117,20 +120,31 @@ def plan_shards(
         num_shards=num_shards,
         class_names=sorted(class_names),
         duplicates=sum(len(rows) for rows in dropped.values()),
-        units=list(sidecars.keys),
         notes=notes,
     )
     write_json(workspace, workspace.plan / "plan.json", plan._asdict())
     report(workspace.progress, "shard", total=sidecars.records - plan.duplicates)
     salt = [SHARD_VERSION, record_type.version, options.name, plan.class_names, num_shards]
-    writer = _RecipeWriter(workspace, options.name, plan, json.dumps(salt).encode())
+    writer = _RecipeWriter(workspace, options.name, plan, sidecars.keys, json.dumps(salt).encode())
+    begins = [split.quantiles.keys() for split in splits]
     for rows in _sorted_partitions(sidecars, dropped, splits, thresholds, partition_rows):
         for number, split in enumerate(splits):
             inside = rows.split == number
-            begins = split.quantiles.keys()
-            shard_of = np.searchsorted(begins, rows.key[inside], side="right")
+            shard_of = np.searchsorted(begins[number], rows.key[inside], side="right")
             writer.append(split.name, shard_of, rows.unit[inside], rows.row[inside])
     return writer.finish()
+
+
+def _check_complete(summaries: Sequence[UnitSummary], workspace: Workspace) -> None:
+    """A runner that loses or repeats an element must not lose or repeat records unnoticed."""
+    listed = sorted(unit.key for unit in read_units(workspace))
+    staged = sorted(summary.key for summary in summaries)
+    if listed != staged:
+        raise InputError(
+            f"every unit must be staged once, got {len(staged)} results for {len(listed)} units. "
+            "The Beam runner lost or repeated work: run the same command again, or without the "
+            "Beam options that make it do so."
+        )
 
 
 def load_plan(workspace: Workspace) -> Plan:
@@ -162,7 +176,7 @@ def _num_shards(split: _Split, options: PreprocessOptions, notes: list[str]) -> 
         return 0
     if options.num_shards is None:
         shard_bytes = parse_size("--shard-size", options.shard_size)
-        return min(records, max(1, round(split.totals["bytes"] / shard_bytes)))
+        return min(records, max(1, round(split.bytes / shard_bytes)))
     if records < options.num_shards:
         notes.append(
             f"split {split.name!r} has {records} records, so {records} shards are written instead "
@@ -249,10 +263,13 @@ def _record_id(sidecars: Sidecars, rows: _Rows, position: int) -> str:
 class _RecipeWriter:
     """Collects rows in key order and writes each shard's recipe as soon as it is complete."""
 
-    def __init__(self, workspace: Workspace, name: str, plan: Plan, salt: bytes) -> None:
+    def __init__(
+        self, workspace: Workspace, name: str, plan: Plan, keys: Sequence[str], salt: bytes
+    ) -> None:
         self._workspace = workspace
         self._name = name
         self._plan = plan
+        self._keys = keys
         self._salt = salt
         self._open: dict[str, tuple[int, list[tuple[IntArray, IntArray]]]] = {}
         self._specs: list[ShardSpec] = []
@@ -282,12 +299,13 @@ class _RecipeWriter:
         rows = np.concatenate([piece[1] for piece in pieces]).astype(np.int32)
         digest = hashlib.blake2b(self._salt, digest_size=16)
         digest.update(f"{split} {shard}".encode())
-        # Positions mean something only together with the units they point to.
         used = np.unique(units)
-        digest.update(json.dumps([self._plan.units[unit] for unit in used.tolist()]).encode())
-        digest.update(np.searchsorted(used, units).astype("<i4").tobytes())
-        digest.update(rows.astype("<i4").tobytes())
+        keys = json.dumps([self._keys[unit] for unit in used.tolist()]).encode()
+        units = np.searchsorted(used, units).astype(np.int32)
+        for part in (keys, units.astype("<i4").tobytes(), rows.astype("<i4").tobytes()):
+            digest.update(part)
         path = self._workspace.plan / f"{split}-{shard:05d}.arrow"
-        write_table(self._workspace, path, pa.table({"unit": units, "row": rows}))
+        table = pa.table({"unit": units, "row": rows}).replace_schema_metadata({"units": keys})
+        write_table(self._workspace, path, table)
         file = naming.shard_file(self._name, split, shard, self._plan.num_shards[split])
         self._specs.append(ShardSpec(split, shard, file, str(path), digest.hexdigest()))

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
+import itertools
 import os
+import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,10 +18,10 @@ import apache_beam as beam
 from beam_jobs.dealing import dealt_here
 from beam_jobs.listing import Listing, largest_first, list_corpus
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.pipeline import BuildShardSet, workspace_of
+from beam_jobs.pipeline import NOTES, BuildShardSet, file_error, workspace_of
 from beam_jobs.progress import Follower, OnProgress
 from beam_jobs.record_types import RECORD_TYPES
-from beam_jobs.runners import choose_runner
+from beam_jobs.runners import choose_runner, deals_here
 from beam_jobs.storage import Workspace, read_json
 from shard_format import InputError, Manifest, ShardmillError, errors, load_manifest, naming
 
@@ -55,10 +59,11 @@ def run_preprocess(
         UsageError: An option is wrong.
         InputError: The corpus or the output folder cannot be used as it is.
     """
+    started = time.time()
+    options = _absolute(options)
     record_type = RECORD_TYPES[options.record_type](options)
     runner, beam_options = choose_runner(beam_args, options.workers)
-    out = Path(options.out)
-    _check_places(out, [Path(source) for source in options.sources])
+    _check_places(options)
     workspace = workspace_of(options)
     with _output(workspace), workspace.lock():
         with _undone_if_refused(workspace):
@@ -66,17 +71,43 @@ def run_preprocess(
             listing = list_corpus(
                 options, record_type, workspace, lambda n: on_progress("list", n, 0)
             )
+            on_progress("list", listing.records, listing.records)
             already_built = _is_built(workspace, listing)
         if not already_built:
-            _run_pipeline(options, listing, workspace, runner, beam_options, on_progress)
+            job = BuildShardSet(options, listing.build_id, uuid.uuid4().hex, started)
+            _run_pipeline(job, listing, workspace, runner, beam_options, on_progress)
         report = BuildReport(
-            manifest=load_manifest(out),
-            build=read_json(out / naming.BUILD) or {},
+            manifest=load_manifest(workspace.out),
+            build=read_json(workspace.out / naming.BUILD) or {},
             ignored=listing.ignored,
             already_built=already_built,
         )
         workspace.remove()
     return report
+
+
+def check_kept(report: BuildReport) -> None:
+    """Returns if there is something in the set.
+
+    Raises:
+        InputError: Every record was refused. The set is there all the same, with the evidence.
+    """
+    ledger = report.manifest.ledger
+    if not ledger.kept:
+        raise InputError(
+            f"a corpus must have a record that can be used, got none among {ledger.read}. What was "
+            "refused lies in the folder 'quarantine' of the output, each with its reason."
+        )
+
+
+def _absolute(options: PreprocessOptions) -> PreprocessOptions:
+    """The options with paths that mean the same in every process."""
+    return dataclasses.replace(
+        options,
+        sources=tuple(os.path.abspath(source) for source in options.sources),
+        out=os.path.abspath(options.out),
+        staging=os.path.abspath(options.staging) if options.staging else None,
+    )
 
 
 @contextlib.contextmanager
@@ -87,11 +118,7 @@ def _output(workspace: Workspace) -> Iterator[None]:
         workspace.out.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        raise InputError(
-            f"the output must be a folder that can be written to, got '{error.strerror}' for "
-            f"{error.filename or workspace.out}. Make room or give permission, or choose another "
-            "--out."
-        ) from error
+        raise file_error(error, str(workspace.out)) from error
     finally:
         if not existed:
             with contextlib.suppress(OSError):  # it holds something now, so it stays
@@ -104,21 +131,27 @@ def _undone_if_refused(workspace: Workspace) -> Iterator[None]:
     unfinished = workspace.plan.exists()
     try:
         yield
-    except ShardmillError:
+    except (ShardmillError, OSError):
         if not unfinished:
             workspace.remove()
         raise
 
 
-def _check_places(out: Path, sources: Sequence[Path]) -> None:
+def _check_places(options: PreprocessOptions) -> None:
+    out = Path(options.out)
     if out.exists() and not out.is_dir():
         raise InputError(f"--out must be a folder, got the file {out}. Choose another --out.")
-    for source in sources:
-        inside = out.resolve().is_relative_to(source.resolve())
-        if inside or source.resolve().is_relative_to(out.resolve()):
+    places = [("source", source) for source in options.sources] + [("--out", options.out)]
+    if options.staging:
+        places.append(("--staging", options.staging))
+    for (what, one), (other, two) in itertools.combinations(places, 2):
+        first, second = Path(one).resolve(), Path(two).resolve()
+        if (what, other) == ("source", "source"):
+            continue
+        if first.is_relative_to(second) or second.is_relative_to(first):
             raise InputError(
-                f"source and output must lie apart, got {source} and {out}, one inside the other. "
-                "Choose another --out."
+                f"source, output and staging must lie apart, got {what} {one} and {other} {two}, "
+                "one inside the other. Choose another place for one of them."
             )
     if not out.is_dir() or (out / naming.MANIFEST).exists() or (out / naming.WORK_DIR).exists():
         return
@@ -137,19 +170,30 @@ def _is_built(workspace: Workspace, listing: Listing) -> bool:
     Raises:
         InputError: Another set is in the output folder.
     """
-    if not (workspace.out / naming.MANIFEST).exists():
+    path = workspace.out / naming.MANIFEST
+    if not path.exists():
         return False
     build = read_json(workspace.out / naming.BUILD) or {}
     if build.get("build_id") != listing.build_id:
         raise InputError(
-            f"--out must not hold another set, got one in {workspace.out} that was built from "
-            "other files or with other options. Choose another --out, or remove that folder."
+            f"--out must not hold another set, got one in {workspace.out} that was built with "
+            "other options, or from other files (their names, sizes or times of change differ). "
+            "Choose another --out, or remove that folder."
         )
-    return True
+    manifest = load_manifest(workspace.out)
+    sizes = {
+        shard.file: shard.bytes for split in manifest.splits.values() for shard in split.shards
+    }
+    sizes |= {name: info["bytes"] for name, info in manifest.files.items()}
+    files = {workspace.out / name: size for name, size in sizes.items()}
+    if all(file.is_file() and file.stat().st_size == size for file, size in files.items()):
+        return True
+    path.unlink()  # files are missing or cut: the set is built again
+    return False
 
 
 def _run_pipeline(
-    options: PreprocessOptions,
+    job: BuildShardSet,
     listing: Listing,
     workspace: Workspace,
     runner: Any,
@@ -160,23 +204,27 @@ def _run_pipeline(
     on_progress("stage", 0, listing.records)
     follower.start()
     pipeline = beam.Pipeline(runner=runner, options=beam_options)
-    _ = pipeline | "BuildShardSet" >> BuildShardSet(options, listing.build_id)
+    _ = pipeline | "BuildShardSet" >> job
+    units = largest_first(workspace) if deals_here(runner, beam_options) else None
     # What is alive now stays alive: the collector need not visit it again and again while workers
     # of the local engine, threads of this process, make many small objects. Measured: 1 to 2 %.
     gc.collect()
     gc.freeze()
     try:
-        with dealt_here(listing.build_id, largest_first(workspace)):
+        with contextlib.nullcontext() if units is None else dealt_here(job.run_id, units):
             pipeline.run().wait_until_finish()
     except Exception as error:
-        raise _cause(workspace, error) from error
+        raise _cause(job, workspace, error) from error
     finally:
         gc.unfreeze()
         follower.stop()
 
 
-def _cause(workspace: Workspace, error: Exception) -> Exception:
+def _cause(job: BuildShardSet, workspace: Workspace, error: Exception) -> Exception:
     """What a worker said the user can mend, or the error as it is: then it is a bug."""
+    here = NOTES.pop(job.run_id, None)
+    if here is not None:
+        return here
     note = read_json(workspace.error)
     if note is None:
         return error

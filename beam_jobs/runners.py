@@ -13,35 +13,41 @@ from collections.abc import Sequence
 
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
-from apache_beam.runners.runner import PipelineRunner
+from apache_beam.runners.runner import PipelineRunner, create_runner
 
+from beam_jobs.logs import LOCAL_RUNNERS
 from shard_format import UsageError
-
-_LOCAL = (None, "DirectRunner", "FnApiRunner")
 
 
 def choose_runner(
     beam_args: Sequence[str], workers: int | None
-) -> tuple[PipelineRunner | None, PipelineOptions]:
-    """The runner object (None: the one that the options name) and the options for the pipeline.
+) -> tuple[PipelineRunner, PipelineOptions]:
+    """The runner and the options for the pipeline.
 
     Args:
         beam_args: Flags for Beam, as the user gave them.
         workers: Parallel workers of the local engine; None means one per usable core.
 
     Raises:
-        UsageError: Beam does not know a flag.
+        UsageError: Beam does not know a flag or the runner.
     """
     try:
         options = PipelineOptions(list(beam_args))
-        runner = options.view_as(StandardOptions).runner
+        name = options.view_as(StandardOptions).runner
+        # A cluster's job server may know more options than are known here.
+        unknown = _unknown_to_beam(beam_args) if name in LOCAL_RUNNERS else []
     except SystemExit as error:  # argparse inside Beam
         raise _unknown(beam_args) from error
-    if runner not in _LOCAL:
-        return None, options  # a runner's job server may know more options than are known here
-    unknown = _unknown_to_beam(beam_args)
     if unknown:
         raise _unknown(unknown)
+    if name not in LOCAL_RUNNERS:
+        try:
+            return create_runner(name), options
+        except (ValueError, ImportError, AttributeError) as error:
+            raise UsageError(
+                f"--runner must name a Beam runner, got {name!r} ({error}). Leave it out for the "
+                "local engine."
+            ) from error
     direct = options.view_as(DirectOptions)
     given = [argument.partition("=")[0] for argument in beam_args]
     if "--direct_num_workers" not in given:
@@ -53,6 +59,16 @@ def choose_runner(
             "multi_threading" if direct.direct_num_workers > 1 else "in_memory"
         )
     return FnApiRunner(), options
+
+
+def deals_here(runner: PipelineRunner, options: PipelineOptions) -> bool:
+    """Whether workers are threads of this process, each bundle of which runs exactly once."""
+    direct = options.view_as(DirectOptions)
+    return (
+        isinstance(runner, FnApiRunner)
+        and direct.direct_running_mode in ("in_memory", "multi_threading")
+        and not direct.direct_runner_bundle_repeat
+    )
 
 
 def _unknown_to_beam(beam_args: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, int64
-from beam_jobs.planning import Plan, ShardSpec, load_plan
+from beam_jobs.planning import ShardSpec, load_plan
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
-from beam_jobs.staging import unit_files
+from beam_jobs.staging import forget_unit, unit_files
 from beam_jobs.storage import (
     Workspace,
     publish,
@@ -30,6 +31,7 @@ from beam_jobs.storage import (
     write_table,
 )
 from shard_format import (
+    DamageError,
     InputError,
     ShardInfo,
     encode_features,
@@ -64,8 +66,7 @@ def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) 
     """Writes one shard and its part of the index, or finds that it was done before.
 
     Raises:
-        DamageError: A staged record does not match its checksum.
-        InputError: A staged unit was removed while the build went on.
+        InputError: A staged unit was damaged, or removed while the build went on.
     """
     marker = workspace.shards / f"{spec.file}.json"
     done = _done_before(spec, marker, workspace)
@@ -73,7 +74,9 @@ def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) 
         report(workspace.progress, "shard", done.info.records)
         return done
     plan = load_plan(workspace)
-    table = _rows(spec, plan, workspace)
+    recipe = read_table(Path(spec.recipe))
+    keys = json.loads(recipe.schema.metadata[b"units"])
+    table = _rows(recipe, keys, workspace)
     label = record_type.schema["label"]
     label_ids = pc.index_in(table["label"], value_set=pa.array(plan.class_names, pa.string()))
     label_entries = [encode_features([label], {"label": i}) for i in range(len(plan.class_names))]
@@ -81,7 +84,7 @@ def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) 
     temporary = workspace.temporary(workspace.shards)
     digest, lengths = hashlib.sha256(), []
     with temporary.open("wb") as file:
-        for start, payloads in _blocks(table, plan, workspace):
+        for start, payloads in _blocks(table, keys, workspace):
             ids = label_ids.slice(start, len(payloads)).to_pylist()
             frames = [
                 frame(finish_example(payload + (b"" if i is None else label_entries[i])))
@@ -115,15 +118,14 @@ def _done_before(spec: ShardSpec, marker: Path, workspace: Workspace) -> ShardRe
     return None
 
 
-def _rows(spec: ShardSpec, plan: Plan, workspace: Workspace) -> pa.Table:
+def _rows(recipe: pa.Table, keys: list[str], workspace: Workspace) -> pa.Table:
     """The sidecar rows of the shard in final order, with their unit."""
-    recipe = read_table(Path(spec.recipe))
     units, rows = int64(recipe["unit"]), int64(recipe["row"])
     by_unit = np.argsort(units, kind="stable")
     parts = []
     for unit in np.unique(units).tolist():
         taken = rows[by_unit[slice(*np.searchsorted(units[by_unit], [unit, unit + 1]))]]
-        path = unit_files(workspace, plan.units[unit])["arrow"]
+        path = unit_files(workspace, keys[unit])["arrow"]
         try:
             parts.append(read_table(path).take(pa.array(taken)))
         except FileNotFoundError as error:
@@ -137,7 +139,9 @@ def _rows(spec: ShardSpec, plan: Plan, workspace: Workspace) -> pa.Table:
     return table.append_column("unit", recipe["unit"].combine_chunks())
 
 
-def _blocks(table: pa.Table, plan: Plan, workspace: Workspace) -> Iterator[tuple[int, list[bytes]]]:
+def _blocks(
+    table: pa.Table, keys: list[str], workspace: Workspace
+) -> Iterator[tuple[int, list[bytes]]]:
     """(first row, payloads) of successive blocks of about `_BLOCK_BYTES`, in final order."""
     lengths = int64(table["length"])
     block_of = np.cumsum(lengths) // _BLOCK_BYTES
@@ -147,12 +151,18 @@ def _blocks(table: pa.Table, plan: Plan, workspace: Workspace) -> Iterator[tuple
         payloads: list[Any] = [None] * (end - start)
         for unit in np.unique(units[start:end]).tolist():
             rows = np.flatnonzero(units[start:end] == unit)
-            path = unit_files(workspace, plan.units[unit])["tfrecord"]
+            path = unit_files(workspace, keys[unit])["tfrecord"]
             taken = rows + start
-            for row, framed in zip(
-                rows.tolist(), _read(path, offsets[taken], lengths[taken]), strict=True
-            ):
-                payloads[row] = unframe(framed, str(path))
+            frames = _read(path, offsets[taken], lengths[taken])
+            try:
+                for row, framed in zip(rows.tolist(), frames, strict=True):
+                    payloads[row] = unframe(framed, str(path))
+            except DamageError as error:
+                forget_unit(workspace, keys[unit])
+                raise InputError(
+                    f"staged units must be as they were written, got damage: {error}. The unit was "
+                    "dropped; run the same command again to stage it anew."
+                ) from error
         yield start, payloads
 
 

@@ -25,7 +25,14 @@ from beam_jobs.record_types import Prepared, RecordType
 from beam_jobs.refusal import Refusal
 from beam_jobs.sources import Item
 from beam_jobs.storage import Workspace, publish, read_json, write_json, write_table
-from shard_format import InputError, encode_features, frame, id_hash, shuffle_keys
+from shard_format import (
+    InputError,
+    encode_features,
+    file_sha256,
+    frame,
+    id_hash,
+    shuffle_keys,
+)
 
 SIDECAR_FIELDS = (
     pa.field("key", pa.uint64(), nullable=False),
@@ -38,6 +45,7 @@ SIDECAR_FIELDS = (
 )
 REJECT_SCHEMA = pa.schema(
     [
+        pa.field("position", pa.int64(), nullable=False),  # in the unit, as listed
         pa.field("record_id", pa.string(), nullable=False),
         pa.field("label", pa.string()),
         pa.field("stage", pa.string(), nullable=False),
@@ -48,9 +56,9 @@ REJECT_SCHEMA = pa.schema(
 )
 
 _REPORT_RECORDS = 32  # how often progress is reported: some milliseconds apart, at no cost
-_WRITE_BYTES = 1 << 20  # 1 MiB a system call
-# A larger file is no picture: refused unread, and not copied to quarantine either.
-MAX_FILE_BYTES = 1 << 30  # 1 GiB
+_BLOCK_BYTES = 1 << 20  # 1 MiB a system call
+# A larger file is refused unread, and not copied to quarantine either: a worker would hold it.
+MAX_FILE_BYTES = 512 << 20  # 512 MiB
 
 
 class UnitSummary(NamedTuple):
@@ -89,7 +97,6 @@ class _Staged(NamedTuple):
 
 
 class _Reject(NamedTuple):
-    item: Item
     stage: str
     reason: str
     detail: str
@@ -124,36 +131,52 @@ def stage_unit(
         report(workspace.progress, "stage", done.read)
         return done
     files = unit_files(workspace, unit.key)
-    payload = workspace.temporary(workspace.units)
-    with payload.open("wb", buffering=_WRITE_BYTES) as file:
-        staged, rejects = _prepare_all(
-            _in_key_order(unit, workspace, seed), record_type, file, workspace, on_bad
-        )
+    payload, refused = (workspace.temporary(workspace.units) for _ in range(2))
+    with payload.open("wb", buffering=_BLOCK_BYTES) as file, _Rejects(refused) as rejects:
+        todos = _in_key_order(unit, workspace, seed)
+        staged = _prepare_all(todos, record_type, file, rejects, workspace, on_bad)
     publish(payload, files["tfrecord"])
+    publish(refused, files["rejects"])
     write_table(workspace, files["arrow"], _sidecar(staged, record_type))
-    write_table(workspace, files["rejects"], _reject_table(rejects))
     summary = UnitSummary(
         key=unit.key,
         read=unit.end - unit.start,
         kept=len(staged),
-        refused=dict(sorted(Counter(reject.reason for reject in rejects).items())),
+        refused=dict(sorted(rejects.reasons.items())),
         reused=False,
     )
-    sizes = {suffix: files[suffix].stat().st_size for suffix in ("tfrecord", "arrow", "rejects")}
-    write_json(workspace, files["json"], {"summary": summary._asdict(), "sizes": sizes})
+    write_json(
+        workspace,
+        files["json"],
+        {
+            "summary": summary._asdict(),
+            "payload_bytes": files["tfrecord"].stat().st_size,
+            "sha256": {suffix: file_sha256(files[suffix]) for suffix in ("arrow", "rejects")},
+        },
+    )
     return summary
 
 
 def _done_before(unit: Unit, workspace: Workspace) -> UnitSummary | None:
-    """The summary of a unit whose files are all there in full (a power cut may empty them)."""
+    """The summary of a unit whose files are as they were written; a staging folder may be old.
+
+    Of the payload only the size is checked here: each of its records has a checksum of its own.
+    """
     files = unit_files(workspace, unit.key)
     marker = read_json(files["json"])
-    if marker is None:
-        return None
-    for suffix, size in marker["sizes"].items():
-        if not files[suffix].exists() or files[suffix].stat().st_size != size:
+    try:
+        if marker is None or files["tfrecord"].stat().st_size != marker["payload_bytes"]:
             return None
-    return UnitSummary(**{**marker["summary"], "reused": True})
+        if any(file_sha256(files[suffix]) != sha for suffix, sha in marker["sha256"].items()):
+            return None
+        return UnitSummary(**{**marker["summary"], "reused": True})
+    except (OSError, KeyError, TypeError, AttributeError):
+        return None  # a file is missing, or the marker is none of ours
+
+
+def forget_unit(workspace: Workspace, key: str) -> None:
+    """Has a unit staged again by the next build."""
+    unit_files(workspace, key)["json"].unlink(missing_ok=True)
 
 
 def _in_key_order(unit: Unit, workspace: Workspace, seed: int) -> list[_Todo]:
@@ -175,12 +198,12 @@ def _prepare_all(
     todos: list[_Todo],
     record_type: RecordType,
     payload: BinaryIO,
+    rejects: _Rejects,
     workspace: Workspace,
     on_bad: str,
-) -> tuple[list[_Staged], list[_Reject]]:
-    """Prepares every record, writing the payload as it goes; rejects come in listing order."""
+) -> list[_Staged]:
+    """Prepares every record, and writes what is kept and what is refused as it goes."""
     staged: list[_Staged] = []
-    rejects: list[tuple[int, _Reject]] = []
     features = [feature for feature in record_type.schema.features if not feature.late]
     for done, todo in enumerate(todos, 1):
         outcome = _prepare(todo.item, record_type)
@@ -188,10 +211,10 @@ def _prepare_all(
             if on_bad == "fail":
                 raise InputError(
                     f"with --on-bad fail every file must be usable, got {outcome.reason} in "
-                    f"{os.fsdecode(todo.item.path)}: {outcome.detail}. Mend or remove the file, or "
-                    "use --on-bad quarantine."
+                    f"{todo.record_id}: {outcome.detail}. Mend or remove the file, or use --on-bad "
+                    "quarantine."
                 )
-            rejects.append((todo.position, outcome))
+            rejects.append(todo, outcome)
         else:
             framed = frame(encode_features(features, outcome.values))
             payload.write(framed)
@@ -199,25 +222,51 @@ def _prepare_all(
         if done % _REPORT_RECORDS == 0:
             report(workspace.progress, "stage", _REPORT_RECORDS)
     report(workspace.progress, "stage", len(todos) % _REPORT_RECORDS)
-    return staged, [reject for _, reject in sorted(rejects, key=lambda pair: pair[0])]
+    return staged
+
+
+class _Rejects:
+    """Writes refused records one by one: their originals may be large, and are never kept."""
+
+    def __init__(self, path: Path) -> None:
+        self.reasons: Counter[str] = Counter()
+        self._sink = pa.OSFile(str(path), "wb")
+        self._writer = pa.ipc.new_file(self._sink, REJECT_SCHEMA)
+
+    def append(self, todo: _Todo, reject: _Reject) -> None:
+        self.reasons[reject.reason] += 1
+        row = (todo.position, todo.record_id, todo.item.label, *reject)
+        columns = [
+            pa.array([value], field.type) for value, field in zip(row, REJECT_SCHEMA, strict=True)
+        ]
+        self._writer.write_batch(pa.record_batch(columns, schema=REJECT_SCHEMA))
+
+    def __enter__(self) -> _Rejects:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+        self._sink.close()
 
 
 def _prepare(item: Item, record_type: RecordType) -> Prepared | _Reject:
     if item.refused:
         reason, _, detail = item.refused.partition(": ")
-        return _Reject(item, "list", reason, detail, _bytes_if_readable(item))
+        return _Reject("list", reason, detail, _bytes_if_readable(item))
     if item.size > MAX_FILE_BYTES:
         detail = f"the file has {item.size} bytes, more than {MAX_FILE_BYTES}"
-        return _Reject(item, "read", "file-too-large", detail, None)
+        return _Reject("read", "file-too-large", detail, None)
     try:
         data = _read(item)
     except OSError as error:
         detail = f"reading it failed: {error.strerror}"
-        return _Reject(item, "read", "unreadable", detail, None)
+        return _Reject("read", "unreadable", detail, None)
+    if len(data) > MAX_FILE_BYTES:
+        return _Reject("read", "file-too-large", "the file grew while it was read", None)
     try:
         return record_type.prepare(item.record_id, data)
     except Refusal as refusal:
-        return _Reject(item, "prepare", refusal.reason, refusal.detail, data)
+        return _Reject("prepare", refusal.reason, refusal.detail, data)
 
 
 def _read(item: Item) -> bytes:
@@ -229,8 +278,9 @@ def _read(item: Item) -> bytes:
     descriptor = os.open(item.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = os.read(descriptor, item.size + 1)
-        while len(data) != item.size:  # it has changed since it was listed, or came in pieces
-            more = os.read(descriptor, MAX_FILE_BYTES)
+        # It has changed since it was listed, or came in pieces.
+        while len(data) != item.size and len(data) <= MAX_FILE_BYTES:
+            more = os.read(descriptor, _BLOCK_BYTES)
             if not more:
                 break
             data += more
@@ -263,18 +313,3 @@ def _sidecar(staged: list[_Staged], record_type: RecordType) -> pa.Table:
     for field in record_type.statistics:
         columns[field.name] = [record.statistics[field.name] for record in staged]
     return pa.table(columns, schema=pa.schema([*SIDECAR_FIELDS, *record_type.statistics]))
-
-
-def _reject_table(rejects: list[_Reject]) -> pa.Table:
-    columns = [
-        [reject.item.record_id for reject in rejects],
-        [reject.item.label for reject in rejects],
-        [reject.stage for reject in rejects],
-        [reject.reason for reject in rejects],
-        [reject.detail for reject in rejects],
-        [reject.data for reject in rejects],
-    ]
-    arrays = [
-        pa.array(column, field.type) for column, field in zip(columns, REJECT_SCHEMA, strict=True)
-    ]
-    return pa.Table.from_arrays(arrays, schema=REJECT_SCHEMA)

@@ -77,14 +77,19 @@ class Workspace:
             InputError: Another process builds into the same folder.
         """
         self.work.mkdir(parents=True, exist_ok=True)
-        with (self.work / "lock").open("w") as file:
+        path = self.work / "lock"
+        with path.open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
+                # A build that has just ended may have removed the file we opened.
+                ours = os.fstat(file.fileno()).st_ino == path.stat().st_ino
+            except OSError:
+                ours = False
+            if not ours:
                 raise InputError(
                     f"one build at a time may write to a folder, got another one at work in "
                     f"{self.out}. Wait for it, or choose another --out."
-                ) from error
+                )
             yield
 
 
@@ -94,7 +99,7 @@ def publish(temporary: Path, final: Path, *, durable: bool = False) -> None:
     Args:
         temporary: The file, closed.
         final: Its name from now on; an existing file is replaced.
-        durable: Also survive a power cut (costs a flush to the disk).
+        durable: Flush the content to the disk before; `flush_folder` does that for the name.
     """
     if durable:
         descriptor = os.open(temporary, os.O_RDONLY)
@@ -103,6 +108,15 @@ def publish(temporary: Path, final: Path, *, durable: bool = False) -> None:
         finally:
             os.close(descriptor)
     os.replace(temporary, final)
+
+
+def flush_folder(folder: Path) -> None:
+    """Has the names in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_json(workspace: Workspace, final: Path, value: Any) -> None:

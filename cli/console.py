@@ -43,6 +43,11 @@ def format_bytes(size: float) -> str:
     return f"{size:.1f} TiB"
 
 
+def say(text: str) -> None:
+    """Lines of text on stdout, never wrapped: people copy commands and paths from them."""
+    print(text, flush=True)
+
+
 def print_json(value: Mapping[str, Any]) -> None:
     """One JSON object, as the last line of stdout."""
     print(json.dumps(value), flush=True)
@@ -100,6 +105,8 @@ class Bars:
         self, stage: str, done: float, total: float | None, unit: str, note: str = ""
     ) -> None:
         """Shows how far a stage is; `total` None or 0 means it is not known yet."""
+        if not self._tasks:
+            self._progress.start()  # not before: without a bar it would print an empty line
         if stage not in self._tasks:
             self._tasks[stage] = self._progress.add_task(stage, total=None, unit=unit, note=note)
         self._progress.update(self._tasks[stage], completed=done, total=total or None, note=note)
@@ -111,11 +118,11 @@ class Bars:
         self._progress.update(task.id, total=task.completed or 1, completed=task.completed or 1)
 
     def __enter__(self) -> Bars:
-        self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        if self._tasks:
+            self._progress.stop()
 
 
 @contextlib.contextmanager

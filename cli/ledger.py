@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.console import format_bytes, stdout, table
+from cli.console import format_bytes, say, stdout, table
 from shard_format import Manifest
 
 _SHOWN_CLASSES = 20  # more would push the summary off the screen; --json has all
@@ -40,10 +40,10 @@ def print_ledger(manifest: Manifest, build: dict[str, Any], ignored: int | None 
     console.print(splits)
     console.print()
     for note in build.get("notes", []):
-        console.print(f"note: {note}")
+        say(f"note: {note}")
     if ignored:
-        console.print(f"note: {ignored} hidden files were not read")
-    console.print(f"root hash  {manifest.root_hash}")
+        say(f"note: {ignored} hidden files or folders were not read")
+    say(f"root hash  {manifest.root_hash}")
 
 
 def print_classes(manifest: Manifest) -> None:

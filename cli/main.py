@@ -5,6 +5,7 @@ Nothing heavy is imported here: `shardmill --help` answers in a fraction of a se
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -15,7 +16,7 @@ from cli.commands.preprocess import preprocess
 from cli.commands.read import read
 from cli.commands.train import train
 from cli.commands.verify import verify
-from shard_format.errors import ShardmillError
+from shard_format.errors import DamageError, ShardmillError
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
@@ -53,13 +54,33 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted: run the same command again, it goes on where it stopped", err=True)
-        sys.exit(_INTERRUPTED)
+        hint = "; the same command goes on where it stopped" if _resumes(sys.argv) else ""
+        click.echo(f"interrupted{hint}", err=True)
+        sys.stderr.flush()
+        # Not sys.exit: Beam's and TensorFlow's threads are still at work, and would abort.
+        os._exit(_INTERRUPTED)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except BrokenPipeError:  # the reader of our output has left: `shardmill inspect set | head`
         sys.stderr.close()
         sys.exit(0)
+    except Exception as error:
+        if type(error).__name__ != "DataLossError":  # of TensorFlow, which is not imported here
+            raise
+        click.echo(
+            f"error: records must match their checksums, one does not ({_first_line(error)}). Run "
+            "'shardmill verify' on the set: it names the file and the record.",
+            err=True,
+        )
+        sys.exit(DamageError.exit_code)
+
+
+def _first_line(error: Exception) -> str:
+    return str(getattr(error, "message", error)).splitlines()[0]
+
+
+def _resumes(argv: list[str]) -> bool:
+    return any(name in argv[1:2] for name in ("preprocess", "train", "demo"))
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ def check_shards(directory: Path, split: SplitInfo) -> list[Path]:
         if found != shard.bytes:
             raise DamageError(
                 f"a shard must have the size in the manifest ({shard.bytes} bytes), got {found} "
-                f"bytes in {path}. Copy it again, or run 'shardmill verify --repair'."
+                f"bytes in {path}. Copy it again, or build the set again."
             )
     return paths
 

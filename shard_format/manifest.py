@@ -156,7 +156,12 @@ def load_manifest(directory: Path) -> Manifest:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ShardSetError(_why_no_set(directory)) from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise ShardSetError(
+            f"a manifest must be a file that can be read, got '{error.strerror}' for {path}. "
+            "Give permission, or check the path."
+        ) from error
+    except ValueError as error:
         raise DamageError(
             f"a manifest must be JSON, got {error} in {path}. Restore it or build the set again."
         ) from error
@@ -172,7 +177,13 @@ def load_manifest(directory: Path) -> Manifest:
             f"the root hash must match the manifest, got {stored} in {path}, computed "
             f"{_root_hash(raw)}. Restore the manifest or build the set again."
         )
-    return _from_json(raw)
+    try:
+        return _from_json(raw)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ShardSetError(
+            f"a manifest must have the fields of FORMAT.md, got {error!r} in {path}. "
+            "Build the set again."
+        ) from error
 
 
 def _why_no_set(directory: Path) -> str:

@@ -56,10 +56,19 @@ def dataset_info_text(name: str, schema: Schema, splits: dict[str, SplitInfo]) -
 def label_files(schema: Schema) -> dict[str, str]:
     """The files from which TFDS learns class names, by file name."""
     return {
-        f"{feature.name}.labels.txt": "\n".join(feature.class_names) + "\n"
+        f"{feature.name}.labels.txt": "\n".join(map(_one_line, feature.class_names)) + "\n"
         for feature in schema.features
         if feature.kind == "class_label"
     }
+
+
+def _one_line(class_name: str) -> str:
+    """A class name as TFDS can read it back: it takes a name per line, and strips each."""
+    if class_name.isprintable() and class_name.strip() == class_name:
+        return class_name
+    escaped = class_name.encode("unicode_escape").decode()
+    start, end = len(escaped) - len(escaped.lstrip()), len(escaped.rstrip())
+    return r"\x20" * start + escaped[start:end] + r"\x20" * (len(escaped) - end)
 
 
 def _feature(feature: Feature) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -90,7 +91,10 @@ def file_sha256(path: Path) -> str:
 
 def _problem(path: Path, size: int, digest: str) -> str | None:
     try:
-        found = path.stat().st_size
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return "is not a regular file"
+        found = status.st_size
         if found != size:
             return f"must have {size} bytes, has {found}"
         return None if file_sha256(path) == digest else "does not match its SHA-256"
@@ -117,7 +121,7 @@ def _shard_check(
         problem = _problem(path, shard.bytes, shard.sha256)
         if problem is None:
             return
-        if not path.exists():
+        if not path.is_file():
             yield problem
             return
         yield f"{problem}; {_locate(directory, split, number, path)}"

@@ -56,7 +56,7 @@ class Checkpoints:
             return
         try:
             self._checkpoint.restore(latest).assert_consumed()
-        except (tf.errors.OpError, AssertionError, ValueError) as error:
+        except (tf.errors.OpError, AssertionError, ValueError, IndexError) as error:
             raise _unusable(latest, error) from error
 
 
@@ -73,7 +73,7 @@ def epochs_done(directory: Path) -> int:
         return 0
     try:
         return int(tf.train.load_variable(latest, f"{EPOCHS_DONE}/.ATTRIBUTES/VARIABLE_VALUE"))
-    except (tf.errors.OpError, ValueError) as error:
+    except (tf.errors.OpError, ValueError, IndexError) as error:
         raise _unusable(latest, error) from error
 
 

@@ -117,8 +117,8 @@ RESIZE_MODES: dict[str, Callable[[Pixels, Resize, int], Pixels]] = {
     "pad": _pad,
     "none": _none,
 }
-_BOX = r"(\d+)x(\d+)"
-_SIZES = {"shorter": r"(\d+)", "fit": _BOX, "crop": _BOX, "pad": _BOX, "none": ""}
+_BOX = r"(\d{1,9})x(\d{1,9})"
+_SIZES = {"shorter": r"(\d{1,9})", "fit": _BOX, "crop": _BOX, "pad": _BOX, "none": ""}
 
 
 def _part(side: int, numerator: int, denominator: int) -> int:

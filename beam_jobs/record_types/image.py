@@ -5,7 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+import cv2
+import PIL
 import pyarrow as pa
+import simplejpeg
 
 from beam_jobs.images.decode import decode_image
 from beam_jobs.images.encode import encode_jpeg
@@ -42,12 +45,14 @@ class ImageRecords(RecordType):
         self._max_pixels = options.max_pixels
 
     def stage_options(self) -> dict[str, Any]:
-        """Resize mode and box, quality, bound on pixels."""
+        """Resize mode and box, quality, bound on pixels, and the versions of the kernels."""
         resize = self._resize
         return {
             "resize": [resize.mode, resize.width, resize.height],
             "quality": self._quality,
             "max_pixels": self._max_pixels,
+            # Other versions may round differently; a unit that they staged is not ours.
+            "kernels": [simplejpeg.__version__, cv2.__version__, PIL.__version__],
         }
 
     def prepare(self, record_id: str, data: bytes) -> Prepared:

@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from beam_jobs.sources.base import Item
 from shard_format import InputError
@@ -25,9 +26,8 @@ def list_class_folders(roots: Sequence[Path], on_ignored: Callable[[str], None])
     """
     for prefix, root in _prefixes(roots):
         status = root.stat()
-        yield from _walk(
-            os.fsencode(root), prefix, None, on_ignored, ((status.st_dev, status.st_ino),)
-        )
+        above = ((status.st_dev, status.st_ino),)
+        yield from _walk(_Folder(os.fsencode(root), prefix, None, above), on_ignored)
 
 
 def _prefixes(roots: Sequence[Path]) -> list[tuple[str, Path]]:
@@ -51,41 +51,67 @@ def _prefixes(roots: Sequence[Path]) -> list[tuple[str, Path]]:
     return sorted(prefixes.items())
 
 
-def _walk(
-    folder: bytes,
-    prefix: str,
-    label: str | None,
-    on_ignored: Callable[[str], None],
-    above: tuple[tuple[int, int], ...],
-) -> Iterator[Item]:
+class _Folder(NamedTuple):
+    path: bytes
+    prefix: str  # of the record ids below it
+    label: str | None
+    above: tuple[tuple[int, int], ...]  # device and inode of itself and all folders above
+
+
+def _walk(root: _Folder, on_ignored: Callable[[str], None]) -> Iterator[Item]:
+    """Depth first, by name; a stack of iterators, since folders nest deeper than Python calls."""
+    stack = [_entries(root, on_ignored)]
+    while stack:
+        found = next(stack[-1], None)
+        if found is None:
+            stack.pop()
+        elif isinstance(found, _Folder):
+            stack.append(_entries(found, on_ignored))
+        else:
+            yield found
+
+
+def _entries(folder: _Folder, on_ignored: Callable[[str], None]) -> Iterator[Item | _Folder]:
     try:
-        with os.scandir(folder) as entries:
+        with os.scandir(folder.path) as entries:
             found = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
-        name = prefix.rstrip("/") or os.fsdecode(folder)
-        yield Item(name, folder, label, 0, 0, f"unreadable: {error.strerror}")
+        name = folder.prefix.rstrip("/") or "."
+        yield Item(name, folder.path, folder.label, 0, 0, f"unreadable: {error.strerror}")
         return
     for entry in found:
-        name = entry.name.decode("utf-8", "backslashreplace")
+        name = readable_name(entry.name)
+        record_id = folder.prefix + name
         if entry.name.startswith(b".") or entry.name.lower() in _LEFT_BY_SYSTEMS:
-            on_ignored(prefix + name)
+            on_ignored(record_id)
             continue
         try:
             status = entry.stat()
         except OSError as error:
             reason = f"{'broken-link' if entry.is_symlink() else 'unreadable'}: {error.strerror}"
-            yield Item(prefix + name, entry.path, label, 0, 0, reason)
+            yield Item(record_id, entry.path, folder.label, 0, 0, reason)
             continue
-        if stat.S_ISDIR(status.st_mode):
-            identity = (status.st_dev, status.st_ino)
-            if identity in above:
-                reason = "link-cycle: the link leads to a folder above it"
-                yield Item(prefix + name, entry.path, label, 0, 0, reason)
-                continue
-            below = (*above, identity)
-            yield from _walk(entry.path, f"{prefix}{name}/", label or name, on_ignored, below)
-        else:
-            yield _file(prefix + name, entry.path, label, status)
+        if not stat.S_ISDIR(status.st_mode):
+            yield _file(record_id, entry.path, folder.label, status)
+            continue
+        identity = (status.st_dev, status.st_ino)
+        if identity in folder.above:
+            reason = "link-cycle: the link leads to a folder above it"
+            yield Item(record_id, entry.path, folder.label, 0, 0, reason)
+            continue
+        above = (*folder.above, identity)
+        yield _Folder(entry.path, f"{record_id}/", folder.label or name, above)
+
+
+def readable_name(name: bytes) -> str:
+    """A file name as text: UTF-8, or else with every byte that is not as //xNN.
+
+    No two names become the same text, for no file name holds a slash.
+    """
+    return name.decode("utf-8", "surrogateescape").translate(_ESCAPES)
+
+
+_ESCAPES = {0xDC00 + byte: f"//x{byte:02x}" for byte in range(0x80, 0x100)}
 
 
 def _file(record_id: str, path: bytes, label: str | None, status: os.stat_result) -> Item:

@@ -29,7 +29,7 @@ def demo(out: Path, epochs: int) -> None:
     from cli.commands.preprocess import build_images
     from cli.commands.train import train_model
     from cli.console import stdout
-    from shard_format import InputError
+    from shard_format import InputError, load_manifest
     from trainer import TrainOptions
 
     if not _SAMPLES.is_dir():
@@ -37,7 +37,9 @@ def demo(out: Path, epochs: int) -> None:
             f"the demo needs the sample photographs of the repository, got no folder {_SAMPLES}. "
             "Clone the repository and run 'make demo' in it."
         )
-    data, run_dir = out / "clothing", out / "run"
+    # One run directory per number of epochs, for a run cannot go on with another number.
+    data, run_dir = out / "clothing", out / f"run-{epochs}-epochs"
+    training = TrainOptions(data=data, run_dir=run_dir, model="small_cnn", epochs=epochs)
     console = stdout()
     console.rule(f"1. preprocess {_shown(_SAMPLES)} -> {data}", align="left")
     options = PreprocessOptions(
@@ -51,15 +53,14 @@ def demo(out: Path, epochs: int) -> None:
     build_images(options, [], as_json=False)
     console.print()
     console.rule(f"2. train a small convolutional network on {data}", align="left")
-    result = train_model(
-        TrainOptions(data=data, run_dir=run_dir, model="small_cnn", epochs=epochs), as_json=False
-    )
+    result = train_model(training, as_json=False)
     accuracy = result.final.val_accuracy or 0.0
+    classes = len(load_manifest(data).schema["label"].class_names)
     console.print()
     console.rule("3. what you have now", align="left")
     console.print(
         f"accuracy   {accuracy:.1%} of the validation photographs are right; "
-        f"guessing one of 10 classes is right for 10 %\n"
+        f"guessing one of {classes} classes is right for {1 / classes:.0%}\n"
         f"shard set  {data}\n"
         f"model      {result.model_path}\n"
         f"logs       {run_dir / 'tensorboard'}\n"

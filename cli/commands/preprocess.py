@@ -11,7 +11,6 @@ from typing import IO, Any
 import click
 
 from beam_jobs.options import PreprocessOptions
-from shard_format.errors import InputError
 
 
 class _WithBeamOptions(click.Command):
@@ -19,16 +18,9 @@ class _WithBeamOptions(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Splits the arguments and parses our part."""
-        ours, _, beam = _split(args)
-        ctx.obj = beam
-        return super().parse_args(ctx, ours)
-
-
-def _split(args: list[str]) -> tuple[list[str], str, list[str]]:
-    if "--" not in args:
-        return args, "", []
-    position = args.index("--")
-    return args[:position], "--", args[position + 1 :]
+        position = args.index("--") if "--" in args else len(args)
+        ctx.obj = args[position + 1 :]
+        return super().parse_args(ctx, args[:position])
 
 
 def _options(command: Any) -> Any:
@@ -37,11 +29,10 @@ def _options(command: Any) -> Any:
         if "help" not in field.metadata:
             continue
         choices = field.metadata["choices"]
-        number = "int" in str(field.type)
         command = click.option(
             f"--{field.name.replace('_', '-')}",
             default=field.default,
-            type=click.Choice(choices) if choices else (int if number else str),
+            type=click.Choice(choices) if choices else field.metadata["type"],
             metavar=None if choices else field.metadata["metavar"],
             show_default=field.default is not None,
             help=field.metadata["help"],
@@ -79,36 +70,28 @@ def build_images(options: PreprocessOptions, beam_args: list[str], as_json: bool
     """Runs the job with bars, and prints its ledger."""
     import logging
 
-    from cli.console import Bars, print_json, stdout
+    from beam_jobs.logs import quiet_beam, runs_here
+    from cli.console import Bars, print_json, say
     from cli.ledger import print_ledger
 
-    local = not any(argument.startswith("--runner") for argument in beam_args)
-    if local:
-        from beam_jobs.logs import quiet_beam
-
+    if runs_here(beam_args):
         quiet_beam()
     else:
         logging.basicConfig(level=logging.INFO)
-    with _stderr(local) as stderr, Bars(stderr) as bars:
-        from beam_jobs.run import run_preprocess
+    with _stderr(runs_here(beam_args)) as stderr, Bars(stderr) as bars:
+        from beam_jobs.run import check_kept, run_preprocess
 
         def show(stage: str, done: int, total: int) -> None:
             bars.update(stage, done, total, "records")
 
         report = run_preprocess(options, beam_args, show)
-        bars.finish("list")
     summary = report.manifest.summary()
     if as_json:
-        print_json(summary | {"units": report.build.get("units", 0)})
+        print_json(summary | {"units": report.build.get("units", 0), "ignored": report.ignored})
     else:
         print_ledger(report.manifest, report.build, report.ignored)
-        stdout().print(_closing(report, options.out))
-    if not report.manifest.ledger.kept:
-        raise InputError(
-            f"a corpus must have a record that can be used, got none of {summary['read']} in "
-            f"{', '.join(options.sources)}. The files and the reasons are in "
-            f"{options.out}/quarantine."
-        )
+        say(_closing(report, options.out))
+    check_kept(report)
 
 
 def _closing(report: Any, out: str) -> str:

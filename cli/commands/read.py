@@ -47,7 +47,7 @@ def read(
     from shard_format import load_manifest
 
     load_manifest(directory)  # a wrong path is told at once, not after TensorFlow has loaded
-    from cli.console import Bars, native_noise_kept, print_json, stdout
+    from cli.console import Bars, native_noise_kept, print_json, say
     from cli.logs import quiet_tensorflow
 
     quiet_tensorflow()
@@ -80,7 +80,7 @@ def read(
             dataclasses.asdict(rate) | {"split": split, "cache": stream.info.cache, "records": done}
         )
         return
-    stdout().print(
+    say(
         f"read       {done:,} records of {split} in {rate.seconds:.1f} s, "
         f"first batch after {rate.first_batch_seconds:.2f} s\n"
         f"rate       {rate.records_per_second:,.0f} records/s, "

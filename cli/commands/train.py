@@ -84,7 +84,7 @@ def train(directory: Path, run_dir: Path | None, as_json: bool, **values: Any) -
 
 def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
     """Trains with bars, and prints what came out and where it lies."""
-    from cli.console import Bars, native_noise_kept, print_json, stdout
+    from cli.console import Bars, native_noise_kept, print_json, say
     from cli.logs import quiet_tensorflow
 
     quiet_tensorflow()
@@ -111,7 +111,7 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
         if final.val_accuracy is not None and final.val_loss is not None
         else "validation none: the set has no validation or test split"
     )
-    stdout().print(
+    say(
         f"{measured}\n"
         f"model      {result.model_path}\n"
         f"logs       tensorboard --logdir {result.run_dir / 'tensorboard'}"

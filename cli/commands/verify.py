@@ -22,7 +22,7 @@ def verify(directory: Path, workers: int | None, as_json: bool) -> None:
       shardmill verify set
       shardmill verify set --json
     """
-    from cli.console import Bars, format_bytes, print_json, stdout
+    from cli.console import Bars, format_bytes, print_json, say
     from shard_format import DamageError, load_manifest
     from shard_format.verify import verify as check
 
@@ -44,16 +44,16 @@ def verify(directory: Path, workers: int | None, as_json: bool) -> None:
         print_json(manifest.summary() | {"intact": not damages, "damages": found})
     else:
         for damage in damages:
-            stdout().print(f"{damage.file}: {damage.problem}")
+            say(f"{damage.file}: {damage.problem}")
     if damages:
         raise DamageError(
             f"every file must be as it was written, got {len(damages)} damaged in {directory}. "
-            "Restore these files from a copy, or build the set again: the root hash will tell "
-            "whether it is the same."
+            "Restore these files from a copy; or remove the folder and build the set again, and "
+            "the root hash will tell whether it is the same."
         )
     if not as_json:
         files = sum(len(split.shards) for split in manifest.splits.values()) + len(manifest.files)
-        stdout().print(
+        say(
             f"intact     {files} files, {format_bytes(total)}, {manifest.ledger.kept:,} records\n"
             f"root hash  {manifest.root_hash}"
         )

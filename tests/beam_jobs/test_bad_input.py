@@ -191,7 +191,7 @@ def test_an_output_that_is_taken(pictures, build, tmp_path):
 
 
 def test_the_output_cannot_be_written(pictures, build):
-    with pytest.raises(InputError, match="can be written to"):
+    with pytest.raises(InputError, match="shardmill-set"):
         build(pictures(), "/proc/shardmill-set")
 
 

@@ -127,6 +127,21 @@ def test_read_measures(shard_set, shardmill):
     assert "Traceback" not in done.stderr
 
 
+def test_damage_while_reading_is_damage(shard_set, shardmill, tmp_path):
+    import shutil
+
+    out = tmp_path / "copy"
+    shutil.copytree(shard_set[0], out)
+    shard = next(out.glob("*train*00001-of*"))
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 4
+    shard.write_bytes(data)
+    done = shardmill("read", out, "--seconds", 1, "--image-size", 32, "--cache", "off")
+    assert done.returncode == 4
+    assert "shardmill verify" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_train_then_train_again(shard_set, shardmill, tmp_path):
     arguments = ("train", shard_set[0], "--run-dir", tmp_path / "run", "--image-size", 32)
     done = shardmill(*arguments, "--epochs", 2)

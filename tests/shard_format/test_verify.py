@@ -75,3 +75,13 @@ def test_a_shard_that_does_not_belong_is_found(shard_set):
     (shard_set / "images-train.tfrecord-00000-of-00009").write_bytes(b"")
     (damage,) = verify(shard_set)[1]
     assert damage.problem == "is not part of the set"
+
+
+@pytest.mark.timeout(30)
+def test_a_pipe_in_place_of_a_shard_does_not_block(shard_set):
+    import os
+
+    shard = next(shard_set.glob("*train*"))
+    shard.unlink()
+    os.mkfifo(shard)
+    assert verify(shard_set)[1][0].problem == "is not a regular file"

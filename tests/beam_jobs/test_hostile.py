@@ -1,0 +1,238 @@
+"""What went wrong once, found by people who tried to break it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+
+import pytest
+
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.run import run_preprocess
+from shard_format import InputError, UsageError, naming, verify
+
+
+def job(source, out, **options):
+    return PreprocessOptions((str(source),), str(out), **({"resize": "shorter:32"} | options))
+
+
+def test_bundles_that_run_twice_lose_nothing(pictures, tmp_path, build):
+    """The common queue of units was empty the second time, and the set came out empty."""
+    corpus = pictures(20)
+    expected = build(corpus, "plain", unit_size="2KiB").manifest
+    options = job(corpus, tmp_path / "twice", workers=2, unit_size="2KiB")
+    report = run_preprocess(options, ["--direct_runner_bundle_repeat=1"])
+    assert report.manifest == expected
+
+
+def test_a_runner_that_loses_work_is_found_out(pictures, tmp_path, monkeypatch):
+    monkeypatch.setattr("beam_jobs.pipeline.take", lambda run_id, given: iter(()))
+    with pytest.raises(InputError, match="staged once, got 0 results"):
+        run_preprocess(job(pictures(), tmp_path / "set", workers=1))
+    assert not (tmp_path / "set" / naming.MANIFEST).exists()
+
+
+def test_two_builds_in_one_process(pictures, tmp_path):
+    corpus, found = pictures(30), {}
+
+    def run(name):
+        options = job(corpus, tmp_path / name, workers=2, unit_size="2KiB")
+        found[name] = run_preprocess(options).manifest.root_hash
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found["one"] == found["two"]
+
+
+@pytest.mark.timeout(60)
+def test_a_name_that_is_no_text_does_not_hang_the_engine(tmp_path):
+    folder = tmp_path / "corpus" / "class"
+    folder.mkdir(parents=True)
+    with open(os.fsencode(folder) + b"/b\xff.jpg", "wb") as file:
+        file.write(b"no picture")
+    with pytest.raises(InputError, match=r"b//xff\.jpg"):
+        run_preprocess(job(tmp_path / "corpus", tmp_path / "set", workers=2, on_bad="fail"))
+
+
+def test_no_two_names_have_one_id(pictures, tmp_path, build):
+    corpus = pictures(2, classes=1)
+    picture = (corpus / "class0" / "000.jpg").read_bytes()
+    for number in range(20):
+        for name in (f"{number}\\xff.jpg".encode(), b"%d\xff.jpg" % number):
+            with open(os.fsencode(corpus / "class0") + b"/" + name, "wb") as file:
+                file.write(picture + name)
+    hashes = {
+        build(corpus, size, dedup="off", unit_size=size).manifest.root_hash
+        for size in ("500B", "10KiB", "1GiB")
+    }
+    assert len(hashes) == 1
+
+
+def test_refused_files_do_not_pile_up_in_memory(pictures, tmp_path, samples):
+    """Twelve files of 40 MB in one unit: one at a time is in memory, not all."""
+    import subprocess
+
+    corpus = pictures(4, classes=1)
+    for number in range(12):
+        with (corpus / "class0" / f"film{number}.mp4").open("wb") as file:
+            file.truncate(40 << 20)
+    program = (
+        "import resource, sys\n"
+        "from beam_jobs.options import PreprocessOptions\n"
+        "from beam_jobs.run import run_preprocess\n"
+        "options = PreprocessOptions((sys.argv[1],), sys.argv[2], workers=1, unit_size='1GiB')\n"
+        "ledger = run_preprocess(options).manifest.ledger\n"
+        "print(ledger.quarantined, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(corpus), str(tmp_path / "set")],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=samples.parents[1],
+    )
+    refused, peak_mib = map(int, done.stdout.split())
+    assert refused == 12
+    assert peak_mib < 700  # 480 MB are refused; held or mapped they came to 1 GB and more
+
+
+@pytest.mark.parametrize("suffix", ["arrow", "rejects", "json"])
+def test_a_damaged_unit_is_staged_again(pictures, build, tmp_path, suffix):
+    corpus, staging = pictures(), tmp_path / "staging"
+    expected = build(corpus, "one", staging=str(staging)).manifest.root_hash
+    for file in (staging / "units").glob(f"*.{suffix}"):
+        if suffix == "json":
+            file.write_text('{"summary": 3}')
+        else:
+            file.write_bytes(file.read_bytes().replace(b"class", b"clazz"))
+    report = build(corpus, "two", staging=str(staging))
+    assert report.manifest.root_hash == expected
+
+
+def test_a_damaged_payload_is_dropped_and_staged_again(pictures, build, tmp_path):
+    corpus, staging = pictures(), tmp_path / "staging"
+    expected = build(corpus, "one", staging=str(staging)).manifest.root_hash
+    (payload,) = (staging / "units").glob("*.tfrecord")
+    data = bytearray(payload.read_bytes())
+    data[len(data) // 2] ^= 8
+    payload.write_bytes(data)
+    with pytest.raises(InputError, match="run the same command again"):
+        build(corpus, "two", staging=str(staging))
+    assert build(corpus, "two", staging=str(staging)).manifest.root_hash == expected
+
+
+def test_a_full_disk_that_takes_no_note_either(pictures, build, monkeypatch):
+    from beam_jobs import pipeline, sharding
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sharding, "frame", full)
+    monkeypatch.setattr(pipeline, "write_json", full)
+    with pytest.raises(InputError, match="No space left"):
+        build(pictures())
+
+
+def test_a_set_that_lost_a_shard_is_built_again(pictures, build, tmp_path):
+    corpus = pictures()
+    expected = build(corpus).manifest
+    next((tmp_path / "set").glob("*train*")).unlink()
+    report = build(corpus)
+    assert not report.already_built
+    assert report.manifest == expected
+    assert verify(tmp_path / "set")[1] == []
+
+
+def test_another_spelling_of_the_same_folder_is_the_same_corpus(pictures, build, tmp_path):
+    corpus = pictures()
+    build(corpus)
+    assert build(tmp_path / "corpus" / ".." / "corpus").already_built
+
+
+def test_staging_lies_apart(pictures, build, tmp_path):
+    corpus = pictures()
+    for staging in (corpus / "staging", tmp_path / "set"):
+        with pytest.raises(InputError, match="lie apart"):
+            build(corpus, staging=str(staging))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="file"):
+        build(corpus, staging=str(tmp_path / "file"))
+    assert not (tmp_path / "set").exists()
+
+
+def test_class_names_that_tfds_would_misread(pictures, build, tmp_path):
+    import tensorflow_datasets as tfds
+
+    corpus = pictures(4, classes=1)
+    picture = (corpus / "class0" / "000.jpg").read_bytes()
+    for number, name in enumerate(["new\nline", " hat", "hat ", "hat"]):
+        (corpus / name).mkdir()
+        (corpus / name / "1.jpg").write_bytes(picture + bytes([number]))
+    manifest = build(corpus, dedup="off").manifest
+    builder = tfds.builder_from_directory(tmp_path / "set")
+    names = builder.info.features["label"].names
+    assert len(names) == len(set(names)) == len(manifest.schema["label"].class_names) == 5
+
+
+def test_folders_nested_deeper_than_python_calls(pictures, build):
+    corpus = pictures(4)
+    picture = (corpus / "class0" / "000.jpg").read_bytes() + b"x"
+    here = os.getcwd()
+    try:
+        os.chdir(corpus / "class0")
+        for _ in range(1500):  # relative, since the whole path is longer than the system allows
+            os.mkdir("d")
+            os.chdir("d")
+        with open("deep.jpg", "wb") as file:
+            file.write(picture)
+    finally:
+        os.chdir(here)
+    ledger = build(corpus, dedup="off").manifest.ledger
+    assert ledger.read == 5  # the deep one, or the folder at which the path became too long
+
+
+@pytest.mark.parametrize(
+    "flags", [["--runner=Nope"], ["--direct_num_workers=abc"], ["--direct_num_worker=3"]]
+)
+def test_wrong_flags_for_beam_are_told(pictures, tmp_path, flags):
+    with pytest.raises(UsageError, match=r"Nope|--direct_num_worker"):
+        run_preprocess(job(pictures(), tmp_path / "set"), flags)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"resize": "shorter:" + "9" * 5000},
+        {"shard_size": "9" * 400 + "TiB"},
+        {"out": ""},
+        {"out": os.fsdecode(b"/tmp/\xff")},
+    ],
+)
+def test_absurd_values_are_told(pictures, change):
+    with pytest.raises(UsageError):
+        run_preprocess(PreprocessOptions(**({"sources": (str(pictures()),), "out": "b"} | change)))
+
+
+def test_the_rate_counts_what_was_done(pictures, build, tmp_path):
+    corpus = pictures()
+    build(corpus, "one", staging=str(tmp_path / "staging"))
+    report = build(corpus, "two", staging=str(tmp_path / "staging"))
+    assert report.build["units_reused"] == report.build["units"]
+    assert report.build["records_per_second"] == 0
+
+
+def test_nothing_kept_is_an_error_for_the_beam_way_too(tmp_path, repository, capsys):
+    from beam_jobs.__main__ import main
+
+    folder = tmp_path / "corpus" / "class"
+    folder.mkdir(parents=True)
+    (folder / "a.jpg").write_bytes(b"not a picture")
+    assert main(["images", str(tmp_path / "corpus"), "--out", str(tmp_path / "set")]) == 3
+    output = capsys.readouterr()
+    assert json.loads(output.out)["quarantined"] == 1
+    assert "none among 1" in output.err
