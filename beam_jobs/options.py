@@ -88,7 +88,7 @@ class PreprocessOptions:
         None, "Keep staged units here, for later builds (default: inside OUT, then removed).", "DIR"
     )
     unit_size: str | None = _option(
-        None, "Input per work unit (default: 2 to 64 MiB by corpus size).", "SIZE"
+        None, "Input per work unit (default: 2 to 32 MiB by corpus size).", "SIZE"
     )
 
     def __post_init__(self) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import datetime
+import functools
+import itertools
 import json
 import platform
 import statistics
@@ -29,7 +31,7 @@ Subjects = dict[str, Callable[[], Run]]
 def main() -> None:
     """Runs everything, prints a table, writes the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--photographs", type=int, default=8400, help="in the large corpus")
+    parser.add_argument("--photographs", type=int, default=16_800, help="in the large corpus")
     parser.add_argument("--repeat", type=int, default=3, help="turns; the median counts")
     parser.add_argument("--work", type=Path, default=_HERE / ".work", help="scratch folder")
     parser.add_argument("--only", choices=["preprocess", "memory", "read"], action="append")
@@ -45,9 +47,13 @@ def main() -> None:
         subjects: Subjects = {
             "bare kernels": lambda: run("bare_kernels", large),
             "shardmill": lambda: run("shardmill_preprocess", large, out, "off"),
-            "TFDS Beam, in_memory": lambda: run("tfds_beam", large, out, "in_memory"),
-            "TFDS Beam, multi_processing": lambda: run("tfds_beam", large, out, "multi_processing"),
         }
+        for mode, style in itertools.product(
+            ("in_memory", "multi_processing"), ("array", "encoded")
+        ):
+            subjects[f"TFDS Beam, {mode}, {style}"] = functools.partial(
+                run, "tfds_beam", large, out, mode, style
+            )
         results["preprocess"] = _take_turns("preprocess", subjects, arguments.repeat)
     if "memory" in chosen:
         subjects = {

@@ -63,6 +63,8 @@ def open_data(options: TrainOptions) -> Data:
     manifest = load_manifest(options.data)
     splits = tuple(manifest.splits)
     _require_split("training", options.train_split, splits, options)
+    # The reader would refuse it too, in words that are not of the command line.
+    require_batch(manifest.splits[options.train_split].records, options)
     validation = _validation_split(options, splits)
 
     def open_training(epochs_done: int) -> Stream:
@@ -113,6 +115,19 @@ def _class_names(manifest: Manifest, options: TrainOptions) -> tuple[str, ...]:
             f"in {options.data}. Build it from one directory for each class."
         )
     return labels[0].class_names
+
+
+def require_batch(records: int, options: TrainOptions) -> None:
+    """Returns if an epoch has at least one whole batch.
+
+    Raises:
+        UsageError: It has none.
+    """
+    if records < options.batch_size:
+        raise UsageError(
+            f"--batch-size must be at most the number of training records, got "
+            f"{options.batch_size} for {records} records in {options.data}. Pass {records} or less."
+        )
 
 
 def _validation_split(options: TrainOptions, splits: tuple[str, ...]) -> str | None:

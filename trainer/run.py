@@ -6,9 +6,8 @@ import dataclasses
 import time
 from typing import Any
 
-from shard_format.errors import UsageError
 from trainer import checkpoints, precision, run_dir
-from trainer.data import Data, Stream, open_data
+from trainer.data import Data, Stream, open_data, require_batch
 from trainer.errors import TrainingError
 from trainer.events import EpochDone, OnEvent, RunDone, RunStarted, StepsDone, TrainResult, ignore
 from trainer.learner import Learner, make_learner
@@ -35,7 +34,7 @@ def train_on(data: Data, options: TrainOptions, on_event: OnEvent = ignore) -> T
     directory = options.run_dir / run_dir.CHECKPOINTS
     epochs_done = checkpoints.epochs_done(directory)
     stream = data.open_training(epochs_done)
-    _require_a_batch(stream, options)
+    require_batch(stream.info.records, options)
     learner = make_learner(options, policy, stream.steps_per_epoch, len(data.class_names))
     kept = checkpoints.Checkpoints(
         directory, learner.model, learner.optimizer, options.keep_checkpoints
@@ -135,15 +134,6 @@ class _Run:
             )
 
         return report
-
-
-def _require_a_batch(stream: Stream, options: TrainOptions) -> None:
-    if stream.steps_per_epoch < 1:
-        raise UsageError(
-            f"--batch-size must be at most the number of training records, got "
-            f"{options.batch_size} for {stream.info.records} records in {options.data}. "
-            f"Pass {stream.info.records} or less."
-        )
 
 
 def _require_loss_scale(loss_scale: float | None, epoch: int) -> None:
