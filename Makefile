@@ -42,7 +42,7 @@ format: venv  ## Format and fix what ruff can fix.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: venv  ## Measure throughput and memory beside the bare kernel and TFDS (about 10 minutes).
+bench: venv  ## Measure throughput and memory beside the bare kernel and TFDS (about 25 minutes).
 	$(BIN)/python -m benchmarks
 
 clean:  ## Remove .venv, caches and demo output.

@@ -23,6 +23,8 @@ from shard_format.index import open_index
 from shard_format.manifest import Manifest, ShardInfo, load_manifest
 from shard_format.tfrecord import read_records
 
+OnBytes = Callable[[int], None]
+
 _BLOCK_BYTES = 1 << 20  # 1 MiB: hashing releases the GIL, larger blocks are no faster
 
 
@@ -38,14 +40,14 @@ def verify(
     directory: Path,
     *,
     workers: int | None = None,
-    on_file: Callable[[str, int], None] = lambda file, size: None,
+    on_bytes: OnBytes = lambda size: None,
 ) -> tuple[Manifest, list[Damage]]:
     """Checks every file of a set against its manifest.
 
     Args:
         directory: The shard set.
         workers: Files read at once; one per core when None.
-        on_file: Called with name and bytes of every file as it is done (from several threads).
+        on_bytes: Called with the size of every block that was read, from several threads.
 
     Returns:
         The manifest, and everything found to be damaged; an empty list means the set is intact.
@@ -55,19 +57,18 @@ def verify(
         DamageError: The manifest itself is damaged, so nothing can be checked against it.
     """
     manifest = load_manifest(directory)
-    checks: list[tuple[str, int, Callable[[], Iterator[str]]]] = []
+    checks: list[tuple[str, Callable[[], Iterator[str]]]] = []
     for split, info in manifest.splits.items():
         for number, shard in enumerate(info.shards):
-            checks.append((shard.file, shard.bytes, _shard_check(directory, split, number, shard)))
+            check = _shard_check(directory, split, number, shard, on_bytes)
+            checks.append((shard.file, check))
     for file, expected in manifest.files.items():
         size, digest = expected["bytes"], expected["sha256"]
-        checks.append((file, size, _file_check(directory / file, size, digest)))
+        checks.append((file, _file_check(directory / file, size, digest, on_bytes)))
 
-    def run(check: tuple[str, int, Callable[[], Iterator[str]]]) -> list[Damage]:
-        file, size, problems = check
-        found = [Damage(file, problem) for problem in problems()]
-        on_file(file, size)
-        return found
+    def run(check: tuple[str, Callable[[], Iterator[str]]]) -> list[Damage]:
+        file, problems = check
+        return [Damage(file, problem) for problem in problems()]
 
     with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
         damages = [damage for found in pool.map(run, checks) for damage in found]
@@ -80,16 +81,17 @@ def verify(
     return manifest, damages
 
 
-def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's content, in hex."""
+def file_sha256(path: Path, on_bytes: OnBytes = lambda size: None) -> str:
+    """SHA-256 of a file's content, in hex; `on_bytes` is called with the size of every block."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_BLOCK_BYTES):
             digest.update(block)
+            on_bytes(len(block))
     return digest.hexdigest()
 
 
-def _problem(path: Path, size: int, digest: str) -> str | None:
+def _problem(path: Path, size: int, digest: str, on_bytes: OnBytes) -> str | None:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -97,16 +99,18 @@ def _problem(path: Path, size: int, digest: str) -> str | None:
         found = status.st_size
         if found != size:
             return f"must have {size} bytes, has {found}"
-        return None if file_sha256(path) == digest else "does not match its SHA-256"
+        return None if file_sha256(path, on_bytes) == digest else "does not match its SHA-256"
     except FileNotFoundError:
         return "is missing"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
 
 
-def _file_check(path: Path, size: int, digest: str) -> Callable[[], Iterator[str]]:
+def _file_check(
+    path: Path, size: int, digest: str, on_bytes: OnBytes
+) -> Callable[[], Iterator[str]]:
     def check() -> Iterator[str]:
-        problem = _problem(path, size, digest)
+        problem = _problem(path, size, digest, on_bytes)
         if problem:
             yield problem
 
@@ -114,11 +118,11 @@ def _file_check(path: Path, size: int, digest: str) -> Callable[[], Iterator[str
 
 
 def _shard_check(
-    directory: Path, split: str, number: int, shard: ShardInfo
+    directory: Path, split: str, number: int, shard: ShardInfo, on_bytes: OnBytes
 ) -> Callable[[], Iterator[str]]:
     def check() -> Iterator[str]:
         path = directory / shard.file
-        problem = _problem(path, shard.bytes, shard.sha256)
+        problem = _problem(path, shard.bytes, shard.sha256, on_bytes)
         if problem is None:
             return
         if not path.is_file():

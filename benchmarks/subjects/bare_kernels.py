@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 
 import cv2
+import numpy as np
+import numpy.typing as npt
 import simplejpeg
 
 from benchmarks.measure import print_result
@@ -18,18 +20,25 @@ QUALITY = 90
 _FILES_PER_TASK = 64  # small enough that both processes end together
 
 
-def prepare(path: str) -> int:
-    """The kernels that shardmill uses, with the same settings."""
+def resized(path: str) -> npt.NDArray[np.uint8]:
+    """[height, width, 3] uint8: one photograph, by the kernels that shardmill uses."""
     with open(path, "rb", buffering=0) as file:
         data = file.readall()
     pixels = simplejpeg.decode_jpeg(data, "RGB", fastdct=False, fastupsample=False)
     height, width = pixels.shape[:2]
     shorter = min(height, width)
     size = (round(width * SIDE / shorter), round(height * SIDE / shorter))
-    resized = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
-    return len(
-        simplejpeg.encode_jpeg(resized, quality=QUALITY, colorspace="RGB", colorsubsampling="420")
-    )
+    return cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+
+
+def encoded(pixels: npt.NDArray[np.uint8]) -> bytes:
+    """A JPEG with shardmill's settings."""
+    return simplejpeg.encode_jpeg(pixels, quality=QUALITY, colorspace="RGB", colorsubsampling="420")
+
+
+def prepare(path: str) -> int:
+    """Everything but storing it."""
+    return len(encoded(resized(path)))
 
 
 def main() -> None:

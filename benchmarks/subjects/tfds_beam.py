@@ -1,13 +1,14 @@
 """The peer: a TFDS Beam builder that does the same resize with the same kernels.
 
-It runs on Beam's FnApiRunner in the mode given: "in_memory" (one worker) or "multi_processing" (one
-per core); "multi_threading" ends in a TypeError inside TFDS 4.9.10. "array" gives TFDS the resized
-pixels and lets it encode them, as its guide to Beam datasets has it; "encoded" hands it finished JPEG
-bytes, which is as fast as such a builder can be.
+It runs on Beam's FnApiRunner in the mode given: "in_memory" (a thread per core, no gRPC) or
+"multi_processing" (a process per core); "multi_threading" ends in a TypeError inside TFDS 4.9.10.
+"array" gives TFDS the resized pixels and lets it encode them, as builders are usually written;
+"encoded" hands it finished JPEG bytes, which is as fast as such a builder can be.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
@@ -15,32 +16,17 @@ import time
 from pathlib import Path
 
 import cv2
-import simplejpeg
 import tensorflow_datasets as tfds
 
 from beam_jobs.logs import quiet_beam
 from benchmarks.measure import print_result
-from benchmarks.subjects.bare_kernels import QUALITY, SIDE
+from benchmarks.subjects.bare_kernels import encoded, resized
 
 
 def example(path: str, style: str) -> tuple[str, dict[str, object]]:
     """Key and features of one photograph."""
-    import io
-
-    with open(path, "rb", buffering=0) as file:
-        data = file.readall()
-    pixels = simplejpeg.decode_jpeg(data, "RGB", fastdct=False, fastupsample=False)
-    height, width = pixels.shape[:2]
-    shorter = min(height, width)
-    size = (round(width * SIDE / shorter), round(height * SIDE / shorter))
-    resized = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
-    image: object = resized
-    if style == "encoded":
-        image = io.BytesIO(
-            simplejpeg.encode_jpeg(
-                resized, quality=QUALITY, colorspace="RGB", colorsubsampling="420"
-            )
-        )
+    pixels = resized(path)
+    image = io.BytesIO(encoded(pixels)) if style == "encoded" else pixels
     folder, name = path.split("/")[-2:]
     return f"{folder}/{name}", {
         "image": image,

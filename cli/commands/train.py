@@ -78,7 +78,9 @@ def train(directory: Path, run_dir: Path | None, as_json: bool, **values: Any) -
     from trainer import TrainOptions
 
     load_manifest(directory)  # a wrong path is told at once, not after TensorFlow has loaded
-    run_dir = run_dir or directory.with_name(f"{directory.name}-run")
+    if run_dir is None:
+        beside = directory.resolve()  # "." has no name of its own
+        run_dir = beside.with_name(f"{beside.name}-run")
     train_model(TrainOptions(data=directory, run_dir=run_dir, **values), as_json)
 
 

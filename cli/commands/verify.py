@@ -32,13 +32,13 @@ def verify(directory: Path, workers: int | None, as_json: bool) -> None:
     done, lock = 0, threading.Lock()
     with Bars() as bars:
 
-        def show(_: str, size: int) -> None:
+        def show(size: int) -> None:
             nonlocal done
             with lock:
                 done += size
                 bars.update("verify", done, total, "bytes")
 
-        manifest, damages = check(directory, workers=workers, on_file=show)
+        manifest, damages = check(directory, workers=workers, on_bytes=show)
     if as_json:
         found = [{"file": damage.file, "problem": damage.problem} for damage in damages]
         print_json(manifest.summary() | {"intact": not damages, "damages": found})

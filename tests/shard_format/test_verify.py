@@ -18,11 +18,11 @@ def shard_set(pictures, build, tmp_path):
 
 
 def test_an_intact_set_has_no_damage(shard_set):
-    done = []
-    manifest, damages = verify(shard_set, on_file=lambda file, size: done.append((file, size)))
+    blocks = []
+    manifest, damages = verify(shard_set, on_bytes=blocks.append)
     assert damages == []
-    shards = sum(len(split.shards) for split in manifest.splits.values())
-    assert len(done) == shards + len(manifest.files)
+    shards = sum(split.bytes for split in manifest.splits.values())
+    assert sum(blocks) == shards + sum(info["bytes"] for info in manifest.files.values())
 
 
 def test_any_flipped_bit_in_any_file_is_found(shard_set):
