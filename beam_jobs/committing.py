@@ -31,6 +31,7 @@ from shard_format import IndexWriter, Ledger, Manifest, SplitInfo, file_sha256, 
 from shard_format.tfds_metadata import dataset_info_text, features_text, label_files
 
 _QUARANTINE_PART_BYTES = 64 << 20  # 64 MiB of refused originals a file
+_QUARANTINE_GROUP_BYTES = 4 << 20  # 4 MiB a row group: what is held in memory
 # What the set keeps of a reject: where it stood in its unit is of no use to anybody.
 QUARANTINE_SCHEMA = REJECT_SCHEMA.remove(REJECT_SCHEMA.get_field_index("position"))
 _PACKAGES = ("apache-beam", "numpy", "opencv-python-headless", "pillow", "pyarrow", "simplejpeg")
@@ -185,29 +186,27 @@ def _write_quarantine(workspace: Workspace) -> list[str]:
     folder = workspace.out / naming.QUARANTINE_DIR
     shutil.rmtree(folder, ignore_errors=True)
     written: list[str] = []
-    waiting: list[pa.RecordBatch] = []
-    waiting_bytes = 0
-
-    def flush() -> None:
-        nonlocal waiting_bytes
+    rows = _rejects(workspace)
+    row = next(rows, None)
+    while row is not None:
         folder.mkdir(exist_ok=True)
         name = naming.quarantine_file(len(written))
         temporary = workspace.temporary(folder)
-        table = pa.Table.from_batches(waiting, QUARANTINE_SCHEMA)
         # Pictures are compressed already, and no two of them are equal.
-        pq.write_table(table, temporary, use_dictionary=["label", "stage", "reason"])
+        columns = ["label", "stage", "reason"]
+        with pq.ParquetWriter(temporary, QUARANTINE_SCHEMA, use_dictionary=columns) as writer:
+            part_bytes = 0
+            while row is not None and part_bytes < _QUARANTINE_PART_BYTES:
+                group: list[pa.RecordBatch] = []
+                group_bytes = 0
+                while row is not None and group_bytes < _QUARANTINE_GROUP_BYTES:
+                    group.append(row)
+                    group_bytes += row.nbytes
+                    row = next(rows, None)
+                writer.write_table(pa.Table.from_batches(group, QUARANTINE_SCHEMA))
+                part_bytes += group_bytes
         publish(temporary, workspace.out / name, durable=True)
         written.append(name)
-        waiting.clear()
-        waiting_bytes = 0
-
-    for row in _rejects(workspace):
-        waiting.append(row)
-        waiting_bytes += row.nbytes
-        if waiting_bytes >= _QUARANTINE_PART_BYTES:
-            flush()
-    if waiting:
-        flush()
     return written
 
 

@@ -51,6 +51,25 @@ def test_every_bad_image(corpora, shardmill, tmp_path):
     assert verify(out)[1] == []
 
 
+def test_quarantine_in_many_parts(pictures, build, tmp_path, monkeypatch):
+    corpus = pictures(3, classes=1)
+    originals = {}
+    for number in range(25):
+        name = f"class0/broken{number:02d}.jpg"
+        originals[name] = b"broken" * number
+        (corpus / name).write_bytes(originals[name])
+    build(corpus, "one")
+    monkeypatch.setattr("beam_jobs.committing._QUARANTINE_PART_BYTES", 400)
+    monkeypatch.setattr("beam_jobs.committing._QUARANTINE_GROUP_BYTES", 150)
+    build(corpus, "many", unit_size="200B")
+    assert len(list((tmp_path / "many" / "quarantine").iterdir())) > 3
+    rows = quarantine(tmp_path / "many")
+    assert rows == quarantine(tmp_path / "one")
+    assert {row["record_id"]: row["bytes"] for row in rows} == originals
+    assert [row["record_id"] for row in rows] == sorted(originals)
+    assert verify(tmp_path / "many")[1] == []
+
+
 def test_odd_names_are_names(pictures, build, tmp_path):
     corpus = pictures(4, classes=1)
     picture = (corpus / "class0" / "000.jpg").read_bytes()
