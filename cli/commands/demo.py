@@ -28,7 +28,7 @@ def demo(out: Path, epochs: int) -> None:
     from beam_jobs.options import PreprocessOptions
     from cli.commands.preprocess import build_images
     from cli.commands.train import train_model
-    from cli.console import stdout
+    from cli.console import say, stdout
     from shard_format import InputError, load_manifest
     from trainer import TrainOptions
 
@@ -58,7 +58,7 @@ def demo(out: Path, epochs: int) -> None:
     classes = len(load_manifest(data).schema["label"].class_names)
     console.print()
     console.rule("3. what you have now", align="left")
-    console.print(
+    say(
         f"accuracy   {accuracy:.1%} of the validation photographs are right; "
         f"guessing one of {classes} classes is right for {1 / classes:.0%}\n"
         f"shard set  {data}\n"
