@@ -24,8 +24,9 @@ from beam_jobs.listing import read_units
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.planning import Plan, load_plan
 from beam_jobs.record_types import RecordType
+from beam_jobs.rejects import REJECT_SCHEMA
 from beam_jobs.sharding import ShardResult, index_part
-from beam_jobs.staging import REJECT_SCHEMA, UnitSummary, unit_files
+from beam_jobs.staging import UnitSummary, unit_files
 from beam_jobs.storage import Workspace, flush_folder, publish, read_table, write_json
 from shard_format import IndexWriter, Ledger, Manifest, SplitInfo, file_sha256, naming, open_index
 from shard_format.tfds_metadata import dataset_info_text, features_text, label_files

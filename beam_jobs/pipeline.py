@@ -17,7 +17,8 @@ from beam_jobs.committing import commit
 from beam_jobs.dealing import take
 from beam_jobs.listing import Unit, largest_first
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.planning import ShardSpec, plan_shards
+from beam_jobs.planning import plan_shards
+from beam_jobs.recipes import ShardSpec
 from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.sharding import ShardResult, write_shard
 from beam_jobs.staging import UnitSummary, stage_unit

@@ -7,7 +7,6 @@ and there is never one Python object per record; memory is bounded by PARTITION_
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -23,33 +22,15 @@ from beam_jobs.duplicates import PARTITION_ROWS, Dropped, find_duplicates
 from beam_jobs.listing import read_units
 from beam_jobs.options import PreprocessOptions, parse_size, parse_splits
 from beam_jobs.progress import report
+from beam_jobs.recipes import RecipeWriter, ShardSpec
 from beam_jobs.record_types import RecordType
 from beam_jobs.sidecars import Sidecars
 from beam_jobs.staging import UnitSummary
-from beam_jobs.storage import Workspace, write_json, write_table
-from shard_format import InputError, naming, split_positions
+from beam_jobs.storage import Workspace, write_json
+from shard_format import InputError, split_positions
 
 # Raised whenever the same plan would be written as other bytes by `sharding`.
 SHARD_VERSION = 1
-
-
-class ShardSpec(NamedTuple):
-    """One shard to write.
-
-    Attributes:
-        split: The split it belongs to.
-        shard: Its number in [0, num_shards).
-        file: Its name in the shard set.
-        recipe: Path of an Arrow file with the columns unit and row; a unit is a position in the
-            list of keys that its metadata holds under "units".
-        recipe_key: Content address of everything that decides its bytes.
-    """
-
-    split: str
-    shard: int
-    file: str
-    recipe: str
-    recipe_key: str
 
 
 class Plan(NamedTuple):
@@ -125,7 +106,9 @@ def plan_shards(
     write_json(workspace, workspace.plan / "plan.json", plan._asdict())
     report(workspace.progress, "shard", total=sidecars.records - plan.duplicates)
     salt = [SHARD_VERSION, record_type.version, options.name, plan.class_names, num_shards]
-    writer = _RecipeWriter(workspace, options.name, plan, sidecars.keys, json.dumps(salt).encode())
+    writer = RecipeWriter(
+        workspace, options.name, num_shards, sidecars.keys, json.dumps(salt).encode()
+    )
     begins = [split.quantiles.keys() for split in splits]
     for rows in _sorted_partitions(sidecars, dropped, splits, thresholds, partition_rows):
         for number, split in enumerate(splits):
@@ -258,54 +241,3 @@ def _order(rows: _Rows, sidecars: Sidecars) -> IntArray:
 def _record_id(sidecars: Sidecars, rows: _Rows, position: int) -> str:
     table = sidecars.table(int(rows.unit[position]))
     return str(table["record_id"][int(rows.row[position])].as_py())
-
-
-class _RecipeWriter:
-    """Collects rows in key order and writes each shard's recipe as soon as it is complete."""
-
-    def __init__(
-        self, workspace: Workspace, name: str, plan: Plan, keys: Sequence[str], salt: bytes
-    ) -> None:
-        self._workspace = workspace
-        self._name = name
-        self._plan = plan
-        self._keys = keys
-        self._salt = salt
-        self._open: dict[str, tuple[int, list[tuple[IntArray, IntArray]]]] = {}
-        self._specs: list[ShardSpec] = []
-
-    def append(self, split: str, shard_of: IntArray, units: IntArray, rows: IntArray) -> None:
-        """Adds rows of one split; shard numbers never fall from call to call."""
-        edges = np.flatnonzero(np.diff(shard_of)) + 1
-        for piece in np.split(np.arange(len(shard_of)), edges):
-            if not len(piece):
-                continue
-            shard = int(shard_of[piece[0]])
-            current, pieces = self._open.get(split, (shard, []))
-            if shard != current:
-                self._write(split, current, pieces)
-                pieces = []
-            self._open[split] = (shard, [*pieces, (units[piece], rows[piece])])
-
-    def finish(self) -> list[ShardSpec]:
-        """Writes what is open; every shard's spec, by split and number."""
-        for split, (shard, pieces) in self._open.items():
-            self._write(split, shard, pieces)
-        order = list(self._plan.num_shards)
-        return sorted(self._specs, key=lambda spec: (order.index(spec.split), spec.shard))
-
-    def _write(self, split: str, shard: int, pieces: list[tuple[IntArray, IntArray]]) -> None:
-        units = np.concatenate([piece[0] for piece in pieces]).astype(np.int32)
-        rows = np.concatenate([piece[1] for piece in pieces]).astype(np.int32)
-        digest = hashlib.blake2b(self._salt, digest_size=16)
-        digest.update(f"{split} {shard}".encode())
-        used = np.unique(units)
-        keys = json.dumps([self._keys[unit] for unit in used.tolist()]).encode()
-        units = np.searchsorted(used, units).astype(np.int32)
-        for part in (keys, units.astype("<i4").tobytes(), rows.astype("<i4").tobytes()):
-            digest.update(part)
-        path = self._workspace.plan / f"{split}-{shard:05d}.arrow"
-        table = pa.table({"unit": units, "row": rows}).replace_schema_metadata({"units": keys})
-        write_table(self._workspace, path, table)
-        file = naming.shard_file(self._name, split, shard, self._plan.num_shards[split])
-        self._specs.append(ShardSpec(split, shard, file, str(path), digest.hexdigest()))

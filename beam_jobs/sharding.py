@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, int64
-from beam_jobs.planning import ShardSpec, load_plan
+from beam_jobs.planning import load_plan
 from beam_jobs.progress import report
+from beam_jobs.recipes import ShardSpec
 from beam_jobs.record_types import RecordType
 from beam_jobs.staging import forget_unit, unit_files
 from beam_jobs.storage import (

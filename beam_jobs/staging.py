@@ -11,7 +11,6 @@ A staged unit is four files under one content address:
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -23,6 +22,7 @@ from beam_jobs.listing import Unit, read_unit
 from beam_jobs.progress import report
 from beam_jobs.record_types import Prepared, RecordType
 from beam_jobs.refusal import Refusal
+from beam_jobs.rejects import Reject, RejectWriter
 from beam_jobs.sources import Item
 from beam_jobs.storage import Workspace, publish, read_json, write_json, write_table
 from shard_format import (
@@ -43,18 +43,6 @@ SIDECAR_FIELDS = (
     pa.field("label", pa.string()),
     pa.field("fingerprint", pa.binary(16), nullable=False),
 )
-REJECT_SCHEMA = pa.schema(
-    [
-        pa.field("position", pa.int64(), nullable=False),  # in the unit, as listed
-        pa.field("record_id", pa.string(), nullable=False),
-        pa.field("label", pa.string()),
-        pa.field("stage", pa.string(), nullable=False),
-        pa.field("reason", pa.string(), nullable=False),
-        pa.field("detail", pa.string(), nullable=False),
-        pa.field("bytes", pa.large_binary()),  # null where the file could not be read
-    ]
-)
-
 _REPORT_RECORDS = 32  # how often progress is reported: some milliseconds apart, at no cost
 _BLOCK_BYTES = 1 << 20  # 1 MiB a system call
 # A larger file is refused unread, and not copied to quarantine either: a worker would hold it.
@@ -96,13 +84,6 @@ class _Staged(NamedTuple):
     length: int  # of the frame
 
 
-class _Reject(NamedTuple):
-    stage: str
-    reason: str
-    detail: str
-    data: bytes | None
-
-
 def unit_files(workspace: Workspace, key: str) -> dict[str, Path]:
     """The four files of a unit, by their suffix."""
     return {
@@ -132,7 +113,7 @@ def stage_unit(
         return done
     files = unit_files(workspace, unit.key)
     payload, refused = (workspace.temporary(workspace.units) for _ in range(2))
-    with payload.open("wb", buffering=_BLOCK_BYTES) as file, _Rejects(refused) as rejects:
+    with payload.open("wb", buffering=_BLOCK_BYTES) as file, RejectWriter(refused) as rejects:
         todos = _in_key_order(unit, workspace, seed)
         staged = _prepare_all(todos, record_type, file, rejects, workspace, on_bad)
     publish(payload, files["tfrecord"])
@@ -198,7 +179,7 @@ def _prepare_all(
     todos: list[_Todo],
     record_type: RecordType,
     payload: BinaryIO,
-    rejects: _Rejects,
+    rejects: RejectWriter,
     workspace: Workspace,
     on_bad: str,
 ) -> list[_Staged]:
@@ -207,14 +188,14 @@ def _prepare_all(
     features = [feature for feature in record_type.schema.features if not feature.late]
     for done, todo in enumerate(todos, 1):
         outcome = _prepare(todo.item, record_type)
-        if isinstance(outcome, _Reject):
+        if isinstance(outcome, Reject):
             if on_bad == "fail":
                 raise InputError(
                     f"with --on-bad fail every file must be usable, got {outcome.reason} in "
                     f"{todo.record_id}: {outcome.detail}. Mend or remove the file, or use --on-bad "
                     "quarantine."
                 )
-            rejects.append(todo, outcome)
+            rejects.append(todo.position, todo.record_id, todo.item.label, outcome)
         else:
             framed = frame(encode_features(features, outcome.values))
             payload.write(framed)
@@ -225,48 +206,24 @@ def _prepare_all(
     return staged
 
 
-class _Rejects:
-    """Writes refused records one by one: their originals may be large, and are never kept."""
-
-    def __init__(self, path: Path) -> None:
-        self.reasons: Counter[str] = Counter()
-        self._sink = pa.OSFile(str(path), "wb")
-        self._writer = pa.ipc.new_file(self._sink, REJECT_SCHEMA)
-
-    def append(self, todo: _Todo, reject: _Reject) -> None:
-        self.reasons[reject.reason] += 1
-        row = (todo.position, todo.record_id, todo.item.label, *reject)
-        columns = [
-            pa.array([value], field.type) for value, field in zip(row, REJECT_SCHEMA, strict=True)
-        ]
-        self._writer.write_batch(pa.record_batch(columns, schema=REJECT_SCHEMA))
-
-    def __enter__(self) -> _Rejects:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._writer.close()
-        self._sink.close()
-
-
-def _prepare(item: Item, record_type: RecordType) -> Prepared | _Reject:
+def _prepare(item: Item, record_type: RecordType) -> Prepared | Reject:
     if item.refused:
         reason, _, detail = item.refused.partition(": ")
-        return _Reject("list", reason, detail, _bytes_if_readable(item))
+        return Reject("list", reason, detail, _bytes_if_readable(item))
     if item.size > MAX_FILE_BYTES:
         detail = f"the file has {item.size} bytes, more than {MAX_FILE_BYTES}"
-        return _Reject("read", "file-too-large", detail, None)
+        return Reject("read", "file-too-large", detail, None)
     try:
         data = _read(item)
     except OSError as error:
         detail = f"reading it failed: {error.strerror}"
-        return _Reject("read", "unreadable", detail, None)
+        return Reject("read", "unreadable", detail, None)
     if len(data) > MAX_FILE_BYTES:
-        return _Reject("read", "file-too-large", "the file grew while it was read", None)
+        return Reject("read", "file-too-large", "the file grew while it was read", None)
     try:
         return record_type.prepare(item.record_id, data)
     except Refusal as refusal:
-        return _Reject("prepare", refusal.reason, refusal.detail, data)
+        return Reject("prepare", refusal.reason, refusal.detail, data)
 
 
 def _read(item: Item) -> bytes:

@@ -1,0 +1,90 @@
+"""Recipes: which records a shard is made of, and in which order."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs.columns import IntArray
+from beam_jobs.storage import Workspace, write_table
+from shard_format import naming
+
+
+class ShardSpec(NamedTuple):
+    """One shard to write.
+
+    Attributes:
+        split: The split it belongs to.
+        shard: Its number in [0, num_shards).
+        file: Its name in the shard set.
+        recipe: Path of an Arrow file with the columns unit and row; a unit is a position in the
+            list of keys that its metadata holds under "units".
+        recipe_key: Content address of everything that decides its bytes.
+    """
+
+    split: str
+    shard: int
+    file: str
+    recipe: str
+    recipe_key: str
+
+
+class RecipeWriter:
+    """Collects rows in key order and writes each shard's recipe as soon as it is complete."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        name: str,
+        num_shards: Mapping[str, int],
+        keys: Sequence[str],
+        salt: bytes,
+    ) -> None:
+        self._workspace = workspace
+        self._name = name
+        self._num_shards = num_shards
+        self._keys = keys
+        self._salt = salt
+        self._open: dict[str, tuple[int, list[tuple[IntArray, IntArray]]]] = {}
+        self._specs: list[ShardSpec] = []
+
+    def append(self, split: str, shard_of: IntArray, units: IntArray, rows: IntArray) -> None:
+        """Adds rows of one split; shard numbers never fall from call to call."""
+        edges = np.flatnonzero(np.diff(shard_of)) + 1
+        for piece in np.split(np.arange(len(shard_of)), edges):
+            if not len(piece):
+                continue
+            shard = int(shard_of[piece[0]])
+            current, pieces = self._open.get(split, (shard, []))
+            if shard != current:
+                self._write(split, current, pieces)
+                pieces = []
+            self._open[split] = (shard, [*pieces, (units[piece], rows[piece])])
+
+    def finish(self) -> list[ShardSpec]:
+        """Writes what is open; every shard's spec, by split and number."""
+        for split, (shard, pieces) in self._open.items():
+            self._write(split, shard, pieces)
+        order = list(self._num_shards)
+        return sorted(self._specs, key=lambda spec: (order.index(spec.split), spec.shard))
+
+    def _write(self, split: str, shard: int, pieces: list[tuple[IntArray, IntArray]]) -> None:
+        units = np.concatenate([piece[0] for piece in pieces]).astype(np.int32)
+        rows = np.concatenate([piece[1] for piece in pieces]).astype(np.int32)
+        digest = hashlib.blake2b(self._salt, digest_size=16)
+        digest.update(f"{split} {shard}".encode())
+        used = np.unique(units)
+        keys = json.dumps([self._keys[unit] for unit in used.tolist()]).encode()
+        units = np.searchsorted(used, units).astype(np.int32)
+        for part in (keys, units.astype("<i4").tobytes(), rows.astype("<i4").tobytes()):
+            digest.update(part)
+        path = self._workspace.plan / f"{split}-{shard:05d}.arrow"
+        table = pa.table({"unit": units, "row": rows}).replace_schema_metadata({"units": keys})
+        write_table(self._workspace, path, table)
+        file = naming.shard_file(self._name, split, shard, self._num_shards[split])
+        self._specs.append(ShardSpec(split, shard, file, str(path), digest.hexdigest()))
