@@ -3,8 +3,8 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 # The first interpreter that really runs (a version manager's shim may exist and still fail).
-PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.10 python3; do \
-	$$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))' 2>/dev/null \
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null \
 	&& echo $$p && break; done)
 
 .PHONY: help venv demo test lint types layers pytest format bench clean
@@ -15,7 +15,7 @@ help:  ## List the targets.
 venv: $(VENV)/installed  ## Create .venv with the pinned dependencies.
 
 $(VENV)/installed: pyproject.toml constraints.txt
-	@test -n "$(PYTHON)" || { echo "Python 3.10 to 3.13 is needed and none was found. Install one, or run 'make PYTHON=/path/to/python3'."; exit 3; }
+	@test -n "$(PYTHON)" || { echo "Python 3.11 to 3.13 is needed and none was found. Install one, or run 'make PYTHON=/path/to/python3'."; exit 3; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	@touch $@
