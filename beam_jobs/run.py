@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import gc
 import itertools
 import os
 import time
@@ -206,17 +205,12 @@ def _run_pipeline(
     pipeline = beam.Pipeline(runner=runner, options=beam_options)
     _ = pipeline | "BuildShardSet" >> job
     units = largest_first(workspace) if deals_here(runner, beam_options) else None
-    # What is alive now stays alive: the collector need not visit it again and again while workers
-    # of the local engine, threads of this process, make many small objects. Measured: 1 to 2 %.
-    gc.collect()
-    gc.freeze()
     try:
         with contextlib.nullcontext() if units is None else dealt_here(job.run_id, units):
             pipeline.run().wait_until_finish()
     except Exception as error:
         raise _cause(job, workspace, error) from error
     finally:
-        gc.unfreeze()
         follower.stop()
 
 

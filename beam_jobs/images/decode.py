@@ -1,9 +1,9 @@
 """Bytes of any picture to RGB pixels, or a reason why not.
 
-libjpeg-turbo (simplejpeg) decodes JPEG: it is the fastest, releases the GIL, and its accurate
-integer DCT gives the same pixels with and without SIMD. Pillow reads what it cannot: other
-formats, and JPEG in CMYK. OpenCV is not used to decode: it returns half a picture for a damaged
-PNG and says nothing.
+libjpeg-turbo (simplejpeg) decodes JPEG: it releases the GIL, can be told to refuse what decodes
+only with warnings, and its accurate integer DCT gives the same pixels with and without SIMD. Pillow
+reads the rest: other formats, and JPEG in CMYK. Each format has one decoder, so a picture has one
+meaning; OpenCV only resizes.
 """
 
 from __future__ import annotations
