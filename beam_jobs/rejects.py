@@ -41,10 +41,12 @@ class RejectWriter:
     def append(self, position: int, record_id: str, label: str | None, reject: Reject) -> None:
         """Adds one record; `position` is its place in the unit, as listed."""
         self.reasons[reject.reason] += 1
-        row = (position, record_id, label, *reject)
+        row = (position, record_id, label, reject.stage, reject.reason, reject.detail)
         columns = [
-            pa.array([value], field.type) for value, field in zip(row, REJECT_SCHEMA, strict=True)
+            pa.array([value], field.type)
+            for value, field in zip(row, list(REJECT_SCHEMA)[:-1], strict=True)
         ]
+        columns.append(_without_copy(reject.data))
         self._writer.write_batch(pa.record_batch(columns, schema=REJECT_SCHEMA))
 
     def __enter__(self) -> RejectWriter:
@@ -53,3 +55,11 @@ class RejectWriter:
     def __exit__(self, *_: object) -> None:
         self._writer.close()
         self._sink.close()
+
+
+def _without_copy(data: bytes | None) -> pa.LargeBinaryArray:
+    """A column of one value that lies where the bytes lie: an original may have 512 MiB."""
+    if data is None:
+        return pa.array([None], pa.large_binary())
+    offsets = pa.array([0, len(data)], pa.int64()).buffers()[1]
+    return pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, pa.py_buffer(data)])
