@@ -61,8 +61,12 @@ def _parser() -> argparse.ArgumentParser:
     for field in dataclasses.fields(PreprocessOptions):
         if "help" not in field.metadata:
             continue
+        flag = f"--{field.name.replace('_', '-')}"
+        if field.metadata["type"] is bool:
+            images.add_argument(flag, action="store_true", help=field.metadata["help"])
+            continue
         images.add_argument(
-            f"--{field.name.replace('_', '-')}",
+            flag,
             default=field.default,
             type=field.metadata["type"],
             choices=field.metadata["choices"] or None,

@@ -142,13 +142,14 @@ def _ledger(summaries: Sequence[UnitSummary], plan: Plan) -> Ledger:
     reasons: Counter[str] = Counter()
     for summary in summaries:
         reasons.update(summary.refused)
+        reasons.update(summary.filtered)
     staged = sum(summary.kept for summary in summaries)
     return Ledger(
         read=sum(summary.read for summary in summaries),
         kept=staged - plan.duplicates,
         duplicates=plan.duplicates,
-        filtered=0,
-        quarantined=sum(reasons.values()),
+        filtered=sum(sum(summary.filtered.values()) for summary in summaries),
+        quarantined=sum(sum(summary.refused.values()) for summary in summaries),
         reasons=dict(sorted(reasons.items())),
     )
 

@@ -15,14 +15,16 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.columns import int64
-from beam_jobs.options import PreprocessOptions, parse_size
+from beam_jobs.option_values import parse_size
+from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RecordType
+from beam_jobs.repairs import with_repaired
 from beam_jobs.sources import SOURCES, Item
 from beam_jobs.storage import Workspace, publish, read_table, write_table
 from shard_format import InputError, id_hash
 
 # Raised whenever the files of a staged unit change their layout.
-UNIT_VERSION = 1
+UNIT_VERSION = 2
 
 SCHEMA = pa.schema(
     [
@@ -32,9 +34,16 @@ SCHEMA = pa.schema(
         pa.field("size", pa.int64(), nullable=False),
         pa.field("mtime_ns", pa.int64(), nullable=False),
         pa.field("refused", pa.string(), nullable=False),
+        pa.field("locator", pa.string(), nullable=False),
+        pa.field("block", pa.int64(), nullable=False),
+        pa.field("group", pa.string()),
+        pa.field("split", pa.string()),
+        pa.field("repaired", pa.binary(), nullable=False),
     ]
 )
 
+# Options that decide what a source reads, beside where it lies.
+_READING = ("image_column", "label_column", "multi_label", "no_labels", "group_by", "split")
 _BATCH_ROWS = 8192  # rows per Arrow record batch: about a megabyte of paths
 _MIN_UNIT_BYTES = 2 << 20  # 2 MiB: under this, opening files costs more than reading them
 _MAX_UNIT_BYTES = 32 << 20  # 32 MiB: about what a worker has to redo after a crash
@@ -95,7 +104,11 @@ def list_corpus(
         InputError: A source is missing, or there is nothing in it that could be used.
     """
     ignored: list[str] = []
-    items = SOURCES[options.source]([Path(path) for path in options.sources], ignored.append)
+    items = SOURCES[options.source](options).items(
+        [Path(path) for path in options.sources], ignored.append
+    )
+    if options.repaired is not None:
+        items = with_repaired(items, Path(options.repaired))
     records, usable, total_bytes = _write_listing(items, workspace, on_progress)
     _check_not_empty(options, records, usable, workspace)
     unit_bytes = (
@@ -108,6 +121,7 @@ def list_corpus(
         "record_type": options.record_type,
         "version": record_type.version,
         "seed": options.seed,
+        "source": [options.source, *(getattr(options, name) for name in _READING)],
         **record_type.stage_options(),
     }
     # What the whole build is made of: its options, and the same rows that its units are made of,
@@ -192,9 +206,9 @@ def _check_not_empty(
     if not usable:
         first = next(_batches(workspace.listing))["refused"][0].as_py()
         raise InputError(
-            f"a source of class folders must hold files inside class folders (SRC/hat/1.jpg), got "
-            f"{records} entries and none usable in {where}; the first is '{first}'. Make one "
-            "folder per class, or name the folder above."
+            f"a source must hold records that can be used, got {records} entries and none usable "
+            f"in {where}; the first is '{first}'. With class folders, make one folder per class "
+            "(SRC/hat/1.jpg), or name the folder above; without labels, say --no-labels."
         )
 
 
@@ -222,18 +236,23 @@ def _cut(
     """
     prefix = json.dumps(stage_options, sort_keys=True).encode()
     digest, start, position, size = hashlib.blake2b(prefix, digest_size=16), 0, 0, 0
+    ends, block = False, 0  # whether the unit is to end, and the block that it must not cut
     for batch in _batches(listing):
         for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             item = Item(*row)
-            # Without the path: the corpus may be mounted elsewhere the next time.
-            identity = repr(item._replace(path=b"")).encode()
+            if ends and (not block or item.block != block):
+                yield Unit(digest.hexdigest(), start, position, size)
+                digest, start, size = hashlib.blake2b(prefix, digest_size=16), position, 0
+                ends = False
+            # Without paths: the corpus may be mounted elsewhere the next time.
+            repaired = b"repaired" if item.repaired else b""
+            identity = repr(item._replace(path=b"", block=0, repaired=repaired)).encode()
             digest.update(identity)
             build.update(identity)
             position += 1
             size += item.size
+            block = item.block
             full = size >= _LONGEST_UNIT * unit_bytes or position - start >= _MAX_UNIT_RECORDS
-            if full or id_hash(item.record_id) / 2**64 < item.size / unit_bytes:
-                yield Unit(digest.hexdigest(), start, position, size)
-                digest, start, size = hashlib.blake2b(prefix, digest_size=16), position, 0
+            ends |= full or id_hash(item.record_id) / 2**64 < item.size / unit_bytes
     if position > start:
         yield Unit(digest.hexdigest(), start, position, size)

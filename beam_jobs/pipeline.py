@@ -21,6 +21,7 @@ from beam_jobs.planning import plan_shards
 from beam_jobs.recipes import ShardSpec
 from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.sharding import ShardResult, write_shard
+from beam_jobs.sources import SOURCES
 from beam_jobs.staging import UnitSummary, stage_unit
 from beam_jobs.storage import Workspace, write_json
 from shard_format import InputError, ShardmillError
@@ -90,6 +91,7 @@ class _Stage(beam.DoFn):
         """Makes what is not to be pickled."""
         self._workspace = workspace_of(self._options)
         self._record_type = RECORD_TYPES[self._options.record_type](self._options)
+        self._source = SOURCES[self._options.source](self._options)
 
     @contextlib.contextmanager
     def _tell_launcher(self) -> Iterator[None]:
@@ -125,11 +127,8 @@ class StageUnits(_Stage):
     def process(self, given: Unit) -> Iterator[UnitSummary]:
         """See beam.DoFn."""
         with self._tell_launcher():
-            options = self._options
             for unit in take(self._run_id, Unit(*given)):
-                yield stage_unit(
-                    unit, self._record_type, self._workspace, options.seed, options.on_bad
-                )
+                yield stage_unit(unit, self._source, self._record_type, self._workspace)
 
 
 class PlanShards(_Stage):

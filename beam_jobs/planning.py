@@ -20,7 +20,8 @@ from beam_jobs.boundaries import Quantiles, histogram_bits
 from beam_jobs.columns import IntArray, int64, uint64
 from beam_jobs.duplicates import PARTITION_ROWS, Dropped, find_duplicates
 from beam_jobs.listing import read_units
-from beam_jobs.options import PreprocessOptions, parse_size, parse_splits
+from beam_jobs.option_values import parse_size, parse_splits
+from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import report
 from beam_jobs.recipes import RecipeWriter, ShardSpec
 from beam_jobs.record_types import RecordType

@@ -21,6 +21,10 @@ REJECT_SCHEMA = pa.schema(
 )
 
 
+# The stage of a record that a cleaning rule leaves out; all others could not be used.
+FILTER = "filter"
+
+
 class Reject(NamedTuple):
     """Why a record was refused, at which stage, and its original; None if it cannot be kept."""
 
@@ -34,13 +38,14 @@ class RejectWriter:
     """Writes refused records one by one: their originals may be large, and are never kept."""
 
     def __init__(self, path: Path) -> None:
-        self.reasons: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self.filtered: Counter[str] = Counter()
         self._sink = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_file(self._sink, REJECT_SCHEMA)
 
     def append(self, position: int, record_id: str, label: str | None, reject: Reject) -> None:
         """Adds one record; `position` is its place in the unit, as listed."""
-        self.reasons[reject.reason] += 1
+        (self.filtered if reject.stage == FILTER else self.refused)[reject.reason] += 1
         row = (position, record_id, label, reject.stage, reject.reason, reject.detail)
         columns = [
             pa.array([value], field.type)

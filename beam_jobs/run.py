@@ -21,6 +21,7 @@ from beam_jobs.pipeline import NOTES, BuildShardSet, file_error, workspace_of
 from beam_jobs.progress import Follower, OnProgress
 from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.runners import choose_runner, deals_here
+from beam_jobs.sources.detection import resolve_sources
 from beam_jobs.storage import Workspace, read_json
 from shard_format import InputError, Manifest, ShardmillError, errors, load_manifest, naming
 
@@ -59,7 +60,7 @@ def run_preprocess(
         InputError: The corpus or the output folder cannot be used as it is.
     """
     started = time.time()
-    options = _absolute(options)
+    options = _absolute(resolve_sources(options))
     record_type = RECORD_TYPES[options.record_type](options)
     runner, beam_options = choose_runner(beam_args, options.workers)
     _check_places(options)
@@ -103,9 +104,10 @@ def _absolute(options: PreprocessOptions) -> PreprocessOptions:
     """The options with paths that mean the same in every process."""
     return dataclasses.replace(
         options,
-        sources=tuple(os.path.abspath(source) for source in options.sources),
         out=os.path.abspath(options.out),
         staging=os.path.abspath(options.staging) if options.staging else None,
+        labels=os.path.abspath(options.labels) if options.labels else None,
+        repaired=os.path.abspath(options.repaired) if options.repaired else None,
     )
 
 

@@ -19,11 +19,15 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.listing import Unit, read_unit
+from beam_jobs.option_values import splits_are_given
+from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import report
 from beam_jobs.record_types import Prepared, RecordType
 from beam_jobs.refusal import Refusal
-from beam_jobs.rejects import Reject, RejectWriter
-from beam_jobs.sources import Item
+from beam_jobs.rejects import FILTER, Reject, RejectWriter
+from beam_jobs.sources import Item, Raw, ReadRecord, Source
+from beam_jobs.sources.base import read_file
+from beam_jobs.sources.naming import SPLIT_NAMES
 from beam_jobs.storage import Workspace, publish, read_json, write_json, write_table
 from shard_format import (
     InputError,
@@ -42,11 +46,11 @@ SIDECAR_FIELDS = (
     pa.field("record_id", pa.string(), nullable=False),
     pa.field("label", pa.string()),
     pa.field("fingerprint", pa.binary(16), nullable=False),
+    pa.field("group", pa.uint64()),  # hash of what --group-by says
+    pa.field("split", pa.string()),  # where the source says
 )
 _REPORT_RECORDS = 32  # how often progress is reported: some milliseconds apart, at no cost
 _BLOCK_BYTES = 1 << 20  # 1 MiB a system call
-# A larger file is refused unread, and not copied to quarantine either: a worker would hold it.
-MAX_FILE_BYTES = 512 << 20  # 512 MiB
 
 
 class UnitSummary(NamedTuple):
@@ -56,7 +60,8 @@ class UnitSummary(NamedTuple):
         key: The unit.
         read: Records it had.
         kept: Records it staged.
-        refused: How many were refused, by reason.
+        refused: How many could not be used, by reason.
+        filtered: How many a cleaning rule left out, by reason.
         reused: True when it was found done.
     """
 
@@ -64,6 +69,7 @@ class UnitSummary(NamedTuple):
     read: int
     kept: int
     refused: dict[str, int]
+    filtered: dict[str, int]
     reused: bool
 
 
@@ -79,6 +85,7 @@ class _Todo(NamedTuple):
 
 class _Staged(NamedTuple):
     todo: _Todo
+    raw: Raw  # without its bytes
     fingerprint: bytes
     statistics: Mapping[str, Any]
     length: int  # of the frame
@@ -93,19 +100,18 @@ def unit_files(workspace: Workspace, key: str) -> dict[str, Path]:
 
 
 def stage_unit(
-    unit: Unit, record_type: RecordType, workspace: Workspace, seed: int, on_bad: str
+    unit: Unit, source: Source, record_type: RecordType, workspace: Workspace
 ) -> UnitSummary:
     """Stages a unit, or finds that it was done before.
 
     Args:
         unit: Which rows of the listing.
+        source: How a record is read.
         record_type: How a record is prepared.
         workspace: Where the listing is and where the unit goes.
-        seed: Of the shuffle key.
-        on_bad: "quarantine" or "fail".
 
     Raises:
-        InputError: A record is refused and `on_bad` is "fail".
+        InputError: A record is refused and the job is to fail then.
     """
     done = _done_before(unit, workspace)
     if done is not None:
@@ -113,9 +119,16 @@ def stage_unit(
         return done
     files = unit_files(workspace, unit.key)
     payload, refused = (workspace.temporary(workspace.units) for _ in range(2))
-    with payload.open("wb", buffering=_BLOCK_BYTES) as file, RejectWriter(refused) as rejects:
-        todos = _in_key_order(unit, workspace, seed)
-        staged = _prepare_all(todos, record_type, file, rejects, workspace, on_bad)
+    items = list(read_unit(workspace.listing, unit))
+    todos = _in_key_order(items, source.options.seed)
+    scratch = workspace.temporary(workspace.units)
+    with (
+        payload.open("wb", buffering=_BLOCK_BYTES) as file,
+        RejectWriter(refused) as rejects,
+        source.open(items, scratch) as read,
+    ):
+        job = _Unit(source.options, read, record_type, workspace, file, rejects)
+        staged = job.prepare_all(todos)
     publish(payload, files["tfrecord"])
     publish(refused, files["rejects"])
     write_table(workspace, files["arrow"], _sidecar(staged, record_type))
@@ -123,7 +136,8 @@ def stage_unit(
         key=unit.key,
         read=unit.end - unit.start,
         kept=len(staged),
-        refused=dict(sorted(rejects.reasons.items())),
+        refused=dict(sorted(rejects.refused.items())),
+        filtered=dict(sorted(rejects.filtered.items())),
         reused=False,
     )
     write_json(
@@ -160,13 +174,12 @@ def forget_unit(workspace: Workspace, key: str) -> None:
     unit_files(workspace, key)["json"].unlink(missing_ok=True)
 
 
-def _in_key_order(unit: Unit, workspace: Workspace, seed: int) -> list[_Todo]:
+def _in_key_order(items: list[Item], seed: int) -> list[_Todo]:
     """The records of a unit in shuffle order.
 
     The key is a function of the record id alone, so the order is known before anything is read,
     and payload goes straight to disk: a worker never holds more than one record.
     """
-    items = list(read_unit(workspace.listing, unit))
     hashes = [id_hash(item.record_id) for item in items]
     keys = shuffle_keys(hashes, seed).tolist()
     return sorted(
@@ -175,85 +188,84 @@ def _in_key_order(unit: Unit, workspace: Workspace, seed: int) -> list[_Todo]:
     )
 
 
-def _prepare_all(
-    todos: list[_Todo],
-    record_type: RecordType,
-    payload: BinaryIO,
-    rejects: RejectWriter,
-    workspace: Workspace,
-    on_bad: str,
-) -> list[_Staged]:
-    """Prepares every record, and writes what is kept and what is refused as it goes."""
-    staged: list[_Staged] = []
-    features = [feature for feature in record_type.schema.features if not feature.late]
-    for done, todo in enumerate(todos, 1):
-        outcome = _prepare(todo.item, record_type)
-        if isinstance(outcome, Reject):
-            if on_bad == "fail":
-                raise InputError(
-                    f"with --on-bad fail every file must be usable, got {outcome.reason} in "
-                    f"{todo.record_id}: {outcome.detail}. Mend or remove the file, or use --on-bad "
-                    "quarantine."
+class _Unit(NamedTuple):
+    """A unit at work: where its records come from and where they go."""
+
+    options: PreprocessOptions
+    read: ReadRecord
+    record_type: RecordType
+    workspace: Workspace
+    payload: BinaryIO
+    rejects: RejectWriter
+
+    def prepare_all(self, todos: list[_Todo]) -> list[_Staged]:
+        """Prepares every record, and writes what is kept and what is refused as it goes."""
+        staged: list[_Staged] = []
+        features = [item for item in self.record_type.schema.features if not item.late]
+        for done, todo in enumerate(todos, 1):
+            raw, outcome = self._prepare(todo.item)
+            if isinstance(outcome, Reject):
+                self._refuse(todo, raw, outcome)
+            else:
+                framed = frame(encode_features(features, outcome.values))
+                self.payload.write(framed)
+                staged.append(
+                    _Staged(todo, raw, outcome.fingerprint, outcome.statistics, len(framed))
                 )
-            rejects.append(todo.position, todo.record_id, todo.item.label, outcome)
-        else:
-            framed = frame(encode_features(features, outcome.values))
-            payload.write(framed)
-            staged.append(_Staged(todo, outcome.fingerprint, outcome.statistics, len(framed)))
-        if done % _REPORT_RECORDS == 0:
-            report(workspace.progress, "stage", _REPORT_RECORDS)
-    report(workspace.progress, "stage", len(todos) % _REPORT_RECORDS)
-    return staged
+            if done % _REPORT_RECORDS == 0:
+                report(self.workspace.progress, "stage", _REPORT_RECORDS)
+        report(self.workspace.progress, "stage", len(todos) % _REPORT_RECORDS)
+        return staged
 
+    def _refuse(self, todo: _Todo, raw: Raw, reject: Reject) -> None:
+        if self.options.on_bad == "fail" and reject.stage != FILTER:
+            raise InputError(
+                f"with --on-bad fail every file must be usable, got {reject.reason} in "
+                f"{todo.record_id}: {reject.detail}. Mend or remove the file, or use --on-bad "
+                "quarantine."
+            )
+        self.rejects.append(todo.position, todo.record_id, raw.label, reject)
 
-def _prepare(item: Item, record_type: RecordType) -> Prepared | Reject:
-    if item.refused:
-        reason, _, detail = item.refused.partition(": ")
-        return Reject("list", reason, detail, _bytes_if_readable(item))
-    if item.size > MAX_FILE_BYTES:
-        detail = f"the file has {item.size} bytes, more than {MAX_FILE_BYTES}"
-        return Reject("read", "file-too-large", detail, None)
-    try:
-        data = _read(item)
-    except OSError as error:
-        detail = f"reading it failed: {error.strerror}"
-        return Reject("read", "unreadable", detail, None)
-    if len(data) > MAX_FILE_BYTES:
-        return Reject("read", "file-too-large", "the file grew while it was read", None)
-    try:
-        return record_type.prepare(item.record_id, data)
-    except Refusal as refusal:
-        return Reject("prepare", refusal.reason, refusal.detail, data)
+    def _prepare(self, item: Item) -> tuple[Raw, Prepared | Reject]:
+        """What was read, without its bytes, and what came of it."""
+        nothing = Raw(b"", item.label, item.group, item.split)
+        if item.refused:
+            reason, _, detail = item.refused.partition(": ")
+            return nothing, Reject("list", reason, detail, self._bytes_if_readable(item))
+        try:
+            raw = self.read(item)
+            data = read_file(item.repaired, item.size) if item.repaired else raw.data
+        except Refusal as refusal:
+            return nothing, Reject("read", refusal.reason, refusal.detail, refusal.data)
+        except OSError as error:
+            detail = f"reading it failed: {error.strerror or type(error).__name__}"
+            return nothing, Reject("read", "unreadable", detail, None)
+        raw = raw._replace(data=b"")
+        try:
+            self._check_placed(raw)
+            return raw, self.record_type.prepare(item.record_id, data)
+        except Refusal as refusal:
+            stage = FILTER if refusal.filtered else "prepare"
+            return raw, Reject(stage, refusal.reason, refusal.detail, data)
 
+    def _check_placed(self, raw: Raw) -> None:
+        """Refuses a record without the label, split or group that the job needs."""
+        options = self.options
+        if raw.label is None and not options.no_labels:
+            raise Refusal("no-label", f"it has no {options.label_column!r}")
+        if raw.split is None and splits_are_given(options.split):
+            raise Refusal(
+                "no-split", f"--split {options.split} finds none of {', '.join(SPLIT_NAMES)} for it"
+            )
 
-def _read(item: Item) -> bytes:
-    """The whole file, with three system calls where `open` and `read` make seven.
-
-    Every system call gives up the interpreter's lock, and with several threads taking it back
-    costs more than the call.
-    """
-    descriptor = os.open(item.path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        data = os.read(descriptor, item.size + 1)
-        # It has changed since it was listed, or came in pieces.
-        while len(data) != item.size and len(data) <= MAX_FILE_BYTES:
-            more = os.read(descriptor, _BLOCK_BYTES)
-            if not more:
-                break
-            data += more
-    finally:
-        os.close(descriptor)
-    return data
-
-
-def _bytes_if_readable(item: Item) -> bytes | None:
-    """The bytes of a file that the listing refused; None for pipes, broken links and the like."""
-    if not os.path.isfile(item.path) or item.size > MAX_FILE_BYTES:
-        return None
-    try:
-        return _read(item)
-    except OSError:
-        return None
+    def _bytes_if_readable(self, item: Item) -> bytes | None:
+        """The bytes of what the listing refused; None for pipes, broken links and the like."""
+        if not os.path.isfile(item.path):
+            return None
+        try:
+            return self.read(item).data
+        except (OSError, Refusal):
+            return None
 
 
 def _sidecar(staged: list[_Staged], record_type: RecordType) -> pa.Table:
@@ -264,9 +276,18 @@ def _sidecar(staged: list[_Staged], record_type: RecordType) -> pa.Table:
         "offset": np.cumsum(length) - length,
         "length": length,
         "record_id": [record.todo.record_id for record in staged],
-        "label": [record.todo.item.label for record in staged],
+        "label": [record.raw.label for record in staged],
         "fingerprint": [record.fingerprint for record in staged],
+        "group": [
+            None if record.raw.group is None else id_hash(record.raw.group) for record in staged
+        ],
+        "split": [record.raw.split for record in staged],
     }
-    for field in record_type.statistics:
+    fields = (*record_type.statistics, *record_type.evidence)
+    for field in fields:
         columns[field.name] = [record.statistics[field.name] for record in staged]
-    return pa.table(columns, schema=pa.schema([*SIDECAR_FIELDS, *record_type.statistics]))
+    return pa.table(columns, schema=pa.schema([*SIDECAR_FIELDS, *fields]))
+
+
+def _hashed(group: str | None) -> int | None:
+    return None if group is None else id_hash(group)

@@ -17,7 +17,7 @@ class Prepared(NamedTuple):
     Attributes:
         values: The value of every feature that is not late, by name.
         fingerprint: 16 bytes that are equal for exact duplicates.
-        statistics: A value for every statistics column, by name.
+        statistics: A value for every statistics and evidence column, by name.
     """
 
     values: Mapping[str, Any]
@@ -33,11 +33,13 @@ class RecordType(abc.ABC):
             no unit staged by older code is used again.
         schema: The features of an example.
         statistics: Columns for the index, with what is known of each record.
+        evidence: Columns that planning needs and the index does not keep.
     """
 
     version: int
     schema: Schema
     statistics: tuple[pa.Field, ...]
+    evidence: tuple[pa.Field, ...] = ()
 
     @abc.abstractmethod
     def stage_options(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import simplejpeg
 from beam_jobs.images.decode import decode_image
 from beam_jobs.images.encode import encode_jpeg
 from beam_jobs.images.resize import parse_resize, resize_image
+from beam_jobs.option_values import parse_quality
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types.base import Prepared, RecordType
 from shard_format import Feature, Schema
@@ -41,7 +42,7 @@ class ImageRecords(RecordType):
 
     def __init__(self, options: PreprocessOptions) -> None:
         self._resize = parse_resize(options.resize)
-        self._quality = options.quality
+        _, self._quality = parse_quality(options.quality)
         self._max_pixels = options.max_pixels
 
     def stage_options(self) -> dict[str, Any]:

@@ -1,10 +1,13 @@
 """Sources, by the value of --source."""
 
-from beam_jobs.sources.base import Item, Source
-from beam_jobs.sources.class_folders import list_class_folders
+from collections.abc import Callable
 
-SOURCES: dict[str, Source] = {
-    "class-folders": list_class_folders,
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.sources.base import Item, Raw, ReadRecord, Source
+from beam_jobs.sources.class_folders import ClassFolders
+
+SOURCES: dict[str, Callable[[PreprocessOptions], Source]] = {
+    "class-folders": ClassFolders,
 }
 
-__all__ = ["SOURCES", "Item", "Source"]
+__all__ = ["SOURCES", "Item", "Raw", "ReadRecord", "Source"]

@@ -1,4 +1,7 @@
-"""Class folders: SRC/hat/1.jpg is a record of class "hat", however deep below hat it lies."""
+"""Class folders: SRC/hat/1.jpg is a record of class "hat", however deep below hat it lies.
+
+With --split folders the split comes first: SRC/train/hat/1.jpg.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,63 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from beam_jobs.sources.base import Item
+from beam_jobs.option_values import SPLIT_BY_FOLDER
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.sources.base import Item, Source
+from beam_jobs.sources.naming import (
+    SPLIT_NAMES,
+    prefixes,
+    readable_name,
+    refuse_columns,
+    split_name,
+)
 from shard_format import InputError
 
 _LEFT_BY_SYSTEMS = (b"thumbs.db", b"desktop.ini", b"__macosx")
 
 
-def list_class_folders(roots: Sequence[Path], on_ignored: Callable[[str], None]) -> Iterator[Item]:
+class ClassFolders(Source):
     """Every file below the roots, sorted by name folder by folder.
 
     Folders and files whose name begins with a dot, and those that Windows and macOS leave behind,
     are left out. A file outside any class folder, or one that is no regular file, is listed as
     refused: it will be counted and shown, not lost.
+    """
+
+    def __init__(self, options: PreprocessOptions) -> None:
+        super().__init__(options)
+        refuse_columns(options, "class folders")
+
+    def items(self, roots: Sequence[Path], on_ignored: Callable[[str], None]) -> Iterator[Item]:
+        """See Source."""
+        for item, folders in walk(roots, on_ignored):
+            yield self._placed(item, folders)
+
+    def _placed(self, item: Item, folders: tuple[str, ...]) -> Item:
+        """The item with what its folders say."""
+        by_split, split = self.options.split == SPLIT_BY_FOLDER, None
+        if by_split and folders:
+            split = split_name(folders[0])
+            folders = folders[1:]
+        label = folders[0] if folders and not self.options.no_labels else None
+        item = item._replace(label=label, split=split)
+        if item.refused:
+            return item
+        if by_split and split is None:
+            expected = ", ".join(SPLIT_NAMES)
+            reason = f"no-split-folder: with --split folders it must lie in one of {expected}"
+            return item._replace(refused=reason)
+        if label is None and not self.options.no_labels:
+            return item._replace(refused="no-class-folder: the file lies beside the class folders")
+        return item
+
+
+# A file without label, and the names of the folders it lies in below its root.
+Found = tuple[Item, tuple[str, ...]]
+
+
+def walk(roots: Sequence[Path], on_ignored: Callable[[str], None]) -> Iterator[Found]:
+    """Every file below the roots, in an order that depends on names alone.
 
     Raises:
         InputError: A root is missing, is no folder, or two roots have the same name.
@@ -27,38 +75,28 @@ def list_class_folders(roots: Sequence[Path], on_ignored: Callable[[str], None])
     for prefix, root in _prefixes(roots):
         status = root.stat()
         above = ((status.st_dev, status.st_ino),)
-        yield from _walk(_Folder(os.fsencode(root), prefix, None, above), on_ignored)
+        yield from _walk(_Folder(os.fsencode(root), prefix, (), above), on_ignored)
 
 
 def _prefixes(roots: Sequence[Path]) -> list[tuple[str, Path]]:
     """The roots in an order that does not depend on the command line, with their id prefixes."""
     for root in roots:
-        if not root.exists():
-            raise InputError(f"a source must exist, got no folder {root}. Check the path.")
-        if not root.is_dir():
+        if root.exists() and not root.is_dir():
             raise InputError(
-                f"a source of class folders must be a folder, got the file {root}. "
-                "Name the folder that holds one folder per class."
+                f"a source of folders must be a folder, got the file {root}. "
+                "Name the folder that holds the files, or say with --source what this file is."
             )
-    if len(roots) == 1:
-        return [("", roots[0])]
-    prefixes = {f"{root.resolve().name}/": root for root in roots}
-    if len(prefixes) < len(roots):
-        raise InputError(
-            "several sources must have different folder names, since record ids begin with them, "
-            f"got {', '.join(str(root) for root in roots)}. Rename one, or name their parent."
-        )
-    return sorted(prefixes.items())
+    return prefixes(roots)
 
 
 class _Folder(NamedTuple):
     path: bytes
     prefix: str  # of the record ids below it
-    label: str | None
+    names: tuple[str, ...]  # of itself and the folders above, below the root
     above: tuple[tuple[int, int], ...]  # device and inode of itself and all folders above
 
 
-def _walk(root: _Folder, on_ignored: Callable[[str], None]) -> Iterator[Item]:
+def _walk(root: _Folder, on_ignored: Callable[[str], None]) -> Iterator[Found]:
     """Depth first, by name; a stack of iterators, since folders nest deeper than Python calls."""
     stack = [_entries(root, on_ignored)]
     while stack:
@@ -71,13 +109,14 @@ def _walk(root: _Folder, on_ignored: Callable[[str], None]) -> Iterator[Item]:
             yield found
 
 
-def _entries(folder: _Folder, on_ignored: Callable[[str], None]) -> Iterator[Item | _Folder]:
+def _entries(folder: _Folder, on_ignored: Callable[[str], None]) -> Iterator[Found | _Folder]:
     try:
         with os.scandir(folder.path) as entries:
             found = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
         name = folder.prefix.rstrip("/") or "."
-        yield Item(name, folder.path, folder.label, 0, 0, f"unreadable: {error.strerror}")
+        reason = f"unreadable: {error.strerror}"
+        yield Item(name, folder.path, None, 0, 0, reason), folder.names
         return
     for entry in found:
         name = readable_name(entry.name)
@@ -89,33 +128,22 @@ def _entries(folder: _Folder, on_ignored: Callable[[str], None]) -> Iterator[Ite
             status = entry.stat()
         except OSError as error:
             reason = f"{'broken-link' if entry.is_symlink() else 'unreadable'}: {error.strerror}"
-            yield Item(record_id, entry.path, folder.label, 0, 0, reason)
+            yield Item(record_id, entry.path, None, 0, 0, reason), folder.names
             continue
         if not stat.S_ISDIR(status.st_mode):
-            yield _file(record_id, entry.path, folder.label, status)
+            yield _file(record_id, entry.path, status), folder.names
             continue
         identity = (status.st_dev, status.st_ino)
         if identity in folder.above:
             reason = "link-cycle: the link leads to a folder above it"
-            yield Item(record_id, entry.path, folder.label, 0, 0, reason)
+            yield Item(record_id, entry.path, None, 0, 0, reason), folder.names
             continue
         above = (*folder.above, identity)
-        yield _Folder(entry.path, f"{record_id}/", folder.label or name, above)
+        yield _Folder(entry.path, f"{record_id}/", (*folder.names, name), above)
 
 
-def readable_name(name: bytes) -> str:
-    """A file name as text: UTF-8, or else with every byte that is not as //xNN.
-
-    No two names become the same text, for no file name holds a slash.
-    """
-    return name.decode("utf-8", "surrogateescape").translate(_ESCAPES)
-
-
-_ESCAPES = {0xDC00 + byte: f"//x{byte:02x}" for byte in range(0x80, 0x100)}
-
-
-def _file(record_id: str, path: bytes, label: str | None, status: os.stat_result) -> Item:
+def _file(record_id: str, path: bytes, status: os.stat_result) -> Item:
     if not stat.S_ISREG(status.st_mode):
-        return Item(record_id, path, label, 0, 0, "not-a-file: it is a device, a pipe or a socket")
-    refused = "" if label is not None else "no-class-folder: the file lies beside the class folders"
-    return Item(record_id, path, label, status.st_size, status.st_mtime_ns, refused)
+        reason = "not-a-file: it is a device, a pipe or a socket"
+        return Item(record_id, path, None, 0, 0, reason)
+    return Item(record_id, path, None, status.st_size, status.st_mtime_ns)

@@ -29,8 +29,12 @@ def _options(command: Any) -> Any:
         if "help" not in field.metadata:
             continue
         choices = field.metadata["choices"]
+        flag = f"--{field.name.replace('_', '-')}"
+        if field.metadata["type"] is bool:
+            command = click.option(flag, is_flag=True, help=field.metadata["help"])(command)
+            continue
         command = click.option(
-            f"--{field.name.replace('_', '-')}",
+            flag,
             default=field.default,
             type=click.Choice(choices) if choices else field.metadata["type"],
             metavar=None if choices else field.metadata["metavar"],

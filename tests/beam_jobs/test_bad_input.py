@@ -9,7 +9,8 @@ import shutil
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.options import PreprocessOptions, parse_size, parse_splits
+from beam_jobs.option_values import parse_size, parse_splits
+from beam_jobs.options import PreprocessOptions
 from shard_format import InputError, UsageError, verify
 
 
@@ -159,7 +160,7 @@ def test_several_sources_are_told_apart(pictures, tmp_path):
     other = tmp_path / "other" / "one"
     shutil.copytree(one, other)
     options = PreprocessOptions((str(one), str(other)), str(tmp_path / "set"))
-    with pytest.raises(InputError, match="different folder names"):
+    with pytest.raises(InputError, match="different names"):
         run_preprocess(options)
 
 
@@ -178,7 +179,7 @@ def test_on_bad_fail_stops_with_the_file(pictures, build):
         (lambda path: None, "a source must exist"),
         (lambda path: path.mkdir(), "must hold files"),
         (lambda path: path.write_bytes(b"x"), "must be a folder"),
-        (lambda path: (path.mkdir(), (path / "1.jpg").write_bytes(b"x")), "inside class folders"),
+        (lambda path: (path.mkdir(), (path / "1.jpg").write_bytes(b"x")), "one folder per class"),
         (lambda path: (path / "empty").mkdir(parents=True), "must hold files"),
     ],
 )
@@ -247,11 +248,11 @@ def test_nothing_usable_is_an_empty_set_with_its_evidence(tmp_path, build):
         ({"split": "train=0.5,train=0.5"}, "once"),
         ({"split": "train"}, "NAME=FRACTION"),
         ({"split": "Train=1"}, "lower-case"),
-        ({"quality": 0}, r"--quality must be in \[1, 100\]"),
+        ({"quality": 0}, r"--quality must be a whole number in \[1, 100\]"),
         ({"seed": -1}, "--seed"),
         ({"num_shards": 0}, "--num-shards"),
         ({"shard_size": "big"}, "128MiB"),
-        ({"dedup": "near"}, "exact, off"),
+        ({"dedup": "fuzzy"}, "exact, near, off"),
         ({"name": "My Set"}, "lower-case"),
         ({"out": "gs://bucket/set"}, "mounted"),
         ({"sources": ()}, "must have a source"),

@@ -1,0 +1,133 @@
+"""Values that options are written in: sizes, splits, ranges, paths."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from shard_format import UsageError
+from shard_format.naming import check_name
+
+SPLIT_SUM_TOLERANCE = 1e-6  # fractions are typed by people, in decimal
+DEFAULT_QUALITY = 90  # of pictures that `--quality keep` cannot keep
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*([KMGT]i?B|B)?", re.IGNORECASE)
+_SIZE_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_SIZE_UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+
+# --split without fractions: the source says where a record belongs.
+SPLIT_BY_FOLDER = "folders"
+SPLIT_BY_COLUMN = "column:"
+
+
+def parse_size(flag: str, text: str) -> int:
+    """Bytes of a size such as "128MiB", "1.5 GB" or "4096".
+
+    Raises:
+        UsageError: The text is no size, or zero.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    size = int(float(match[1]) * _SIZE_UNITS[(match[2] or "B").lower()]) if match else 0
+    if size < 1:
+        raise UsageError(
+            f"{flag} must be a number with a unit B, KiB, MiB, GiB or TiB, got {text!r}. "
+            "Write for instance 128MiB."
+        )
+    return size
+
+
+def parse_splits(text: str) -> dict[str, float]:
+    """Fractions by split name, in the order given: "train=0.9,test=0.1".
+
+    Raises:
+        UsageError: A part is malformed or repeated, or the fractions do not sum to 1.
+    """
+    splits: dict[str, float] = {}
+    for part in text.split(","):
+        name, equals, number = part.strip().partition("=")
+        try:
+            fraction = float(number)
+        except ValueError:
+            fraction = -1.0
+        if not equals or not 0 < fraction <= 1:
+            raise UsageError(
+                f"--split must be NAME=FRACTION parts with fractions in (0, 1], 'folders', or "
+                f"'column:NAME', got {part!r}. Write for instance train=0.9,test=0.1."
+            )
+        if check_name(name, "a split name") in splits:
+            raise UsageError(f"--split must name a split once, got {name!r} twice. Remove one.")
+        splits[name] = fraction
+    total = sum(splits.values())
+    if abs(total - 1) > SPLIT_SUM_TOLERANCE:
+        raise UsageError(
+            f"--split fractions must sum to 1, got {total:g} ({text}). "
+            f"{'Add the missing' if total < 1 else 'Take away'} {abs(1 - total):g}."
+        )
+    return splits
+
+
+def split_column(text: str) -> str | None:
+    """The column of "column:NAME"; None for any other --split.
+
+    Raises:
+        UsageError: The name is missing.
+    """
+    if not text.startswith(SPLIT_BY_COLUMN):
+        return None
+    column = text.removeprefix(SPLIT_BY_COLUMN)
+    if not column:
+        raise UsageError("--split column:NAME must name a column, got none. Add its name.")
+    return column
+
+
+def splits_are_given(text: str) -> bool:
+    """Whether the corpus itself says which split a record belongs to."""
+    return text == SPLIT_BY_FOLDER or text.startswith(SPLIT_BY_COLUMN)
+
+
+def parse_quality(value: str | int) -> tuple[bool, int]:
+    """(whether pictures that need no change keep their bytes, quality of all others).
+
+    Raises:
+        UsageError: The text is no whole number from 1 to 100, "keep" or "keep:N".
+    """
+    text = str(value)
+    word, colon, number = text.partition(":") if text.startswith("keep") else ("", "", text)
+    keeps = word == "keep"
+    digits = number if (colon or not keeps) else str(DEFAULT_QUALITY)
+    if word not in ("", "keep") or not digits.isdecimal() or not 1 <= int(digits) <= 100:
+        raise UsageError(
+            f"--quality must be a whole number in [1, 100], 'keep' or 'keep:N', got {text!r}. "
+            "Write for instance 90."
+        )
+    return keeps, int(digits)
+
+
+def check_range(flag: str, value: float, low: float, high: float) -> None:
+    """Returns if the value lies in [low, high].
+
+    Raises:
+        UsageError: It does not (NaN lies nowhere).
+    """
+    if not low <= value <= high:
+        raise UsageError(f"{flag} must be in [{low}, {high}], got {value}. Choose a value in it.")
+
+
+def check_path(flag: str, path: str) -> None:
+    """Returns if a path can be stored as text and opened by every worker.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"{flag} must be a path in UTF-8, got {os.fsencode(path)!r}. Rename that folder."
+        ) from None
+    if not path:
+        raise UsageError(f"{flag} must be a path, got an empty one. Write '.' for this folder.")
+    if "://" in path:
+        raise UsageError(
+            f"{flag} must lie on a file system that every worker has mounted, got {path!r}. "
+            "Mount the bucket (gcsfuse, s3fs, NFS) and name the mount point."
+        )
