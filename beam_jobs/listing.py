@@ -129,6 +129,7 @@ def list_corpus(
     build = hashlib.blake2b(digest_size=16)
     build.update(json.dumps([options.config(), options.name, stage_options]).encode())
     units = _write_units(_cut(workspace.listing, unit_bytes, stage_options, build), workspace)
+    workspace.mark("stage")
     return Listing(units, records, total_bytes, len(ignored), build.hexdigest())
 
 

@@ -17,8 +17,7 @@ from beam_jobs.committing import commit
 from beam_jobs.dealing import take
 from beam_jobs.listing import Unit, largest_first
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.planning import plan_shards
-from beam_jobs.recipes import ShardSpec
+from beam_jobs.planning import ShardSpec, plan_shards
 from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.sharding import ShardResult, write_shard
 from beam_jobs.sources import SOURCES
@@ -137,7 +136,10 @@ class PlanShards(_Stage):
     def process(self, _: None, summaries: list[UnitSummary]) -> Iterator[ShardSpec]:
         """See beam.DoFn."""
         with self._tell_launcher():
-            yield from plan_shards(summaries, self._options, self._record_type, self._workspace)
+            self._workspace.mark("plan")
+            specs = plan_shards(summaries, self._options, self._record_type, self._workspace)
+            self._workspace.mark("shard")
+            yield from specs
 
 
 class WriteShards(_Stage):

@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, int64
-from beam_jobs.planning import load_plan
+from beam_jobs.labels import Labels, label_fields
+from beam_jobs.planning import ShardSpec, load_plan
 from beam_jobs.progress import report
-from beam_jobs.recipes import ShardSpec
 from beam_jobs.record_types import RecordType
 from beam_jobs.staging import forget_unit, unit_files
 from beam_jobs.storage import (
@@ -35,7 +34,6 @@ from shard_format import (
     DamageError,
     InputError,
     ShardInfo,
-    encode_features,
     finish_example,
     frame,
     index_schema,
@@ -79,18 +77,14 @@ def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) 
     recipe = read_table(Path(spec.recipe))
     keys = json.loads(recipe.schema.metadata[b"units"])
     table = _rows(recipe, keys, workspace)
-    label = record_type.schema["label"]
-    label_ids = pc.index_in(table["label"], value_set=pa.array(plan.class_names, pa.string()))
-    label_entries = [encode_features([label], {"label": i}) for i in range(len(plan.class_names))]
-
+    labels = Labels(table["label"], record_type.schema, plan.class_names)
     temporary = workspace.temporary(workspace.shards)
     digest, lengths = hashlib.sha256(), []
     with temporary.open("wb", buffering=_WRITE_BYTES) as file:
         for start, payloads in _blocks(table, keys, workspace):
-            ids = label_ids.slice(start, len(payloads)).to_pylist()
-            for payload, label_id in zip(payloads, ids, strict=True):
-                late = b"" if label_id is None else label_entries[label_id]
-                framed = frame(finish_example(payload + late))
+            late = labels.entries(start, start + len(payloads))
+            for payload, entry in zip(payloads, late, strict=True):
+                framed = frame(finish_example(payload + entry))
                 digest.update(framed)
                 file.write(framed)
                 lengths.append(len(framed))
@@ -99,7 +93,7 @@ def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) 
     write_table(
         workspace,
         index_part(workspace, spec.file),
-        _index_rows(spec, record_type, table, label_ids, lengths),
+        _index_rows(spec, record_type, table, labels, lengths),
     )
     publish(temporary, workspace.shards / spec.file, durable=True)
     write_json(workspace, marker, {"recipe_key": spec.recipe_key, "info": info.__dict__})
@@ -136,6 +130,8 @@ def _rows(recipe: pa.Table, keys: list[str], workspace: Workspace) -> pa.Table:
     back = np.empty(len(by_unit), np.int64)
     back[by_unit] = np.arange(len(by_unit))
     table = pa.concat_tables(parts).take(pa.array(back)).combine_chunks()
+    # A copy of a record has a key of its own.
+    table = table.set_column(table.column_names.index("key"), "key", recipe["key"])
     return table.append_column("unit", recipe["unit"].combine_chunks())
 
 
@@ -151,6 +147,8 @@ def _blocks(
         payloads: list[Any] = [None] * (end - start)
         for unit in np.unique(units[start:end]).tolist():
             rows = np.flatnonzero(units[start:end] == unit)
+            # Copies of records stand out of order.
+            rows = rows[np.argsort(offsets[start:end][rows], kind="stable")]
             path = unit_files(workspace, keys[unit])["tfrecord"]
             taken = rows + start
             frames = _read(path, offsets[taken], lengths[taken])
@@ -183,7 +181,7 @@ def _index_rows(
     spec: ShardSpec,
     record_type: RecordType,
     table: pa.Table,
-    label_ids: pa.ChunkedArray,
+    labels: Labels,
     lengths: list[int],
 ) -> pa.Table:
     length = np.array(lengths, np.int64)
@@ -193,8 +191,9 @@ def _index_rows(
         "length": length,
         "key": table["key"],
         "record_id": table["record_id"],
-        "label": label_ids.cast(pa.int64()),
+        **labels.columns(),
         "fingerprint": table["fingerprint"],
         **{field.name: table[field.name] for field in record_type.statistics},
     }
-    return pa.table(columns, schema=index_schema(record_type.statistics))
+    fields = (*record_type.statistics, *label_fields(record_type.schema))
+    return pa.table(columns, schema=index_schema(fields))

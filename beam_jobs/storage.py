@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,6 +45,7 @@ class Workspace:
         self.listing = self.work / "listing.arrow"
         self.unit_table = self.work / "units.arrow"
         self.plan = self.work / "plan"
+        self.clusters = self.plan / "clusters.arrow"
         self.shards = self.work / "shards"
         self.progress = self.work / "progress"
         self.error = self.work / "error.json"
@@ -63,6 +65,15 @@ class Workspace:
         """A new path for a file that will be renamed into the folder, on its file system."""
         place = self._unfinished_units if folder == self.units else self._unfinished
         return place / uuid.uuid4().hex
+
+    def mark(self, stage: str) -> None:
+        """Notes that a stage begins now."""
+        write_json(self, self.work / f"began-{stage}.json", time.time())
+
+    def marks(self) -> dict[str, float]:
+        """When each stage began, in seconds since the epoch."""
+        files = self.work.glob("began-*.json")
+        return {path.stem.removeprefix("began-"): float(read_json(path) or 0) for path in files}
 
     def remove(self) -> None:
         """Removes all that is not part of the set; units in a --staging folder stay."""

@@ -60,6 +60,7 @@ class Ledger:
         filtered: Records left out by a cleaning rule.
         quarantined: Records refused because they could not be read; their bytes are kept.
         reasons: For every reason to filter or to refuse, how many.
+        repeated: Copies of records of small classes, in the shards beside those kept.
     """
 
     read: int
@@ -68,6 +69,7 @@ class Ledger:
     filtered: int
     quarantined: int
     reasons: Mapping[str, int]
+    repeated: int = 0
 
     def __post_init__(self) -> None:
         if self.read != self.kept + self.duplicates + self.filtered + self.quarantined:

@@ -13,6 +13,8 @@ FEATURES = "features.json"  # TFDS
 DATASET_INFO = "dataset_info.json"  # TFDS
 INDEX_DIR = "index"
 QUARANTINE_DIR = "quarantine"
+DUPLICATES = "duplicates.parquet"  # every record of a duplicate cluster
+REPORT = "report.html"  # for people; holds times, so the manifest does not name it
 WORK_DIR = ".shardmill"  # a build in progress; gone when the build is done
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")

@@ -52,3 +52,15 @@ class RecordType(abc.ABC):
         Raises:
             Refusal: The record cannot be used.
         """
+
+    def training_statistics(self, index: pa.Table) -> dict[str, Any]:
+        """What else the manifest keeps of the training split, for readers to normalise with."""
+        return {}
+
+    def preview(self, example: Mapping[str, Any]) -> bytes | None:
+        """A small picture of a record for people to look at, if there can be one.
+
+        Args:
+            example: Values by feature, as `shard_format.decode_example` gives them.
+        """
+        return None

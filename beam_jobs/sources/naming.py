@@ -9,6 +9,9 @@ from beam_jobs.option_values import split_column
 from beam_jobs.options import PreprocessOptions
 from shard_format import InputError, UsageError
 
+# Between the names of a record with several labels, which are sorted (ASCII's unit separator).
+LABEL_SEPARATOR = "\x1f"
+
 # What people call the three splits, by the name that a shard set gives them.
 SPLIT_NAMES = {
     "train": "train",

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_jobs import duplicates, planning, staging
-from beam_jobs.boundaries import Quantiles
+from beam_jobs import staging
+from beam_jobs.planning import plan, sidecars
+from beam_jobs.planning.boundaries import Quantiles
 from shard_format import open_index
 
 uint64 = st.integers(0, 2**64 - 1)
@@ -69,7 +70,7 @@ def test_small_partitions_give_the_same_set(pictures, build, monkeypatch):
     options = {"unit_size": "4KiB", "num_shards": 3}
     expected = build(corpus, "one", **options).manifest
 
-    real = planning.plan_shards
+    real = plan.plan_shards
     monkeypatch.setattr(
         "beam_jobs.pipeline.plan_shards", lambda *arguments: real(*arguments, partition_rows=5)
     )
@@ -101,7 +102,7 @@ def test_duplicates_in_one_partition_or_many(pictures, build, tmp_path):
     corpus = pictures(10)
     report = build(corpus, staging=str(tmp_path / "staging"), unit_size="2KiB")
     assert report.manifest.ledger.duplicates == 0
-    assert duplicates.PARTITION_ROWS > 1 << 20
+    assert sidecars.PARTITION_ROWS > 1 << 20
 
 
 @pytest.mark.parametrize("num_shards", [1, 3, 7, 16])

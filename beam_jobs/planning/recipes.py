@@ -13,6 +13,7 @@ import pyarrow as pa
 from beam_jobs.columns import IntArray
 from beam_jobs.storage import Workspace, write_table
 from shard_format import naming
+from shard_format.keys import UInt64Array
 
 
 class ShardSpec(NamedTuple):
@@ -22,8 +23,8 @@ class ShardSpec(NamedTuple):
         split: The split it belongs to.
         shard: Its number in [0, num_shards).
         file: Its name in the shard set.
-        recipe: Path of an Arrow file with the columns unit and row; a unit is a position in the
-            list of keys that its metadata holds under "units".
+        recipe: Path of an Arrow file with the columns unit, row and key; a unit is a position in
+            the list of keys that its metadata holds under "units".
         recipe_key: Content address of everything that decides its bytes.
     """
 
@@ -32,6 +33,12 @@ class ShardSpec(NamedTuple):
     file: str
     recipe: str
     recipe_key: str
+
+
+class _Piece(NamedTuple):
+    units: IntArray
+    rows: IntArray
+    keys: UInt64Array
 
 
 class RecipeWriter:
@@ -50,10 +57,12 @@ class RecipeWriter:
         self._num_shards = num_shards
         self._keys = keys
         self._salt = salt
-        self._open: dict[str, tuple[int, list[tuple[IntArray, IntArray]]]] = {}
+        self._open: dict[str, tuple[int, list[_Piece]]] = {}
         self._specs: list[ShardSpec] = []
 
-    def append(self, split: str, shard_of: IntArray, units: IntArray, rows: IntArray) -> None:
+    def append(
+        self, split: str, shard_of: IntArray, units: IntArray, rows: IntArray, keys: UInt64Array
+    ) -> None:
         """Adds rows of one split; shard numbers never fall from call to call."""
         edges = np.flatnonzero(np.diff(shard_of)) + 1
         for piece in np.split(np.arange(len(shard_of)), edges):
@@ -64,7 +73,7 @@ class RecipeWriter:
             if shard != current:
                 self._write(split, current, pieces)
                 pieces = []
-            self._open[split] = (shard, [*pieces, (units[piece], rows[piece])])
+            self._open[split] = (shard, [*pieces, _Piece(units[piece], rows[piece], keys[piece])])
 
     def finish(self) -> list[ShardSpec]:
         """Writes what is open; every shard's spec, by split and number."""
@@ -73,9 +82,9 @@ class RecipeWriter:
         order = list(self._num_shards)
         return sorted(self._specs, key=lambda spec: (order.index(spec.split), spec.shard))
 
-    def _write(self, split: str, shard: int, pieces: list[tuple[IntArray, IntArray]]) -> None:
-        units = np.concatenate([piece[0] for piece in pieces]).astype(np.int32)
-        rows = np.concatenate([piece[1] for piece in pieces]).astype(np.int32)
+    def _write(self, split: str, shard: int, pieces: list[_Piece]) -> None:
+        units = np.concatenate([piece.units for piece in pieces]).astype(np.int32)
+        rows = np.concatenate([piece.rows for piece in pieces]).astype(np.int32)
         digest = hashlib.blake2b(self._salt, digest_size=16)
         digest.update(f"{split} {shard}".encode())
         used = np.unique(units)
@@ -84,7 +93,9 @@ class RecipeWriter:
         for part in (keys, units.astype("<i4").tobytes(), rows.astype("<i4").tobytes()):
             digest.update(part)
         path = self._workspace.plan / f"{split}-{shard:05d}.arrow"
-        table = pa.table({"unit": units, "row": rows}).replace_schema_metadata({"units": keys})
+        key = np.concatenate([piece.keys for piece in pieces])
+        table = pa.table({"unit": units, "row": rows, "key": key})
+        table = table.replace_schema_metadata({"units": keys})
         write_table(self._workspace, path, table)
         file = naming.shard_file(self._name, split, shard, self._num_shards[split])
         self._specs.append(ShardSpec(split, shard, file, str(path), digest.hexdigest()))

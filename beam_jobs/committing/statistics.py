@@ -1,0 +1,51 @@
+"""What is counted over the records of a split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.planning.balance import class_weights
+from beam_jobs.record_types import RecordType
+
+
+def split_statistics(
+    index: pa.Table, class_names: Sequence[str], record_type: RecordType, *, training: bool
+) -> dict[str, Any]:
+    """Class counts, and least, mean and greatest of every numeric column.
+
+    Args:
+        index: Of the split.
+        class_names: Of the label; a record with several counts for each.
+        record_type: Knows its columns.
+        training: Whether it is the training split, which alone has class weights and what a reader
+            normalises with: numbers of other splits must not reach a model.
+    """
+    statistics: dict[str, Any] = {}
+    if class_names:
+        counts = _class_counts(index, len(class_names))
+        statistics["class_counts"] = dict(zip(class_names, counts.tolist(), strict=True))
+        if training:
+            weights = class_weights(counts)
+            statistics["class_weights"] = dict(zip(class_names, weights, strict=True))
+    for field in record_type.statistics:
+        if pa.types.is_integer(field.type) and len(index):
+            bounds = pc.min_max(index[field.name]).as_py()
+            total = pc.sum(index[field.name]).as_py()  # integers: no rounding, in any order
+            if total is not None:
+                known = len(index) - index[field.name].null_count
+                statistics[field.name] = {**bounds, "mean": total / known}
+    if training:
+        statistics |= record_type.training_statistics(index)
+    return statistics
+
+
+def _class_counts(index: pa.Table, classes: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    labels = index["label"]
+    if "labels" in index.column_names:
+        labels = pc.list_flatten(index["labels"])
+    return np.bincount(np.asarray(labels.drop_null().to_numpy(), np.int64), minlength=classes)
