@@ -107,8 +107,8 @@ def list_corpus(
     items = SOURCES[options.source](options).items(
         [Path(path) for path in options.sources], ignored.append
     )
-    if options.repaired is not None:
-        items = with_repaired(items, Path(options.repaired))
+    if options.repaired:
+        items = with_repaired(items, [Path(folder) for folder in options.repaired])
     records, usable, total_bytes = _write_listing(items, workspace, on_progress)
     _check_not_empty(options, records, usable, workspace)
     unit_bytes = (

@@ -60,8 +60,9 @@ class PreprocessOptions:
     sources: tuple[str, ...]
     out: str
     record_type: str = "image"
-    # A folder of mended originals by record id; `shardmill quarantine replay` sets it.
-    repaired: str | None = None
+    # Folders of mended originals by record id, the last one first; `shardmill quarantine replay`
+    # sets them.
+    repaired: tuple[str, ...] = ()
     name: str = _option("images", "First part of every shard's file name.", "NAME")
     source: str = _option(
         "auto", "How to read SRC; auto looks at what lies there.", choices=SOURCE_NAMES

@@ -107,7 +107,7 @@ def _absolute(options: PreprocessOptions) -> PreprocessOptions:
         out=os.path.abspath(options.out),
         staging=os.path.abspath(options.staging) if options.staging else None,
         labels=os.path.abspath(options.labels) if options.labels else None,
-        repaired=os.path.abspath(options.repaired) if options.repaired else None,
+        repaired=tuple(os.path.abspath(folder) for folder in options.repaired),
     )
 
 

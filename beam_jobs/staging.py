@@ -10,6 +10,7 @@ A staged unit is four files under one content address:
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -233,8 +234,7 @@ class _Unit(NamedTuple):
             reason, _, detail = item.refused.partition(": ")
             return nothing, Reject("list", reason, detail, self._bytes_if_readable(item))
         try:
-            raw = self.read(item)
-            data = read_file(item.repaired, item.size) if item.repaired else raw.data
+            raw, data = self._read(item)
         except Refusal as refusal:
             return nothing, Reject("read", refusal.reason, refusal.detail, refusal.data)
         except OSError as error:
@@ -247,6 +247,17 @@ class _Unit(NamedTuple):
         except Refusal as refusal:
             stage = FILTER if refusal.filtered else "prepare"
             return raw, Reject(stage, refusal.reason, refusal.detail, data)
+
+    def _read(self, item: Item) -> tuple[Raw, bytes]:
+        """What the source says of a record, and its bytes or those that were mended."""
+        if not item.repaired:
+            raw = self.read(item)
+            return raw, raw.data
+        raw = Raw(b"", item.label, item.group, item.split)
+        if item.locator:  # inside an archive or a table, which may tell its label
+            with contextlib.suppress(Refusal, OSError):
+                raw = self.read(item)
+        return raw, read_file(item.repaired, item.size)
 
     def _check_placed(self, raw: Raw) -> None:
         """Refuses a record without the label, split or group that the job needs."""

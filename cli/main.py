@@ -13,6 +13,7 @@ import click
 from cli.commands.demo import demo
 from cli.commands.inspect import inspect
 from cli.commands.preprocess import preprocess
+from cli.commands.quarantine import quarantine
 from cli.commands.read import read
 from cli.commands.train import train
 from cli.commands.verify import verify
@@ -31,6 +32,7 @@ def shardmill() -> None:
     shardmill preprocess images photos --out set      class folders -> shard set
     shardmill inspect set                             what is in it
     shardmill verify set                              is every byte what was written?
+    shardmill quarantine list set                     what was refused, and why
     shardmill read set                                how fast can it be read?
     shardmill train set --model small_cnn             train on it
 
@@ -39,7 +41,7 @@ def shardmill() -> None:
     """
 
 
-for command in (demo, preprocess, inspect, verify, read, train):
+for command in (demo, preprocess, inspect, verify, quarantine, read, train):
     shardmill.add_command(command)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import platform
 import time
@@ -11,6 +12,7 @@ from typing import Any
 
 import psutil
 
+from beam_jobs.options import PreprocessOptions
 from beam_jobs.planning import Plan
 from beam_jobs.staging import UnitSummary
 from beam_jobs.storage import Workspace, write_json
@@ -25,6 +27,7 @@ def write_build_info(
     started: float,
     plan: Plan,
     summaries: Sequence[UnitSummary],
+    options: PreprocessOptions,
 ) -> None:
     """Writes build.json.
 
@@ -34,6 +37,7 @@ def write_build_info(
         started: When the build began, in seconds since the epoch.
         plan: Has notes, and says how many records are kept.
         summaries: Of all units.
+        options: The job, kept so that it can be run again with repaired files.
     """
     seconds = time.time() - started
     value = {
@@ -46,6 +50,7 @@ def write_build_info(
         ),
         "units": len(summaries),
         "units_reused": sum(summary.reused for summary in summaries),
+        "options": dataclasses.asdict(options),
         "notes": plan.notes,
         "stages": _stages(workspace, started, plan, summaries),
         "machine": {

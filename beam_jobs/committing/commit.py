@@ -80,7 +80,7 @@ def commit(
     # A manifest that survives a power cut must not name files that do not.
     for folder in {(workspace.out / name).parent for name in files} | {workspace.out}:
         flush_folder(folder)
-    write_build_info(workspace, build_id, started, plan, summaries)
+    write_build_info(workspace, build_id, started, plan, summaries, options)
     _write_text(workspace, naming.MANIFEST, manifest.to_text())
     flush_folder(workspace.out)
     return manifest

@@ -23,22 +23,30 @@ class _WithBeamOptions(click.Command):
         return super().parse_args(ctx, args[:position])
 
 
-def _options(command: Any) -> Any:
-    """A flag for every option of the job, from its one definition."""
+def job_options(command: Any, *, unset: bool = False) -> Any:
+    """A flag for every option of the job, from its one definition.
+
+    Args:
+        command: To give them to.
+        unset: Leave every default out: what is not given is None.
+    """
     for field in reversed(dataclasses.fields(PreprocessOptions)):
         if "help" not in field.metadata:
             continue
         choices = field.metadata["choices"]
         flag = f"--{field.name.replace('_', '-')}"
         if field.metadata["type"] is bool:
-            command = click.option(flag, is_flag=True, help=field.metadata["help"])(command)
+            default = None if unset else False
+            command = click.option(
+                flag, is_flag=True, default=default, help=field.metadata["help"]
+            )(command)
             continue
         command = click.option(
             flag,
-            default=field.default,
+            default=None if unset else field.default,
             type=click.Choice(choices) if choices else field.metadata["type"],
             metavar=None if choices else field.metadata["metavar"],
-            show_default=field.default is not None,
+            show_default=field.default is not None and not unset,
             help=field.metadata["help"],
         )(command)
     return command
@@ -52,7 +60,7 @@ def preprocess() -> None:
 @preprocess.command(cls=_WithBeamOptions)
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.option("--out", required=True, metavar="DIR", help="The new shard set.")
-@_options
+@job_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 @click.pass_obj
 def images(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
@@ -70,8 +78,17 @@ def images(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
     build_images(PreprocessOptions(**values), beam_args, as_json)
 
 
-def build_images(options: PreprocessOptions, beam_args: list[str], as_json: bool) -> None:
-    """Runs the job with bars, and prints its ledger."""
+def build_images(
+    options: PreprocessOptions, beam_args: list[str], as_json: bool, shown: str | None = None
+) -> None:
+    """Runs the job with bars, and prints its ledger.
+
+    Args:
+        options: The job.
+        beam_args: Pipeline options for Beam.
+        as_json: Print one JSON object instead.
+        shown: The place to name at the end, where it is not the output.
+    """
     import logging
 
     from beam_jobs.logs import quiet_beam, runs_here
@@ -94,7 +111,7 @@ def build_images(options: PreprocessOptions, beam_args: list[str], as_json: bool
         print_json(summary | {"units": report.build.get("units", 0), "ignored": report.ignored})
     else:
         print_ledger(report.manifest, report.build, report.ignored)
-        say(_closing(report, options.out))
+        say(_closing(report, shown or options.out))
     check_kept(report)
 
 

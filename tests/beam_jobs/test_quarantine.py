@@ -1,0 +1,170 @@
+"""Refused records: listed, written out, and got in after all."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import string
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_jobs.quarantine import Replacement, export, reasons, refused, replay_options
+from beam_jobs.repairs import original_path
+from beam_jobs.run import run_preprocess
+from shard_format import InputError, load_manifest
+from shard_format.verify import verify
+
+
+@pytest.fixture
+def damaged(pictures, build, tmp_path):
+    """(corpus with three bad files, what they should have been, set)."""
+    corpus = pictures(30, classes=3)
+    good = {}
+    for name in ("class0/003.jpg", "class1/004.jpg", "class2/005.jpg"):
+        path = corpus / name
+        good[name] = path.read_bytes()
+        path.write_bytes(good[name][:-40] if "4" not in name else b"")
+    build(corpus, "set", num_shards=2)
+    return corpus, good, tmp_path / "set"
+
+
+def test_reasons_are_counted(damaged):
+    _, good, out = damaged
+    found = {(one.stage, one.reason): one for one in reasons(out)}
+    assert found["prepare", "truncated"].records == 2
+    assert found["prepare", "truncated"].record_id == "class0/003.jpg"
+    assert found["prepare", "empty-file"].bytes == 0
+    assert sum(one.records for one in found.values()) == load_manifest(out).ledger.quarantined
+    assert [row["record_id"] for row in refused(out)] == sorted(good)
+
+
+def test_export_writes_originals_and_a_table(damaged, tmp_path):
+    corpus, good, out = damaged
+    done = export(out, tmp_path / "refused")
+    assert done == (3, 0)
+    with (tmp_path / "refused" / "quarantine.tsv").open(newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert {row["record_id"] for row in rows} == set(good)
+    for row in rows:
+        original = (corpus / row["record_id"]).read_bytes()
+        assert (tmp_path / "refused" / row["file"]).read_bytes() == original
+
+
+def test_export_of_a_reason(damaged, tmp_path):
+    _, _, out = damaged
+    assert export(out, tmp_path / "some", ["empty-file"]).written == 1
+    with pytest.raises(InputError, match="truncated"):
+        export(out, tmp_path / "none", ["no-such"])
+    with pytest.raises(InputError, match="empty or a new folder"):
+        export(out, tmp_path / "some")
+
+
+def _replay(out, folder=None, sources=(), **changes):
+    replacement = Replacement(out)
+    options = replay_options(out, folder, sources, {**changes, "out": str(replacement.new)})
+    run_preprocess(options)
+    return replacement.finish()
+
+
+@pytest.mark.parametrize("with_staging", [False, True])
+def test_a_replay_is_the_build_that_never_failed(pictures, build, tmp_path, with_staging, damaged):
+    corpus, good, out = damaged
+    options = {"num_shards": 2}
+    if with_staging:
+        shutil.rmtree(out)
+        options["staging"] = str(tmp_path / "staging")
+        build(corpus, "set", **options)
+    export(out, tmp_path / "refused")
+    for name, data in good.items():
+        (tmp_path / "refused" / "files" / name).write_bytes(data)
+    replayed = _replay(out, tmp_path / "refused")
+    assert replayed.ledger.quarantined == 0
+    assert verify(out)[1] == []
+    if with_staging:
+        build_info = json.loads((out / "build.json").read_text())
+        assert 0 < build_info["units_reused"] < build_info["units"] or build_info["units"] == 1
+
+    for name, data in good.items():
+        (corpus / name).write_bytes(data)
+    assert build(corpus, "clean", num_shards=2).manifest.root_hash == replayed.root_hash
+
+
+def test_replays_add_up(damaged, build, tmp_path):
+    """Two files are mended first, the last one later; what was mended stays mended."""
+    corpus, good, out = damaged
+    names = sorted(good)
+    for turn, some in enumerate((names[:2], names[2:])):
+        export(out, tmp_path / f"refused{turn}")
+        for name in some:
+            (tmp_path / f"refused{turn}" / "files" / name).write_bytes(good[name])
+        replayed = _replay(out, tmp_path / f"refused{turn}")
+    for name, data in good.items():
+        (corpus / name).write_bytes(data)
+    assert build(corpus, "clean", num_shards=2).manifest.root_hash == replayed.root_hash
+
+
+def test_files_left_as_they_were_are_refused_as_before(damaged, tmp_path):
+    _, _, out = damaged
+    before = load_manifest(out).root_hash
+    export(out, tmp_path / "refused")
+    assert _replay(out, tmp_path / "refused").root_hash == before
+
+
+def test_replay_with_other_options(pictures, build, tmp_path):
+    corpus = pictures(12, classes=2)
+    strict = build(corpus, "set", max_pixels=10).manifest.ledger
+    assert strict.kept == 0
+    replayed = _replay(tmp_path / "set", max_pixels=10**6)
+    assert replayed.root_hash == build(corpus, "other", max_pixels=10**6).manifest.root_hash
+
+
+def test_a_corpus_that_moved(damaged, tmp_path):
+    corpus, _, out = damaged
+    before = load_manifest(out).root_hash
+    moved = tmp_path / "moved" / corpus.name
+    moved.parent.mkdir()
+    corpus.rename(moved)
+    with pytest.raises(InputError, match="must exist"):
+        _replay(out)
+    assert load_manifest(out).root_hash == before  # a replay that fails changes nothing
+    assert _replay(out, sources=[str(moved)]).root_hash == before
+
+
+def test_a_crash_between_the_renames_is_mended(damaged):
+    _, _, out = damaged
+    before = load_manifest(out).root_hash
+    out.rename(out.with_name("set.before"))
+    Replacement(out)
+    assert load_manifest(out).root_hash == before
+
+
+def test_a_set_without_its_options(damaged):
+    _, _, out = damaged
+    (out / "build.json").unlink()
+    with pytest.raises(InputError, match="needs the options of the build"):
+        replay_options(out, None, (), {"max_pixels": 5})
+
+
+@given(st.text(st.sampled_from("/.%\0aé" + string.ascii_letters), max_size=12))
+def test_no_original_leaves_its_folder(record_id):
+    folder = Path("/folder")
+    path = original_path(folder, record_id)
+    assert path.is_relative_to(folder)
+    assert ".." not in path.parts
+    assert "\0" not in str(path)
+
+
+@given(*[st.text(st.sampled_from("/.%2E5a"), max_size=6)] * 2)
+def test_two_records_have_two_places(one, other):
+    folder = Path("/folder")
+    assert (original_path(folder, one) == original_path(folder, other)) == (one == other)
+
+
+def test_long_names_are_cut_and_stay_apart():
+    first, second = (original_path(Path("/f"), "x" * 300 + end) for end in "ab")
+    assert first != second
+    assert len(first.name.encode()) < 255
