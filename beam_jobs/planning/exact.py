@@ -55,8 +55,9 @@ def _repeated(sidecars: Sidecars, partition: int, partitions: int) -> IntArray:
     head = np.concatenate(heads)
     order = np.argsort(head)
     head = head[order]
-    equal = head[1:] == head[:-1]
-    repeated = np.concatenate(([False], equal)) | np.concatenate((equal, [False]))
+    equal = np.flatnonzero(head[1:] == head[:-1])
+    repeated = np.zeros(len(head), bool)
+    repeated[equal] = repeated[equal + 1] = True
     return np.concatenate(records)[order[repeated]]
 
 
