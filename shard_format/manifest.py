@@ -119,10 +119,16 @@ class Manifest:
                 }
                 for name, split in self.splits.items()
             },
-            "ledger": dataclasses.asdict(self.ledger),
+            "ledger": self._ledger(),
             "config": dict(self.config),
             "files": {name: dict(info) for name, info in sorted(self.files.items())},
         }
+
+    def _ledger(self) -> dict[str, Any]:
+        ledger = dataclasses.asdict(self.ledger)
+        if not self.ledger.repeated:  # sets were written before there was such a thing
+            del ledger["repeated"]
+        return ledger
 
     def to_text(self) -> str:
         """The content of manifest.json."""

@@ -19,6 +19,7 @@ from beam_jobs.labels import label_feature, label_fields
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.planning import Plan, load_plan
 from beam_jobs.planning.sidecars import Sidecars
+from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
 from beam_jobs.sharding import ShardResult, index_part
 from beam_jobs.staging import UnitSummary
@@ -49,6 +50,9 @@ def commit(
     """
     workspace.mark("commit")
     plan = load_plan(workspace)
+    to_index = sum(result.info.records for result in results)
+    left_out = sum(summary.read - summary.kept for summary in summaries)
+    report(workspace.progress, "commit", total=to_index + left_out)
     schema = record_type.schema
     if label_feature(schema) is not None:
         schema = schema.with_class_names("label", tuple(plan.class_names))
@@ -119,6 +123,7 @@ def _split(
     with IndexWriter(temporary, fields) as writer:
         for result in own:
             writer.append(read_table(index_part(workspace, result.info.file)))
+            report(workspace.progress, "commit", result.info.records)
     final = workspace.out / naming.index_file(split)
     final.parent.mkdir(exist_ok=True)
     publish(temporary, final, durable=True)

@@ -62,7 +62,8 @@ def _splits(workspace: Workspace, members: pa.Table, names: list[str]) -> pa.Arr
     numbers = split_of[int64(kept["record"])].astype(np.int64)
     at = pc.index_in(members["kept_id"], value_set=kept["record_id"].combine_chunks())
     of_row = numbers[np.asarray(at.to_numpy(), np.int64)]
-    return pa.array([names[number] if number >= 0 else None for number in of_row.tolist()])
+    named = [names[number] if number >= 0 else None for number in of_row.tolist()]
+    return pa.array(named, pa.string())
 
 
 def _previews(

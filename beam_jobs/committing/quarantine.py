@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from beam_jobs.listing import read_units
+from beam_jobs.progress import report
 from beam_jobs.rejects import REJECT_SCHEMA
 from beam_jobs.staging import unit_files
 from beam_jobs.storage import Workspace, publish
@@ -96,4 +97,5 @@ def _rejects(workspace: Workspace) -> Iterator[pa.RecordBatch]:
         with pa.OSFile(path) as source:
             file = pa.ipc.open_file(source)
             for number in sorted(numbers, key=positions.__getitem__):
+                report(workspace.progress, "commit", 1)
                 yield file.get_batch(number).select(QUARANTINE_SCHEMA.names)

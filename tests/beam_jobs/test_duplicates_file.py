@@ -1,0 +1,125 @@
+"""duplicates.parquet: what was left out for the sake of what."""
+
+from __future__ import annotations
+
+import itertools
+
+import pyarrow.parquet as pq
+import pytest
+
+from shard_format import open_index
+from shard_format.verify import verify
+
+
+@pytest.fixture
+def corpus(pictures):
+    """20 pictures, 3 of them twice; one of those in two classes."""
+    root = pictures(20, classes=2)
+    for name, copy in (
+        ("class0/000.jpg", "class0/copy0.jpg"),
+        ("class1/001.jpg", "class1/copy1.jpg"),
+        ("class0/002.jpg", "class1/copy2.jpg"),
+    ):
+        (root / copy).write_bytes((root / name).read_bytes())
+    return root
+
+
+def _duplicates(out):
+    return pq.read_table(out / "duplicates.parquet").to_pylist()
+
+
+def _ids(out):
+    return {
+        name
+        for file in (out / "index").glob("*.arrow")
+        for name in open_index(file)["record_id"].to_pylist()
+    }
+
+
+def test_what_was_left_out_and_for_what(corpus, build, tmp_path):
+    report = build(corpus)
+    rows = {row["record_id"]: row for row in _duplicates(tmp_path / "set")}
+    assert len(rows) == 6
+    assert [name for name, row in rows.items() if row["dropped"]] == [
+        "class0/copy0.jpg",
+        "class1/copy2.jpg",
+        "class1/copy1.jpg",
+    ]
+    clash = rows["class1/copy2.jpg"]
+    assert (clash["kept_id"], clash["kept_label"], clash["label"]) == (
+        "class0/002.jpg",
+        "class0",
+        "class1",
+    )
+    assert clash["conflict"] and not rows["class0/copy0.jpg"]["conflict"]
+    assert _ids(tmp_path / "set").isdisjoint(n for n, row in rows.items() if row["dropped"])
+    for row in rows.values():
+        index = open_index(tmp_path / "set" / "index" / f"{row['split']}.arrow")
+        assert row["kept_id"] in index["record_id"].to_pylist()
+    assert any("1 of 3 duplicate clusters" in note for note in report.build["notes"])
+    assert verify(tmp_path / "set")[1] == []
+
+
+def test_contradictory_clusters_are_left_out_on_request(corpus, build, tmp_path):
+    ledger = build(corpus, conflicts="drop").manifest.ledger
+    assert (ledger.kept, ledger.duplicates, ledger.filtered) == (19, 3, 1)
+    assert ledger.reasons == {"label-conflict": 1}
+    assert _ids(tmp_path / "set").isdisjoint({"class0/002.jpg", "class1/copy2.jpg"})
+    rows = {row["record_id"]: row for row in _duplicates(tmp_path / "set")}
+    assert rows["class0/002.jpg"]["dropped"] and rows["class0/002.jpg"]["split"] is None
+
+
+def test_duplicates_that_are_kept_are_in_one_split(pictures, build, tmp_path):
+    corpus = pictures(60, classes=2)
+    for number in range(0, 60, 2):
+        copy = corpus / "class1" / f"z{number}.jpg"
+        copy.write_bytes((corpus / "class0" / f"{number:03d}.jpg").read_bytes())
+    report = build(corpus, duplicates="keep", split="train=0.5,test=0.5")
+    assert (report.manifest.ledger.kept, report.manifest.ledger.duplicates) == (90, 0)
+    sides = {
+        name: split
+        for split in ("train", "test")
+        for name in open_index(tmp_path / "set" / "index" / f"{split}.arrow")[
+            "record_id"
+        ].to_pylist()
+    }
+    rows = _duplicates(tmp_path / "set")
+    assert len(rows) == 60
+    assert all(sides[row["record_id"]] == sides[row["kept_id"]] == row["split"] for row in rows)
+
+
+def test_a_set_without_duplicates_has_no_such_file(pictures, build, tmp_path):
+    build(pictures(5))
+    assert not (tmp_path / "set" / "duplicates.parquet").exists()
+
+
+@pytest.mark.parametrize("balance", ["oversample", "undersample"])
+def test_four_to_one(pictures, build, tmp_path, balance):
+    corpus = pictures(100, classes=5)
+    for folder in ("class1", "class2", "class3"):
+        for file in (corpus / folder).iterdir():
+            file.rename(corpus / "class0" / f"{folder}-{file.name}")
+        (corpus / folder).rmdir()
+    report = build(corpus, balance=balance, split="train=0.8,test=0.2", num_shards=3)
+    train, test = (report.manifest.splits[name] for name in ("train", "test"))
+    counts = list(train.statistics["class_counts"].values())
+    assert max(counts) - min(counts) <= 1
+    assert train.statistics["class_weights"] == {"class0": 1.0, "class4": 1.0}
+    assert "class_weights" not in test.statistics
+    ledger = report.manifest.ledger
+    written = sum(split.records for split in report.manifest.splits.values())
+    assert written == ledger.kept + ledger.repeated
+    assert ledger.read == 100 == ledger.kept + ledger.filtered
+    index = open_index(tmp_path / "set" / "index" / "train.arrow")
+    keys = index["key"].to_pylist()
+    assert keys == sorted(keys)
+    ids = index["record_id"].to_pylist()
+    if balance == "oversample":
+        assert ledger.repeated > 30
+        assert max(ids.count(name) for name in set(ids)) >= 4
+        # Copies are scattered, not side by side.
+        assert sum(one == two for one, two in itertools.pairwise(ids)) < len(ids) / 10
+    else:
+        assert ledger.reasons == {"undersampled": ledger.filtered}
+        assert len(set(ids)) == len(ids)
+    assert verify(tmp_path / "set")[1] == []
