@@ -89,6 +89,17 @@ def test_sigkill_at_a_seeded_moment(kill, uninterrupted, samples, repository, tm
     assert build["units"] > 20
 
 
+PUBLISHING = (
+    "storage",
+    "listing",
+    "staging",
+    "sharding",
+    "committing.shard_set",
+    "committing.evidence",
+    "committing.quarantine",
+)
+
+
 class _Killed(BaseException):
     """Not an Exception: no handler of ours may catch it, as none can catch SIGKILL."""
 
@@ -102,6 +113,7 @@ def test_a_crash_before_any_rename(pictures, build, tmp_path, monkeypatch):
 
     corpus = pictures(14)
     (corpus / "class0" / "broken.jpg").write_bytes(b"no picture")
+    (corpus / "class1" / "copy.jpg").write_bytes((corpus / "class1" / "001.jpg").read_bytes())
     options = {"unit_size": "2KiB", "num_shards": 2}
     expected = build(corpus, "whole", **options).manifest.root_hash
     files = _files(tmp_path / "whole")
@@ -118,7 +130,7 @@ def test_a_crash_before_any_rename(pictures, build, tmp_path, monkeypatch):
             real(temporary, final, durable=durable)
 
         with monkeypatch.context() as patch:
-            for module in ("storage", "listing", "staging", "sharding", "committing"):
+            for module in PUBLISHING:
                 patch.setattr(f"beam_jobs.{module}.publish", publish)
             try:
                 _run_stages(corpus, out, options)
@@ -142,16 +154,17 @@ def _run_stages(corpus: Path, out: Path, options: dict[str, object]) -> None:
     from beam_jobs.planning import plan_shards
     from beam_jobs.record_types import RECORD_TYPES
     from beam_jobs.sharding import write_shard
+    from beam_jobs.sources import SOURCES
+    from beam_jobs.sources.detection import resolve_sources
     from beam_jobs.staging import stage_unit
 
     job = PreprocessOptions((str(corpus),), str(out), resize="shorter:32", **options)
+    job = resolve_sources(job)
     record_type, workspace = RECORD_TYPES["image"](job), workspace_of(job)
     workspace.create()
     listing = list_corpus(job, record_type, workspace)
-    summaries = [
-        stage_unit(unit, record_type, workspace, job.seed, job.on_bad)
-        for unit in read_units(workspace)
-    ]
+    source = SOURCES[job.source](job)
+    summaries = [stage_unit(unit, source, record_type, workspace) for unit in read_units(workspace)]
     specs = plan_shards(summaries, job, record_type, workspace)
     results = [write_shard(spec, record_type, workspace) for spec in specs]
     commit(summaries, results, listing.build_id, time.time(), job, record_type, workspace)
@@ -167,7 +180,7 @@ def test_other_options_after_a_kill_leave_nothing_behind(pictures, build, tmp_pa
         real(temporary, final, durable=durable)
 
     with monkeypatch.context() as patch:
-        patch.setattr("beam_jobs.committing.publish", publish)
+        patch.setattr("beam_jobs.committing.shard_set.publish", publish)
         with pytest.raises(_Killed):
             _run_stages(corpus, out, {"num_shards": 5, "split": "train=0.5,odd=0.5"})
     report = build(corpus, out, num_shards=2)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -26,6 +26,12 @@ def shard_set(tmp_path_factory, repository, samples):
     return out, done
 
 
+def _seconds_of_children():
+    """Processor time, which other work on the machine hardly changes."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def test_help_is_fast_and_loads_nothing_heavy(repository):
     program = (
         "import sys; sys.argv = ['shardmill', '--help']\n"
@@ -37,7 +43,7 @@ def test_help_is_fast_and_loads_nothing_heavy(repository):
     )
     seconds = []
     for _ in range(3):
-        begun = time.perf_counter()
+        begun = _seconds_of_children()
         done = subprocess.run(
             [sys.executable, "-c", program],
             capture_output=True,
@@ -45,7 +51,7 @@ def test_help_is_fast_and_loads_nothing_heavy(repository):
             cwd=repository,
             check=True,
         )
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(_seconds_of_children() - begun)
         assert "LOADED []" in done.stdout
     assert min(seconds) < 0.5
 

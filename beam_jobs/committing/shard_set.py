@@ -151,6 +151,7 @@ def _remove_strangers(workspace: Workspace, manifest: Manifest) -> None:
     known |= set(manifest.files)
     ours = [path for path in workspace.out.iterdir() if naming.parse_shard_file(path.name)]
     ours += workspace.out.glob(f"{naming.INDEX_DIR}/*")
+    ours += workspace.out.glob(naming.DUPLICATES)
     for path in ours:
         if path.relative_to(workspace.out).as_posix() not in known:
             path.unlink()
