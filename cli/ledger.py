@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.console import format_bytes, say, stdout, table
+from cli.console import say, stdout, table
 from shard_format import Manifest
+from shard_format.wording import format_bytes
 
 _SHOWN_CLASSES = 20  # more would push the summary off the screen; --json has all
 
