@@ -14,6 +14,7 @@ from cli.commands.demo import demo
 from cli.commands.inspect import inspect
 from cli.commands.preprocess import preprocess
 from cli.commands.read import read
+from cli.commands.report import report
 from cli.commands.train import train
 from cli.commands.verify import verify
 from shard_format.errors import DamageError, ShardmillError
@@ -30,6 +31,7 @@ def shardmill() -> None:
     shardmill demo                                    everything at once, on sample photographs
     shardmill preprocess images photos --out set      class folders -> shard set
     shardmill inspect set                             what is in it
+    shardmill report set                              the same as a page with pictures
     shardmill verify set                              is every byte what was written?
     shardmill read set                                how fast can it be read?
     shardmill train set --model small_cnn             train on it
@@ -39,7 +41,7 @@ def shardmill() -> None:
     """
 
 
-for command in (demo, preprocess, inspect, verify, read, train):
+for command in (demo, preprocess, inspect, report, verify, read, train):
     shardmill.add_command(command)
 
 
