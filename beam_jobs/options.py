@@ -182,6 +182,7 @@ class PreprocessOptions:
     seed: int = _option(
         0, "Decides the global shuffle; never who is in which split.", "N", type=int
     )
+    no_report: bool = _option(False, "Do not write report.html.", type=bool)
     workers: int | None = _option(
         None, "Parallel workers of the local engine (default: cores).", "N", type=int
     )
@@ -286,5 +287,16 @@ class PreprocessOptions:
 
 # Where things lie, who does the work, and what the set is called beside its config.
 _WITHOUT_EFFECT = frozenset(
-    ("sources", "out", "repaired", "name", "labels", "workers", "on_bad", "staging", "unit_size")
+    (
+        "sources",
+        "out",
+        "repaired",
+        "name",
+        "labels",
+        "workers",
+        "on_bad",
+        "staging",
+        "unit_size",
+        "no_report",
+    )
 )

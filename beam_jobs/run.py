@@ -20,6 +20,7 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.pipeline import NOTES, BuildShardSet, file_error, workspace_of
 from beam_jobs.progress import Follower, OnProgress
 from beam_jobs.record_types import RECORD_TYPES
+from beam_jobs.reporting import write_report
 from beam_jobs.runners import choose_runner, deals_here
 from beam_jobs.sources.detection import resolve_sources
 from beam_jobs.storage import Workspace, read_json
@@ -53,7 +54,7 @@ def run_preprocess(
         options: The job.
         beam_args: Pipeline options for Beam.
         on_progress: Called with (stage, records done, records in all) for the stages "list",
-            "stage" and "shard"; from another thread.
+            "stage", "plan", "shard", "commit" and "report"; from another thread.
 
     Raises:
         UsageError: An option is wrong.
@@ -76,6 +77,10 @@ def run_preprocess(
         if not already_built:
             job = BuildShardSet(options, listing.build_id, uuid.uuid4().hex, started)
             _run_pipeline(job, listing, workspace, runner, beam_options, on_progress)
+        if not options.no_report and not (already_built and _has_report(workspace)):
+            on_progress("report", 0, 1)
+            write_report(workspace.out)
+            on_progress("report", 1, 1)
         report = BuildReport(
             manifest=load_manifest(workspace.out),
             build=read_json(workspace.out / naming.BUILD) or {},
@@ -84,6 +89,10 @@ def run_preprocess(
         )
         workspace.remove()
     return report
+
+
+def _has_report(workspace: Workspace) -> bool:
+    return (workspace.out / naming.REPORT).exists()
 
 
 def check_kept(report: BuildReport) -> None:

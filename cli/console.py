@@ -25,22 +25,14 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-_SIZE_STEP = 1024
+from shard_format.wording import format_bytes
+
 _LOG_TAIL_BYTES = 4000  # what native libraries said last, shown when something broke
 
 
 def stdout() -> Console:
     """The console for results. File names are shown as they are: no markup, no highlighting."""
     return Console(highlight=False, markup=False, soft_wrap=False)
-
-
-def format_bytes(size: float) -> str:
-    """A size for people: 1.5 MiB."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(size) < _SIZE_STEP:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= _SIZE_STEP
-    return f"{size:.1f} TiB"
 
 
 def say(text: str) -> None:

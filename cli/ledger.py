@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.console import format_bytes, say, stdout, table
+from cli.console import say, stdout, table
 from shard_format import Manifest
-
-_SHOWN_CLASSES = 20  # more would push the summary off the screen; --json has all
+from shard_format.wording import format_bytes
 
 
 def print_ledger(manifest: Manifest, build: dict[str, Any], ignored: int | None = None) -> None:
@@ -44,41 +43,3 @@ def print_ledger(manifest: Manifest, build: dict[str, Any], ignored: int | None 
     if ignored:
         say(f"note: {ignored} hidden files or folders were not read")
     say(f"root hash  {manifest.root_hash}")
-
-
-def print_classes(manifest: Manifest) -> None:
-    """Prints how many records of each class every split has."""
-    names = list(manifest.splits)
-    rows = table("Classes", "class", *names, right=tuple(names))
-    counts = {
-        name: split.statistics.get("class_counts", {}) for name, split in manifest.splits.items()
-    }
-    classes = list(next(iter(counts.values()), {}))
-    for class_name in classes[:_SHOWN_CLASSES]:
-        rows.add_row(class_name, *(f"{counts[name].get(class_name, 0):,}" for name in names))
-    console = stdout()
-    console.print(rows)
-    if len(classes) > _SHOWN_CLASSES:
-        console.print(f"and {len(classes) - _SHOWN_CLASSES} more classes; --json lists all")
-    console.print()
-
-
-def print_statistics(manifest: Manifest) -> None:
-    """Prints least, mean and greatest of every numeric column, over the first split."""
-    for name, split in manifest.splits.items():
-        numeric = {
-            column: values
-            for column, values in split.statistics.items()
-            if isinstance(values, dict) and {"min", "max", "mean"} <= values.keys()
-        }
-        if not numeric:
-            continue
-        right = ("least", "mean", "greatest")
-        rows = table(f"Statistics of {name}", "column", *right, right=right)
-        for column, values in numeric.items():
-            rows.add_row(
-                column, f"{values['min']:,}", f"{values['mean']:,.1f}", f"{values['max']:,}"
-            )
-        console = stdout()
-        console.print(rows)
-        console.print()

@@ -15,6 +15,7 @@ from cli.commands.inspect import inspect
 from cli.commands.preprocess import preprocess
 from cli.commands.quarantine import quarantine
 from cli.commands.read import read
+from cli.commands.report import report
 from cli.commands.train import train
 from cli.commands.verify import verify
 from shard_format.errors import DamageError, ShardmillError
@@ -31,6 +32,7 @@ def shardmill() -> None:
     shardmill demo                                    everything at once, on sample photographs
     shardmill preprocess images photos --out set      class folders -> shard set
     shardmill inspect set                             what is in it
+    shardmill report set                              the same as a page with pictures
     shardmill verify set                              is every byte what was written?
     shardmill quarantine list set                     what was refused, and why
     shardmill read set                                how fast can it be read?
@@ -41,7 +43,7 @@ def shardmill() -> None:
     """
 
 
-for command in (demo, preprocess, inspect, verify, quarantine, read, train):
+for command in (demo, preprocess, inspect, report, verify, quarantine, read, train):
     shardmill.add_command(command)
 
 

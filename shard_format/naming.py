@@ -11,10 +11,10 @@ MANIFEST = "manifest.json"
 BUILD = "build.json"  # what is not reproducible: times, versions, throughput
 FEATURES = "features.json"  # TFDS
 DATASET_INFO = "dataset_info.json"  # TFDS
+DUPLICATES = "duplicates.parquet"  # who is equal to whom
+REPORT = "report.html"  # for people; made from the rest, so no manifest names it
 INDEX_DIR = "index"
 QUARANTINE_DIR = "quarantine"
-DUPLICATES = "duplicates.parquet"  # every record of a duplicate cluster
-REPORT = "report.html"  # for people; holds times, so the manifest does not name it
 WORK_DIR = ".shardmill"  # a build in progress; gone when the build is done
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")

@@ -68,7 +68,7 @@ def build(tmp_path: Path) -> Callable[..., object]:
 
     def run(source: Path, out: str | Path = "set", **options: object) -> object:
         target = out if isinstance(out, Path) else tmp_path / out
-        defaults: dict[str, object] = {"workers": 1, "resize": "shorter:32"}
+        defaults: dict[str, object] = {"workers": 1, "resize": "shorter:32", "no_report": True}
         return run_preprocess(
             PreprocessOptions(sources=(str(source),), out=str(target), **(defaults | options))
         )

@@ -50,6 +50,9 @@ def write_evidence(
     table = members.drop_columns(["record"])
     for field in _FIELDS:
         table = table.append_column(field, columns[field.name])
+    # What is kept lies in the shards.
+    kept = pc.and_not(pc.equal(table["record_id"], table["kept_id"]), table["dropped"])
+    table = table.filter(pc.invert(kept))
     pq.write_table(table, temporary, row_group_size=_ROW_GROUP, compression="snappy")
     publish(temporary, workspace.out / naming.DUPLICATES, durable=True)
     return [naming.DUPLICATES]

@@ -1,4 +1,4 @@
-"""`shardmill inspect`: what is in a shard set, from its manifest alone."""
+"""`shardmill inspect`: what is in a shard set, without reading a shard."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def inspect(directory: Path, as_json: bool) -> None:
-    """Show what is in a shard set: ledger, splits, classes, statistics, options.
+    """Show what is in a shard set: ledger, splits, classes, statistics, duplicates, options.
 
     \b
     Examples:
@@ -21,7 +21,9 @@ def inspect(directory: Path, as_json: bool) -> None:
     import json
 
     from cli.console import print_json, stdout, table
-    from cli.ledger import print_classes, print_ledger, print_statistics
+    from cli.dropped import dropped_json, print_dropped
+    from cli.ledger import print_ledger
+    from cli.statistics import print_channels, print_classes, print_statistics
     from shard_format import load_manifest, naming
 
     manifest = load_manifest(directory)
@@ -35,15 +37,18 @@ def inspect(directory: Path, as_json: bool) -> None:
                 "config": dict(manifest.config),
                 "statistics": statistics,
             }
+            | dropped_json(directory, manifest)
         )
         return
     print_classes(manifest)
     print_statistics(manifest)
+    print_channels(manifest)
     options = table("Options", "option", "value")
     for option, value in manifest.config.items():
         options.add_row(option, json.dumps(value))
     stdout().print(options)
     stdout().print()
+    print_dropped(directory, manifest)
     try:
         build = json.loads((directory / naming.BUILD).read_text(encoding="utf-8"))
     except (OSError, ValueError):  # the set is whole without it

@@ -22,9 +22,10 @@ def verify(directory: Path, workers: int | None, as_json: bool) -> None:
       shardmill verify set
       shardmill verify set --json
     """
-    from cli.console import Bars, format_bytes, print_json, say
+    from cli.console import Bars, print_json, say
     from shard_format import DamageError, load_manifest
     from shard_format.verify import verify as check
+    from shard_format.wording import format_bytes
 
     manifest = load_manifest(directory)
     shard_bytes = sum(split.bytes for split in manifest.splits.values())

@@ -59,7 +59,7 @@ def test_help_is_fast_and_loads_nothing_heavy(repository):
 @pytest.mark.parametrize(
     "command",
     [[], ["demo"], ["preprocess"], ["preprocess", "images"], ["inspect"], ["verify"], ["read"]]
-    + [["train"]],
+    + [["train"], ["report"]],
 )
 def test_every_command_has_help_with_examples(shardmill, command):
     done = shardmill(*command, "--help")
@@ -178,6 +178,10 @@ def test_train_then_train_again(shard_set, shardmill, tmp_path):
         (["inspect", "{tmp}/none"], 3, "no directory"),
         (["inspect", "{tmp}"], 3, "shardmill preprocess images"),
         (["verify", "{tmp}"], 3, "manifest.json"),
+        (["report", "{tmp}/none"], 3, "no directory"),
+        (["report", "{tmp}"], 3, "shardmill preprocess images"),
+        (["report", "{set}", "--out", "{tmp}"], 2, "is a directory"),
+        (["report", "{set}", "--out", "{tmp}/no/page.html"], 3, "Choose another place with --out"),
         (["read", "{tmp}"], 3, "manifest.json"),
         (["train", "{tmp}"], 3, "manifest.json"),
         (["train", "{set}", "--model", "resnet5"], 2, "Did you mean 'resnet50'"),

@@ -1,0 +1,15 @@
+"""The report: one page about a finished shard set, for people.
+
+It is made from the set alone, so it can be made again at any time, and it needs nothing but a
+browser: no network, no script, every picture inside.
+
+    finished    the set: manifest, index, and records by random access
+    gallery     a sample of every class, decoded once for all sections
+    sections/   one file per section; SECTIONS is their order on the page
+    markup      the only place where text becomes HTML
+    page        the page around the sections
+"""
+
+from beam_jobs.reporting.page import write_report
+
+__all__ = ["write_report"]

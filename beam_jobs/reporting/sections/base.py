@@ -1,0 +1,46 @@
+"""What a section of the report is."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from beam_jobs.reporting.finished import FinishedSet
+from beam_jobs.reporting.gallery import ClassSample, sample_classes
+from beam_jobs.reporting.markup import Html, element
+
+
+class Facts(FinishedSet):
+    """A finished set, with what more than one section shows of it and is costly to make."""
+
+    @functools.cached_property
+    def samples(self) -> list[ClassSample]:
+        """A sample of every class."""
+        return sample_classes(self)
+
+
+class Section(NamedTuple):
+    """One part of the page.
+
+    Attributes:
+        anchor: By which links find it.
+        title: Its heading.
+        content: Makes everything below the heading. A set that has nothing to show there is told
+            so in a sentence: nobody should have to guess whether something went wrong.
+    """
+
+    anchor: str
+    title: str
+    content: Callable[[Facts], Html]
+
+
+def tile(picture: object, caption: object, *, kind: str = "") -> Html:
+    """A picture, or what stands in its place, with a few words below it."""
+    frame = element("div", picture, class_="frame")
+    return element("figure", frame, element("figcaption", caption), class_=f"tile {kind}".strip())
+
+
+def tiles(made: Iterable[Html]) -> Html:
+    """Tiles beside each other, as many as the width allows."""
+    return element("div", list(made), class_="tiles")

@@ -1,0 +1,77 @@
+"""Clusters of duplicates as pictures: was the right one kept, and do their labels agree?"""
+
+from __future__ import annotations
+
+from beam_jobs.reporting.clusters import MOST_CLUSTERS, Cluster, Member, read_clusters
+from beam_jobs.reporting.markup import DataUri, Html, element, escape, foreign, foreign_words, note
+from beam_jobs.reporting.sections.base import Facts, tile, tiles
+from shard_format.dropped import DuplicateCounts, count_duplicates
+from shard_format.wording import counted
+
+
+def content(facts: Facts) -> Html:
+    """Numbers, then the clusters, those with contradictory labels first."""
+    counts = count_duplicates(facts.directory, facts.manifest)
+    if counts is None:
+        left_out = facts.manifest.ledger.duplicates
+        if not left_out:
+            return note("No duplicates were found.")
+        return note(f"{left_out:,} duplicates were left out; this set does not keep which ones.")
+    if not counts.clusters:
+        return note("No duplicates were found.")
+    clusters = read_clusters(facts)
+    shown = element("div", [_cluster(cluster) for cluster in clusters], class_="clusters")
+    return escape((note(_summary(counts)), shown))
+
+
+def _summary(counts: DuplicateCounts) -> str:
+    text = (
+        f"{counted(counts.clusters, 'cluster')}: {counted(counts.exact, 'exact duplicate')}, "
+        f"{counted(counts.near, 'near duplicate')}, {counts.dropped:,} of them left out; "
+        f"{counts.conflicts:,} with another label than the record that was kept."
+    )
+    if counts.clusters > MOST_CLUSTERS:
+        text += f" {MOST_CLUSTERS} clusters are shown, contradictory labels first."
+    return text
+
+
+def _cluster(cluster: Cluster) -> Html:
+    contradictory = any(member.conflict for member in cluster.members)
+    split = f"kept in {cluster.kept_split}" if cluster.kept_split else "kept, but in no split"
+    label = None
+    if cluster.kept_label is not None:
+        label = element("small", foreign(cluster.kept_label, 40))
+    kept = tile(
+        _sight(cluster.picture, cluster.kept_id),
+        (foreign(cluster.kept_id, 40), label, element("small", foreign(split, 80))),
+        kind="kept",
+    )
+    rest = cluster.size - len(cluster.members)
+    return element(
+        "div",
+        tiles([kept, *map(_member, cluster.members)]),
+        note(f"and {rest:,} more") if rest else None,
+        class_="cluster contradictory" if contradictory else "cluster",
+    )
+
+
+def _member(member: Member) -> Html:
+    kind = "exact" if member.kind == "exact" else f"{member.kind} {member.similarity:.3f}"
+    if not member.dropped:
+        kind += f", stays in {member.split}" if member.split else ", stays"
+    label: Html | None = None
+    if member.conflict:
+        label = element("small", "other label: ", foreign(member.label or "none", 40))
+        label = element("strong", label, class_="warning")
+    elif member.label is not None:
+        label = element("small", foreign(member.label, 40))
+    return tile(
+        _sight(member.picture, member.record_id),
+        (foreign(member.record_id, 40), label, element("small", foreign(kind, 80))),
+    )
+
+
+def _sight(picture: DataUri | None, record_id: str) -> Html:
+    if picture is None:
+        return element("span", "no preview", class_="none")
+    return element("img", src=picture, alt=foreign_words(record_id))

@@ -1,0 +1,73 @@
+"""The set in a few numbers: how much there is, under which hash, built with which options."""
+
+from __future__ import annotations
+
+import json
+
+from beam_jobs.reporting.markup import Html, element, escape, foreign, table
+from beam_jobs.reporting.sections.base import Facts
+from shard_format import SplitInfo
+from shard_format.wording import format_bytes
+
+
+def content(facts: Facts) -> Html:
+    """Numbers, splits, root hash, options."""
+    manifest = facts.manifest
+    splits = manifest.splits.values()
+    numbers = [
+        (sum(split.records for split in splits), "record", "records"),
+        (len(manifest.splits), "split", "splits"),
+        (len(facts.class_names), "class", "classes"),
+        (sum(len(split.shards) for split in splits), "shard", "shards"),
+        (manifest.ledger.duplicates, "duplicate", "duplicates"),
+        (manifest.ledger.quarantined, "quarantined", "quarantined"),
+    ]
+    shown = [_number(f"{count:,}", one if count == 1 else many) for count, one, many in numbers]
+    shown.append(_number(format_bytes(sum(split.bytes for split in splits)), "in shards"))
+    return escape(
+        (
+            element("ul", shown, class_="numbers"),
+            _splits(facts),
+            element("p", "Root hash ", element("code", manifest.root_hash, class_="hash")),
+            _options(facts),
+        )
+    )
+
+
+def _number(number: str, noun: str) -> Html:
+    return element("li", element("strong", number), element("small", noun))
+
+
+def _splits(facts: Facts) -> Html:
+    splits = facts.manifest.splits
+    rows = [
+        (
+            name,
+            f"{split.records:,}",
+            f"{len(split.shards):,}",
+            format_bytes(split.bytes),
+            _per_shard(split),
+        )
+        for name, split in splits.items()
+    ]
+    return table(("split", "records", "shards", "size", "per shard"), rows)
+
+
+def _per_shard(split: SplitInfo) -> str:
+    counts = [shard.records for shard in split.shards] or [0]
+    if min(counts) == max(counts):
+        return f"{counts[0]:,}"
+    return f"{min(counts):,} to {max(counts):,}"
+
+
+def _options(facts: Facts) -> Html:
+    rows = [
+        (foreign(option), foreign(json.dumps(value, ensure_ascii=False)))
+        for option, value in facts.manifest.config.items()
+    ]
+    return element(
+        "details",
+        element("summary", "Options that this set was built with"),
+        table(("option", "value"), rows),
+        class_="words",
+    )

@@ -1,0 +1,40 @@
+"""`shardmill report`: one page about a shard set, for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where the page goes (default: DIR/report.html).",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
+def report(directory: Path, out: Path | None, as_json: bool) -> None:
+    """Make a page with counts, histograms, sample pictures, duplicates and refused files.
+
+    It is one HTML file with everything in it: no network, no script. It is made from the finished
+    set, so it can be made again at any time.
+
+    \b
+    Examples:
+      shardmill report set
+      shardmill report set --out review.html
+      shardmill report set --json
+    """
+    from beam_jobs.reporting import write_report
+    from cli.console import print_json, say
+    from shard_format.wording import format_bytes
+
+    page = write_report(directory, out)
+    size = page.stat().st_size
+    if as_json:
+        print_json({"report": str(page), "bytes": size})
+        return
+    say(f"report     {page} ({format_bytes(size)})\nnext       open it in a browser")

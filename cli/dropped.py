@@ -1,0 +1,72 @@
+"""What a shard set keeps of records that are not in its shards, for a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cli.console import say, stdout, table
+from shard_format import DamageError, Manifest
+from shard_format.dropped import DuplicateCounts, Refused, count_duplicates, read_refused
+from shard_format.wording import counted, shortened, visible
+
+_EXAMPLE_WIDTH = 300  # characters; a table folds them into a few lines
+
+
+def dropped_json(directory: Path, manifest: Manifest) -> dict[str, Any]:
+    """The same as `print_dropped` for --json; null where a file of the set is damaged."""
+    found, _ = _read(directory, manifest)
+    if found is None:
+        return {"duplicate_clusters": None, "quarantine": None}
+    duplicates, refused = found
+    return {
+        "duplicate_clusters": duplicates._asdict() if duplicates else None,
+        "quarantine": [
+            {
+                "reason": item.reason,
+                "records": item.records,
+                "example": {
+                    "record_id": item.record_id,
+                    "label": item.label,
+                    "stage": item.stage,
+                    "detail": item.detail,
+                },
+            }
+            for item in refused
+        ],
+    }
+
+
+def print_dropped(directory: Path, manifest: Manifest) -> None:
+    """Prints one example for every reason to refuse a record, and counts of duplicates."""
+    found, problem = _read(directory, manifest)
+    if found is None:
+        say(f"note: {problem}\n")
+        return
+    duplicates, refused = found
+    console = stdout()
+    if refused:
+        rows = table("Quarantine", "reason", "records", "example", right=("records",))
+        for item in refused:
+            example = f"{visible(item.record_id)}: {visible(item.detail)}"
+            rows.add_row(
+                visible(item.reason), f"{item.records:,}", shortened(example, _EXAMPLE_WIDTH)
+            )
+        console.print(rows)
+        console.print()
+    if duplicates is not None and duplicates.clusters:
+        kinds = f"{duplicates.exact:,} exact, {duplicates.near:,} near"
+        say(
+            f"duplicates {counted(duplicates.clusters, 'cluster')} ({kinds}), "
+            f"{duplicates.conflicts:,} with contradictory labels\n"
+        )
+
+
+def _read(
+    directory: Path, manifest: Manifest
+) -> tuple[tuple[DuplicateCounts | None, list[Refused]] | None, str]:
+    """What could be read, or why not: a manifest alone still tells most of what there is."""
+    try:
+        return (count_duplicates(directory, manifest), read_refused(directory, manifest)), ""
+    except DamageError as error:
+        return None, str(error)

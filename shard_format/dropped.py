@@ -1,0 +1,186 @@
+"""What a set keeps of records that are not in its shards: the quarantine and the duplicates.
+
+Both are Parquet, and may be large: everything here reads them in pieces, and no picture unless it
+is asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from shard_format import naming
+from shard_format.errors import DamageError
+from shard_format.manifest import Manifest
+
+_BATCH_ROWS = 65_536  # of short columns: a few MiB
+_QUARANTINE_FILE = re.compile(rf"{naming.QUARANTINE_DIR}/part-\d{{5,}}\.parquet")
+_TEXTS = ("record_id", "label", "stage", "reason", "detail")
+
+
+class Refused(NamedTuple):
+    """The first record of the quarantine that has this reason, and how many have it.
+
+    Attributes:
+        reason: Such as "truncated".
+        records: In the whole quarantine.
+        record_id: Of the first one, in the order in which the source was listed.
+        label: Its class, or None.
+        stage: Where it was refused: "list", "read" or "prepare".
+        detail: What was wrong with it.
+        file: The part it lies in, relative to the set.
+        row: Its row in that part.
+    """
+
+    reason: str
+    records: int
+    record_id: str
+    label: str | None
+    stage: str
+    detail: str
+    file: str
+    row: int
+
+
+class DuplicateCounts(NamedTuple):
+    """Over all rows of duplicates.parquet: clusters, their other members, contradictory labels."""
+
+    clusters: int = 0
+    exact: int = 0
+    near: int = 0
+    conflicts: int = 0
+    dropped: int = 0
+
+
+def read_refused(directory: Path, manifest: Manifest) -> list[Refused]:
+    """One example for every reason in the quarantine, the most frequent reason first.
+
+    Raises:
+        DamageError: A part of the quarantine is missing or is no Parquet file.
+    """
+    counts: dict[str, int] = {}
+    first: dict[str, tuple[str, int]] = {}
+    for file in sorted(filter(_QUARANTINE_FILE.fullmatch, manifest.files)):
+        start = 0
+        for batch in read_columns(directory, file, ["reason"]):
+            for item in pc.value_counts(batch["reason"]).to_pylist():
+                reason, count = item["values"], item["counts"]
+                if reason not in first:
+                    first[reason] = (file, start + pc.index(batch["reason"], reason).as_py())
+                counts[reason] = counts.get(reason, 0) + count
+            start += len(batch)
+    found = [
+        Refused(records=counts[reason], file=file, row=row, **_row(directory, file, row))
+        for reason, (file, row) in first.items()
+    ]
+    return sorted(found, key=lambda refused: (-refused.records, refused.reason))
+
+
+def refused_bytes(directory: Path, refused: Refused, limit: int) -> bytes | None:
+    """The original of a refused record; None if it was not kept, or may exceed `limit` bytes."""
+    group, row = _locate(directory, refused.file, refused.row)
+    file = _open(directory, refused.file)
+    metadata = file.metadata.row_group(group)
+    sizes = {
+        metadata.column(number).path_in_schema: metadata.column(number).total_uncompressed_size
+        for number in range(metadata.num_columns)
+    }
+    # A group is read as a whole: a few MiB, unless a single original is larger than that.
+    if sizes.get("bytes", limit + 1) > limit:
+        return None
+    try:
+        value: bytes | None = file.read_row_group(group, ["bytes"])["bytes"][row].as_py()
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(directory, refused.file, error) from error
+    return value
+
+
+def count_duplicates(directory: Path, manifest: Manifest) -> DuplicateCounts | None:
+    """How many clusters and what kind of members; None if the set keeps no such file.
+
+    Raises:
+        DamageError: The file is missing or is no Parquet file.
+    """
+    if naming.DUPLICATES not in manifest.files:
+        return None
+    total = np.zeros(5, np.int64)
+    last: str | None = None
+    columns = ["kept_id", "kind", "conflict", "dropped"]
+    for batch in read_columns(directory, naming.DUPLICATES, columns):
+        if not len(batch):
+            continue
+        kept = batch["kept_id"]  # sorted: a cluster is a run of equal values
+        changes = pc.sum(pc.not_equal(kept[1:], kept[:-1])).as_py() or 0
+        total += [
+            changes + (kept[0].as_py() != last),
+            pc.sum(pc.equal(batch["kind"], "exact")).as_py() or 0,
+            pc.sum(pc.equal(batch["kind"], "near")).as_py() or 0,
+            pc.sum(batch["conflict"]).as_py() or 0,
+            pc.sum(batch["dropped"]).as_py() or 0,
+        ]
+        last = kept[-1].as_py()
+    return DuplicateCounts(*map(int, total))
+
+
+def read_columns(
+    directory: Path, file: str, columns: Sequence[str], batch_rows: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Some columns of a Parquet file of the set, piece by piece.
+
+    Raises:
+        DamageError: It is missing, is no Parquet file, or lacks a column.
+    """
+    opened = _open(directory, file)
+    missing = [name for name in columns if name not in opened.schema_arrow.names]
+    if missing:
+        raise DamageError(
+            f"{file} must have the columns {', '.join(columns)}, got no {', '.join(missing)} in "
+            f"{directory}. Run 'shardmill verify' on the set."
+        )
+    try:
+        yield from opened.iter_batches(batch_rows or _BATCH_ROWS, columns=list(columns))
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(directory, file, error) from error
+
+
+def _open(directory: Path, file: str) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(directory / file)
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(directory, file, error) from error
+
+
+def _damaged(directory: Path, file: str, error: Exception) -> DamageError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return DamageError(
+        f"every file that the manifest names must be as it was written, got {reason} for {file} "
+        f"in {directory}. Run 'shardmill verify' on the set."
+    )
+
+
+def _locate(directory: Path, file: str, row: int) -> tuple[int, int]:
+    """(row group, row in it) of a row of a file."""
+    metadata = _open(directory, file).metadata
+    for group in range(metadata.num_row_groups):
+        rows = metadata.row_group(group).num_rows
+        if row < rows:
+            return group, row
+        row -= rows
+    raise _damaged(directory, file, IndexError(f"no row {row}"))
+
+
+def _row(directory: Path, file: str, row: int) -> dict[str, Any]:
+    group, row = _locate(directory, file, row)
+    try:
+        table = _open(directory, file).read_row_group(group, list(_TEXTS))
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(directory, file, error) from error
+    values: dict[str, Any] = table.slice(row, 1).to_pylist()[0]
+    return values

@@ -1,0 +1,51 @@
+"""Foreign text is made visible, once and for all."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shard_format.wording import counted, format_bytes, shortened, visible
+
+
+@given(st.text())
+def test_visible_is_printable_and_settled(text):
+    shown = visible(text)
+    assert shown.isprintable()
+    assert visible(shown) == shown
+    assert not text.isprintable() or shown == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("hat/1.jpg", "hat/1.jpg"),
+        ("a\x1b[31m", r"a\x1b[31m"),
+        ("a\u202eb\u2066", r"a\u202eb\u2066"),
+        ("\ud800", r"\ud800"),
+        ("line\nbreak", r"line\nbreak"),
+        ("\u00e9\u05d0\u4e2d", "\u00e9\u05d0\u4e2d"),
+    ],
+)
+def test_visible(text, shown):
+    assert visible(text) == shown
+
+
+@given(st.text(max_size=300), st.integers(10, 100))
+def test_shortened(text, limit):
+    made = shortened(text, limit)
+    assert len(made) <= limit
+    assert made == text or (made[:3] == text[:3] and made[-3:] == text[-3:] and "..." in made)
+
+
+def test_numbers():
+    assert counted(1, "class", "classes") == "1 class"
+    assert counted(1000, "class", "classes") == "1,000 classes"
+    assert counted(0, "record") == "0 records"
+    assert [format_bytes(n) for n in (0, 1023, 1024, 1 << 50)] == [
+        "0 B",
+        "1023 B",
+        "1.0 KiB",
+        "1024.0 TiB",
+    ]
