@@ -287,16 +287,5 @@ class PreprocessOptions:
 
 # Where things lie, who does the work, and what the set is called beside its config.
 _WITHOUT_EFFECT = frozenset(
-    (
-        "sources",
-        "out",
-        "repaired",
-        "name",
-        "labels",
-        "workers",
-        "on_bad",
-        "staging",
-        "unit_size",
-        "no_report",
-    )
+    "sources out repaired name labels workers on_bad staging unit_size no_report".split()
 )

@@ -33,7 +33,8 @@ def list_reasons(directory: Path, reason: str | None, as_json: bool) -> None:
       shardmill quarantine list set --reason truncated
     """
     from beam_jobs.quarantine import reasons, refused
-    from cli.console import format_bytes, print_json, say, stdout, table
+    from cli.console import print_json, say, stdout, table
+    from shard_format.wording import format_bytes
 
     if reason is not None:
         _list_records([row for row in refused(directory) if row["reason"] == reason], as_json)
