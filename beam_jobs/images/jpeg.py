@@ -7,9 +7,6 @@ and the scans that a file declares, so it runs in the thread that asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import simplejpeg
 from PIL import Image
@@ -51,9 +48,7 @@ def decode_jpeg(data: bytes, options: DecodingOptions) -> Picture | None:
         header = read_jpeg_header(data)
         repairs.add("profile")
     try:
-        height, width, colour, _ = _attempt(
-            lambda strict: simplejpeg.decode_jpeg_header(data, strict=strict), options, repairs
-        )
+        height, width, colour, _ = _header(data, options, repairs)
     except KeyError:  # simplejpeg has no name for a subsampling that libjpeg-turbo knows
         return None
     except Refusal as refusal:
@@ -64,11 +59,11 @@ def decode_jpeg(data: bytes, options: DecodingOptions) -> Picture | None:
     _check_scans(data, header)
     if colour in ("CMYK", "YCCK"):
         # As stored: ink that is not there. Adobe began that, and now everybody reads CMYK so.
-        ink = 255 - _decode(data, "CMYK", options, repairs)
+        ink = 255 - _decode(data, "CMYK", (height, width, 4), options, repairs)
         image = Image.frombytes("CMYK", (width, height), ink.tobytes())
         pixels = _from_cmyk(image, header, repairs)
     else:
-        pixels = _decode(data, "RGB", options, repairs)
+        pixels = _decode(data, "RGB", (height, width, 3), options, repairs)
         if header is not None and header.icc is not None:
             pixels = _without_profile(pixels, colour, header.icc, repairs)
     if header is not None and header.exif is not None:
@@ -78,38 +73,57 @@ def decode_jpeg(data: bytes, options: DecodingOptions) -> Picture | None:
     return Picture(pixels, "JPEG", width, height, frozenset(repairs))
 
 
-def _decode(data: bytes, colour: str, options: DecodingOptions, repairs: set[str]) -> Pixels:
-    # Accurate DCT and upsampling: the fast ones are 5 % faster and not the same everywhere.
-    return _attempt(
-        lambda strict: simplejpeg.decode_jpeg(
-            data, colour, fastdct=False, fastupsample=False, strict=strict
-        ),
-        options,
-        repairs,
-    )
-
-
-def _attempt(call: Callable[[bool], Any], options: DecodingOptions, repairs: set[str]) -> Any:
-    """What the call gives when strict, or, with --lenient, when not."""
+def _header(data: bytes, options: DecodingOptions, repairs: set[str]) -> tuple[int, int, str, str]:
+    """Height, width, colour space and subsampling."""
     try:
-        return call(True)
+        return simplejpeg.decode_jpeg_header(data)
     except ValueError as error:
         if not options.lenient:
             raise Refusal(*_reason(str(error))) from error
-    except MemoryError as error:
-        raise Refusal("too-many-pixels", "decoding it takes more memory than there is") from error
     try:
-        result = call(False)
+        found = simplejpeg.decode_jpeg_header(data, strict=False)
     except ValueError as error:
         raise Refusal(*_reason(str(error))) from error
     repairs.add("damage")
-    return result
+    return found
+
+
+def _decode(
+    data: bytes,
+    colour: str,
+    shape: tuple[int, int, int],
+    options: DecodingOptions,
+    repairs: set[str],
+) -> Pixels:
+    """All of it without a warning, or, with --lenient, what there is above black lines."""
+    # Accurate DCT and upsampling: the fast ones are 5 % faster and not the same everywhere.
+    try:
+        return simplejpeg.decode_jpeg(data, colour, fastdct=False, fastupsample=False)
+    except MemoryError as error:
+        raise Refusal("too-many-pixels", "decoding it takes more memory than there is") from error
+    except ValueError as error:
+        reason = _reason(str(error))
+        if not options.lenient:
+            raise Refusal(*reason) from error
+    # Errors are no longer told from warnings, and after one the rest of the buffer is left as it
+    # was: it must not be memory that something else has used.
+    pixels = np.zeros(shape, np.uint8)
+    try:
+        simplejpeg.decode_jpeg(
+            data, colour, fastdct=False, fastupsample=False, strict=False, buffer=pixels
+        )
+    except ValueError as error:
+        raise Refusal(*_reason(str(error))) from error
+    if not pixels.any():
+        raise Refusal(*reason)
+    repairs.add("damage")
+    return pixels
 
 
 def _reason(message: str) -> tuple[str, str]:
     if "remature end of JPEG" in message or "Unexpected end" in message:
         return "truncated", f"the picture ends before its last line: {message}"
-    if "Unsupported" in message:
+    if "Unsupported" in message and "marker" not in message:  # 12 bits, and the like
         return "unsupported-format", f"libjpeg-turbo: {message}"
     return "corrupt", f"libjpeg-turbo: {message}"
 

@@ -45,7 +45,7 @@ LENIENT = {
     "broken/pillow/ultrahdr.jpg",
     "broken/pillow/unknown_compression_method.png",  # the checksum of its colour profile is wrong
 }
-# Where Pillow's own conversion to RGB is wrong, and ours is tested in test_decoding.py.
+# Where Pillow's own conversion to RGB is wrong, and ours is tested in test_repairs.py.
 PILLOW_IS_WRONG = {
     "tbbn0g04.png",  # forgets the transparent level of 4-bit gray
     "tbwn0g16.png",  # clips 16-bit gray at 255
