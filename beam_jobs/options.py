@@ -112,7 +112,7 @@ class PreprocessOptions:
         False, "Keep damaged pictures of which a part can be decoded.", type=bool
     )
     background: str = _option(
-        "white", "What lies behind transparent pixels: a colour name or #rrggbb.", "COLOUR"
+        "white", "What lies behind transparent pixels: white or #rrggbb.", "COLOUR"
     )
     animated: str = _option(
         "first",

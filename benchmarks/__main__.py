@@ -12,14 +12,12 @@ import datetime
 import functools
 import itertools
 import json
-import platform
 import statistics
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
-
 from benchmarks.corpus import make_corpus
+from benchmarks.machine import machine
 from benchmarks.measure import Run, run
 
 _HERE = Path(__file__).parent
@@ -41,7 +39,7 @@ def main() -> None:
     small_count = arguments.photographs // 10
     small = make_corpus(arguments.work / f"corpus-{small_count}", small_count)
     out = arguments.work / "out"
-    results: dict[str, object] = {"machine": _machine(), "photographs": arguments.photographs}
+    results: dict[str, object] = {"machine": machine(), "photographs": arguments.photographs}
 
     if "preprocess" in chosen:
         subjects: Subjects = {
@@ -113,24 +111,6 @@ def _take_turns(title: str, subjects: Subjects, repeat: int) -> dict[str, object
         }
     print(flush=True)
     return found
-
-
-def _machine() -> dict[str, object]:
-    return {
-        "cores": psutil.cpu_count(),
-        "memory_gib": round(psutil.virtual_memory().total / (1 << 30), 1),
-        "processor": _processor(),
-        "platform": platform.system(),
-        "python": platform.python_version(),
-    }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(": ")[1] for line in lines if line.startswith("model name")), "unknown")
 
 
 if __name__ == "__main__":

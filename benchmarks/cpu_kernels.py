@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from beam_jobs.images.decode import decode_image
+from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.encode import encode_jpeg
 from beam_jobs.images.resize import parse_resize, resize_image
 from benchmarks.corpus import REPOSITORY
@@ -25,7 +25,7 @@ def main() -> None:
     digests = {name: hashlib.sha256() for name in names}
     files = sorted((REPOSITORY / "samples" / "clothing").rglob("*-*-*-*-*.jpg"))[::_EVERY]
     for file in files:
-        pixels = decode_image(file.read_bytes(), _MAX_PIXELS).pixels
+        pixels = decode_image(file.read_bytes(), DecodingOptions(_MAX_PIXELS)).pixels
         digests["decoded"].update(pixels.tobytes())
         for mode in (*_SHRINK, *_ENLARGE):
             resized = resize_image(pixels, parse_resize(mode), _MAX_PIXELS)

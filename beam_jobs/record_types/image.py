@@ -10,7 +10,7 @@ import PIL
 import pyarrow as pa
 import simplejpeg
 
-from beam_jobs.images.decode import decode_image
+from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.encode import encode_jpeg
 from beam_jobs.images.resize import parse_resize, resize_image
 from beam_jobs.option_values import parse_quality
@@ -22,7 +22,7 @@ from shard_format import Feature, Schema
 class ImageRecords(RecordType):
     """Input: the bytes of a picture in any format. Output: {"id": "hat/1.jpg", "image": jpeg}."""
 
-    version = 1
+    version = 2
     schema = Schema(
         "image",
         (
@@ -44,6 +44,7 @@ class ImageRecords(RecordType):
         self._resize = parse_resize(options.resize)
         _, self._quality = parse_quality(options.quality)
         self._max_pixels = options.max_pixels
+        self._decoding = DecodingOptions(max_pixels=options.max_pixels)
 
     def stage_options(self) -> dict[str, Any]:
         """Resize mode and box, quality, bound on pixels, and the versions of the kernels."""
@@ -58,7 +59,7 @@ class ImageRecords(RecordType):
 
     def prepare(self, record_id: str, data: bytes) -> Prepared:
         """See RecordType."""
-        picture = decode_image(data, self._max_pixels)
+        picture = decode_image(data, self._decoding)
         resized = resize_image(picture.pixels, self._resize, self._max_pixels)
         stored = encode_jpeg(resized, self._quality)
         return Prepared(

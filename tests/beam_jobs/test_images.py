@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from beam_jobs.images.decode import decode_image
+from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.encode import encode_jpeg
 from beam_jobs.images.resize import RESIZE_MODES, parse_resize, resize_image
 from beam_jobs.refusal import Refusal
 from shard_format import UsageError
 
 MAX_PIXELS = 1_000_000
+OPTIONS = DecodingOptions(MAX_PIXELS)
 
 
 def saved(image: Image.Image, kind: str, **options: object) -> bytes:
@@ -36,14 +37,14 @@ def quadrants() -> Image.Image:
 
 @pytest.mark.parametrize("kind", ["PNG", "BMP", "GIF", "TIFF", "PPM"])
 def test_lossless_formats_give_their_pixels(kind):
-    picture = decode_image(saved(quadrants(), kind), MAX_PIXELS)
+    picture = decode_image(saved(quadrants(), kind), OPTIONS)
     assert picture.format == kind
     np.testing.assert_array_equal(picture.pixels, np.asarray(quadrants()))
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "WEBP", "AVIF"])
 def test_lossy_formats_come_close(kind):
-    picture = decode_image(saved(quadrants(), kind, quality=95), MAX_PIXELS)
+    picture = decode_image(saved(quadrants(), kind, quality=95), OPTIONS)
     assert picture.format == kind
     difference = picture.pixels.astype(int) - np.asarray(quadrants())
     assert abs(difference).mean() < 6
@@ -65,7 +66,7 @@ def test_every_exif_orientation_is_undone(orientation, kind):
     stored = upright.transpose(undo[orientation]) if orientation in undo else upright
     exif = Image.Exif()
     exif[0x0112] = orientation
-    picture = decode_image(saved(stored, kind, exif=exif), MAX_PIXELS)
+    picture = decode_image(saved(stored, kind, exif=exif), OPTIONS)
     assert picture.pixels.shape == (32, 48, 3)
     assert (picture.width, picture.height) == stored.size
     assert abs(picture.pixels.astype(int) - np.asarray(upright)).mean() < 6
@@ -77,14 +78,14 @@ def test_a_broken_exif_tag_does_not_kill_a_picture():
     data = bytearray(saved(quadrants(), "JPEG", exif=exif))
     start = data.index(b"Exif\0\0") + 6
     data[start + 4 : start + 8] = b"\xff\xff\xff\x7f"  # the first directory lies far outside
-    assert decode_image(bytes(data), MAX_PIXELS).pixels.shape == (32, 48, 3)
+    assert decode_image(bytes(data), OPTIONS).pixels.shape == (32, 48, 3)
 
 
 def test_other_modes_come_out_as_rgb():
     gray = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16))
     for mode in ("1", "L", "P", "RGBA", "LA", "CMYK"):
         kind = "TIFF" if mode == "CMYK" else "PNG"
-        pixels = decode_image(saved(gray.convert(mode), kind), MAX_PIXELS).pixels
+        pixels = decode_image(saved(gray.convert(mode), kind), OPTIONS).pixels
         assert pixels.shape == (16, 16, 3), mode
         expected = np.asarray(gray.convert(mode).convert("RGB"), int)
         assert abs(pixels.astype(int) - expected).max() <= 1, mode
@@ -92,19 +93,19 @@ def test_other_modes_come_out_as_rgb():
 
 def test_sixteen_bits_are_scaled_not_clipped():
     wide = (np.arange(256, dtype=np.uint16) * 257).reshape(16, 16)
-    pixels = decode_image(saved(Image.fromarray(wide), "PNG"), MAX_PIXELS).pixels
+    pixels = decode_image(saved(Image.fromarray(wide), "PNG"), OPTIONS).pixels
     np.testing.assert_array_equal(pixels[:, :, 0], np.arange(256).reshape(16, 16))
 
 
 def test_transparent_pixels_show_white():
     clear = Image.new("RGBA", (8, 8), (0, 0, 0, 0))
-    assert decode_image(saved(clear, "PNG"), MAX_PIXELS).pixels.min() == 255
+    assert decode_image(saved(clear, "PNG"), OPTIONS).pixels.min() == 255
 
 
 def test_gray_and_cmyk_jpegs_are_read():
     for mode in ("L", "CMYK"):
         data = saved(quadrants().convert(mode), "JPEG", quality=95)
-        assert decode_image(data, MAX_PIXELS).pixels.shape == (32, 48, 3)
+        assert decode_image(data, OPTIONS).pixels.shape == (32, 48, 3)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,7 @@ def test_gray_and_cmyk_jpegs_are_read():
 )
 def test_what_cannot_be_read_has_a_reason(data, reason):
     with pytest.raises(Refusal) as refusal:
-        decode_image(data, MAX_PIXELS)
+        decode_image(data, OPTIONS)
     assert refusal.value.reason == reason
     assert refusal.value.detail
 
@@ -130,7 +131,7 @@ def test_what_cannot_be_read_has_a_reason(data, reason):
 def test_bombs_are_refused_by_what_they_declare(kind):
     data = saved(Image.new("L", (2000, 1000)), kind)
     with pytest.raises(Refusal) as refusal:
-        decode_image(data, MAX_PIXELS)
+        decode_image(data, OPTIONS)
     assert refusal.value.reason == "too-many-pixels"
     assert "2000 x 1000" in refusal.value.detail
 
@@ -140,7 +141,7 @@ def test_messages_are_the_same_every_time():
     messages = set()
     for _ in range(5):
         with pytest.raises(Refusal) as refusal:
-            decode_image(b"II*\0" + bytes(100), MAX_PIXELS)
+            decode_image(b"II*\0" + bytes(100), OPTIONS)
         messages.add(refusal.value.detail)
     assert len(messages) == 1
     assert "0x" not in messages.pop()
@@ -152,7 +153,7 @@ def test_any_damage_is_a_refusal_or_a_picture(noise, position):
         data = bytearray(saved(quadrants(), kind))
         data[position : position + len(noise)] = noise
         try:
-            assert decode_image(bytes(data), MAX_PIXELS).pixels.ndim == 3
+            assert decode_image(bytes(data), OPTIONS).pixels.ndim == 3
         except Refusal as refusal:
             assert refusal.reason
 
