@@ -21,7 +21,8 @@ from beam_jobs.images.decode import Pixels
 
 # Start of frame: baseline, extended and progressive, all with Huffman codes. What else there is
 # (lossless, arithmetic coding), TensorFlow does not decode.
-_CODINGS = (0xC0, 0xC1, 0xC2)
+_SEQUENTIAL = (0xC0, 0xC1)
+_CODINGS = (*_SEQUENTIAL, 0xC2)
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _BARE = frozenset([0x01, *range(0xD0, 0xD8)])  # markers without a segment
 _SCAN, _APP1, _APP2 = 0xDA, 0xE1, 0xE2
@@ -40,12 +41,14 @@ class _Header(NamedTuple):
     Attributes:
         coding: Second byte of its start of frame marker, 0 if there is none.
         precision: Bits a sample.
+        interleaved: The first scan has all components.
         exif: Exif segments, from the byte order on.
         profile: Segments of an ICC profile.
     """
 
     coding: int
     precision: int
+    interleaved: bool
     exif: list[bytes]
     profile: list[bytes]
 
@@ -60,8 +63,11 @@ def needs_no_change(data: bytes) -> tuple[int, int] | None:
     header = _read_header(data)
     if header is None or header.coding not in _CODINGS or header.precision != 8:
         return None
-    if data.count(b"\xff\xda") > _MAX_SCANS:  # in coded bits, 0xFF is never followed by this
-        return None
+    # In coded bits 0xFF is never followed by the code of a scan. Counting takes as long as all else
+    # here, and a baseline JPEG has no further scan if the first one has all components.
+    if not (header.interleaved and header.coding in _SEQUENTIAL):
+        if data.count(b"\xff\xda") > _MAX_SCANS:
+            return None
     if len(header.exif) > 1 or any(_orientation(exif) != 1 for exif in header.exif):
         return None
     try:
@@ -110,14 +116,14 @@ def pixels_hash(width: int, height: int, pixels: Pixels) -> bytes:
 
 def _read_header(data: bytes) -> _Header | None:
     """None where the segments make no sense."""
-    coding = precision = 0
+    coding = precision = components = 0
     exif: list[bytes] = []
     profile: list[bytes] = []
     position, last = 2, len(data) - 10  # the segments that count are longer
     while position <= last and data[position] == 0xFF:
         marker = data[position + 1]
         if marker == _SCAN:
-            return _Header(coding, precision, exif, profile)
+            return _Header(coding, precision, data[position + 4] == components, exif, profile)
         if marker == 0xFF:  # padding
             position += 1
             continue
@@ -126,7 +132,7 @@ def _read_header(data: bytes) -> _Header | None:
             continue
         end = position + 2 + (data[position + 2] << 8 | data[position + 3])
         if marker in _FRAMES:
-            coding, precision = marker, data[position + 4]
+            coding, precision, components = marker, data[position + 4], data[position + 9]
         elif marker == _APP1 and data.startswith(_EXIF, position + 4):
             exif.append(data[position + 10 : end])
         elif marker == _APP2 and data.startswith(_ICC, position + 4):
