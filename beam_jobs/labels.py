@@ -15,14 +15,6 @@ def label_feature(schema: Schema) -> Feature | None:
     return next((feature for feature in schema.features if feature.name == "label"), None)
 
 
-def label_fields(schema: Schema) -> tuple[pa.Field, ...]:
-    """Index columns beside the common one: records with several labels have a list."""
-    feature = label_feature(schema)
-    if feature is None or not feature.shape:
-        return ()
-    return (pa.field("labels", pa.list_(pa.int64())),)
-
-
 class Labels:
     """The labels of the records of a shard.
 
@@ -35,7 +27,7 @@ class Labels:
     def __init__(self, names: pa.ChunkedArray, schema: Schema, class_names: list[str]) -> None:
         self._feature = label_feature(schema)
         self._records = len(names)
-        self._several = bool(label_fields(schema))
+        self._several = self._feature is not None and bool(self._feature.shape)
         self._values: list[Any] = [None] * len(names)
         if self._feature is None:
             return

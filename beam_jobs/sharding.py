@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.columns import IntArray, int64
-from beam_jobs.labels import Labels, label_fields
+from beam_jobs.labels import Labels
 from beam_jobs.planning import ShardSpec, load_plan
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
@@ -195,5 +195,5 @@ def _index_rows(
         "fingerprint": table["fingerprint"],
         **{field.name: table[field.name] for field in record_type.statistics},
     }
-    fields = (*record_type.statistics, *label_fields(record_type.schema))
+    fields = (*record_type.statistics, *record_type.late_columns)
     return pa.table(columns, schema=index_schema(fields))

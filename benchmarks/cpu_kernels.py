@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 
 from beam_jobs.images.decode import DecodingOptions, decode_image
-from beam_jobs.images.encode import encode_jpeg
+from beam_jobs.images.encode import ENCODERS
+from beam_jobs.images.keep import shrunk
+from beam_jobs.images.pixel_statistics import count_pixels
 from beam_jobs.images.resize import parse_resize, resize_image
 from benchmarks.corpus import REPOSITORY
 
@@ -21,16 +23,21 @@ _EVERY = 8  # photographs; an emulated CPU is slow
 
 def main() -> None:
     """Prints one hash per kernel."""
-    names = ("decoded", "shrunk", "enlarged", "encoded")
+    names = ("decoded", "shrunk", "enlarged", *ENCODERS, "eighth", "counted")
     digests = {name: hashlib.sha256() for name in names}
     files = sorted((REPOSITORY / "samples" / "clothing").rglob("*-*-*-*-*.jpg"))[::_EVERY]
     for file in files:
-        pixels = decode_image(file.read_bytes(), DecodingOptions(_MAX_PIXELS)).pixels
+        data = file.read_bytes()
+        pixels = decode_image(data, DecodingOptions(_MAX_PIXELS)).pixels
         digests["decoded"].update(pixels.tobytes())
+        digests["eighth"].update(shrunk(data).tobytes())
         for mode in (*_SHRINK, *_ENLARGE):
             resized = resize_image(pixels, parse_resize(mode), _MAX_PIXELS)
             digests["shrunk" if mode in _SHRINK else "enlarged"].update(resized.tobytes())
-            digests["encoded"].update(encode_jpeg(resized, 90))
+            for name, encode in ENCODERS.items():
+                if mode not in _ENLARGE or name == "jpeg":  # the others take seconds under qemu
+                    digests[name].update(encode(resized, 90))
+            digests["counted"].update(repr(count_pixels(resized)).encode())
     print(f"{len(files)} photographs")
     for name, digest in digests.items():
         print(f"{name:<10}{digest.hexdigest()}")

@@ -9,6 +9,7 @@ Importing this package imports TensorFlow (seconds): import it where it is used.
 """
 
 from reader.measure import ReadRate, measure
+from reader.normalization import Normalization
 from reader.stream import Stream, StreamInfo, load
 
-__all__ = ["ReadRate", "Stream", "StreamInfo", "load", "measure"]
+__all__ = ["Normalization", "ReadRate", "Stream", "StreamInfo", "load", "measure"]

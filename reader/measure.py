@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
+from typing import Any
 
 from reader.stream import Stream
 from shard_format import UsageError
@@ -48,11 +49,11 @@ def measure(
         raise UsageError(f"seconds must be above 0, got {seconds} in reader.measure. Give more.")
     begin = time.perf_counter()
     batches = iter(stream.dataset)
-    on_batch(int(next(batches)[1].shape[0]))
+    on_batch(_size(next(batches)))
     start = now = time.perf_counter()
     num_records = num_batches = 0
-    for _, targets in batches:
-        size = int(targets.shape[0])
+    for batch in batches:
+        size = _size(batch)
         num_records, num_batches = num_records + size, num_batches + 1
         on_batch(size)
         now = time.perf_counter()
@@ -68,3 +69,9 @@ def measure(
         megabytes_per_second=rate * stream.info.stored_bytes / stream.info.records / 1e6,
         first_batch_seconds=start - begin,
     )
+
+
+def _size(batch: Any) -> int:
+    """Records of a batch, be it inputs and targets or inputs alone."""
+    inputs = batch[0] if isinstance(batch, tuple) else batch
+    return int(inputs.shape[0])

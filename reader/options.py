@@ -14,6 +14,7 @@ from shard_format import UsageError
 SHUFFLES = ("window", "off")
 CACHES = ("auto", "off", "memory", "disk")
 DTYPES = ("uint8", "float32")
+NORMALIZATIONS = ("none", "zscore", "minmax")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +35,7 @@ class ReadOptions:
         drop_remainder: Whether an epoch ends with its last full batch. None means True, except
             where epochs is 1: there the last batch may be smaller.
         dtype: Element type of the pictures, "uint8" or "float32"; values in [0, 255] either way.
+        normalize: "none" leaves them so; "zscore" and "minmax" make float32 of any dtype.
     """
 
     split: str
@@ -47,12 +49,14 @@ class ReadOptions:
     cache_dir: Path | None
     drop_remainder: bool | None
     dtype: str
+    normalize: str
 
     def __post_init__(self) -> None:
         check_choice("augment", self.augment, AUGMENTATIONS)
         check_choice("shuffle", self.shuffle, SHUFFLES)
         check_choice("cache", self.cache, CACHES)
         check_choice("dtype", self.dtype, DTYPES)
+        check_choice("normalize", self.normalize, NORMALIZATIONS)
         _check_integer("batch_size", self.batch_size, 1)
         _check_integer("seed", self.seed, 0, (1 << 63) - 1)
         if self.epochs is not None:

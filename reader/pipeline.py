@@ -18,7 +18,7 @@ WINDOWS_AHEAD = 1
 def build_dataset(
     chunks: Chunks, payloads: Payloads, records: RecordType, options: ReadOptions
 ) -> tf.data.Dataset:
-    """The data set of one split: (inputs [batch, ...], targets [batch]).
+    """The data set of one split: (inputs [batch, ...], targets [batch, ...]), or inputs alone.
 
     Args:
         chunks: The split, cut up.
@@ -53,10 +53,10 @@ def build_dataset(
     )
     dataset = dataset.unbatch()  # ({feature: scalar}, random [k])
     # All the work is in this one map; a chain of maps would pay a queue for each link.
-    dataset = dataset.map(  # (input, target)
+    dataset = dataset.map(  # (input, target), or input
         records.decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
     )
-    dataset = dataset.batch(  # (inputs [batch, ...], targets [batch])
+    dataset = dataset.batch(  # (inputs [batch, ...], targets [batch, ...])
         options.batch_size,
         drop_remainder=options.drops_remainder,  # never drops; it makes the shape static
     )

@@ -10,12 +10,17 @@ import tensorflow as tf
 
 from reader import cache as caches
 from reader.chunks import cut_chunks
+from reader.normalization import Normalization, find_normalization
 from reader.options import ReadOptions, check_choice
 from reader.payloads import FilePayloads, Payloads, load_payloads
 from reader.pipeline import build_dataset
-from reader.record_types import RECORD_TYPES, RecordTypeFactory
+from reader.record_types import RECORD_TYPES, RecordType, RecordTypeFactory
 from shard_format import Manifest, ShardSetError, SplitInfo, UsageError, load_manifest, open_index
 from shard_format.naming import index_file
+
+# What a batch has beside its inputs: one label a record [batch] int64, any number of them as
+# [batch, num_classes] float32 of zeros and ones, or nothing (a batch is then no pair).
+TARGETS = ("label", "labels", "none")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,9 +34,11 @@ class StreamInfo:
         records: Records of the split.
         stored_bytes: Bytes of the split's shards.
         record_type: Of the schema, such as "image".
+        targets: One of `TARGETS`.
         class_names: The name of every label.
         element_shape: Shape of one input, such as (224, 224, 3); None where it varies.
         dtype: Element type of the inputs.
+        normalization: What was done to them, or None; an evaluation must do the same.
         batch_size: Records per batch.
         seed: What order and augmentation were drawn from.
         epochs: How often the split is read; None is endless.
@@ -45,9 +52,11 @@ class StreamInfo:
     records: int
     stored_bytes: int
     record_type: str
+    targets: str
     class_names: tuple[str, ...]
     element_shape: tuple[int | None, ...]
     dtype: str
+    normalization: Normalization | None
     batch_size: int
     seed: int
     epochs: int | None
@@ -70,7 +79,8 @@ class Stream:
     """A split as batches.
 
     Attributes:
-        dataset: Of (inputs [batch, ...], targets [batch] int64).
+        dataset: Of (inputs [batch, ...], targets [batch, ...]), or of inputs alone where the set
+            has no labels.
         steps_per_epoch: Batches in one pass over the split.
         info: What is read, and how.
     """
@@ -94,6 +104,7 @@ def load(
     cache_dir: str | os.PathLike[str] | None = None,
     drop_remainder: bool | None = None,
     dtype: str = "uint8",
+    normalize: str = "none",
 ) -> Stream:
     """A stream over one split of a shard set, for `model.fit` or any loop over tf.data.
 
@@ -125,6 +136,9 @@ def load(
             with epochs=1.
         dtype: "uint8" (a quarter of the bytes to the accelerator) or "float32"; values are in
             [0, 255] either way, models rescale.
+        normalize: "zscore" takes away the mean of each channel and divides by its standard
+            deviation; "minmax" maps its least and greatest value to 0 and 1. Both were measured on
+            the training split, whatever split is read, and give float32 whatever the dtype.
 
     Raises:
         UsageError: An option is wrong, or does not fit the set.
@@ -143,6 +157,7 @@ def load(
         cache_dir=None if cache_dir is None else Path(cache_dir).expanduser(),
         drop_remainder=drop_remainder,
         dtype=dtype,
+        normalize=normalize,
     )
     root = Path(directory)
     manifest = load_manifest(root)
@@ -150,7 +165,10 @@ def load(
     index_path = root / index_file(split)
     index = open_index(index_path)
     chunks = cut_chunks(split_info, index, index_path)
-    records = _record_type(manifest, root)(manifest.schema, index, options, index_path)
+    normalization = find_normalization(normalize, manifest, root)
+    records = _record_type(manifest, root)(
+        manifest.schema, index, options, normalization, index_path
+    )
 
     choice, paths = _open_cache(root, manifest, split_info, options)
     # On the host, though there be a GPU: tf.data runs there, and would copy tensors back and forth.
@@ -161,7 +179,7 @@ def load(
         else:
             payloads = FilePayloads(paths, chunks)
         dataset = build_dataset(chunks, payloads, records, options)
-    info = _info(root, manifest, options, records.element_shape, choice)
+    info = _info(root, manifest, options, records, normalization, choice)
     return Stream(dataset, _steps(split_info.records, options), info)
 
 
@@ -221,7 +239,8 @@ def _info(
     root: Path,
     manifest: Manifest,
     options: ReadOptions,
-    element_shape: tuple[int | None, ...],
+    records: RecordType,
+    normalization: Normalization | None,
     choice: caches.CacheChoice,
 ) -> StreamInfo:
     split = manifest.splits[options.split]
@@ -233,9 +252,11 @@ def _info(
         records=split.records,
         stored_bytes=split.bytes,
         record_type=manifest.schema.record_type,
+        targets=records.targets,
         class_names=labels[0].class_names if labels else (),
-        element_shape=element_shape,
-        dtype=options.dtype,
+        element_shape=records.element_shape,
+        dtype=records.element_dtype,
+        normalization=normalization,
         batch_size=options.batch_size,
         seed=options.seed,
         epochs=options.epochs,

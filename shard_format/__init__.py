@@ -5,15 +5,17 @@ This package loads neither TensorFlow nor Beam; everything else is built on it.
 
 from shard_format.errors import DamageError, InputError, ShardmillError, ShardSetError, UsageError
 from shard_format.example import decode_example, encode_example, encode_features, finish_example
-from shard_format.index import IndexWriter, index_schema, open_index
+from shard_format.index import LABELS_FIELD, IndexWriter, index_schema, open_index
 from shard_format.keys import id_hash, mix, shuffle_keys, split_positions
 from shard_format.manifest import Ledger, Manifest, ShardInfo, SplitInfo, load_manifest
-from shard_format.schema import Feature, Schema
+from shard_format.schema import ENCODINGS, Feature, Schema
 from shard_format.tfrecord import FRAME_BYTES, frame, masked_crc, read_records, unframe
 from shard_format.verify import Damage, file_sha256, verify
 
 __all__ = [
+    "ENCODINGS",
     "FRAME_BYTES",
+    "LABELS_FIELD",
     "Damage",
     "DamageError",
     "Feature",

@@ -25,6 +25,9 @@ COMMON_FIELDS = (
     pa.field("fingerprint", pa.binary(16), nullable=False),  # equal for exact duplicates
 )
 
+# Of a set whose records have any number of labels; "label" is then null.
+LABELS_FIELD = pa.field("labels", pa.list_(pa.int64()))
+
 
 def index_schema(statistics: Sequence[pa.Field]) -> pa.Schema:
     """The Arrow schema of an index with these statistics columns."""

@@ -13,10 +13,14 @@ STORAGE = {
     "image": "bytes_list",  # one encoded picture
     "text": "bytes_list",  # one UTF-8 string
     "bytes": "bytes_list",
-    "class_label": "int64_list",  # one index into `class_names`
+    "class_label": "int64_list",  # indices into `class_names`: one, or any number by the shape
     "int64": "int64_list",
     "float32": "float_list",
 }
+
+# How the bytes of an image are encoded. "raw" is [height, width, 3] uint8, with the sides in two
+# int64 features of these names.
+ENCODINGS = ("jpeg", "png", "webp", "raw")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,8 +31,8 @@ class Feature:
         name: The key inside tf.train.Example.
         kind: One of `STORAGE`.
         shape: What a reader gets after decoding, `-1` for a dimension that varies; `()` is a
-            scalar. An image is `(height, width, channels)`.
-        encoding: For an image, how its bytes are encoded ("jpeg"); empty otherwise.
+            scalar, and `(-1,)` a list of any length. An image is `(height, width, channels)`.
+        encoding: For an image, how its bytes are encoded, one of `ENCODINGS`; empty otherwise.
         class_names: For a class_label, the name of every class; a label is an index into it.
         late: True when the value is known only once all records are (a class label needs the list
             of all classes), so it is added while shards are written. Late features come last.

@@ -6,6 +6,7 @@ mapping, in which 64-bit integers are strings.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -14,6 +15,7 @@ from shard_format.schema import Feature, Schema
 from shard_format.tfrecord import FRAME_BYTES
 
 _MODULE = "tensorflow_datasets.core.features"
+_TFDS_ENCODINGS = ("jpeg", "png")  # which its Image feature decodes
 
 
 def features_text(schema: Schema) -> str:
@@ -72,7 +74,15 @@ def _one_line(class_name: str) -> str:
 
 
 def _feature(feature: Feature) -> dict[str, Any]:
-    if feature.kind == "image":
+    if feature.shape == (-1,):
+        return {
+            "pythonClassName": f"{_MODULE}.sequence_feature.Sequence",
+            "sequence": {
+                "feature": _feature(dataclasses.replace(feature, shape=())),
+                "length": "-1",  # any
+            },
+        }
+    if feature.kind == "image" and feature.encoding in _TFDS_ENCODINGS:
         return {
             "pythonClassName": f"{_MODULE}.image_feature.Image",
             "image": {
@@ -88,8 +98,9 @@ def _feature(feature: Feature) -> dict[str, Any]:
         }
     if feature.kind == "text":
         return {"pythonClassName": f"{_MODULE}.text_feature.Text", "text": {}}
-    dtype = {"bytes": "bytes", "int64": "int64", "float32": "float32"}[feature.kind]
-    dimensions = [str(size) for size in feature.shape]
+    # A picture that TFDS cannot decode is handed over as it is stored: one string.
+    dtype = {"int64": "int64", "float32": "float32"}.get(feature.kind, "string")
+    dimensions = [str(size) for size in feature.shape] if feature.kind != "image" else []
     return {
         "pythonClassName": f"{_MODULE}.tensor_feature.Tensor",
         "tensor": {"shape": {"dimensions": dimensions}, "dtype": dtype, "encoding": "none"},

@@ -23,7 +23,10 @@ class Stream(Protocol):
 
     @property
     def dataset(self) -> Any:
-        """Pairs of images [batch, size, size, 3] in [0, 255] and labels [batch] int64."""
+        """Pairs of images [batch, size, size, 3] and labels [batch] int64.
+
+        Pixels lie in [0, 255] unless --normalize says otherwise.
+        """
 
     @property
     def steps_per_epoch(self) -> int:
@@ -43,12 +46,14 @@ class Data:
         class_names: The name of every label; labels lie in [0, len(class_names)).
         open_training: From the number of epochs that are done to an endless stream of full batches.
         validation: One pass over every example, the last batch partial; None to skip validation.
+        normalization: The `reader.Normalization` of all pictures, None for pixels in [0, 255].
     """
 
     root_hash: str
     class_names: tuple[str, ...]
     open_training: Callable[[int], Stream]
     validation: Stream | None
+    normalization: Any = None
 
 
 def open_data(options: TrainOptions) -> Data:
@@ -59,6 +64,7 @@ def open_data(options: TrainOptions) -> Data:
         UsageError: The set has no such split, or no pictures with classes.
     """
     import reader  # loads TensorFlow
+    from reader.normalization import find_normalization
 
     manifest = load_manifest(options.data)
     splits = tuple(manifest.splits)
@@ -78,6 +84,7 @@ def open_data(options: TrainOptions) -> Data:
             # complete, and no epoch is repeated. Skipping what was read would decode it all again.
             seed=options.seed + epochs_done,
             cache=options.cache,
+            normalize=options.normalize,
         )
 
     return Data(
@@ -96,12 +103,28 @@ def open_data(options: TrainOptions) -> Data:
             epochs=1,
             cache=options.cache,
             drop_remainder=False,
+            normalize=options.normalize,
         ),
+        normalization=find_normalization(options.normalize, manifest, options.data),
     )
 
 
 def _class_names(manifest: Manifest, options: TrainOptions) -> tuple[str, ...]:
+    """The classes of a set whose every record has one.
+
+    Raises:
+        UsageError: Records have any number of labels, or none: the loop knows one loss.
+        ShardSetError: The set is none of labelled pictures, or has a single class.
+    """
     features = manifest.schema.features
+    kinds = {feature.kind: feature.shape for feature in features}
+    if "image" in kinds and kinds.get("class_label") != ():
+        found = "any number of labels" if "class_label" in kinds else "no labels"
+        raise UsageError(
+            f"the trainer learns one class label from one image, got a set with {found} a record "
+            f"in {options.data}. Read it with reader.load and train it in a loop of your own, or "
+            "build a set without --multi-label and --no-labels."
+        )
     labels = [feature for feature in features if feature.kind == "class_label"]
     if len(labels) != 1 or not any(feature.kind == "image" for feature in features):
         found = ", ".join(f"{feature.name} ({feature.kind})" for feature in features)

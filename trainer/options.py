@@ -38,6 +38,8 @@ class TrainOptions:
         precision: float32, mixed_float16, mixed_bfloat16, or auto (see `trainer.precision`).
         strategy: A name in `trainer.STRATEGIES`.
         augment: Of the training pictures; the reader knows which there are, and checks it.
+        normalize: "none", "zscore" or "minmax", as in `reader.load`, of training and validation
+            pictures. Only for a model of your own: those with a name scale pixels themselves.
         train_split: Split to learn from.
         validation_split: Split to measure on after every epoch; "auto" is "validation" if the set
             has it, else "test", else none; "none" is none.
@@ -62,6 +64,7 @@ class TrainOptions:
     precision: str = "auto"
     strategy: str = "default"
     augment: str = "standard"
+    normalize: str = "none"
     train_split: str = "train"
     validation_split: str = "auto"
     seed: int = 0
@@ -75,6 +78,12 @@ class TrainOptions:
         object.__setattr__(self, "run_dir", Path(self.run_dir))
         if ":" not in self.model:
             _require_choice("--model", self.model, MODELS, " or package.module:function")
+            if self.normalize != "none":
+                raise UsageError(
+                    f"--normalize needs a model of your own, for those with a name scale pixels in "
+                    f"[0, 255] themselves, got --normalize {self.normalize} with --model "
+                    f"{self.model}. Leave it out, or pass --model package.module:function."
+                )
         _require_choice("--optimizer", self.optimizer, OPTIMIZERS)
         _require_choice("--precision", self.precision, PRECISIONS)
         _require_choice("--strategy", self.strategy, STRATEGIES)

@@ -29,7 +29,7 @@ def train_on(data: Data, options: TrainOptions, on_event: OnEvent = ignore) -> T
     """Like `train`, on any data."""
     started = time.perf_counter()
     policy = precision.resolve(options.precision)
-    claim = run_dir.Claim(options, policy, data.root_hash, data.class_names)
+    claim = run_dir.Claim(options, policy, data.root_hash, data.class_names, data.normalization)
     claim.check()
     directory = options.run_dir / run_dir.CHECKPOINTS
     epochs_done = checkpoints.epochs_done(directory)

@@ -39,12 +39,14 @@ class Claim:
             may mean another policy, and that one cannot go on with this one's optimizer.
         root_hash: Of the data set.
         class_names: Name of every output of the model; recorded for whoever uses the model.
+        normalization: What was done to the pictures; recorded likewise. None for nothing.
     """
 
     options: TrainOptions
     precision: str
     root_hash: str
     class_names: Sequence[str]
+    normalization: Any = None
 
     @property
     def identity(self) -> dict[str, object]:
@@ -88,6 +90,7 @@ class Claim:
             "identity": self.identity,
             "data": str(self.options.data),
             "class_names": list(self.class_names),
+            "normalization": self.normalization and dataclasses.asdict(self.normalization),
             "strategy": self.options.strategy,
             "versions": {
                 "python": platform.python_version(),

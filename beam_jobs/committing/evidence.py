@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +11,7 @@ from beam_jobs.columns import IntArray, int64
 from beam_jobs.planning.sidecars import Sidecars
 from beam_jobs.record_types import RecordType
 from beam_jobs.storage import Workspace, publish, read_table
-from shard_format import decode_example, finish_example, naming, unframe
+from shard_format import naming
 
 # Clusters with pictures: what a person looks at, and no more than a report can show.
 _PREVIEWED_CLUSTERS = 200
@@ -80,13 +77,8 @@ def _previews(
     wanted = pc.is_in(members["kept_id"], value_set=chosen).to_numpy() & (rank < _SHOWN_PER_CLUSTER)
     rows = np.flatnonzero(wanted)
     previews: list[bytes | None] = [None] * len(members)
-    places = sidecars.take(records[rows], ["offset", "length"])
-    found = zip(
-        rows.tolist(), places["offset"].to_pylist(), places["length"].to_pylist(), strict=True
-    )
-    for row, offset, length in found:
-        path = sidecars.payload(int(records[row]))
-        previews[row] = record_type.preview(_example(path, offset, length))
+    for row in rows.tolist():
+        previews[row] = record_type.preview(sidecars.example(int(records[row])))
     return pa.array(previews, pa.large_binary())
 
 
@@ -94,9 +86,3 @@ def _rank_in_cluster(members: pa.Table) -> IntArray:
     """[n] int64: how many rows of the same cluster stand before each row."""
     codes = pc.rank(members["kept_id"], tiebreaker="min").to_numpy().astype(np.int64) - 1
     return np.arange(len(members)) - codes
-
-
-def _example(path: Path, offset: int, length: int) -> Any:
-    with path.open("rb") as file:
-        file.seek(offset)
-        return decode_example(finish_example(unframe(file.read(length), str(path))))

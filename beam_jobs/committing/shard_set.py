@@ -15,7 +15,7 @@ from beam_jobs.committing.build_info import write_build_info
 from beam_jobs.committing.evidence import write_evidence
 from beam_jobs.committing.quarantine import write_quarantine
 from beam_jobs.committing.statistics import split_statistics
-from beam_jobs.labels import label_feature, label_fields
+from beam_jobs.labels import label_feature
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.planning import Plan, load_plan
 from beam_jobs.planning.sidecars import Sidecars
@@ -119,7 +119,7 @@ def _split(
     """Joins the index of one split and counts over it."""
     own = sorted((r for r in results if r.split == split), key=lambda result: result.shard)
     temporary = workspace.temporary(workspace.out)
-    fields = (*record_type.statistics, *label_fields(record_type.schema))
+    fields = (*record_type.statistics, *record_type.late_columns)
     with IndexWriter(temporary, fields) as writer:
         for result in own:
             writer.append(read_table(index_part(workspace, result.info.file)))

@@ -43,7 +43,7 @@ def parse_resize(text: str) -> Resize:
         UsageError: The mode is unknown, or its size is missing, malformed or too large.
     """
     mode, _, size = text.partition(":")
-    pattern = _SIZES.get(mode)
+    pattern = _PATTERNS.get(mode)
     match = re.fullmatch(pattern, size) if pattern is not None else None
     sides = [int(side) for side in match.groups()] if match else []
     if match is None or any(not 1 <= side <= MAX_SIDE for side in sides):
@@ -68,19 +68,50 @@ def resize_image(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
     return RESIZE_MODES[resize.mode](image, resize, max_pixels)
 
 
+def keeps_size(width: int, height: int, resize: Resize) -> bool:
+    """Whether `resize_image` would return a picture of this size as it is."""
+    if max(width, height) > MAX_SIDE:
+        return False  # it would refuse it
+    return SIZES[resize.mode](width, height, resize) == (width, height)
+
+
+def _shorter_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
+    shorter = min(height, width)
+    return _part(width, resize.width, shorter), _part(height, resize.width, shorter)
+
+
+def _fit_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
+    if width * resize.height >= height * resize.width:  # relatively wider than the box
+        return resize.width, _part(height, resize.width, width)
+    return _part(width, resize.height, height), resize.height
+
+
+def _box_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
+    return resize.width, resize.height
+
+
+def _same_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
+    return width, height
+
+
+# (width, height) of the outcome, from those of the picture.
+SIZES: dict[str, Callable[[int, int, Resize], tuple[int, int]]] = {
+    "shorter": _shorter_size,
+    "fit": _fit_size,
+    "crop": _box_size,
+    "pad": _box_size,
+    "none": _same_size,
+}
+
+
 def _shorter(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
     height, width = image.shape[:2]
-    shorter = min(height, width)
-    return _scale(
-        image, _part(width, resize.width, shorter), _part(height, resize.width, shorter), max_pixels
-    )
+    return _scale(image, *_shorter_size(width, height, resize), max_pixels)
 
 
 def _fit(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
     height, width = image.shape[:2]
-    if width * resize.height >= height * resize.width:  # relatively wider than the box
-        return _scale(image, resize.width, _part(height, resize.width, width), max_pixels)
-    return _scale(image, _part(width, resize.height, height), resize.height, max_pixels)
+    return _scale(image, *_fit_size(width, height, resize), max_pixels)
 
 
 def _crop(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
@@ -118,7 +149,7 @@ RESIZE_MODES: dict[str, Callable[[Pixels, Resize, int], Pixels]] = {
     "none": _none,
 }
 _BOX = r"(\d{1,9})x(\d{1,9})"
-_SIZES = {"shorter": r"(\d{1,9})", "fit": _BOX, "crop": _BOX, "pad": _BOX, "none": ""}
+_PATTERNS = {"shorter": r"(\d{1,9})", "fit": _BOX, "crop": _BOX, "pad": _BOX, "none": ""}
 
 
 def _part(side: int, numerator: int, denominator: int) -> int:

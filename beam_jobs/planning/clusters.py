@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray
+from beam_jobs.near.union_find import components
 from beam_jobs.planning.exact import Pairs
 from beam_jobs.planning.sidecars import Sidecars
 
@@ -83,8 +84,8 @@ def find_clusters(
         drop_conflicts: Leave a whole cluster out if its labels differ.
     """
     records = np.unique(np.concatenate([exact.ravel(), near.pairs.ravel()]))
-    roots = connected(len(records), np.searchsorted(records, np.concatenate([exact, near.pairs])))
-    of_exact = connected(len(records), np.searchsorted(records, exact))
+    roots = components(len(records), np.searchsorted(records, np.concatenate([exact, near.pairs])))
+    of_exact = components(len(records), np.searchsorted(records, exact))
     members = sidecars.take(records, ["record_id", "label", "split"])
     order = _order(members, roots)
     roots, of_exact, records = roots[order], of_exact[order], records[order]
@@ -116,28 +117,6 @@ def find_clusters(
         conflicts=len(np.unique(roots[conflict])),
         lost_to_conflict=int(lost.sum()),
     )
-
-
-def connected(nodes: int, pairs: Pairs) -> IntArray:
-    """[nodes] int64: the least node that each node is connected to.
-
-    Labels fall along all edges at once and then jump to their label's label (Shiloach, Vishkin:
-    An O(log n) parallel connectivity algorithm, J. Algorithms 3, 1982), whole columns at a time.
-    """
-    root = np.arange(nodes)
-    if not len(pairs):
-        return root
-    left, right = pairs[:, 0], pairs[:, 1]
-    while True:
-        low = np.minimum(root[left], root[right])
-        before = root.copy()
-        # Hook the roots themselves, so that a whole tree moves and not one node of it.
-        np.minimum.at(root, before[left], low)
-        np.minimum.at(root, before[right], low)
-        while not np.array_equal(root, root[root]):
-            root = root[root]
-        if np.array_equal(root, before):
-            return root
 
 
 def _order(members: pa.Table, roots: IntArray) -> IntArray:

@@ -90,7 +90,7 @@ def plan_shards(
     _check_complete(summaries, workspace)
     sidecars = Sidecars(workspace, summaries, partial(report, workspace.progress, "plan"))
     report(workspace.progress, "plan", total=_work(sidecars, options, partition_rows))
-    clusters = relate(sidecars, options, record_type, workspace, partition_rows)
+    clusters = relate(sidecars, options, record_type, partition_rows)
     write_table(workspace, workspace.clusters, clusters.members)
 
     assignment = Assignment(workspace.plan / "splits.npy", sidecars)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
+import os
+from functools import partial
 
+import numpy as np
+import numpy.typing as npt
+
+from beam_jobs.columns import IntArray, fixed_bytes
+from beam_jobs.near.clusters import near_pairs
+from beam_jobs.near.layout import HASH_BYTES, THUMBNAIL_BYTES
+from beam_jobs.near.union_find import components
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.planning.clusters import Clusters, Links, find_clusters
 from beam_jobs.planning.exact import Pairs, exact_pairs
 from beam_jobs.planning.sidecars import Sidecars
 from beam_jobs.record_types import RecordType
-from beam_jobs.storage import Workspace
 
 _NO_PAIRS: Pairs = np.zeros((0, 2), np.int64)
 _NO_LINKS = Links(_NO_PAIRS, np.zeros(0, np.float32))
@@ -19,7 +26,6 @@ def relate(
     sidecars: Sidecars,
     options: PreprocessOptions,
     record_type: RecordType,
-    workspace: Workspace,
     partition_rows: int,
 ) -> Clusters:
     """Finds the duplicates that the options ask for.
@@ -27,13 +33,15 @@ def relate(
     Args:
         sidecars: All staged units.
         options: The job.
-        record_type: Knows when two records look alike.
-        workspace: Where payload lies, if it must be looked at.
+        record_type: Knows when two records are one.
         partition_rows: About how many rows are compared at a time.
     """
     exact, near = _NO_PAIRS, _NO_LINKS
     if options.dedup != "off":
-        exact = exact_pairs(sidecars, None, partition_rows)
+        confirm = partial(_confirm, sidecars, record_type) if record_type.confirms else None
+        exact = exact_pairs(sidecars, confirm, partition_rows)
+    if options.dedup == "near" and sidecars.records:
+        near = _look_alikes(sidecars, exact, options)
     return find_clusters(
         sidecars,
         exact,
@@ -41,3 +49,33 @@ def relate(
         keep_all=options.duplicates == "keep",
         drop_conflicts=options.conflicts == "drop",
     )
+
+
+def _confirm(
+    sidecars: Sidecars, record_type: RecordType, records: IntArray
+) -> npt.NDArray[np.uint8]:
+    """[n, 16] uint8 of the records, from their payload; there are few of them."""
+    proofs = [
+        record_type.confirm(bytes(sidecars.example(record)["image"][0]))
+        for record in records.tolist()
+    ]
+    return np.frombuffer(b"".join(proofs), np.uint8).reshape(-1, 16)
+
+
+def _look_alikes(sidecars: Sidecars, exact: Pairs, options: PreprocessOptions) -> Links:
+    """Near duplicates among all records but those that equal another one."""
+    # Of records that are equal one is looked at, and no other.
+    records = np.flatnonzero(components(sidecars.records, exact) == np.arange(sidecars.records))
+    hashes = np.empty((len(records), HASH_BYTES), np.uint8)
+    for unit, table in sidecars:
+        first, last = np.searchsorted(records, sidecars.begins[unit : unit + 2])
+        rows = records[first:last] - sidecars.begins[unit]
+        hashes[first:last] = fixed_bytes(table["perceptual_hash"], HASH_BYTES)[rows]
+
+    def thumbnails(rows: IntArray) -> npt.NDArray[np.uint8]:
+        column = sidecars.take(records[rows], ["thumbnail"])["thumbnail"]
+        return fixed_bytes(column, THUMBNAIL_BYTES)
+
+    threads = options.workers or os.cpu_count() or 1
+    found = near_pairs(hashes, thumbnails, options.near_threshold, threads)
+    return Links(records[found.pairs], found.similarity)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow as pa
 from beam_jobs.columns import IntArray
 from beam_jobs.staging import UnitSummary, unit_files
 from beam_jobs.storage import Workspace, read_table
+from shard_format import decode_example, finish_example, unframe
 
 # Rows of one partition: 24 bytes each while sorted, so about 100 MiB.
 PARTITION_ROWS = 4 << 20
@@ -50,10 +51,15 @@ class Sidecars:
         """The sidecar of one unit."""
         return read_table(unit_files(self._workspace, self.keys[unit])["arrow"])
 
-    def payload(self, record: int) -> Path:
-        """The file in which a record's payload lies."""
+    def example(self, record: int) -> dict[str, Any]:
+        """The staged features of a record, from its payload; slow, so for few of them."""
         unit = int(np.searchsorted(self.begins, record, side="right")) - 1
-        return unit_files(self._workspace, self.keys[unit])["tfrecord"]
+        place = self.table(unit).slice(record - int(self.begins[unit]), 1)
+        path = unit_files(self._workspace, self.keys[unit])["tfrecord"]
+        with path.open("rb") as file:
+            file.seek(place["offset"][0].as_py())
+            framed = file.read(place["length"][0].as_py())
+        return dict(decode_example(finish_example(unframe(framed, str(path)))))
 
     def __iter__(self) -> Iterator[tuple[int, pa.Table]]:
         for unit in range(len(self.keys)):

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, uint64
+from beam_jobs.near.union_find import components
 from beam_jobs.planning.classes import label_numbers
-from beam_jobs.planning.clusters import Clusters, connected
+from beam_jobs.planning.clusters import Clusters
 from beam_jobs.planning.sidecars import Sidecars
 from shard_format import InputError, split_positions
 from shard_format.keys import UInt64Array
@@ -69,7 +70,7 @@ class Identity:
         ids = clusters.members["kept_id"]
         same = np.flatnonzero(pc.equal(ids.slice(1), ids.slice(0, len(ids) - 1)).to_numpy())
         pairs = np.stack([nodes[same], nodes[same + 1]], axis=1)
-        self._from, self._to = values, values[connected(len(values), pairs)]
+        self._from, self._to = values, values[components(len(values), pairs)]
 
     def __call__(self, table: pa.Table) -> UInt64Array:
         """[n] uint64 of the rows of a sidecar."""

@@ -16,7 +16,8 @@ class Prepared(NamedTuple):
 
     Attributes:
         values: The value of every feature that is not late, by name.
-        fingerprint: 16 bytes that are equal for exact duplicates.
+        fingerprint: 16 bytes that are equal for exact duplicates; where the record type
+            `confirms`, equal for some others too.
         statistics: A value for every statistics and evidence column, by name.
     """
 
@@ -34,12 +35,18 @@ class RecordType(abc.ABC):
         schema: The features of an example.
         statistics: Columns for the index, with what is known of each record.
         evidence: Columns that planning needs and the index does not keep.
+        late_columns: Columns for the index that are known only once all records are, beside the
+            label: sharding fills them in.
+        confirms: Whether records with equal fingerprints are duplicates only if `confirm` gives
+            the same for both.
     """
 
     version: int
     schema: Schema
     statistics: tuple[pa.Field, ...]
     evidence: tuple[pa.Field, ...] = ()
+    late_columns: tuple[pa.Field, ...] = ()
+    confirms: bool = False
 
     @abc.abstractmethod
     def stage_options(self) -> dict[str, Any]:
@@ -54,7 +61,7 @@ class RecordType(abc.ABC):
         """
 
     def training_statistics(self, index: pa.Table) -> dict[str, Any]:
-        """What else the manifest keeps of the training split, for readers to normalise with."""
+        """What else the manifest keeps of the training split, for readers to normalize with."""
         return {}
 
     def preview(self, example: Mapping[str, Any]) -> bytes | None:
@@ -64,3 +71,13 @@ class RecordType(abc.ABC):
             example: Values by feature, as `shard_format.decode_example` gives them.
         """
         return None
+
+    def confirm(self, stored: bytes) -> bytes:
+        """16 bytes that are equal for exact duplicates and for nothing else.
+
+        It costs more than a fingerprint, so it is asked only of records that share theirs.
+
+        Args:
+            stored: The bytes of the feature that is compared, as a shard holds them.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has fingerprints that need no proof")

@@ -13,7 +13,8 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from beam_jobs.images.decode import PILLOW_FORMATS, Pixels
+from beam_jobs.images.other_formats import PILLOW_FORMATS
+from beam_jobs.images.picture import Pixels
 from beam_jobs.reporting.markup import DataUri
 
 THUMBNAIL_SIDE = 96  # pixels

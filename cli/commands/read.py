@@ -20,6 +20,9 @@ import click
     "--augment", default="standard", show_default=True, metavar="NAME", help="As in train."
 )
 @click.option(
+    "--normalize", default="none", show_default=True, metavar="MODE", help="none, zscore or minmax."
+)
+@click.option(
     "--shuffle", default="window", show_default=True, metavar="MODE", help="window or off."
 )
 @click.option(
@@ -33,6 +36,7 @@ def read(
     batch_size: int,
     image_size: int,
     augment: str,
+    normalize: str,
     shuffle: str,
     cache: str,
     as_json: bool,
@@ -62,6 +66,7 @@ def read(
             batch_size=batch_size,
             image_size=image_size,
             augment=augment,
+            normalize=normalize,
             shuffle=shuffle,
             cache=cache,
         )

@@ -27,6 +27,7 @@ _FLAGS: dict[str, tuple[Any, str, str]] = {
     "precision": (str, "NAME", "float32, mixed_float16, mixed_bfloat16, or auto."),
     "strategy": (str, "NAME", "default (one device) or mirrored (all GPUs of this machine)."),
     "augment": (str, "NAME", "none, standard or strong."),
+    "normalize": (str, "MODE", "none, zscore or minmax; for a model of your own."),
     "validation_split": (str, "NAME", "Split to measure on; auto finds validation or test."),
     "seed": (int, "N", "Of weights, order, augmentation and dropout."),
     "cache": (str, "MODE", "auto, off, memory or disk."),

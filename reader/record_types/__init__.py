@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from reader.normalization import Normalization
 from reader.options import ReadOptions
 from reader.record_types.image import image_records
 from shard_format import Schema
@@ -26,17 +27,27 @@ class RecordType(Protocol):
 
     @property
     def element_shape(self) -> tuple[int | None, ...]:
-        """Shape of the first component of an element, without the batch; None where it varies."""
+        """Shape of the input of an element, without the batch; None where it varies."""
+
+    @property
+    def element_dtype(self) -> str:
+        """Element type of the input of an element."""
+
+    @property
+    def targets(self) -> str:
+        """What an element has beside its input: one of `reader.stream.TARGETS`."""
 
     def parse(self, serialized: Any) -> dict[str, Any]:
         """[n] string tf.train.Examples -> {feature: [n] ...}."""
 
-    def decode(self, features: dict[str, Any], random: Any) -> tuple[Any, Any]:
-        """{feature: scalar ...}, [num_random] float32 -> (input, target) of one record."""
+    def decode(self, features: dict[str, Any], random: Any) -> Any:
+        """{feature: scalar ...}, [num_random] float32 -> (input, target), or input alone."""
 
 
-# (schema, index of the split, options, index file for messages) -> RecordType
-RecordTypeFactory = Callable[[Schema, pa.Table, ReadOptions, Path], RecordType]
+# (schema, index of the split, options, normalization, index file for messages) -> RecordType
+RecordTypeFactory = Callable[
+    [Schema, pa.Table, ReadOptions, Normalization | None, Path], RecordType
+]
 
 RECORD_TYPES: dict[str, RecordTypeFactory] = {
     "image": image_records,

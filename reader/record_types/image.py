@@ -1,4 +1,4 @@
-"""Labelled JPEG pictures: parse, decode only what is wanted, transform, resize."""
+"""Pictures with one label, any number of them, or none: parse, crop, decode, transform, resize."""
 
 from __future__ import annotations
 
@@ -10,33 +10,40 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
+from reader.decoders import DECODERS, Decoder
+from reader.normalization import Normalization
 from reader.options import ReadOptions
 from reader.transforms import AUGMENTATIONS, TRANSFORMS, Transform
-from shard_format import Schema, ShardSetError, UsageError
+from shard_format import Feature, Schema, ShardSetError, UsageError
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageRecords:
     """Records of type "image".
 
-    Input: a tf.train.Example with one JPEG and one class label.
-    Output: (picture [height, width, 3] of `dtype` in [0, 255], label int64).
+    Input: a tf.train.Example with one picture and its label or labels.
+    Output: (picture [height, width, 3] of `element_dtype`, target); the picture alone where the set
+    has no labels. The target is an int64, or [num_classes] float32 of zeros and ones.
 
     Attributes:
-        image: Name of the feature with the JPEG.
-        label: Name of the feature with the class.
-        transforms: The first one decodes.
+        image: Name of the feature with the picture.
+        decoder: Of its encoding.
+        label: The feature with the class or classes; None where there are no labels.
+        transforms: In the order of their stages.
         image_size: Height and width in pixels of every picture; None does not resize.
         stored_size: Height and width of the stored pictures where all have the same, else Nones.
         dtype: "uint8" or "float32".
+        normalization: What is done to the values in the end; None leaves them in [0, 255].
     """
 
     image: str
-    label: str
+    decoder: Decoder
+    label: Feature | None
     transforms: tuple[Transform, ...]
     image_size: int | None
     stored_size: tuple[int | None, int | None]
     dtype: str
+    normalization: Normalization | None
 
     @property
     def num_random(self) -> int:
@@ -50,31 +57,61 @@ class ImageRecords:
             return (self.image_size, self.image_size, 3)
         return (*self.stored_size, 3)
 
-    def parse(self, serialized: Any) -> dict[str, Any]:
-        """[n] string -> {"image": [n] string, "label": [n] int64}."""
-        features = tf.io.parse_example(
-            serialized,
-            {
-                self.image: tf.io.FixedLenFeature([], tf.string),
-                self.label: tf.io.FixedLenFeature([], tf.int64),
-            },
-        )
-        return {"image": features[self.image], "label": features[self.label]}
+    @property
+    def element_dtype(self) -> str:
+        """`dtype`; float32 where pictures are normalized."""
+        return "float32" if self.normalization is not None else self.dtype
 
-    def decode(self, features: dict[str, Any], random: Any) -> tuple[Any, Any]:
-        """One record's {"image": string, "label": int64} and [num_random] float32 -> element."""
-        image, used = features["image"], 0
-        for transform in self.transforms:
+    @property
+    def targets(self) -> str:
+        """One of `reader.stream.TARGETS`."""
+        if self.label is None:
+            return "none"
+        return "labels" if self.label.shape else "label"
+
+    def parse(self, serialized: Any) -> dict[str, Any]:
+        """[n] string -> {"image": [n] string, "label": [n] int64, ...}; labels are [n, ragged]."""
+        wanted: dict[str, Any] = {self.image: tf.io.FixedLenFeature([], tf.string)}
+        wanted |= {name: tf.io.FixedLenFeature([], tf.int64) for name in self.decoder.sides}
+        if self.label is not None:
+            wanted[self.label.name] = (
+                tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
+                if self.label.shape
+                else tf.io.FixedLenFeature([], tf.int64)
+            )
+        found = tf.io.parse_example(serialized, wanted)
+        features = {"image": found[self.image]}
+        features |= {name: found[name] for name in self.decoder.sides}
+        if self.label is not None:
+            features["label"] = found[self.label.name]
+        return features
+
+    def decode(self, features: dict[str, Any], random: Any) -> Any:
+        """What `parse` gave of one record, and [num_random] float32 -> element."""
+        image = self._picture(features, random)
+        if self.normalization is not None:
+            image = (image - self.normalization.shift) / self.normalization.scale
+        elif self.dtype == "uint8":
+            # Values lie in [0, 255], so adding one half and cutting rounds to the nearest, in fewer
+            # passes than tf.round and tf.saturate_cast.
+            image = tf.cast(image + 0.5, tf.uint8)
+        image.set_shape(self.element_shape)
+        return image if self.label is None else (image, self._target(features["label"]))
+
+    def _picture(self, features: dict[str, Any], random: Any) -> Any:
+        """[height, width, 3] float32 in [0, 255]: decoded, transformed, resized."""
+        first, rest = self.transforms[:1], self.transforms[1:]
+        crop = first[0].num_random if first else 0
+        image = self.decoder.decode(
+            features, (lambda size: first[0].apply(size, random[:crop])) if first else None
+        )
+        used = crop
+        for transform in rest:
             if transform.stage == "resized" and image.dtype != tf.float32:
                 image = self._resize(image)
-            numbers = random[used : used + transform.num_random]
-            image = transform.apply(image, numbers)
+            image = transform.apply(image, random[used : used + transform.num_random])
             used += transform.num_random
-        if image.dtype != tf.float32:
-            image = self._resize(image)
-        image = self._to_dtype(image)
-        image.set_shape(self.element_shape)
-        return image, features["label"]
+        return image if image.dtype == tf.float32 else self._resize(image)
 
     def _resize(self, image: Any) -> Any:
         """[height, width, 3] uint8 -> [image_size, image_size, 3] float32, bilinear.
@@ -88,36 +125,43 @@ class ImageRecords:
         size = [self.image_size, self.image_size]
         return tf.raw_ops.ResizeBilinear(images=image[None], size=size, half_pixel_centers=True)[0]
 
-    def _to_dtype(self, image: Any) -> Any:
-        if self.dtype == "float32":
-            return image
-        # Values lie in [0, 255], so adding one half and cutting rounds to the nearest, in fewer
-        # passes than tf.round and tf.saturate_cast.
-        return tf.cast(image + 0.5, tf.uint8)
+    def _target(self, label: Any) -> Any:
+        if self.label is None or not self.label.shape:
+            return label
+        # One at every label; a label that stands twice is still one.
+        zeros = tf.zeros([len(self.label.class_names)], tf.float32)
+        ones = tf.ones_like(label, tf.float32)
+        return tf.tensor_scatter_nd_update(zeros, label[:, None], ones)
 
 
 def image_records(
-    schema: Schema, index: pa.Table, options: ReadOptions, where: Path
+    schema: Schema,
+    index: pa.Table,
+    options: ReadOptions,
+    normalization: Normalization | None,
+    where: Path,
 ) -> ImageRecords:
     """The image record type of one split.
 
     Args:
-        schema: Has one feature of kind image and one of kind class_label.
+        schema: Has one feature of kind image, and at most one of kind class_label.
         index: The split's index; its columns width and height are used where there is no resize.
         options: What the caller asked for.
+        normalization: What is done to the values.
         where: The index file, for messages.
 
     Raises:
         ShardSetError: The schema lacks a feature, or a record has no label.
         UsageError: The pictures differ in size and are not to be resized.
     """
-    image, label = _feature(schema, "image", where), _feature(schema, "class_label", where)
-    if schema[image].encoding != "jpeg":
+    image, label = _feature(schema, "image"), _feature(schema, "class_label")
+    if image is None:
+        found = ", ".join(f"{feature.name} ({feature.kind})" for feature in schema.features)
         raise ShardSetError(
-            f"the reader decodes jpeg, got {schema[image].encoding!r} as the encoding of feature "
-            f"{image!r} for {where}. Build the set again with JPEG pictures."
+            f"image records need a feature of kind image, got {found or 'none'} for {where}. "
+            "Build the set again with one."
         )
-    if index["label"].null_count:
+    if label is not None and not label.shape and index["label"].null_count:
         raise ShardSetError(
             f"every record must have a label, got {index['label'].null_count} without one in "
             f"{where}. Build the set again from a source with labels."
@@ -126,26 +170,30 @@ def image_records(
     stored: tuple[int | None, int | None] = (None, None)
     if options.image_size is None:
         stored = _stored_size(index, options.batch_size, where)
-        names = ("whole",)
+        names = ()  # the whole picture
     return ImageRecords(
-        image=image,
+        image=image.name,
+        decoder=_decoder(image, where),
         label=label,
         transforms=tuple(TRANSFORMS[name] for name in names),
         image_size=options.image_size,
         stored_size=stored,
         dtype=options.dtype,
+        normalization=normalization,
     )
 
 
-def _feature(schema: Schema, kind: str, where: Path) -> str:
-    for feature in schema.features:
-        if feature.kind == kind:
-            return feature.name
-    found = ", ".join(f"{feature.name} ({feature.kind})" for feature in schema.features)
-    raise ShardSetError(
-        f"image records need a feature of kind {kind}, got {found or 'none'} for {where}. "
-        "Build the set again with one."
-    )
+def _feature(schema: Schema, kind: str) -> Feature | None:
+    return next((feature for feature in schema.features if feature.kind == kind), None)
+
+
+def _decoder(image: Feature, where: Path) -> Decoder:
+    if image.encoding not in DECODERS:
+        raise ShardSetError(
+            f"the reader decodes {', '.join(DECODERS)}, got {image.encoding!r} as the encoding of "
+            f"feature {image.name!r} for {where}. Install a version of shardmill that knows it."
+        )
+    return DECODERS[image.encoding]
 
 
 def _stored_size(index: pa.Table, batch_size: int, where: Path) -> tuple[int | None, int | None]:

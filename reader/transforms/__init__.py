@@ -3,9 +3,11 @@
 A transform is a pure function of the picture and of its random numbers, which the pipeline draws
 from (seed, epoch, record). It works at one of three stages, in this order:
 
-    "decode"    JPEG bytes -> [height, width, 3] uint8, only the part that is wanted
+    "crop"      [2] int32, height and width -> [4] int32: top, left, height, width of what is wanted
     "decoded"   [height, width, 3] uint8 -> the same type, any size
     "resized"   [image_size, image_size, 3] float32 in [0, 255] -> the same
+
+Cropping comes before decoding, for a decoder need not decode the rest (`reader/decoders.py`).
 
 To add one: write a file, add it to TRANSFORMS, and name it in an augmentation.
 """
@@ -20,9 +22,8 @@ from reader.transforms.brightness_contrast import brightness_contrast
 from reader.transforms.center_crop import center_crop
 from reader.transforms.horizontal_flip import horizontal_flip
 from reader.transforms.random_resized_crop import random_resized_crop
-from reader.transforms.whole import whole
 
-STAGES = ("decode", "decoded", "resized")
+STAGES = ("crop", "decoded", "resized")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Transform:
     Attributes:
         stage: One of `STAGES`.
         num_random: How many random numbers it takes.
-        apply: (picture, [num_random] float32 in [0, 1)) -> picture, in TensorFlow operations.
+        apply: (picture or size, [num_random] float32 in [0, 1)) -> picture or box, in TensorFlow
+            operations.
     """
 
     stage: str
@@ -41,14 +43,13 @@ class Transform:
 
 
 TRANSFORMS = {
-    "whole": Transform("decode", 0, whole),
-    "center_crop": Transform("decode", 0, center_crop),
-    "random_resized_crop": Transform("decode", 4, random_resized_crop),
+    "center_crop": Transform("crop", 0, center_crop),
+    "random_resized_crop": Transform("crop", 4, random_resized_crop),
     "horizontal_flip": Transform("decoded", 1, horizontal_flip),
     "brightness_contrast": Transform("resized", 2, brightness_contrast),
 }
 
-# What `augment` may be; the first transform of each decodes, stages never go back.
+# What `augment` may be; the first transform of each crops, stages never go back.
 AUGMENTATIONS = {
     "none": ("center_crop",),
     "standard": ("random_resized_crop", "horizontal_flip"),

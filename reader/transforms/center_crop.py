@@ -7,18 +7,14 @@ from typing import Any
 import tensorflow as tf
 
 
-def center_crop(jpeg: Any, random: Any) -> Any:
-    """[side, side, 3] uint8, side being the shorter one; what lies outside is not decoded.
+def center_crop(size: Any, random: Any) -> Any:
+    """[4] int32: top, left, height and width of the square; its side is the shorter one.
 
     Where the margins are odd, the right or lower one has the pixel more.
 
     Args:
-        jpeg: Scalar string.
+        size: [2] int32, height and width in pixels.
         random: [0], unused.
     """
-    size = tf.io.extract_jpeg_shape(jpeg)[:2]
     side = tf.reduce_min(size)
-    corner = (size - side) // 2
-    return tf.image.decode_and_crop_jpeg(
-        jpeg, tf.concat([corner, [side, side]], axis=0), channels=3
-    )
+    return tf.concat([(size - side) // 2, [side, side]], axis=0)

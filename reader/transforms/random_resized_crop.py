@@ -13,18 +13,7 @@ MIN_AREA, MAX_AREA = 0.08, 1.0
 MAX_LOG_RATIO = math.log(4 / 3)
 
 
-def random_resized_crop(jpeg: Any, random: Any) -> Any:
-    """[crop height, crop width, 3] uint8; only the crop is decoded. The pipeline resizes it.
-
-    Args:
-        jpeg: Scalar string.
-        random: [4] float32 in [0, 1).
-    """
-    box = crop_box(tf.io.extract_jpeg_shape(jpeg)[:2], random)
-    return tf.image.decode_and_crop_jpeg(jpeg, box, channels=3)
-
-
-def crop_box(size: Any, random: Any) -> Any:
+def random_resized_crop(size: Any, random: Any) -> Any:
     """[4] int32: top, left, height and width of the crop; inside the picture, at least 1 x 1.
 
     The ratio is drawn first (uniform in its logarithm), then the area from what fits at this

@@ -1,4 +1,8 @@
-"""Shard sets made of numpy pictures: label = record number, mean colour = its last three digits."""
+"""Shard sets made of numpy pictures: label = record number, mean colour = its last three digits.
+
+With many labels, a record has its own number and the next smaller ones down to a multiple of three
+(none at a multiple of five); see `labels_of`.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,10 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 import pytest
-import simplejpeg
 
+from beam_jobs.images.encode import ENCODERS, encode_jpeg
 from shard_format import (
+    LABELS_FIELD,
     Feature,
     IndexWriter,
     Ledger,
@@ -35,10 +40,15 @@ def color_of(number: int) -> tuple[int, int, int]:
     return tuple(10 + 25 * (number // power % 10) for power in (100, 10, 1))  # type: ignore[return-value]
 
 
-def picture(number: int, height: int, width: int) -> bytes:
+def labels_of(number: int) -> list[int]:
+    """Between no and three labels."""
+    return [] if number % 5 == 0 else list(range(number - number % 3, number + 1))
+
+
+def picture(number: int, height: int, width: int, encoding: str) -> bytes:
     pixels = np.empty((height, width, 3), np.uint8)
     pixels[:] = color_of(number)
-    return simplejpeg.encode_jpeg(pixels, quality=90)
+    return ENCODERS.get(encoding, encode_jpeg)(pixels, 90)
 
 
 def write_set(
@@ -47,6 +57,8 @@ def write_set(
     sizes: tuple[tuple[int, int], ...] = ((24, 32),),
     record_type: str = "image",
     encoding: str = "jpeg",
+    labels: str = "one",
+    statistics: dict[str, object] | None = None,
 ) -> Path:
     """A shard set in `directory`.
 
@@ -55,23 +67,25 @@ def write_set(
         splits: Records of every shard, by split. Record numbers run on from split to split.
         sizes: (height, width) of the pictures, taken in turn.
         record_type: Of the schema.
-        encoding: What the schema says of the pictures.
+        encoding: What the schema says of the pictures; one that is not known stores JPEG.
+        labels: "one", "many" or "none".
+        statistics: Of every split.
     """
     total = sum(sum(counts) for counts in splits.values())
     names = tuple(f"class{number}" for number in range(total))
-    schema = Schema(
-        record_type,
-        (
-            Feature("id", "text"),
-            Feature("image", "image", (-1, -1, 3), encoding),
-            Feature("label", "class_label", (), "", names, late=True),
-        ),
-    )
+    features = [Feature("id", "text"), Feature("image", "image", (-1, -1, 3), encoding)]
+    if encoding == "raw":
+        features += [Feature("height", "int64"), Feature("width", "int64")]
+    if labels != "none":
+        shape = (-1,) if labels == "many" else ()
+        features.append(Feature("label", "class_label", shape, "", names, late=True))
+    schema = Schema(record_type, tuple(features))
+    columns = (*STATISTICS, *([LABELS_FIELD] if labels == "many" else []))
     (directory / "index").mkdir(parents=True)
     infos, files, number = {}, {}, 0
     for split, counts in splits.items():
         shards = []
-        with IndexWriter(directory / index_file(split), STATISTICS) as index:
+        with IndexWriter(directory / index_file(split), columns) as index:
             for shard, count in enumerate(counts):
                 path = directory / shard_file("tiny", split, shard, len(counts))
                 rows, offset = [], 0
@@ -80,8 +94,10 @@ def write_set(
                         height, width = sizes[number % len(sizes)]
                         values = {
                             "id": f"r{number}",
-                            "image": picture(number, height, width),
-                            "label": number,
+                            "image": picture(number, height, width, encoding),
+                            "height": height,
+                            "width": width,
+                            "label": labels_of(number) if labels == "many" else number,
                         }
                         framed = frame(encode_example(schema, values))
                         file.write(framed)
@@ -92,16 +108,17 @@ def write_set(
                                 "length": len(framed),
                                 "key": number,
                                 "record_id": f"r{number}",
-                                "label": number,
+                                "label": number if labels == "one" else None,
+                                "labels": labels_of(number),
                                 "fingerprint": number.to_bytes(16, "big"),
                                 "width": width,
                                 "height": height,
                             }
                         )
                         offset, number = offset + len(framed), number + 1
-                index.append(pa.Table.from_pylist(rows, schema=index_schema(STATISTICS)))
+                index.append(pa.Table.from_pylist(rows, schema=index_schema(columns)))
                 shards.append(ShardInfo(path.name, count, offset, file_sha256(path)))
-        infos[split] = SplitInfo(tuple(shards), {})
+        infos[split] = SplitInfo(tuple(shards), statistics or {})
         path = directory / index_file(split)
         files[index_file(split)] = {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
     ledger = Ledger(total, total, 0, 0, 0, {})

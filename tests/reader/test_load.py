@@ -22,6 +22,7 @@ from shard_format import DamageError, ShardSetError, UsageError, load_manifest
         ({"shuffle": "full"}, "shuffle must be one of window, off, got 'full'"),
         ({"cache": "ram"}, "cache must be one of auto, off, memory, disk, got 'ram'"),
         ({"dtype": "float16"}, "got 'float16' in reader.load. Did you mean 'float32'"),
+        ({"normalize": "zscor"}, "one of none, zscore, minmax, got 'zscor'.*'zscore'"),
         ({"batch_size": 0}, "batch_size must be a whole number at least 1, got 0"),
         ({"batch_size": True}, "batch_size must be a whole number at least 1, got True"),
         ({"batch_size": 2.5}, "got 2.5"),
@@ -70,9 +71,9 @@ def test_record_type_and_encoding_this_version_does_not_know(tmp_path: Path, mak
     with pytest.raises(ShardSetError, match="records of type image, got 'audio' in"):
         reader.load(directory, batch_size=1, image_size=8)
     shutil.rmtree(directory)
-    directory = make_set({"train": (3,)}, encoding="png")
+    directory = make_set({"train": (3,)}, encoding="jxl")
     with pytest.raises(
-        ShardSetError, match=r"decodes jpeg, got 'png' as the encoding of .*'image'"
+        ShardSetError, match=r"decodes jpeg, png, webp, raw, got 'jxl' as the encoding of .*'image'"
     ):
         reader.load(directory, batch_size=1, image_size=8)
 

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import simplejpeg
 import tensorflow as tf
 
 from reader.transforms import AUGMENTATIONS, STAGES, TRANSFORMS
-from reader.transforms.random_resized_crop import crop_box
+from reader.transforms.random_resized_crop import random_resized_crop
 
 SIZES = ((48, 64), (64, 48), (31, 31), (1, 1), (9, 200))
 
@@ -18,11 +17,6 @@ SIZES = ((48, 64), (64, 48), (31, 31), (1, 1), (9, 200))
 def textured(height: int, width: int) -> Any:
     y, x = np.mgrid[:height, :width]
     return np.stack([x * 3 % 256, y * 3 % 256, (x + y) % 256], axis=-1).astype(np.uint8)
-
-
-def jpeg_of(height: int, width: int) -> bytes:
-    # 4:4:4: with subsampled colour, pixels at the edge of a crop may depend on what is outside.
-    return simplejpeg.encode_jpeg(textured(height, width), quality=95, colorsubsampling="444")
 
 
 def both_ways(name: str, value: Any, random: list[float]) -> Any:
@@ -37,30 +31,16 @@ def both_ways(name: str, value: Any, random: list[float]) -> Any:
 
 
 @pytest.mark.parametrize(("height", "width"), SIZES)
-def test_whole(height: int, width: int) -> None:
-    found = both_ways("whole", jpeg_of(height, width), [])
-    assert found.shape == (height, width, 3) and found.dtype == np.uint8
-
-
-@pytest.mark.parametrize(("height", "width"), SIZES)
-def test_center_crop_is_decode_then_crop(height: int, width: int) -> None:
-    jpeg = jpeg_of(height, width)
+def test_center_crop(height: int, width: int) -> None:
     side = min(height, width)
-    top, left = (height - side) // 2, (width - side) // 2
-    decoded = tf.image.decode_jpeg(jpeg, channels=3).numpy()
-    expected = decoded[top : top + side, left : left + side]
-    assert (both_ways("center_crop", jpeg, []) == expected).all()
+    expected = [(height - side) // 2, (width - side) // 2, side, side]
+    assert both_ways("center_crop", np.int32([height, width]), []).tolist() == expected
 
 
-@pytest.mark.parametrize(("height", "width"), SIZES)
-def test_random_resized_crop_is_decode_then_crop(height: int, width: int) -> None:
-    jpeg = jpeg_of(height, width)
-    decoded = tf.image.decode_jpeg(jpeg, channels=3).numpy()
+def test_random_resized_crop() -> None:
     for random in np.random.default_rng(0).random((5, 4)).tolist():
-        box = crop_box(tf.constant([height, width]), tf.constant(random, tf.float32))
-        y, x, h, w = box.numpy()
-        found = both_ways("random_resized_crop", jpeg, random)
-        assert (found == decoded[y : y + h, x : x + w]).all()
+        y, x, h, w = both_ways("random_resized_crop", np.int32([48, 64]), random)
+        assert 0 <= y <= 48 - h and 0 <= x <= 64 - w and h * w > 0
 
 
 @pytest.mark.parametrize(("height", "width"), [*SIZES, (4000, 1), (480, 640)])
@@ -68,7 +48,7 @@ def test_random_crops_lie_inside_and_have_the_promised_area(height: int, width: 
     almost_one = float(np.nextafter(np.float32(1), np.float32(0)))
     randoms = [*np.random.default_rng(1).random((60, 4)).tolist(), [0] * 4, [almost_one] * 4]
     boxes = tf.map_fn(
-        lambda random: crop_box(tf.constant([height, width]), random),
+        lambda random: random_resized_crop(tf.constant([height, width]), random),
         tf.constant(randoms, tf.float32),
         fn_output_signature=tf.int32,
     ).numpy()
@@ -98,7 +78,7 @@ def test_brightness_contrast() -> None:
     assert bright.max() == 255
 
 
-def test_every_augmentation_decodes_first_and_never_goes_back() -> None:
+def test_every_augmentation_crops_first_and_never_goes_back() -> None:
     for names in AUGMENTATIONS.values():
         stages = [STAGES.index(TRANSFORMS[name].stage) for name in names]
         assert stages == sorted(stages) and stages.count(0) == 1

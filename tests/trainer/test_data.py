@@ -1,5 +1,6 @@
 """From a shard set through the reader to a trained model."""
 
+import dataclasses
 import json
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import tiny
 from shard_format import (
     Feature,
     IndexWriter,
+    InputError,
     Ledger,
     Manifest,
     Schema,
@@ -36,7 +38,7 @@ def write_split(directory, schema, split, count, seed):
     with path.open("wb") as file:
         for number, (image, label) in enumerate(zip(*tiny.pictures(count, 12, seed), strict=True)):
             jpeg = tf.io.encode_jpeg(image, quality=95).numpy()
-            framed = frame(encode_example(schema, {"image": jpeg, "label": int(label)}))
+            framed = frame(encode_example(schema, {"image": jpeg, "label": [int(label)]}))
             file.write(framed)
             common = {"shard": 0, "offset": offset, "length": len(framed), "key": number}
             record = {"record_id": str(number), "label": int(label), "fingerprint": b"f" * 16}
@@ -49,17 +51,23 @@ def write_split(directory, schema, split, count, seed):
 
 @pytest.fixture
 def write_set(tmp_path):
-    def write(class_names=tiny.NAMES, **counts):
+    def write(class_names=tiny.NAMES, label_shape=(), statistics=None, **counts):
         directory = tmp_path / "data"
         (directory / "index").mkdir(parents=True)
         features = (
             Feature("image", "image", (12, 12, 3), "jpeg"),
-            Feature("label", "class_label", (), "", class_names, late=True),
+            Feature("label", "class_label", label_shape or (), "", class_names, late=True),
         )
+        if label_shape is None:
+            features = features[:1]
         schema = Schema("image", features)
         splits = {
             name: write_split(directory, schema, name, count, seed)
             for seed, (name, count) in enumerate(counts.items())
+        }
+        splits = {
+            name: dataclasses.replace(split, statistics=statistics or {})
+            for name, split in splits.items()
         }
         files = {
             index_file(name): {
@@ -141,3 +149,34 @@ def test_a_set_with_one_class_is_refused(write_set, options):
     write_set(class_names=("only",), train=16)
     with pytest.raises(ShardSetError, match="must have 2 classes or more to learn from, got 1"):
         train(options())
+
+
+@pytest.mark.parametrize(
+    ("label_shape", "found"), [((-1,), "any number of labels"), (None, "no labels")]
+)
+def test_a_set_without_exactly_one_label_is_refused(write_set, options, label_shape, found):
+    write_set(label_shape=label_shape, train=16)
+    with pytest.raises(UsageError, match=f"got a set with {found} a record in .*reader.load"):
+        train(options())
+
+
+def test_normalized_pictures_are_trained_on_and_measured_alike(write_set, options):
+    pixels = {"mean": [97.5] * 3, "std": [53.0] * 3, "min": [0] * 3, "max": [215] * 3}
+    write_set(train=40, test=13, statistics={"pixels": pixels})
+    given = options(model="tiny:with_norm", normalize="zscore", epochs=2)
+    data = open_data(given)
+    for stream in (data.open_training(0), data.validation):
+        images = next(iter(stream.dataset))[0].numpy()
+        assert abs(images.mean()) < 0.2 and 0.5 < images.std() < 1.2
+    train(given)
+    stored = json.loads((given.run_dir / "run.json").read_text())
+    assert stored["identity"]["normalize"] == "zscore"
+    expected = {"mode": "zscore", "shift": [97.5] * 3, "scale": [53.0] * 3}
+    assert stored["normalization"] == expected
+    with pytest.raises(InputError, match="normalize was 'zscore', is 'none'"):
+        train(options(model="tiny:with_norm", epochs=2))
+
+
+def test_models_with_a_name_scale_pixels_themselves(options):
+    with pytest.raises(UsageError, match=r"--normalize needs a model of your own, .* small_cnn"):
+        options(model="small_cnn", normalize="zscore")

@@ -37,6 +37,8 @@ def build_model(
 ) -> Any:
     """A keras.Model from float32 pictures in [0, 255] to float32 class probabilities.
 
+    With --normalize, which is for functions of the user's own, the pictures are normalized instead.
+
     Args:
         name: A key of `models`, or package.module:function.
         models: The models that have a name.

@@ -9,34 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.planning.clusters import Links, connected, find_clusters
+from beam_jobs.planning.clusters import Links, find_clusters
 from beam_jobs.planning.exact import exact_pairs
 
 NO_LINKS = Links(np.zeros((0, 2), np.int64), np.zeros(0, np.float32))
-node = st.integers(0, 30)
-
-
-@given(st.lists(st.tuples(node, node), max_size=60))
-def test_connected_is_the_least_node_reached(pairs):
-    neighbours = collections.defaultdict(set)
-    for one, other in pairs:
-        neighbours[one].add(other)
-        neighbours[other].add(one)
-    roots = connected(31, np.array(pairs, np.int64).reshape(-1, 2))
-    for start in range(31):
-        reached, waiting = {start}, [start]
-        while waiting:
-            for found in neighbours[waiting.pop()] - reached:
-                reached.add(found)
-                waiting.append(found)
-        assert roots[start] == min(reached)
-
-
-def test_a_long_chain_is_joined_quickly():
-    """A million links in a row: label by label it would take a million rounds."""
-    order = np.random.default_rng(0).permutation(1 << 20)
-    roots = connected(1 << 20, np.stack([order[:-1], order[1:]], axis=1))
-    assert not roots.any()
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

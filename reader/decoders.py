@@ -1,0 +1,70 @@
+"""From stored bytes to pixels: one decoder for each encoding that a schema may name.
+
+A decoder is told what to cut out before it decodes. For JPEG that saves most of the work: only the
+blocks of the crop are turned into pixels. The others decode all and then cut.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+# [2] int32, height and width -> [4] int32: top, left, height and width of what is wanted.
+Crop = Callable[[Any], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Decoder:
+    """How pictures of one encoding are decoded.
+
+    Attributes:
+        decode: ({"image": scalar string, and the sides}, crop or None) -> [height, width, 3] uint8,
+            in TensorFlow operations; without a crop the whole picture.
+        sides: Features (int64) that the decoder needs beside the bytes.
+    """
+
+    decode: Callable[[Mapping[str, Any], Crop | None], Any]
+    sides: tuple[str, ...] = ()
+
+
+def decode_jpeg(features: Mapping[str, Any], crop: Crop | None) -> Any:
+    """A JPEG; what lies outside the crop is not decoded."""
+    jpeg = features["image"]
+    if crop is None:
+        return tf.io.decode_jpeg(jpeg, channels=3)
+    box = crop(tf.io.extract_jpeg_shape(jpeg)[:2])
+    return tf.image.decode_and_crop_jpeg(jpeg, box, channels=3)
+
+
+def decode_png(features: Mapping[str, Any], crop: Crop | None) -> Any:
+    """A PNG."""
+    return _cut(tf.io.decode_png(features["image"], channels=3), crop)
+
+
+def decode_webp(features: Mapping[str, Any], crop: Crop | None) -> Any:
+    """A WebP; of its frames, of which ours have one, the first."""
+    return _cut(tf.io.decode_webp(features["image"], channels=3)[0], crop)
+
+
+def decode_raw(features: Mapping[str, Any], crop: Crop | None) -> Any:
+    """The pixels themselves."""
+    shape = tf.stack([features["height"], features["width"], 3])
+    return _cut(tf.reshape(tf.io.decode_raw(features["image"], tf.uint8), shape), crop)
+
+
+DECODERS = {
+    "jpeg": Decoder(decode_jpeg),
+    "png": Decoder(decode_png),
+    "webp": Decoder(decode_webp),
+    "raw": Decoder(decode_raw, ("height", "width")),
+}
+
+
+def _cut(image: Any, crop: Crop | None) -> Any:
+    if crop is None:
+        return image
+    top, left, height, width = tf.unstack(crop(tf.shape(image)[:2]))
+    return image[top : top + height, left : left + width]

@@ -1,0 +1,71 @@
+"""Pixels around 0, or in [0, 1], by what was measured on the training split.
+
+The numbers come from the manifest, never from the split that is read: training, validation and
+whatever is read later must be scaled alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from shard_format import Manifest, ShardSetError
+
+TRAINING_SPLIT = "train"
+STATISTICS = "pixels"  # the key in a split's statistics
+
+
+@dataclasses.dataclass(frozen=True)
+class Normalization:
+    """(value - shift) / scale, for each channel.
+
+    Attributes:
+        mode: "zscore" or "minmax".
+        shift: Red, green, blue: the mean, or the least value, in [0, 255].
+        scale: The standard deviation, or the greatest less the least value; 1 where that is 0.
+    """
+
+    mode: str
+    shift: tuple[float, ...]
+    scale: tuple[float, ...]
+
+
+def find_normalization(mode: str, manifest: Manifest, where: Path) -> Normalization | None:
+    """What a mode means for a set; None for "none".
+
+    Raises:
+        ShardSetError: The set has no training split, or its pixels were not measured.
+    """
+    if mode == "none":
+        return None
+    measured = _measured(mode, manifest, where)
+    if mode == "zscore":
+        shift, scale = measured["mean"], measured["std"]
+    else:
+        shift = measured["min"]
+        scale = [high - low for low, high in zip(shift, measured["max"], strict=True)]
+    return Normalization(
+        mode,
+        tuple(float(value) for value in shift),
+        # All pixels are alike there: there is nothing to divide by, and nothing that is to be.
+        tuple(float(value) or 1.0 for value in scale),
+    )
+
+
+def _measured(mode: str, manifest: Manifest, where: Path) -> Any:
+    if TRAINING_SPLIT not in manifest.splits:
+        raise ShardSetError(
+            f"normalize={mode!r} needs a split named {TRAINING_SPLIT!r}, got "
+            f"{', '.join(manifest.splits)} in {where}. Build the set with one, or pass "
+            'normalize="none".'
+        )
+    measured = manifest.splits[TRAINING_SPLIT].statistics.get(STATISTICS)
+    if not measured:
+        raise ShardSetError(
+            f"normalize={mode!r} needs the pixels of the training split measured, got no "
+            f"{STATISTICS!r} in its statistics in {where}. Build the set again with this version "
+            "of shardmill (with --quality keep, of more than a few pictures), or pass "
+            'normalize="none".'
+        )
+    return measured
