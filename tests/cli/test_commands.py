@@ -160,7 +160,11 @@ def test_train_then_train_again(shard_set, shardmill, tmp_path):
         (["preprocess", "images"], 2, "Missing argument"),
         (["preprocess", "images", "nowhere", "--out", "{tmp}/x"], 3, "a source must exist"),
         (["preprocess", "images", "{tmp}", "--out", "{tmp}-x"], 3, "must hold files"),
-        (["preprocess", "images", "a", "--out", "b", "--dedup", "fuzzy"], 2, "'exact', 'near', 'off'"),
+        (
+            ["preprocess", "images", "a", "--out", "b", "--dedup", "fuzzy"],
+            2,
+            "'exact', 'near', 'off'",
+        ),
         (["preprocess", "images", "a", "--out", "b", "--resize", "half"], 2, "--resize must be"),
         (["preprocess", "images", "a", "--out", "b", "--split", "train=2"], 2, "--split must be"),
         (["preprocess", "images", "a", "--out", "b", "--quality", "x"], 2, "whole number"),
