@@ -94,7 +94,7 @@ class _ZlibStream:
         self._decompressor = zlib.decompressobj()
 
     def read(self, size: int, /) -> bytes:
-        while not self._decompressor.eof:
+        while size and not self._decompressor.eof:  # zlib takes 0 for "without bound"
             data = self._decompressor.unconsumed_tail or self._file.read(1 << 16)
             if not data:
                 raise EOFError("the file ends inside the stream")

@@ -21,7 +21,7 @@ _CHECKSUM = slice(148, 156)
 _ZEROS = bytes(_BLOCK_BYTES)
 _SIGNED = struct.Struct("148b8x356b")
 FOLDER = "a folder"
-_REGULAR = b"\x00" b"07"  # type flags: 0x00 is of V7, and "7" a contiguous file
+_REGULAR = b"\x0007"  # type flags: 0x00 is of V7, and "7" a contiguous file
 _NOT_FILES = {
     ord("1"): "a hard link",
     ord("2"): "a symbolic link",
