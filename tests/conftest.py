@@ -66,7 +66,7 @@ def build(tmp_path: Path) -> Callable[..., object]:
     from beam_jobs.options import PreprocessOptions
     from beam_jobs.run import run_preprocess
 
-    def run(source: Path, out: str | Path = "set", **options: object) -> object:
+    def run(source: Path, out: str | Path = "set", /, **options: object) -> object:
         target = out if isinstance(out, Path) else tmp_path / out
         defaults: dict[str, object] = {"workers": 1, "resize": "shorter:32", "no_report": True}
         return run_preprocess(

@@ -3,11 +3,25 @@
 from collections.abc import Callable
 
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.sources.arrow import Arrow
 from beam_jobs.sources.base import Item, Raw, ReadRecord, Source
 from beam_jobs.sources.class_folders import ClassFolders
+from beam_jobs.sources.idx import Idx
+from beam_jobs.sources.parquet import Parquet
+from beam_jobs.sources.table import Table
+from beam_jobs.sources.tar import Tar
+from beam_jobs.sources.tfrecord import TfRecord
+from beam_jobs.sources.zip import Zip
 
 SOURCES: dict[str, Callable[[PreprocessOptions], Source]] = {
     "class-folders": ClassFolders,
+    "table": Table,
+    "tar": Tar,
+    "zip": Zip,
+    "parquet": Parquet,
+    "arrow": Arrow,
+    "tfrecord": TfRecord,
+    "idx": Idx,
 }
 
 __all__ = ["SOURCES", "Item", "Raw", "ReadRecord", "Source"]

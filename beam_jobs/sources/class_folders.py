@@ -16,14 +16,13 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.sources.base import Item, Source
 from beam_jobs.sources.naming import (
     SPLIT_NAMES,
+    is_left_out,
     prefixes,
     readable_name,
     refuse_columns,
     split_name,
 )
 from shard_format import InputError
-
-_LEFT_BY_SYSTEMS = (b"thumbs.db", b"desktop.ini", b"__macosx")
 
 
 class ClassFolders(Source):
@@ -72,14 +71,23 @@ def walk(roots: Sequence[Path], on_ignored: Callable[[str], None]) -> Iterator[F
     Raises:
         InputError: A root is missing, is no folder, or two roots have the same name.
     """
-    for prefix, root in _prefixes(roots):
-        status = root.stat()
-        above = ((status.st_dev, status.st_ino),)
-        yield from _walk(_Folder(os.fsencode(root), prefix, (), above), on_ignored)
+    for prefix, root in folder_prefixes(roots):
+        yield from walk_root(prefix, root, on_ignored)
 
 
-def _prefixes(roots: Sequence[Path]) -> list[tuple[str, Path]]:
-    """The roots in an order that does not depend on the command line, with their id prefixes."""
+def walk_root(prefix: str, root: Path, on_ignored: Callable[[str], None]) -> Iterator[Found]:
+    """Every file below one root, whose record ids begin with the prefix."""
+    status = root.stat()
+    above = ((status.st_dev, status.st_ino),)
+    yield from _walk(_Folder(os.fsencode(root), prefix, (), above), on_ignored)
+
+
+def folder_prefixes(roots: Sequence[Path]) -> list[tuple[str, Path]]:
+    """As `prefixes`, of roots that must be folders.
+
+    Raises:
+        InputError: A root is missing, is no folder, or two roots have the same name.
+    """
     for root in roots:
         if root.exists() and not root.is_dir():
             raise InputError(
@@ -112,34 +120,36 @@ def _walk(root: _Folder, on_ignored: Callable[[str], None]) -> Iterator[Found]:
 def _entries(folder: _Folder, on_ignored: Callable[[str], None]) -> Iterator[Found | _Folder]:
     try:
         with os.scandir(folder.path) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
+            # Names alone: an entry keeps what `stat` says, and a folder may hold a million.
+            names = sorted(entry.name for entry in entries)
     except OSError as error:
         name = folder.prefix.rstrip("/") or "."
         reason = f"unreadable: {error.strerror}"
         yield Item(name, folder.path, None, 0, 0, reason), folder.names
         return
-    for entry in found:
-        name = readable_name(entry.name)
+    for raw_name in names:
+        name = readable_name(raw_name)
         record_id = folder.prefix + name
-        if entry.name.startswith(b".") or entry.name.lower() in _LEFT_BY_SYSTEMS:
+        if is_left_out(raw_name):
             on_ignored(record_id)
             continue
+        path = os.path.join(folder.path, raw_name)
         try:
-            status = entry.stat()
+            status = os.stat(path)
         except OSError as error:
-            reason = f"{'broken-link' if entry.is_symlink() else 'unreadable'}: {error.strerror}"
-            yield Item(record_id, entry.path, None, 0, 0, reason), folder.names
+            reason = f"{'broken-link' if os.path.islink(path) else 'unreadable'}: {error.strerror}"
+            yield Item(record_id, path, None, 0, 0, reason), folder.names
             continue
         if not stat.S_ISDIR(status.st_mode):
-            yield _file(record_id, entry.path, status), folder.names
+            yield _file(record_id, path, status), folder.names
             continue
         identity = (status.st_dev, status.st_ino)
         if identity in folder.above:
             reason = "link-cycle: the link leads to a folder above it"
-            yield Item(record_id, entry.path, None, 0, 0, reason), folder.names
+            yield Item(record_id, path, None, 0, 0, reason), folder.names
             continue
         above = (*folder.above, identity)
-        yield _Folder(entry.path, f"{record_id}/", (*folder.names, name), above)
+        yield _Folder(path, f"{record_id}/", (*folder.names, name), above)
 
 
 def _file(record_id: str, path: bytes, status: os.stat_result) -> Item:

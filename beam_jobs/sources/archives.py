@@ -1,0 +1,298 @@
+"""What tar and zip archives have in common: which members are records, and what labels them.
+
+An archive whose pictures have companions of the same name (0001.jpg with 0001.cls or 0001.json) is
+in WebDataset form: the members of one name are one record. A .txt alone makes that form only where
+no folder can say the class. In any other archive the members lie in class folders; a single folder
+around all of them, as packing a folder makes it, is no class.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.option_values import SPLIT_BY_FOLDER
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.refusal import Refusal
+from beam_jobs.sources.base import Item
+from beam_jobs.sources.cells import Said, said_by, wanted_columns
+from beam_jobs.sources.naming import SPLIT_NAMES, member_name, split_name
+
+PICTURES = frozenset(
+    ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "avif")
+)
+COMPANIONS = ("cls", "json", "txt")  # the first that a record has says its label
+_MAX_COMPANION_BYTES = 16 << 20  # 16 MiB; a label is shorter
+_BATCH_ROWS = 8192
+_SPLITS = ", ".join(SPLIT_NAMES)
+_NO_BYTES = "-"  # the locator of an entry that has none
+
+_TABLE = pa.schema(
+    [
+        pa.field("name", pa.string()),
+        pa.field("place", pa.string()),
+        pa.field("size", pa.int64()),
+        pa.field("refused", pa.string()),
+    ]
+)
+
+
+class Entry(NamedTuple):
+    """One file of an archive.
+
+    Attributes:
+        name: Its safe name (`member_name`).
+        place: Where its bytes lie, in words of its source; "" if it has none.
+        size: How many bytes.
+        refused: Why it is no record, or "".
+        copy: 2 of the second entry of that name, and so on.
+    """
+
+    name: str
+    place: str
+    size: int
+    refused: str
+    copy: int = 1
+
+
+def entry(raw_name: bytes, place: str, size: int, kind: str) -> Entry:
+    """An entry, refused if unpacking it would leave the archive."""
+    name = member_name(raw_name) or "//unnamed"
+    if kind:
+        return Entry(name, place, size, f"unsafe-member: it is {kind}")
+    if raw_name.startswith(b"/") or b".." in raw_name.split(b"/"):
+        shown = raw_name.decode("utf-8", "backslashreplace")[:200]
+        return Entry(name, place, size, f"unsafe-member: the name {shown!r} leads out of it")
+    return Entry(name, place, size, "")
+
+
+def place_of(item: Item) -> tuple[str, dict[str, str]]:
+    """Where the bytes of a record lie, and those of its companions by extension.
+
+    Raises:
+        Refusal: It has no bytes.
+    """
+    if item.locator == _NO_BYTES:
+        raise Refusal("no-bytes", "the entry has no bytes of its own")
+    place, *companions = item.locator.split("|")
+    return place, dict(text.split("=", 1) for text in companions)
+
+
+class Contents:
+    """The entries of one archive, in columns: a million of them take about 100 MB.
+
+    Attributes:
+        is_webdataset: Whether pictures have companions.
+        outer_folder: The folder around all others, if there is one.
+    """
+
+    def __init__(self, entries: Iterable[Entry], options: PreprocessOptions) -> None:
+        self._batches: list[pa.RecordBatch] = []
+        rows: list[Entry] = []
+        shape = _Shape(options.no_labels)
+        for one in entries:
+            rows.append(one)
+            if not one.refused:
+                shape.see(one.name)
+            if len(rows) == _BATCH_ROWS:
+                self._keep(rows)
+        self._keep(rows)
+        self.is_webdataset = shape.is_webdataset
+        self.outer_folder = shape.outer_folder()
+        self._repeated = self._find_repeated()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no file in the archive."""
+        return not self._batches
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Every entry in order."""
+        seen: dict[str, int] = dict.fromkeys(self._repeated, 0)
+        for batch in self._batches:
+            for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                one = Entry(*values)
+                if one.name in seen:
+                    seen[one.name] += 1
+                    one = one._replace(copy=seen[one.name])
+                yield one
+
+    def _keep(self, rows: list[Entry]) -> None:
+        if rows:
+            columns = [
+                pa.array(values, field.type)
+                for values, field in zip(zip(*rows, strict=True), _TABLE, strict=False)
+            ]
+            self._batches.append(pa.record_batch(columns, schema=_TABLE))
+            rows.clear()
+
+    def _find_repeated(self) -> list[str]:
+        if not self._batches:
+            return []
+        names = pa.Table.from_batches(self._batches)["name"]
+        if pc.count_distinct(names).as_py() == len(names):
+            return []
+        counts = pc.value_counts(names)
+        repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+        return list(repeated.to_pylist())
+
+
+class _Shape:
+    """What the names of an archive tell about its form."""
+
+    def __init__(self, no_labels: bool) -> None:
+        self.is_webdataset = False
+        self._no_labels = no_labels
+        self._key, self._extensions = "", set[str]()
+        self._top: str | None = None
+        self._one_top = True
+
+    def see(self, name: str) -> None:
+        """Takes the name of the next file into account."""
+        if self._one_top:
+            top, *below = name.split("/", 2)
+            self._one_top = len(below) == 2 and self._top in (None, top)
+            self._top = top
+        if self.is_webdataset:
+            return
+        key, extension = split_key(name)
+        if key != self._key:
+            self._key = key
+            self._extensions.clear()
+        if extension in ("cls", "json") or (
+            extension == "txt" and (self._no_labels or "/" not in name)
+        ):
+            self._extensions.add("companion")
+        elif is_picture(extension):
+            self._extensions.add("picture")
+        self.is_webdataset = len(self._extensions) == 2
+
+    def outer_folder(self) -> str | None:
+        """The folder around all others, if there is one."""
+        return self._top if self._one_top else None
+
+
+def split_key(name: str) -> tuple[str, str]:
+    """(key, extension) of a member: they meet at the first dot of the last part of the name."""
+    folder, slash, base = name.rpartition("/")
+    stem, _, extension = base.partition(".")
+    return f"{folder}{slash}{stem}", extension.lower()
+
+
+def is_picture(extension: str) -> bool:
+    """Whether a member is a picture by its extension, "jpg" or "seg.png"."""
+    return extension.rpartition(".")[2] in PICTURES
+
+
+def folder_items(contents: Contents, archive: Item, options: PreprocessOptions) -> Iterator[Item]:
+    """The records of an archive with class folders inside."""
+    by_folder = options.split == SPLIT_BY_FOLDER
+    outer = contents.outer_folder
+    if by_folder and outer is not None and split_name(outer) is not None:
+        outer = None  # it says the split
+    for one in contents:
+        item, folders = item_of(archive, one), one.name.split("/")[:-1]
+        folders = folders[1:] if outer is not None else folders
+        split = archive.split
+        if by_folder and split is None and folders:
+            split, folders = split_name(folders[0]), folders[1:]
+        label = folders[0] if folders and not options.no_labels else None
+        item = item._replace(label=label, split=split)
+        if not item.refused and by_folder and split is None:
+            reason = f"no-split-folder: with --split folders it must lie in one of {_SPLITS}"
+            item = item._replace(refused=reason)
+        elif not item.refused and label is None and not options.no_labels:
+            reason = "no-class-folder: the member lies beside the class folders of the archive"
+            item = item._replace(refused=reason)
+        yield item
+
+
+def webdataset_items(
+    contents: Contents,
+    archive: Item,
+    options: PreprocessOptions,
+    on_ignored: Callable[[str], None],
+) -> Iterator[Item]:
+    """The records of an archive in WebDataset form."""
+    key, group = "", list[Entry]()
+    for one in contents:
+        if one.refused:
+            yield item_of(archive, one)
+            continue
+        own_key, _ = split_key(one.name)
+        if own_key != key:
+            yield from _grouped(group, archive, options, on_ignored)
+            key, group = own_key, []
+        group.append(one)
+    yield from _grouped(group, archive, options, on_ignored)
+
+
+def _grouped(
+    group: list[Entry],
+    archive: Item,
+    options: PreprocessOptions,
+    on_ignored: Callable[[str], None],
+) -> Iterator[Item]:
+    """The record that the members of one key are; several if they do not make one."""
+    by_extension = {split_key(one.name)[1]: one for one in group}
+    pictures = [one for one in group if is_picture(split_key(one.name)[1])]
+    exact = [one for one in pictures if split_key(one.name)[1] in PICTURES]
+    if len(exact) == 1 and not options.no_labels:
+        pictures = exact  # beside 7.jpg, a 7.seg.png is a mask
+    found = [name for name in COMPANIONS if name in by_extension and by_extension[name].place]
+    found = [name for name in found if by_extension[name].size <= _MAX_COMPANION_BYTES]
+    split, refused = archive.split, ""
+    if options.split == SPLIT_BY_FOLDER and split is None:
+        refused = f"no-split-folder: the archive must lie in, or be named for, one of {_SPLITS}"
+    elif len(pictures) > 1 and not options.no_labels:
+        refused = f"several-pictures: {len(pictures)} pictures have one key"
+    elif wanted_columns(options) and not found:
+        refused = f"no-companion: no {', '.join(COMPANIONS)} has the same key"
+    if not pictures:
+        refused = "no-picture: no picture has the same key"
+        pictures = group
+    for one in group:
+        if one not in pictures:
+            if split_key(one.name)[1] not in COMPANIONS:
+                on_ignored(f"{archive.record_id}/{one.name}")
+            continue
+        item = item_of(archive, one)._replace(refused=refused, split=split)
+        companions = "".join(f"|{name}={by_extension[name].place}" for name in found)
+        yield item._replace(locator=item.locator + companions)
+
+
+def item_of(archive: Item, one: Entry) -> Item:
+    """The record that an entry is, without what labels it."""
+    again = f"//{one.copy}" if one.copy > 1 else ""
+    return archive._replace(
+        record_id=f"{archive.record_id}/{one.name}{again}",
+        size=one.size,
+        refused=one.refused,
+        locator=one.place or _NO_BYTES,
+    )
+
+
+def said_by_companions(companions: dict[str, bytes], options: PreprocessOptions) -> Said:
+    """What the companions of a picture say of it.
+
+    Raises:
+        Refusal: One of them cannot be read, or says what cannot be.
+    """
+    fields: dict[str, object] = {}
+    if "json" in companions:
+        try:
+            fields = json.loads(companions["json"])
+        except (ValueError, RecursionError) as error:
+            raise Refusal("bad-companion", f"its .json is no JSON: {error}") from None
+        if not isinstance(fields, dict):
+            raise Refusal("bad-companion", f"its .json is a {type(fields).__name__}, no object")
+    column = options.label_column
+    for name in ("cls", "txt"):
+        if name in companions and (name == "cls" or "json" not in companions):
+            fields = {**fields, column: companions[name].strip()}
+            break
+    return said_by(fields, (), options)

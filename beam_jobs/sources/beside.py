@@ -1,0 +1,83 @@
+"""What lies beside TFRecord files: class names, and notes that hold no record."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from shard_format import InputError, Manifest, load_manifest, naming
+
+_NOTES = (
+    naming.FEATURES,
+    naming.DATASET_INFO,
+    naming.MANIFEST,
+    naming.BUILD,
+    "metadata.json",
+    "_SUCCESS",
+)
+_LABELS = ".labels.txt"  # TFDS: a class name a line
+
+
+class Names(NamedTuple):
+    """The class names of a folder's files, and a hash of them: units of other names differ."""
+
+    names: tuple[str, ...]
+    digest: str
+
+
+def describes(path: bytes) -> bool:
+    """Whether a file describes the TFRecord files beside it, and holds no record itself."""
+    name = os.fsdecode(os.path.basename(path))
+    return name in _NOTES or name.endswith(_LABELS)
+
+
+def set_files(root: Path) -> set[bytes] | None:
+    """The shards of the shard set in a folder; None if there is no set.
+
+    Raises:
+        ShardSetError: The set is of another format version.
+        DamageError: Its manifest is not what was written.
+        InputError: A shard is missing.
+    """
+    manifest = _manifest(root)
+    if manifest is None:
+        return None
+    shards = [shard for split in manifest.splits.values() for shard in split.shards]
+    missing = [shard.file for shard in shards if not (root / shard.file).is_file()]
+    if missing:
+        raise InputError(
+            f"a shard set must have every shard that its manifest names, got no {missing[0]!r} "
+            f"in {root}. Run 'shardmill verify' on it, and restore what is missing."
+        )
+    return {os.fsencode(root / shard.file) for shard in shards}
+
+
+def known_names(folder: bytes, column: str) -> Names:
+    """The class names that a folder gives the numbers of a feature in its files."""
+    root = Path(os.fsdecode(folder))
+    manifest, names = _manifest(root), list[str]()
+    if manifest is not None:
+        features = [one for one in manifest.schema.features if one.name == column]
+        names = [name for feature in features for name in feature.class_names]
+    else:
+        try:
+            text = (root / f"{column}{_LABELS}").read_text(encoding="utf-8")
+            names = [line.strip() for line in text.splitlines() if line.strip()]
+        except (OSError, ValueError):
+            names = []
+    digest = hashlib.blake2b(json.dumps(names).encode(), digest_size=6).hexdigest()
+    return Names(tuple(names), digest if names else "")
+
+
+def _manifest(root: Path) -> Manifest | None:
+    """The manifest of a shard set; None if another program's file has that name."""
+    try:
+        raw = json.loads((root / naming.MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(raw, dict) or not {"format_version", "root_hash", "schema"} <= set(raw):
+        return None
+    return load_manifest(root)

@@ -1,0 +1,265 @@
+"""TFRecord files of tf.train.Example: of TFDS, of shardmill itself, of anyone."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.refusal import Refusal
+from beam_jobs.sources.base import MAX_RECORD_BYTES, Item, Raw, ReadRecord, Source, read_whole_file
+from beam_jobs.sources.beside import Names, describes, known_names, set_files
+from beam_jobs.sources.cells import said_by, wanted_columns
+from beam_jobs.sources.compression import codec_of
+from beam_jobs.sources.containers import find_files, split_by_folder
+from beam_jobs.sources.forwards import Forwards, open_forwards
+from beam_jobs.sources.ranges import Place, Ranges, open_ranges
+from shard_format import DamageError, InputError, decode_example, masked_crc
+from shard_format.tfrecord import FOOTER_BYTES, HEADER_BYTES
+
+_HEADER = struct.Struct("<QI")
+_CRC = struct.Struct("<I")
+_DEFAULT_IMAGE, _ALSO_TRIED = "image", "image/encoded"
+_LOOKED_AT = 16  # records of a file that tell whether it has the features at all
+_MAX_LOOK_BYTES = 64 << 20  # 64 MiB; a longer record is not looked at
+_NAMES = "@"  # in a locator, before what the class names hash to
+
+Features = Mapping[str, Sequence[Any]]
+
+
+class TfRecord(Source):
+    """Every record of every TFRecord file below the roots, or of a shard set with a manifest."""
+
+    def __init__(self, options: PreprocessOptions) -> None:
+        super().__init__(options)
+        self._names_of: dict[bytes, Names] = {}
+
+    def items(self, roots: Sequence[Path], on_ignored: Callable[[str], None]) -> Iterator[Item]:
+        """See Source."""
+        for number, file in enumerate(self._files(roots, on_ignored), start=1):
+            split, refused = split_by_folder(self.options, file.record_id)
+            refused = file.refused or refused
+            if refused:
+                yield file._replace(refused=refused)
+                continue
+            try:
+                codec = tfrecord_codec(file.path)
+                self._check_features(file, codec)
+                yield from self._file_items(file._replace(split=split), codec, number)
+            except Refusal as refusal:
+                yield file._replace(refused=str(refusal))
+            except OSError as error:
+                yield file._replace(refused=f"unreadable: {error.strerror}")
+
+    def _files(self, roots: Sequence[Path], on_ignored: Callable[[str], None]) -> Iterator[Item]:
+        """The files with records: of a shard set its shards, of other folders all but notes."""
+        sets: dict[bytes, set[bytes] | None] = {}
+
+        def shards_around(folder: bytes) -> set[bytes] | None:
+            """The shards of the set that a folder is, or lies in."""
+            if folder not in sets:
+                found = set_files(Path(os.fsdecode(folder)))
+                above = os.path.dirname(folder)
+                if found is None and len(above) >= shortest and above != folder:
+                    found = shards_around(above)
+                sets[folder] = found
+            return sets[folder]
+
+        shortest = min((len(os.fsencode(root)) for root in roots), default=0)
+        for item in find_files(roots, on_ignored):
+            shards = shards_around(os.path.dirname(item.path))
+            if shards is not None:
+                # Its index and its quarantine are no records of it.
+                if item.path in shards:
+                    yield item
+            elif describes(item.path):
+                on_ignored(item.record_id)
+            else:
+                yield item
+
+    def _file_items(self, file: Item, codec: str, number: int) -> Iterator[Item]:
+        names = self._names(file)
+        block = number if codec else 0
+        with open_forwards(file.path, codec) as source:
+            for count in itertools.count():
+                start = source.position
+                try:
+                    size = _next_size(source)
+                except Refusal as damage:
+                    yield _damaged(file, codec, start, damage.detail, block)
+                    return
+                if size is None:
+                    return
+                place = Place(codec, start + HEADER_BYTES, size + FOOTER_BYTES)
+                yield file._replace(
+                    record_id=f"{file.record_id}/{count:09d}",
+                    size=size,
+                    locator=f"{place}{_NAMES}{names.digest}",
+                    block=block,
+                )
+
+    def _check_features(self, file: Item, codec: str) -> None:
+        """Returns if some of the first records have the features that the job needs.
+
+        Raises:
+            InputError: None has.
+        """
+        wanted = {"--image-column": self.options.image_column}
+        flags = {"label": "--label-column", "group": "--group-by", "split": "--split column:"}
+        wanted |= {flags[use]: column for use, column in wanted_columns(self.options).items()}
+        found = list(_first_examples(file, codec))
+        for flag, name in wanted.items():
+            tried = self._image_names() if flag == "--image-column" else (name,)
+            if found and not any(one in features for features in found for one in tried):
+                raise InputError(
+                    f"{flag} must name a feature, got {name!r} and {file.record_id} has "
+                    f"{_described(found)}. Name one of these"
+                    f"{' or say --no-labels' if flag == '--label-column' else ''}."
+                )
+
+    def _names(self, item: Item) -> Names:
+        """The class names for the records of a file; read once per folder."""
+        folder = os.path.dirname(item.path)
+        if folder not in self._names_of:
+            self._names_of[folder] = known_names(folder, self.options.label_column)
+        return self._names_of[folder]
+
+    def _image_names(self) -> tuple[str, ...]:
+        column = self.options.image_column
+        return (column, _ALSO_TRIED) if column == _DEFAULT_IMAGE else (column,)
+
+    @contextmanager
+    def open(self, items: Sequence[Item], scratch: Path) -> Iterator[ReadRecord]:
+        """See Source."""
+        located = [item for item in items if item.locator]
+        with open_ranges(((item.path, _place(item)) for item in located), scratch) as ranges:
+            yield lambda item: self._read(item, ranges)
+
+    def _read(self, item: Item, ranges: Ranges) -> Raw:
+        if not item.locator:
+            return read_whole_file(item)
+        place = _place(item)
+        if item.refused:
+            return Raw(ranges.read(item.path, place, cut=True))
+        framed = ranges.read(item.path, place)
+        payload = framed[:-FOOTER_BYTES]
+        if masked_crc(payload) != _CRC.unpack_from(framed, len(payload))[0]:
+            detail = f"its {len(payload)} bytes do not match their checksum"
+            raise Refusal("damaged-record", detail, data=payload)
+        try:
+            return self._parsed(item, payload)
+        except Refusal as refusal:
+            raise Refusal(refusal.reason, refusal.detail, data=payload) from None
+
+    def _parsed(self, item: Item, payload: bytes) -> Raw:
+        try:
+            features = decode_example(payload)
+        except DamageError:
+            raise Refusal("not-an-example", f"its {len(payload)} bytes are no Example") from None
+        name = next((name for name in self._image_names() if features.get(name)), None)
+        if name is None:
+            detail = f"{self.options.image_column!r} is none of {_described([features])}"
+            raise Refusal("no-image", detail)
+        picture, *more = features[name]
+        if more or not isinstance(picture, bytes):
+            kind = type(picture).__name__
+            detail = f"{name!r} must hold one value of bytes, it has {1 + len(more)} of {kind}"
+            raise Refusal("no-image", detail)
+        fields = {
+            column: values[0] if len(values) == 1 else list(values) or None
+            for column, values in features.items()
+            if column in wanted_columns(self.options).values()
+        }
+        said = said_by(fields, self._names(item).names, self.options)
+        return Raw(picture, said.label, said.group, said.split or item.split)
+
+
+def tfrecord_codec(path: bytes) -> str:
+    """How a TFRecord file is compressed.
+
+    Raises:
+        Refusal: It is no TFRecord file.
+        OSError: It cannot be read.
+    """
+    with open(path, "rb") as file:
+        head = file.read(HEADER_BYTES)
+    # First: a record of 35,615 bytes begins as a gzip file does.
+    if not head or is_frame(head):
+        return ""
+    codec = codec_of(path)
+    if not codec:
+        raise Refusal("not-a-tfrecord", "the file does not begin with a record's length and CRC")
+    with open_forwards(path, codec) as source:
+        head = source.take(HEADER_BYTES)
+    if head and not is_frame(head):
+        raise Refusal("not-a-tfrecord", f"behind {codec} there is no record's length and CRC")
+    return codec
+
+
+def is_frame(header: bytes) -> bool:
+    """Whether these 12 bytes are the length of a record and its checksum."""
+    if len(header) < HEADER_BYTES:
+        return False
+    return masked_crc(header[:8]) == int(_HEADER.unpack_from(header)[1])
+
+
+def _next_size(source: Forwards) -> int | None:
+    """Goes over the next record; its bytes, or None at the end.
+
+    Raises:
+        Refusal: There is damage.
+    """
+    header = source.take(HEADER_BYTES)
+    if not header:
+        return None
+    if len(header) < HEADER_BYTES:
+        raise Refusal("damaged-file", "the file ends inside the length of a record")
+    if not is_frame(header):
+        raise Refusal("damaged-file", "the length of a record does not match its checksum")
+    size = int(_HEADER.unpack(header)[0])
+    if source.skip(size + FOOTER_BYTES) < size + FOOTER_BYTES:
+        raise Refusal("damaged-file", f"the file ends inside a record of {size} bytes")
+    return size
+
+
+def _damaged(file: Item, codec: str, start: int, detail: str, block: int) -> Item:
+    """A refused record for the file itself; its bytes are all from the damage on."""
+    # How much a compressed file still gives is seen when it is read.
+    left = MAX_RECORD_BYTES if codec else max(0, file.size - start)
+    refused = f"damaged-file: from byte {start} on: {detail}"
+    place = Place(codec, start, left)
+    return file._replace(size=0, refused=refused, locator=str(place), block=block)
+
+
+def _place(item: Item) -> Place:
+    return Place.parse(item.locator.partition(_NAMES)[0])
+
+
+def _first_examples(file: Item, codec: str) -> Iterator[Features]:
+    """The first records, as far as they are examples."""
+    with open_forwards(file.path, codec) as source:
+        for _ in range(_LOOKED_AT):
+            try:
+                header = source.take(HEADER_BYTES)
+                if not is_frame(header) or (size := _HEADER.unpack(header)[0]) > _MAX_LOOK_BYTES:
+                    return
+                framed = source.take(size + FOOTER_BYTES)
+                if len(framed) == size + FOOTER_BYTES:
+                    yield decode_example(framed[:-FOOTER_BYTES])
+            except (Refusal, DamageError):
+                continue
+
+
+def _described(examples: Sequence[Features]) -> str:
+    kinds = {
+        name: type(values[0]).__name__ if values else "empty"
+        for features in examples
+        for name, values in features.items()
+    }
+    text = ", ".join(f"{name!a} ({kind})" for name, kind in sorted(kinds.items())[:30])
+    return f"the features {text}" if text else "no feature"

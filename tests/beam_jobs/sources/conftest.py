@@ -1,0 +1,223 @@
+"""Corpora in every form, and sources without a pipeline around them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.refusal import Refusal
+from beam_jobs.sources import SOURCES
+from beam_jobs.sources.detection import resolve_sources
+from shard_format import Feature, Schema, encode_example, frame
+
+EXAMPLE = Schema("image", (Feature("image", "bytes"), Feature("label", "bytes")))
+
+
+@pytest.fixture
+def records(tmp_path):
+    """Lists and reads a source: {record id: Raw or (reason, detail, data)}, and what is ignored."""
+
+    def run(*sources, **options):
+        job = resolve_sources(PreprocessOptions(tuple(map(str, sources)), "out", **options))
+        source = SOURCES[job.source](job)
+        ignored: list[str] = []
+        items = list(source.items([Path(path) for path in job.sources], ignored.append))
+        found = {}
+        with source.open(items, tmp_path / "scratch") as read:
+            for item in reversed(items):
+                found[item.record_id] = _outcome(item, read)
+        assert len(found) == len(items), "record ids must be unique"
+        assert not (tmp_path / "scratch").exists()
+        run.items, run.ignored, run.source = items, ignored, job.source
+        return dict(reversed(found.items()))
+
+    return run
+
+
+def _outcome(item, read):
+    if item.refused:
+        reason, _, detail = item.refused.partition(": ")
+        try:
+            return reason, detail, read(item).data if Path(str(item.path, "latin1")) else None
+        except (Refusal, OSError):
+            return reason, detail, None
+    try:
+        return read(item)
+    except Refusal as refusal:
+        return refusal.reason, refusal.detail, refusal.data
+
+
+def reasons(found):
+    """{record id: reason} of all that were refused."""
+    return {name: raw[0] for name, raw in found.items() if type(raw) is tuple}
+
+
+def kept(found):
+    """{record id: (bytes, label)} of all others."""
+    return {name: (raw.data, raw.label) for name, raw in found.items() if type(raw) is not tuple}
+
+
+def files_of(corpus: Path) -> dict[str, bytes]:
+    """{path below the corpus: bytes}, sorted."""
+    return {
+        str(path.relative_to(corpus)): path.read_bytes()
+        for path in sorted(corpus.rglob("*"))
+        if path.is_file()
+    }
+
+
+def tar_of(path: Path, members: dict[str, bytes], mode: str = "w", **options: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, mode, **options) as archive:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, _stream(data))
+    return path
+
+
+def _stream(data):
+    import io
+
+    return io.BytesIO(data)
+
+
+def zstd_of(path: Path, data: bytes) -> Path:
+    with pa.CompressedOutputStream(str(path), "zstd") as sink:
+        sink.write(data)
+    return path
+
+
+def framed(examples: list[dict[str, object]], schema: Schema = EXAMPLE) -> bytes:
+    return b"".join(frame(encode_example(schema, example)) for example in examples)
+
+
+def columns_of(corpus: Path) -> pa.Table:
+    files = files_of(corpus)
+    labels = [name.split("/")[0] for name in files]
+    return pa.table({"image": pa.array(files.values(), pa.binary()), "label": labels})
+
+
+def hugging_face_of(corpus: Path) -> pa.Table:
+    files = files_of(corpus)
+    names = sorted({name.split("/")[0] for name in files})
+    features = {"image": {"_type": "Image"}, "label": {"names": names, "_type": "ClassLabel"}}
+    table = pa.table(
+        {
+            "image": [{"bytes": data, "path": name} for name, data in files.items()],
+            "label": pa.array([names.index(name.split("/")[0]) for name in files], pa.int64()),
+        }
+    )
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    return table.replace_schema_metadata(metadata)
+
+
+def _class_folders(corpus, out):
+    return corpus, {}
+
+
+def _table(corpus, out):
+    folder = out / "flat"
+    folder.mkdir(parents=True)
+    rows = ["path,label"]
+    for name, data in files_of(corpus).items():
+        label, base = name.split("/")
+        (folder / f"{label} {base}").write_bytes(data)
+        rows.append(f"{label} {base},{label}")
+    (folder / "labels.csv").write_text("\n".join(rows) + "\n")
+    return folder, {"labels": str(folder / "labels.csv")}
+
+
+def _tar(mode, suffix):
+    def make(corpus, out):
+        files = list(files_of(corpus).items())
+        for number in range(2):
+            tar_of(out / "tars" / f"{number}{suffix}", dict(files[number::2]), mode)
+        return out / "tars", {}
+
+    return make
+
+
+def _tar_zst(corpus, out):
+    plain = tar_of(out / "plain.tar", files_of(corpus))
+    return zstd_of(out / "corpus.tar.zst", plain.read_bytes()), {}
+
+
+def _webdataset(corpus, out):
+    members = {}
+    for number, (name, data) in enumerate(files_of(corpus).items()):
+        members[f"{number:05d}.jpg"] = data
+        if number % 2:
+            members[f"{number:05d}.cls"] = name.split("/")[0].encode()
+        else:
+            members[f"{number:05d}.json"] = json.dumps({"label": name.split("/")[0]}).encode()
+    return tar_of(out / "shard.tar", members), {}
+
+
+def _zip(corpus, out):
+    out.mkdir(parents=True)
+    with zipfile.ZipFile(out / "corpus.zip", "w") as archive:
+        for number, (name, data) in enumerate(files_of(corpus).items()):
+            archive.writestr(name, data, zipfile.ZIP_DEFLATED if number % 2 else None)
+    return out / "corpus.zip", {}
+
+
+def _parquet(table_of):
+    def make(corpus, out):
+        out.mkdir(parents=True)
+        pq.write_table(table_of(corpus), out / "train-00000.parquet", row_group_size=5)
+        return out, {}
+
+    return make
+
+
+def _arrow(opener, table_of, **options):
+    def make(corpus, out):
+        out.mkdir(parents=True)
+        table = table_of(corpus)
+        with opener(str(out / "data.arrow"), table.schema, **options) as writer:
+            writer.write_table(table, max_chunksize=5)
+        return out, {}
+
+    return make
+
+
+def _tfrecord(compress, name):
+    def make(corpus, out):
+        out.mkdir(parents=True)
+        examples = [
+            {"image": data, "label": path.split("/")[0]} for path, data in files_of(corpus).items()
+        ]
+        (out / name).write_bytes(compress(framed(examples)))
+        return out, {}
+
+    return make
+
+
+FORMS: dict[str, Callable[[Path, Path], tuple[Path, dict[str, str]]]] = {
+    "class-folders": _class_folders,
+    "table": _table,
+    "tar": _tar("w", ".tar"),
+    "tar.gz": _tar("w:gz", ".tar.gz"),
+    "tar.zst": _tar_zst,
+    "webdataset": _webdataset,
+    "zip": _zip,
+    "parquet": _parquet(columns_of),
+    "parquet, Hugging Face": _parquet(hugging_face_of),
+    "arrow file": _arrow(pa.ipc.new_file, columns_of),
+    "arrow stream, Hugging Face": _arrow(pa.ipc.new_stream, hugging_face_of),
+    "feather, compressed": _arrow(
+        pa.ipc.new_file, columns_of, options=pa.ipc.IpcWriteOptions(compression="zstd")
+    ),
+    "tfrecord": _tfrecord(bytes, "a.tfrecord"),
+    "tfrecord, gzip": _tfrecord(gzip.compress, "a.tfrecord-00000-of-00001"),
+}
