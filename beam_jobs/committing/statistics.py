@@ -33,7 +33,7 @@ def split_statistics(
             weights = class_weights(counts)
             statistics["class_weights"] = dict(zip(class_names, weights, strict=True))
     for field in record_type.statistics:
-        if pa.types.is_integer(field.type) and len(index):
+        if field.name in record_type.summarized and len(index):
             bounds = pc.min_max(index[field.name]).as_py()
             total = pc.sum(index[field.name]).as_py()  # integers: no rounding, in any order
             if total is not None:

@@ -34,6 +34,7 @@ class RecordType(abc.ABC):
             no unit staged by older code is used again.
         schema: The features of an example.
         statistics: Columns for the index, with what is known of each record.
+        summarized: Names of those, of whole numbers, whose range and mean the manifest tells.
         evidence: Columns that planning needs and the index does not keep.
         late_columns: Columns for the index that are known only once all records are, beside the
             label: sharding fills them in.
@@ -44,6 +45,7 @@ class RecordType(abc.ABC):
     version: int
     schema: Schema
     statistics: tuple[pa.Field, ...]
+    summarized: tuple[str, ...] = ()
     evidence: tuple[pa.Field, ...] = ()
     late_columns: tuple[pa.Field, ...] = ()
     confirms: bool = False

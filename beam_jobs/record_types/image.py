@@ -53,6 +53,8 @@ class ImageRecords(RecordType):
         *PIXEL_FIELDS,
     )
 
+    summarized = ("width", "height", "source_width", "source_height", "source_bytes")
+
     def __init__(self, options: PreprocessOptions) -> None:
         self._resize = parse_resize(options.resize)
         self._keeps, self._quality = parse_quality(options.quality)
