@@ -23,12 +23,14 @@ class Run:
         seconds: What that clock showed.
         wall_seconds: Of the whole process, imports included.
         peak_mib: Greatest sum of the resident sizes of the process and all its children.
+        cpu_seconds: Of the process while its clock ran, on all cores; None where it does not tell.
     """
 
     rate: float
     seconds: float
     wall_seconds: float
     peak_mib: float
+    cpu_seconds: float | None = None
 
 
 def run(subject: str, *arguments: object) -> Run:
@@ -50,6 +52,7 @@ def run(subject: str, *arguments: object) -> Run:
         seconds=found["seconds"],
         wall_seconds=time.perf_counter() - begun,
         peak_mib=peak / (1 << 20),
+        cpu_seconds=found.get("cpu_seconds"),
     )
 
 
@@ -72,6 +75,7 @@ def _watch(process: subprocess.Popen[bytes]) -> int:
     return peak
 
 
-def print_result(records: int, seconds: float) -> None:
+def print_result(records: int, seconds: float, cpu_seconds: float | None = None) -> None:
     """What a subject ends with."""
-    print(json.dumps({"records": records, "seconds": seconds}), flush=True)
+    found = {"records": records, "seconds": seconds, "cpu_seconds": cpu_seconds}
+    print(json.dumps(found), flush=True)

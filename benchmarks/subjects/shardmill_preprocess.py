@@ -12,20 +12,20 @@ from benchmarks.subjects.bare_kernels import QUALITY, SIDE
 
 
 def main() -> None:
-    """Arguments: SOURCE OUT DEDUP."""
-    source, out, dedup = sys.argv[1:]
+    """Arguments: SOURCE OUT DEDUP [RESIZE QUALITY]."""
+    source, out, dedup, *rest = sys.argv[1:]
+    resize, quality = rest or (f"shorter:{SIDE}", str(QUALITY))
     quiet_beam()
     import beam_jobs.record_types.image  # noqa: F401  (loads the kernels before the clock starts)
     from beam_jobs.options import PreprocessOptions
     from beam_jobs.run import run_preprocess
 
     shutil.rmtree(out, ignore_errors=True)
-    options = PreprocessOptions(
-        (source,), out, resize=f"shorter:{SIDE}", quality=QUALITY, dedup=dedup
-    )
-    begun = time.perf_counter()
+    options = PreprocessOptions((source,), out, resize=resize, quality=quality, dedup=dedup)
+    begun, cpu_begun = time.perf_counter(), time.process_time()
     report = run_preprocess(options)
-    print_result(report.manifest.ledger.read, time.perf_counter() - begun)
+    seconds = time.perf_counter() - begun
+    print_result(report.manifest.ledger.read, seconds, time.process_time() - cpu_begun)
 
 
 if __name__ == "__main__":

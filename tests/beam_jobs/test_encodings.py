@@ -245,13 +245,6 @@ def test_what_needs_a_change(photograph, name):
     assert needs_no_change(CHANGED[name](photograph)) is None
 
 
-@pytest.mark.parametrize("name", KEPT)
-def test_tensorflow_decodes_what_is_kept(photograph, name):
-    import tensorflow as tf
-
-    assert tf.io.decode_jpeg(KEPT[name](photograph), channels=3).shape == photograph.shape
-
-
 def test_a_file_that_is_turned_is_encoded_anew(photograph):
     keep = records(quality="keep:80", resize="none")
     prepared = keep.prepare("a", CHANGED["turned"](photograph))

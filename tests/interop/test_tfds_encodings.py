@@ -1,9 +1,12 @@
-"""TensorFlow Datasets reads every encoding and every kind of label."""
+"""TensorFlow and TensorFlow Datasets read every encoding and every kind of label."""
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
+from PIL import Image
 
 from shard_format import (
     Feature,
@@ -84,3 +87,27 @@ def test_no_label(tmp_path):
     builder, example = read_back(tmp_path, [image], {"image": PIXELS.tobytes()})
     assert sorted(example) == ["id", "image"]
     assert builder.info.supervised_keys is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"progressive": True},
+        {"subsampling": 0},
+        {"restart_marker_blocks": 4},
+        {"comment": b"taken on a Sunday"},
+        {"mode": "L"},
+    ],
+)
+def test_tensorflow_decodes_what_is_kept(options):
+    """Here and not beside the other tests of what is kept: those run in a process without it."""
+    import tensorflow as tf
+
+    from beam_jobs.images.keep import needs_no_change
+
+    file = io.BytesIO()
+    picture = Image.fromarray(np.repeat(np.repeat(PIXELS, 20, axis=0), 20, axis=1))
+    picture.convert(options.get("mode", "RGB")).save(file, "JPEG", **options)
+    assert needs_no_change(file.getvalue()) == (140, 100)
+    assert tf.io.decode_jpeg(file.getvalue(), channels=3).shape == (100, 140, 3)
