@@ -58,6 +58,19 @@ def to_srgb(image: Image.Image, profile: bytes | None, repairs: set[str]) -> Ima
     return _apply(conversion.transform, image)
 
 
+def is_srgb(profile: bytes | None, mode: str) -> bool:
+    """Whether pixels with this profile are sRGB as they are; without a profile they are.
+
+    Args:
+        profile: As for to_srgb.
+        mode: Pillow's name for the pixels: L, RGB or CMYK.
+    """
+    if profile is None:
+        return True
+    conversion = _conversion(profile, mode)
+    return conversion.transform is None and not conversion.broken
+
+
 def lab_to_srgb(image: Image.Image, repairs: set[str]) -> Image.Image:
     """The picture of a CIE L*a*b* one; white is D50, as TIFF and the ICC have it."""
     repairs.add("colour")

@@ -31,7 +31,7 @@ from beam_jobs.refusal import Refusal
 MAX_SCANS = 500
 
 _SCAN, _END = b"\xff\xda", b"\xff\xd9"
-_PLAIN_CODINGS = (BASELINE, EXTENDED, PROGRESSIVE)
+PLAIN_CODINGS = (BASELINE, EXTENDED, PROGRESSIVE)
 
 
 def decode_jpeg(data: bytes, options: DecodingOptions) -> Picture | None:
@@ -56,7 +56,9 @@ def decode_jpeg(data: bytes, options: DecodingOptions) -> Picture | None:
             return None
         raise
     check_pixels(width, height, options)
-    _check_scans(data, header)
+    scans = count_scans(data, header)
+    if scans > MAX_SCANS:
+        raise Refusal("too-many-scans", f"it has {scans} scans, more than {MAX_SCANS}")
     if colour in ("CMYK", "YCCK"):
         # As stored: ink that is not there. Adobe began that, and now everybody reads CMYK so.
         ink = 255 - _decode(data, "CMYK", (height, width, 4), options, repairs)
@@ -68,7 +70,7 @@ def decode_jpeg(data: bytes, options: DecodingOptions) -> Picture | None:
             pixels = _without_profile(pixels, colour, header.icc, repairs)
     if header is not None and header.exif is not None:
         pixels = turn_upright(pixels, header.exif, repairs)
-    if header is None or header.coding not in _PLAIN_CODINGS or colour == "RGB":
+    if header is None or header.coding not in PLAIN_CODINGS or colour == "RGB":
         repairs.add("coding")
     return Picture(pixels, "JPEG", width, height, frozenset(repairs))
 
@@ -128,8 +130,8 @@ def _reason(message: str) -> tuple[str, str]:
     return "corrupt", f"libjpeg-turbo: {message}"
 
 
-def _check_scans(data: bytes, header: JpegHeader | None) -> None:
-    """Counts the scans, unless the first one is the only one that can be.
+def count_scans(data: bytes, header: JpegHeader | None) -> int:
+    """How many scans a JPEG has; 1 without counting, where the first is the only one that can be.
 
     In coded pixels 0xFF is always followed by 0 or a restart marker, so the bytes of a marker are a
     marker wherever they lie between the first scan and the end of the picture.
@@ -137,12 +139,10 @@ def _check_scans(data: bytes, header: JpegHeader | None) -> None:
     start = 0
     if header is not None:
         if header.interleaved and header.coding in (BASELINE, EXTENDED):
-            return
+            return 1
         start = header.scan
     end = data.find(_END, start)
-    scans = data.count(_SCAN, start, end if end >= 0 else len(data))
-    if scans > MAX_SCANS:
-        raise Refusal("too-many-scans", f"it has {scans} scans, more than {MAX_SCANS}")
+    return data.count(_SCAN, start, end if end >= 0 else len(data))
 
 
 def _from_cmyk(image: Image.Image, header: JpegHeader | None, repairs: set[str]) -> Pixels:

@@ -18,6 +18,7 @@ class JpegHeader(NamedTuple):
 
     Attributes:
         coding: Second byte of the start of frame marker: BASELINE, PROGRESSIVE, ...
+        precision: Bits a sample.
         interleaved: The first scan has all components, so a baseline JPEG has no other scan.
         scan: Where the marker of the first scan lies, in bytes.
         exif: The first Exif segment from "Exif" on.
@@ -25,6 +26,7 @@ class JpegHeader(NamedTuple):
     """
 
     coding: int
+    precision: int
     interleaved: bool
     scan: int
     exif: bytes | None
@@ -33,15 +35,15 @@ class JpegHeader(NamedTuple):
 
 def read_jpeg_header(data: bytes) -> JpegHeader | None:
     """None where the segments make no sense; libjpeg-turbo has a word for why."""
-    coding = components = 0
+    coding = precision = components = 0
     exif: bytes | None = None
     profile: list[bytes] = []
     for marker, start, end in _segments(data):
         if marker == _SCAN:
             interleaved = data[start + 4] == components
-            return JpegHeader(coding, interleaved, start, exif, _joined(profile))
+            return JpegHeader(coding, precision, interleaved, start, exif, _joined(profile))
         if marker in _FRAMES:
-            coding, components = marker, data[start + 9]
+            coding, precision, components = marker, data[start + 4], data[start + 9]
         elif marker == _APP1 and exif is None and data.startswith(_EXIF, start + 4):
             exif = data[start + 4 : end]
         elif marker == _APP2 and data.startswith(_ICC, start + 4):

@@ -151,7 +151,12 @@ def _check_complete(summaries: Sequence[UnitSummary], workspace: Workspace) -> N
 def _work(sidecars: Sidecars, options: PreprocessOptions, partition_rows: int) -> int:
     """Rows that the passes over the sidecars will read, for the progress bar."""
     partitions = -(-sidecars.records // partition_rows)
-    passes = 4 + (options.dedup == "near") + (options.balance != "none") + partitions * (1 + (options.dedup != "off"))
+    passes = (
+        4
+        + (options.dedup == "near")
+        + (options.balance != "none")
+        + partitions * (1 + (options.dedup != "off"))
+    )
     return sidecars.records * passes
 
 
