@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,10 @@ def with_repaired(items: Iterator[Item], folder: Path) -> Iterator[Item]:
         try:
             status = os.stat(path)
         except (OSError, ValueError):
+            yield item
+            continue
+        if not stat.S_ISREG(status.st_mode):
+            # The folder with the members of an archive that is itself a refused record.
             yield item
             continue
         size, changed = status.st_size, status.st_mtime_ns
