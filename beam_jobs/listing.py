@@ -209,7 +209,8 @@ def _check_not_empty(
         raise InputError(
             f"a source must hold records that can be used, got {records} entries and none usable "
             f"in {where}; the first is '{first}'. With class folders, make one folder per class "
-            "(SRC/hat/1.jpg), or name the folder above; without labels, say --no-labels."
+            "(SRC/hat/1.jpg), or name the folder above; with a table of labels, say --labels FILE; "
+            "without labels, say --no-labels."
         )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import pyarrow as pa
+
 from beam_jobs.refusal import Refusal
 from beam_jobs.sources.base import Item, ReadRecord, Source
 from beam_jobs.sources.containers import find_files, split_by_folder
@@ -67,6 +69,7 @@ class ColumnFiles(Source):
                             spool.keep_file(path, opened, self.options.image_column, locators)
                     except Refusal as refusal:
                         spool.fail(path, refusal.detail)
+            pa.default_memory_pool().release_unused()  # a dictionary of pictures may be large
             yield spool.read
         finally:
             scratch.unlink(missing_ok=True)

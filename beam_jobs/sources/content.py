@@ -6,12 +6,12 @@ import os
 import re
 
 from beam_jobs.refusal import Refusal
-from beam_jobs.sources.archives import PICTURES
 from beam_jobs.sources.compression import codec_of
+from beam_jobs.sources.contents import PICTURES
 from beam_jobs.sources.forwards import open_forwards
+from beam_jobs.sources.frames import is_frame
 from beam_jobs.sources.idx import read_header
 from beam_jobs.sources.tar_headers import is_header
-from beam_jobs.sources.tfrecord import is_frame
 
 PICTURE, OTHER = "picture", "other"
 

@@ -9,8 +9,6 @@ from pathlib import Path
 from beam_jobs.option_values import SPLIT_BY_FOLDER
 from beam_jobs.refusal import Refusal
 from beam_jobs.sources.archives import (
-    Contents,
-    Entry,
     folder_items,
     place_of,
     said_by_companions,
@@ -19,6 +17,7 @@ from beam_jobs.sources.archives import (
 from beam_jobs.sources.base import Item, Raw, ReadRecord, Source, read_whole_file
 from beam_jobs.sources.cells import wanted_columns
 from beam_jobs.sources.containers import find_files
+from beam_jobs.sources.contents import Contents, Entry
 from beam_jobs.sources.naming import is_left_out, split_of_file
 from shard_format import InputError
 

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from beam_jobs.refusal import Refusal
-from beam_jobs.sources.archives import Entry, entry, place_of
+from beam_jobs.sources.archives import place_of
 from beam_jobs.sources.base import Item, ReadRecord
 from beam_jobs.sources.compression import codec_of
+from beam_jobs.sources.contents import Entry, entry
 from beam_jobs.sources.forwards import open_forwards
 from beam_jobs.sources.packed import Listed, PackedFiles
 from beam_jobs.sources.ranges import Place, open_ranges

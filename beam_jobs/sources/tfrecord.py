@@ -5,31 +5,25 @@ from __future__ import annotations
 import itertools
 import os
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.refusal import Refusal
 from beam_jobs.sources.base import MAX_RECORD_BYTES, Item, Raw, ReadRecord, Source, read_whole_file
 from beam_jobs.sources.beside import Names, describes, known_names, set_files
 from beam_jobs.sources.cells import said_by, wanted_columns
-from beam_jobs.sources.compression import codec_of
 from beam_jobs.sources.containers import find_files, split_by_folder
-from beam_jobs.sources.forwards import Forwards, open_forwards
+from beam_jobs.sources.forwards import open_forwards
+from beam_jobs.sources.frames import described, first_examples, next_size, tfrecord_codec
 from beam_jobs.sources.ranges import Place, Ranges, open_ranges
 from shard_format import DamageError, InputError, decode_example, masked_crc
 from shard_format.tfrecord import FOOTER_BYTES, HEADER_BYTES
 
-_HEADER = struct.Struct("<QI")
 _CRC = struct.Struct("<I")
 _DEFAULT_IMAGE, _ALSO_TRIED = "image", "image/encoded"
-_LOOKED_AT = 16  # records of a file that tell whether it has the features at all
-_MAX_LOOK_BYTES = 64 << 20  # 64 MiB; a longer record is not looked at
 _NAMES = "@"  # in a locator, before what the class names hash to
-
-Features = Mapping[str, Sequence[Any]]
 
 
 class TfRecord(Source):
@@ -89,7 +83,7 @@ class TfRecord(Source):
             for count in itertools.count():
                 start = source.position
                 try:
-                    size = _next_size(source)
+                    size = next_size(source)
                 except Refusal as damage:
                     yield _damaged(file, codec, start, damage.detail, block)
                     return
@@ -112,13 +106,13 @@ class TfRecord(Source):
         wanted = {"--image-column": self.options.image_column}
         flags = {"label": "--label-column", "group": "--group-by", "split": "--split column:"}
         wanted |= {flags[use]: column for use, column in wanted_columns(self.options).items()}
-        found = list(_first_examples(file, codec))
+        found = list(first_examples(file, codec))
         for flag, name in wanted.items():
             tried = self._image_names() if flag == "--image-column" else (name,)
             if found and not any(one in features for features in found for one in tried):
                 raise InputError(
                     f"{flag} must name a feature, got {name!r} and {file.record_id} has "
-                    f"{_described(found)}. Name one of these"
+                    f"{described(found)}. Name one of these"
                     f"{' or say --no-labels' if flag == '--label-column' else ''}."
                 )
 
@@ -154,7 +148,8 @@ class TfRecord(Source):
         try:
             return self._parsed(item, payload)
         except Refusal as refusal:
-            raise Refusal(refusal.reason, refusal.detail, data=payload) from None
+            data = payload if refusal.data is None else refusal.data
+            raise Refusal(refusal.reason, refusal.detail, data=data) from None
 
     def _parsed(self, item: Item, payload: bytes) -> Raw:
         try:
@@ -163,7 +158,7 @@ class TfRecord(Source):
             raise Refusal("not-an-example", f"its {len(payload)} bytes are no Example") from None
         name = next((name for name in self._image_names() if features.get(name)), None)
         if name is None:
-            detail = f"{self.options.image_column!r} is none of {_described([features])}"
+            detail = f"{self.options.image_column!r} is none of {described([features])}"
             raise Refusal("no-image", detail)
         picture, *more = features[name]
         if more or not isinstance(picture, bytes):
@@ -175,56 +170,11 @@ class TfRecord(Source):
             for column, values in features.items()
             if column in wanted_columns(self.options).values()
         }
-        said = said_by(fields, self._names(item).names, self.options)
+        try:
+            said = said_by(fields, self._names(item).names, self.options)
+        except Refusal as refusal:
+            raise Refusal(refusal.reason, refusal.detail, data=picture) from None
         return Raw(picture, said.label, said.group, said.split or item.split)
-
-
-def tfrecord_codec(path: bytes) -> str:
-    """How a TFRecord file is compressed.
-
-    Raises:
-        Refusal: It is no TFRecord file.
-        OSError: It cannot be read.
-    """
-    with open(path, "rb") as file:
-        head = file.read(HEADER_BYTES)
-    # First: a record of 35,615 bytes begins as a gzip file does.
-    if not head or is_frame(head):
-        return ""
-    codec = codec_of(path)
-    if not codec:
-        raise Refusal("not-a-tfrecord", "the file does not begin with a record's length and CRC")
-    with open_forwards(path, codec) as source:
-        head = source.take(HEADER_BYTES)
-    if head and not is_frame(head):
-        raise Refusal("not-a-tfrecord", f"behind {codec} there is no record's length and CRC")
-    return codec
-
-
-def is_frame(header: bytes) -> bool:
-    """Whether these 12 bytes are the length of a record and its checksum."""
-    if len(header) < HEADER_BYTES:
-        return False
-    return masked_crc(header[:8]) == int(_HEADER.unpack_from(header)[1])
-
-
-def _next_size(source: Forwards) -> int | None:
-    """Goes over the next record; its bytes, or None at the end.
-
-    Raises:
-        Refusal: There is damage.
-    """
-    header = source.take(HEADER_BYTES)
-    if not header:
-        return None
-    if len(header) < HEADER_BYTES:
-        raise Refusal("damaged-file", "the file ends inside the length of a record")
-    if not is_frame(header):
-        raise Refusal("damaged-file", "the length of a record does not match its checksum")
-    size = int(_HEADER.unpack(header)[0])
-    if source.skip(size + FOOTER_BYTES) < size + FOOTER_BYTES:
-        raise Refusal("damaged-file", f"the file ends inside a record of {size} bytes")
-    return size
 
 
 def _damaged(file: Item, codec: str, start: int, detail: str, block: int) -> Item:
@@ -238,28 +188,3 @@ def _damaged(file: Item, codec: str, start: int, detail: str, block: int) -> Ite
 
 def _place(item: Item) -> Place:
     return Place.parse(item.locator.partition(_NAMES)[0])
-
-
-def _first_examples(file: Item, codec: str) -> Iterator[Features]:
-    """The first records, as far as they are examples."""
-    with open_forwards(file.path, codec) as source:
-        for _ in range(_LOOKED_AT):
-            try:
-                header = source.take(HEADER_BYTES)
-                if not is_frame(header) or (size := _HEADER.unpack(header)[0]) > _MAX_LOOK_BYTES:
-                    return
-                framed = source.take(size + FOOTER_BYTES)
-                if len(framed) == size + FOOTER_BYTES:
-                    yield decode_example(framed[:-FOOTER_BYTES])
-            except (Refusal, DamageError):
-                continue
-
-
-def _described(examples: Sequence[Features]) -> str:
-    kinds = {
-        name: type(values[0]).__name__ if values else "empty"
-        for features in examples
-        for name, values in features.items()
-    }
-    text = ", ".join(f"{name!a} ({kind})" for name, kind in sorted(kinds.items())[:30])
-    return f"the features {text}" if text else "no feature"

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from beam_jobs.refusal import Refusal
-from beam_jobs.sources.archives import Entry, entry
 from beam_jobs.sources.base import Item, ReadRecord, check_size
+from beam_jobs.sources.contents import Entry, entry
 from beam_jobs.sources.packed import Listed, PackedFiles
 from beam_jobs.sources.ranges import read_range
 from beam_jobs.sources.zip_directory import (

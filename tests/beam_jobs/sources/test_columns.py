@@ -209,7 +209,7 @@ def test_real_files_of_other_writers(corpora, records):
     assert [data for data, _ in kept(found).values()] == [bytes([n]) for n in range(12)]
 
 
-def test_memory_stays_small_with_large_row_groups(pictures, build, tmp_path):
+def test_units_are_whole_row_groups(pictures, build, tmp_path):
     files = files_of(pictures(6))
     table = pa.table({"image": list(files.values()), "label": ["x"] * 6})
     manifest = build(

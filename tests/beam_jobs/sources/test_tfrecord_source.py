@@ -90,7 +90,7 @@ def test_records_that_are_no_pictures(tmp_path, records):
     assert list(reasons(found).values()) == [
         "not-an-example", "no-image", "no-image", "no-image", "bad-label", "no-image",
     ]  # fmt: skip
-    assert [found[name][2] for name in reasons(found)] == payloads[1:]
+    assert [found[name][2] for name in reasons(found)] == [*payloads[1:5], PICTURE, b""]
 
 
 def test_a_payload_that_differs_from_its_checksum(tmp_path, records):
