@@ -10,6 +10,7 @@ import hashlib
 
 from beam_jobs.images.decode import decode_image
 from beam_jobs.images.encode import encode_jpeg
+from beam_jobs.images.perception import perceive
 from beam_jobs.images.resize import parse_resize, resize_image
 from benchmarks.corpus import REPOSITORY
 
@@ -21,12 +22,13 @@ _EVERY = 8  # photographs; an emulated CPU is slow
 
 def main() -> None:
     """Prints one hash per kernel."""
-    names = ("decoded", "shrunk", "enlarged", "encoded")
+    names = ("decoded", "shrunk", "enlarged", "encoded", "perceived")
     digests = {name: hashlib.sha256() for name in names}
     files = sorted((REPOSITORY / "samples" / "clothing").rglob("*-*-*-*-*.jpg"))[::_EVERY]
     for file in files:
         pixels = decode_image(file.read_bytes(), _MAX_PIXELS).pixels
         digests["decoded"].update(pixels.tobytes())
+        digests["perceived"].update(b"".join(perceive(pixels)))
         for mode in (*_SHRINK, *_ENLARGE):
             resized = resize_image(pixels, parse_resize(mode), _MAX_PIXELS)
             digests["shrunk" if mode in _SHRINK else "enlarged"].update(resized.tobytes())
