@@ -11,6 +11,7 @@ import hashlib
 from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.encode import ENCODERS
 from beam_jobs.images.keep import shrunk
+from beam_jobs.images.perception import perceive
 from beam_jobs.images.pixel_statistics import count_pixels
 from beam_jobs.images.resize import parse_resize, resize_image
 from benchmarks.corpus import REPOSITORY
@@ -23,13 +24,14 @@ _EVERY = 8  # photographs; an emulated CPU is slow
 
 def main() -> None:
     """Prints one hash per kernel."""
-    names = ("decoded", "shrunk", "enlarged", *ENCODERS, "eighth", "counted")
+    names = ("decoded", "shrunk", "enlarged", *ENCODERS, "eighth", "counted", "perceived")
     digests = {name: hashlib.sha256() for name in names}
     files = sorted((REPOSITORY / "samples" / "clothing").rglob("*-*-*-*-*.jpg"))[::_EVERY]
     for file in files:
         data = file.read_bytes()
         pixels = decode_image(data, DecodingOptions(_MAX_PIXELS)).pixels
         digests["decoded"].update(pixels.tobytes())
+        digests["perceived"].update(b"".join(perceive(pixels)))
         digests["eighth"].update(shrunk(data).tobytes())
         for mode in (*_SHRINK, *_ENLARGE):
             resized = resize_image(pixels, parse_resize(mode), _MAX_PIXELS)

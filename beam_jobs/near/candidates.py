@@ -154,7 +154,7 @@ class _Table:
     def _weighed(
         self, start: int, part: IntArray, places: IntArray, own: UInt64Array, planes: UInt64Array
     ) -> UInt64Array:
-        """Packed pairs of parts (from `start`) and what lies at some places, where they are near."""
+        """Packed pairs of parts, counted from `start`, and what lies at places, if near."""
         entries = self._entries[places]
         differences = self._flat[entries] ^ own[part]
         # Most go here; the rest may take longer.

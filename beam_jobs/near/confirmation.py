@@ -40,9 +40,11 @@ _STARTS = np.array(WINDOWS)
 _HOPE = {0: 0.65, 2: 0.25, 4: 0.08}
 # Pairs this much alike are aligned already.
 _ALIGNED = 0.98
-# Mean difference of chroma, in levels of 255. Copies differ by less than 1, mild changes of tone
-# and crops up to 10 %, which are not aligned here, by up to 12.
-_COLOUR_LIMIT = 16.0
+# Mean difference of chroma, in levels of 255, and how much more is let pass per unit that is cut
+# off all edges together, for chroma is not aligned. Of 560 photographs, resized copies came to 1 at
+# most, mild changes of tone to 6, crops of 3, 5 and 10 % to 4, 6 and 12.
+_COLOUR_LIMIT = 8.0
+_COLOUR_PER_CUT = 0.25
 
 
 class SecondLook:
@@ -79,7 +81,6 @@ class SecondLook:
     ) -> Float64Array:
         part, whole = self.fine_structure(parts), self.fine_structure(wholes)
         best = _correlation(part, self._cut(whole, windows)[:, np.newaxis])[:, 0]
-        best[colour_differences(parts, wholes) > _COLOUR_LIMIT] = 0
         hopeful = np.flatnonzero(best < _ALIGNED)
         for turn, step in enumerate(_STEPS):
             if turn in _HOPE:
@@ -87,6 +88,8 @@ class SecondLook:
             best[hopeful], windows[hopeful] = self._align(
                 part[hopeful], whole[hopeful], windows[hopeful], step, rows=turn % 2 == 0
             )
+        allowed = _COLOUR_LIMIT + _COLOUR_PER_CUT * windows.sum(axis=1)
+        best[colour_differences(parts, wholes) > allowed] = 0
         return best.clip(0, 1)
 
     def fine_structure(self, thumbnails: Thumbnails) -> Float32Array:

@@ -1,0 +1,34 @@
+"""Photographs of the samples as columns of hashes and thumbnails."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from beam_jobs.images.decode import decode_image
+from beam_jobs.images.perception import perceive
+
+
+def _columns(pictures):
+    """([n, HASH_BYTES], [n, THUMBNAIL_BYTES]) of pictures."""
+    looks = [perceive(pixels) for pixels in pictures]
+    hashes = np.stack([np.frombuffer(look.hash, np.uint8) for look in looks])
+    return hashes, np.stack([np.frombuffer(look.thumbnail, np.uint8) for look in looks])
+
+
+@pytest.fixture(scope="session")
+def photographs(samples):
+    """60 of the sample photographs, no two of which show the same."""
+    files = [file for file in sorted(samples.rglob("*-*-*-*-*.jpg")) if " " not in file.name]
+    return [decode_image(file.read_bytes(), 10**8).pixels for file in files[::5][:60]]
+
+
+@pytest.fixture(scope="session")
+def looks(photographs):
+    return _columns(photographs)
+
+
+@pytest.fixture(scope="session")
+def columns():
+    """Makes ([n, HASH_BYTES], [n, THUMBNAIL_BYTES]) of pictures."""
+    return _columns
