@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from beam_jobs.images.decode import decode_image
+from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.perception import perceive
 
 
@@ -20,7 +20,9 @@ def _columns(pictures):
 def photographs(samples):
     """60 of the sample photographs, no two of which show the same."""
     files = [file for file in sorted(samples.rglob("*-*-*-*-*.jpg")) if " " not in file.name]
-    return [decode_image(file.read_bytes(), 10**8).pixels for file in files[::5][:60]]
+    return [
+        decode_image(file.read_bytes(), DecodingOptions(10**8)).pixels for file in files[::5][:60]
+    ]
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.images.decode import decode_image
+from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.perception import hash_luma
 from beam_jobs.near import candidates, clusters
 from beam_jobs.near.candidates import MAX_DISTANCE, find_candidates
@@ -29,7 +29,7 @@ from shard_format import UsageError
 
 def jpeg(pixels, quality=90):
     data = simplejpeg.encode_jpeg(np.ascontiguousarray(pixels), quality)
-    return decode_image(data, 10**8).pixels
+    return decode_image(data, DecodingOptions(10**8)).pixels
 
 
 def cropped(pixels, part, generator):

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import pytest
 
-from beam_jobs.images.decode import decode_image
+from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.perception import hash_luma, perceive
 from beam_jobs.near.layout import (
     BAND_BITS,
@@ -62,7 +62,7 @@ GOLDEN = {
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_the_bytes_are_the_same_on_every_machine(name, samples):
-    look = perceive(decode_image((samples / name).read_bytes(), 10**8).pixels)
+    look = perceive(decode_image((samples / name).read_bytes(), DecodingOptions(10**8)).pixels)
     assert hashlib.sha256(look.hash + look.thumbnail).hexdigest() == GOLDEN[name]
 
 
