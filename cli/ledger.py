@@ -19,8 +19,12 @@ def print_ledger(manifest: Manifest, build: dict[str, Any], ignored: int | None 
     rows.add_row("  duplicates", f"{ledger.duplicates:,}")
     rows.add_row("  filtered", f"{ledger.filtered:,}")
     rows.add_row("  quarantined", f"{ledger.quarantined:,}")
+    if ledger.reasons:
+        rows.add_row("filtered and quarantined for", "")
     for reason, count in sorted(ledger.reasons.items(), key=lambda item: -item[1]):
-        rows.add_row(f"    {reason}", f"{count:,}")
+        rows.add_row(f"  {reason}", f"{count:,}")
+    if ledger.repeated:
+        rows.add_row("repeated, beside those kept", f"{ledger.repeated:,}")
     console.print(rows)
     console.print()
     splits = table("Splits", "split", "records", "shards", "size", "records per shard")
