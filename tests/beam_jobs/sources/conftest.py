@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -47,7 +48,8 @@ def _outcome(item, read):
     if item.refused:
         reason, _, detail = item.refused.partition(": ")
         try:
-            return reason, detail, read(item).data if Path(str(item.path, "latin1")) else None
+            # As staging does: a pipe is never opened.
+            return reason, detail, read(item).data if os.path.isfile(item.path) else None
         except (Refusal, OSError):
             return reason, detail, None
     try:

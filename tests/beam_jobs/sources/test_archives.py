@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import random
 import struct
 import tarfile
@@ -315,6 +316,8 @@ def test_other_files_and_empty_archives(tmp_path, records):
     }
     assert found["README.md"][2] == b"# Tars"
     assert len(kept(found)) == 1
+    os.mkfifo(tmp_path / "pipe.tar")
+    assert reasons(records(tmp_path / "pipe.tar", source="tar")) == {"pipe.tar": "not-a-file"}
     zip_of(tmp_path / "empty.zip", {})
     assert records(tmp_path / "empty.zip") == {}
 
