@@ -20,6 +20,8 @@ from beam_jobs.sources import SOURCES
 from beam_jobs.sources.detection import resolve_sources
 from shard_format import Feature, Schema, encode_example, frame
 
+PICTURE = b"\xff\xd8\xff" + bytes(range(250)) * 8  # begins as a JPEG does
+
 EXAMPLE = Schema("image", (Feature("image", "bytes"), Feature("label", "bytes")))
 
 
@@ -84,6 +86,13 @@ def tar_of(path: Path, members: dict[str, bytes], mode: str = "w", **options: ob
             info = tarfile.TarInfo(name)
             info.size = len(data)
             archive.addfile(info, _stream(data))
+    return path
+
+
+def zip_of(path, members, method=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
     return path
 
 
