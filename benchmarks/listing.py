@@ -11,6 +11,7 @@ import argparse
 import datetime
 import io
 import json
+import os
 import shutil
 import tarfile
 import zipfile
@@ -88,14 +89,18 @@ def _class_folders(work: Path, count: int) -> tuple[Path, str]:
     for number in range(100):
         (work / "corpus" / f"class{number:02d}").mkdir(parents=True)
     for name in _names(count):
-        (work / "corpus" / name).touch()
+        _touch(f"{work}/corpus/{name}")
     return work / "corpus", ""
+
+
+def _touch(path: str) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
 
 
 def _one_folder(work: Path, count: int) -> tuple[Path, str]:
     (work / "corpus" / "class").mkdir(parents=True)
     for number in range(count):
-        (work / "corpus" / "class" / f"{number:08d}.jpg").touch()
+        _touch(f"{work}/corpus/class/{number:08d}.jpg")
     return work / "corpus", ""
 
 

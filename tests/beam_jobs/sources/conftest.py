@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from beam_jobs.refusal import Refusal
 from beam_jobs.sources import SOURCES
 from beam_jobs.sources.detection import resolve_sources
 from shard_format import Feature, Schema, encode_example, frame
+
+PICTURE = b"\xff\xd8\xff" + bytes(range(250)) * 8  # begins as a JPEG does
 
 EXAMPLE = Schema("image", (Feature("image", "bytes"), Feature("label", "bytes")))
 
@@ -47,7 +50,8 @@ def _outcome(item, read):
     if item.refused:
         reason, _, detail = item.refused.partition(": ")
         try:
-            return reason, detail, read(item).data if Path(str(item.path, "latin1")) else None
+            # As staging does: a pipe is never opened.
+            return reason, detail, read(item).data if os.path.isfile(item.path) else None
         except (Refusal, OSError):
             return reason, detail, None
     try:
@@ -82,6 +86,13 @@ def tar_of(path: Path, members: dict[str, bytes], mode: str = "w", **options: ob
             info = tarfile.TarInfo(name)
             info.size = len(data)
             archive.addfile(info, _stream(data))
+    return path
+
+
+def zip_of(path, members, method=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
     return path
 
 
