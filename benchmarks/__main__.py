@@ -41,7 +41,7 @@ def main() -> None:
     small_count = arguments.photographs // 10
     small = make_corpus(arguments.work / f"corpus-{small_count}", small_count)
     out = arguments.work / "out"
-    results: dict[str, object] = {"machine": _machine(), "photographs": arguments.photographs}
+    results: dict[str, object] = {"machine": machine(), "photographs": arguments.photographs}
 
     if "preprocess" in chosen:
         subjects: Subjects = {
@@ -115,7 +115,8 @@ def _take_turns(title: str, subjects: Subjects, repeat: int) -> dict[str, object
     return found
 
 
-def _machine() -> dict[str, object]:
+def machine() -> dict[str, object]:
+    """What a result was measured on."""
     return {
         "cores": psutil.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / (1 << 30), 1),
