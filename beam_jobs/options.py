@@ -143,7 +143,10 @@ class PreprocessOptions:
         choices=("exact", "near", "off"),
     )
     near_threshold: float = _option(
-        0.9, "With --dedup near: how alike two pictures must be, 0 to 1.", "X", type=float
+        0.9,  # near.clusters.DEFAULT_THRESHOLD, which says where it comes from
+        "With --dedup near: how alike two pictures must be, 0.5 to 1.",
+        "X",
+        type=float,
     )
     duplicates: str = _option(
         "drop",

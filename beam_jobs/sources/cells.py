@@ -72,10 +72,10 @@ def label_of(value: Any, names: Sequence[str], options: PreprocessOptions) -> st
     if isinstance(value, str) and options.multi_label:
         several = [name.strip() for name in value.split(_BETWEEN_NAMES)]
     found = [name for name in (_class_name(one, names) for one in several) if name is not None]
+    if options.multi_label and (found or isinstance(value, list | tuple)):
+        return join_labels(found)  # "" of an empty list: a picture of none of the classes
     if not found:
         return None
-    if options.multi_label:
-        return join_labels(found)
     if len(found) > 1:
         raise Refusal(
             "several-labels", f"it has {len(found)} labels, {found[:5]}: --multi-label keeps them"

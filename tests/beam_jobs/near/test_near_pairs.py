@@ -219,3 +219,10 @@ def test_only_what_is_needed_is_fetched(looks):
 def test_a_threshold_out_of_range_is_refused(threshold):
     with pytest.raises(UsageError, match=r"--near-threshold must be .* got .* Try 0\.9"):
         search(np.zeros((1, HASH_BYTES), np.uint8), np.zeros((1, THUMBNAIL_BYTES)), threshold)
+
+
+@given(*[st.integers(0, candidates.MAX_ROWS - 1)] * 2, st.integers(0, 15), st.integers(0, 13))
+def test_pairs_of_any_rows_fit_into_64_bits(part, whole, distance, view):
+    columns = (np.array([number]) for number in (part, whole, distance, view))
+    found = candidates._unpack(candidates._pack(*columns))
+    assert [column.tolist() for column in found] == [[part], [whole], [view]]
