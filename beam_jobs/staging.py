@@ -10,8 +10,6 @@ A staged unit is four files under one content address:
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -20,15 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.listing import Unit, read_unit
-from beam_jobs.option_values import splits_are_given
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.preparing import Preparer
 from beam_jobs.progress import report
-from beam_jobs.record_types import Prepared, RecordType
-from beam_jobs.refusal import Refusal
+from beam_jobs.record_types import RecordType
 from beam_jobs.rejects import FILTER, Reject, RejectWriter
-from beam_jobs.sources import Item, Raw, ReadRecord, Source
-from beam_jobs.sources.base import read_file
-from beam_jobs.sources.naming import SPLIT_NAMES
+from beam_jobs.sources import Item, Raw, Source
 from beam_jobs.storage import Workspace, publish, read_json, write_json, write_table
 from shard_format import (
     InputError,
@@ -128,7 +122,8 @@ def stage_unit(
         RejectWriter(refused) as rejects,
         source.open(items, scratch) as read,
     ):
-        job = _Unit(source.options, read, record_type, workspace, file, rejects)
+        prepare = Preparer(source.options, read, record_type)
+        job = _Unit(prepare, workspace, file, rejects)
         staged = job.prepare_all(todos)
     publish(payload, files["tfrecord"])
     publish(refused, files["rejects"])
@@ -192,9 +187,7 @@ def _in_key_order(items: list[Item], seed: int) -> list[_Todo]:
 class _Unit(NamedTuple):
     """A unit at work: where its records come from and where they go."""
 
-    options: PreprocessOptions
-    read: ReadRecord
-    record_type: RecordType
+    prepare: Preparer
     workspace: Workspace
     payload: BinaryIO
     rejects: RejectWriter
@@ -202,9 +195,9 @@ class _Unit(NamedTuple):
     def prepare_all(self, todos: list[_Todo]) -> list[_Staged]:
         """Prepares every record, and writes what is kept and what is refused as it goes."""
         staged: list[_Staged] = []
-        features = [item for item in self.record_type.schema.features if not item.late]
+        features = [item for item in self.prepare.record_type.schema.features if not item.late]
         for done, todo in enumerate(todos, 1):
-            raw, outcome = self._prepare(todo.item)
+            raw, outcome = self.prepare(todo.item)
             if isinstance(outcome, Reject):
                 self._refuse(todo, raw, outcome)
             else:
@@ -219,64 +212,13 @@ class _Unit(NamedTuple):
         return staged
 
     def _refuse(self, todo: _Todo, raw: Raw, reject: Reject) -> None:
-        if self.options.on_bad == "fail" and reject.stage != FILTER:
+        if self.prepare.options.on_bad == "fail" and reject.stage != FILTER:
             raise InputError(
                 f"with --on-bad fail every file must be usable, got {reject.reason} in "
                 f"{todo.record_id}: {reject.detail}. Mend or remove the file, or use --on-bad "
                 "quarantine."
             )
         self.rejects.append(todo.position, todo.record_id, raw.label, reject)
-
-    def _prepare(self, item: Item) -> tuple[Raw, Prepared | Reject]:
-        """What was read, without its bytes, and what came of it."""
-        nothing = Raw(b"", item.label, item.group, item.split)
-        if item.refused:
-            reason, _, detail = item.refused.partition(": ")
-            return nothing, Reject("list", reason, detail, self._bytes_if_readable(item))
-        try:
-            raw, data = self._read(item)
-        except Refusal as refusal:
-            return nothing, Reject("read", refusal.reason, refusal.detail, refusal.data)
-        except OSError as error:
-            detail = f"reading it failed: {error.strerror or type(error).__name__}"
-            return nothing, Reject("read", "unreadable", detail, None)
-        raw = raw._replace(data=b"")
-        try:
-            self._check_placed(raw)
-            return raw, self.record_type.prepare(item.record_id, data)
-        except Refusal as refusal:
-            stage = FILTER if refusal.filtered else "prepare"
-            return raw, Reject(stage, refusal.reason, refusal.detail, data)
-
-    def _read(self, item: Item) -> tuple[Raw, bytes]:
-        """What the source says of a record, and its bytes or those that were mended."""
-        if not item.repaired:
-            raw = self.read(item)
-            return raw, raw.data
-        raw = Raw(b"", item.label, item.group, item.split)
-        if item.locator:  # inside an archive or a table, which may tell its label
-            with contextlib.suppress(Refusal, OSError):
-                raw = self.read(item)
-        return raw, read_file(item.repaired, item.size)
-
-    def _check_placed(self, raw: Raw) -> None:
-        """Refuses a record without the label, split or group that the job needs."""
-        options = self.options
-        if raw.label is None and not options.no_labels:
-            raise Refusal("no-label", f"it has no {options.label_column!r}")
-        if raw.split is None and splits_are_given(options.split):
-            raise Refusal(
-                "no-split", f"--split {options.split} finds none of {', '.join(SPLIT_NAMES)} for it"
-            )
-
-    def _bytes_if_readable(self, item: Item) -> bytes | None:
-        """The bytes of what the listing refused; None for pipes, broken links and the like."""
-        if not os.path.isfile(item.path):
-            return None
-        try:
-            return self.read(item).data
-        except (OSError, Refusal):
-            return None
 
 
 def _sidecar(staged: list[_Staged], record_type: RecordType) -> pa.Table:

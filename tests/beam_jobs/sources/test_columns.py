@@ -69,7 +69,7 @@ def test_several_labels(store, records):
     labels = [["b", "a", "b"], [], None, ["c"], ["bad\x1fname"]]
     path = store({"image": images, "label": labels})
     found = records(path, multi_label=True)
-    assert [raw.label for raw in list(found.values())[:4]] == ["a\x1fb", None, None, "c"]
+    assert [raw.label for raw in list(found.values())[:4]] == ["a\x1fb", "", None, "c"]
     assert reasons(found) == {"a.file/000000004": "bad-label"}
     found = records(path)
     assert found["a.file/000000000"][0] == "several-labels"

@@ -1,0 +1,81 @@
+"""One record: read it, check that the job has a place for it, prepare it, or say why not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import NamedTuple
+
+from beam_jobs.option_values import splits_are_given
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.record_types import Prepared, RecordType
+from beam_jobs.refusal import Refusal
+from beam_jobs.rejects import FILTER, Reject
+from beam_jobs.sources import Item, Raw, ReadRecord
+from beam_jobs.sources.base import read_file
+from beam_jobs.sources.naming import SPLIT_NAMES
+
+
+class Preparer(NamedTuple):
+    """Turns items into records; nothing that is wrong with one of them gets out as an exception.
+
+    Attributes:
+        options: The job.
+        read: Reads an item of the unit that is open.
+        record_type: How a record is prepared.
+    """
+
+    options: PreprocessOptions
+    read: ReadRecord
+    record_type: RecordType
+
+    def __call__(self, item: Item) -> tuple[Raw, Prepared | Reject]:
+        """What was read, without its bytes, and what came of it."""
+        nothing = Raw(b"", item.label, item.group, item.split)
+        if item.refused:
+            reason, _, detail = item.refused.partition(": ")
+            return nothing, Reject("list", reason, detail, self._bytes_if_readable(item))
+        try:
+            raw, data = self._read(item)
+        except Refusal as refusal:
+            return nothing, Reject("read", refusal.reason, refusal.detail, refusal.data)
+        except OSError as error:
+            detail = f"reading it failed: {error.strerror or type(error).__name__}"
+            return nothing, Reject("read", "unreadable", detail, None)
+        raw = raw._replace(data=b"")
+        try:
+            self._check_placed(raw)
+            return raw, self.record_type.prepare(item.record_id, data)
+        except Refusal as refusal:
+            stage = FILTER if refusal.filtered else "prepare"
+            return raw, Reject(stage, refusal.reason, refusal.detail, data)
+
+    def _read(self, item: Item) -> tuple[Raw, bytes]:
+        """What the source says of a record, and its bytes or those that were mended."""
+        if not item.repaired:
+            raw = self.read(item)
+            return raw, raw.data
+        raw = Raw(b"", item.label, item.group, item.split)
+        if item.locator:  # inside an archive or a table, which may tell its label
+            with contextlib.suppress(Refusal, OSError):
+                raw = self.read(item)
+        return raw, read_file(item.repaired, item.size)
+
+    def _check_placed(self, raw: Raw) -> None:
+        """Refuses a record without the label, split or group that the job needs."""
+        options = self.options
+        if raw.label is None and not options.no_labels:
+            raise Refusal("no-label", f"it has no {options.label_column!r}")
+        if raw.split is None and splits_are_given(options.split):
+            raise Refusal(
+                "no-split", f"--split {options.split} finds none of {', '.join(SPLIT_NAMES)} for it"
+            )
+
+    def _bytes_if_readable(self, item: Item) -> bytes | None:
+        """The bytes of what the listing refused; None for pipes, broken links and the like."""
+        if not os.path.isfile(item.path):
+            return None
+        try:
+            return self.read(item).data
+        except (OSError, Refusal):
+            return None
