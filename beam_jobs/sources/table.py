@@ -139,8 +139,10 @@ def _united(equal: list[tuple[bytes, Said, str]], options: PreprocessOptions) ->
         return first, refusals[0]
     rest = {said[1:] for _, said, _ in equal}
     labels = {said.label for _, said, _ in equal if said.label is not None}
-    if options.multi_label and len(rest) == 1:
-        names = itertools.chain.from_iterable(label.split(LABEL_SEPARATOR) for label in labels)
+    if options.multi_label and len(rest) == 1 and labels:
+        names = itertools.chain.from_iterable(
+            label.split(LABEL_SEPARATOR) for label in labels if label
+        )
         return first._replace(label=join_labels(names)), ""
     shown = sorted({" ".join(f"{value!a}" for value in said if value) for _, said, _ in equal})
     detail = f"{len(equal)} rows name it and say {', '.join(shown[:5])}"

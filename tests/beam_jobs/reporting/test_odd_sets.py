@@ -112,7 +112,7 @@ def test_nothing_was_left_out(build, pictures, tmp_path, report):
     assert load_manifest(tmp_path / "set").splits["rest"].records == 0
     assert "Nothing was refused" in parsed.sections["quarantine"]
     assert "No duplicates" in parsed.sections["duplicates"]
-    assert "no channel statistics" in parsed.sections["channels"]
+    assert "Over split train" in parsed.sections["channels"]
 
 
 def test_channels_of_no_record(tmp_path, sets, report):

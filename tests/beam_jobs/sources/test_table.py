@@ -119,7 +119,8 @@ def test_the_same_path_twice(flat, tmp_path, records):
     )
     found = records(root, labels=str(table), multi_label=True)
     assert found["1.jpg"].label == "3\x1fb"
-    assert reasons(found) == {"2.jpg": "no-label", "3.jpg": "bad-label"}
+    assert reasons(found) == {"3.jpg": "bad-label"}
+    assert found["2.jpg"].label == ""  # none of the classes, which is not the same as unknown
     found = records(root, labels=str(table), multi_label=True, group_by="g")
     assert found["1.jpg"][0] == "contradictory-rows"
 
