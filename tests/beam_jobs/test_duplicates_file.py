@@ -123,3 +123,21 @@ def test_four_to_one(pictures, build, tmp_path, balance):
         assert ledger.reasons == {"undersampled": ledger.filtered}
         assert len(set(ids)) == len(ids)
     assert verify(tmp_path / "set")[1] == []
+
+
+def test_statistics_are_those_of_the_training_split(pictures, build, tmp_path):
+    report = build(pictures(40), resize="none", split="train=0.6,test=0.4")
+    train, test = (report.manifest.splits[name].statistics for name in ("train", "test"))
+    assert set(test) == {"class_counts"}
+    index = open_index(tmp_path / "set" / "index" / "train.arrow")
+    for name in ("width", "height", "source_bytes"):
+        values = index[name].to_pylist()
+        summary = train[name]
+        assert (summary["min"], summary["max"]) == (min(values), max(values))
+        assert summary["mean"] == sum(values) / len(values)
+        edges, counts = summary["histogram"]["edges"], summary["histogram"]["counts"]
+        assert len(edges) == len(counts) + 1
+        for low, high, count in zip(edges, edges[1:], counts, strict=False):
+            assert count == sum(low <= value < high for value in values)
+        assert sum(counts) == len(values)
+    assert len(train["pixels"]["mean"]) == 3
