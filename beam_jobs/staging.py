@@ -10,7 +10,6 @@ A staged unit is four files under one content address:
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,8 +25,8 @@ from beam_jobs.progress import report
 from beam_jobs.record_types import Prepared, RecordType
 from beam_jobs.refusal import Refusal
 from beam_jobs.rejects import FILTER, Reject, RejectWriter
+from beam_jobs.repairs import read_repaired
 from beam_jobs.sources import Item, Raw, ReadRecord, Source
-from beam_jobs.sources.base import read_file
 from beam_jobs.sources.naming import SPLIT_NAMES
 from beam_jobs.storage import Workspace, publish, read_json, write_json, write_table
 from shard_format import (
@@ -250,14 +249,10 @@ class _Unit(NamedTuple):
 
     def _read(self, item: Item) -> tuple[Raw, bytes]:
         """What the source says of a record, and its bytes or those that were mended."""
-        if not item.repaired:
-            raw = self.read(item)
-            return raw, raw.data
-        raw = Raw(b"", item.label, item.group, item.split)
-        if item.locator:  # inside an archive or a table, which may tell its label
-            with contextlib.suppress(Refusal, OSError):
-                raw = self.read(item)
-        return raw, read_file(item.repaired, item.size)
+        if item.repaired:
+            return read_repaired(item, self.read)
+        raw = self.read(item)
+        return raw, raw.data
 
     def _check_placed(self, raw: Raw) -> None:
         """Refuses a record without the label, split or group that the job needs."""
@@ -298,7 +293,3 @@ def _sidecar(staged: list[_Staged], record_type: RecordType) -> pa.Table:
     for field in fields:
         columns[field.name] = [record.statistics[field.name] for record in staged]
     return pa.table(columns, schema=pa.schema([*SIDECAR_FIELDS, *fields]))
-
-
-def _hashed(group: str | None) -> int | None:
-    return None if group is None else id_hash(group)
