@@ -8,6 +8,7 @@ import re
 from shard_format import UsageError
 from shard_format.naming import check_name
 
+MAX_SPLITS = 127  # planning has one signed byte a record
 SPLIT_SUM_TOLERANCE = 1e-6  # fractions are typed by people, in decimal
 DEFAULT_QUALITY = 90  # of pictures that `--quality keep` cannot keep
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*([KMGT]i?B|B)?", re.IGNORECASE)
@@ -39,7 +40,8 @@ def parse_splits(text: str) -> dict[str, float]:
     """Fractions by split name, in the order given: "train=0.9,test=0.1".
 
     Raises:
-        UsageError: A part is malformed or repeated, or the fractions do not sum to 1.
+        UsageError: A part is malformed or repeated, there are too many, or the fractions do not
+            sum to 1.
     """
     splits: dict[str, float] = {}
     for part in text.split(","):
@@ -56,6 +58,10 @@ def parse_splits(text: str) -> dict[str, float]:
         if check_name(name, "a split name") in splits:
             raise UsageError(f"--split must name a split once, got {name!r} twice. Remove one.")
         splits[name] = fraction
+    if len(splits) > MAX_SPLITS:
+        raise UsageError(
+            f"--split must name at most {MAX_SPLITS} splits, got {len(splits)}. Join some of them."
+        )
     total = sum(splits.values())
     if abs(total - 1) > SPLIT_SUM_TOLERANCE:
         raise UsageError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from typing import NamedTuple
 
@@ -11,8 +10,8 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import Prepared, RecordType
 from beam_jobs.refusal import Refusal
 from beam_jobs.rejects import FILTER, Reject
+from beam_jobs.repairs import read_repaired
 from beam_jobs.sources import Item, Raw, ReadRecord
-from beam_jobs.sources.base import read_file
 from beam_jobs.sources.naming import SPLIT_NAMES
 
 
@@ -52,14 +51,10 @@ class Preparer(NamedTuple):
 
     def _read(self, item: Item) -> tuple[Raw, bytes]:
         """What the source says of a record, and its bytes or those that were mended."""
-        if not item.repaired:
-            raw = self.read(item)
-            return raw, raw.data
-        raw = Raw(b"", item.label, item.group, item.split)
-        if item.locator:  # inside an archive or a table, which may tell its label
-            with contextlib.suppress(Refusal, OSError):
-                raw = self.read(item)
-        return raw, read_file(item.repaired, item.size)
+        if item.repaired:
+            return read_repaired(item, self.read)
+        raw = self.read(item)
+        return raw, raw.data
 
     def _check_placed(self, raw: Raw) -> None:
         """Refuses a record without the label, split or group that the job needs."""

@@ -14,12 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.repairs import original_path
+from beam_jobs.repairs import original_path, own_path
 from beam_jobs.storage import read_json
 from shard_format import InputError, Manifest, load_manifest, naming
 
 FILES = "files"  # the originals, in a folder that was exported
 TABLE = "quarantine.tsv"
+# Where a set that is replaced waits until the new one has its name.
+_BEFORE = f"{naming.WORK_DIR}/before"
 _COLUMNS = ("record_id", "file", "label", "stage", "reason", "detail", "bytes")
 
 
@@ -105,15 +107,29 @@ def export(
         on_progress: Called with (records done, records in all).
 
     Raises:
-        InputError: The folder holds something, or no record was refused for such a reason.
+        InputError: The folder holds something or cannot be written to, or no record was refused
+            for such a reason.
     """
-    total = _count(directory, chosen)
+    total = check_reasons(directory, chosen)
+    try:
+        return _export(directory, folder, chosen, lambda done: on_progress(done, total))
+    except OSError as error:
+        raise InputError(
+            "originals must be written to a folder that can be written to and has room, got "
+            f"'{error.strerror}' for {error.filename or folder}. Make room or choose another one."
+        ) from error
+
+
+def _export(
+    directory: Path, folder: Path, chosen: Sequence[str], on_progress: Callable[[int], None]
+) -> Exported:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(
             f"originals are written to an empty or a new folder, got {folder}, which holds "
             "something. Choose another one."
         )
     (folder / FILES).mkdir(parents=True, exist_ok=True)
+    folders = _folders(directory, folder / FILES, chosen)
     written = without = 0
     with (folder / TABLE).open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, delimiter="\t", lineterminator="\n")
@@ -125,16 +141,25 @@ def export(
             if row["bytes"] is None:
                 without += 1
             else:
-                place = _write(folder, row["record_id"], row["bytes"])
+                path = original_path(folder / FILES, row["record_id"])
+                path = own_path(path) if path in folders else path
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(row["bytes"])
+                place = path.relative_to(folder).as_posix()
                 size = str(len(row["bytes"]))
                 written += 1
             described = (row["label"] or "", row["stage"], row["reason"], row["detail"])
             table.writerow((row["record_id"], place, *described, size))
-            on_progress(written + without, total)
+            on_progress(written + without)
     return Exported(written, without)
 
 
-def _count(directory: Path, chosen: Sequence[str]) -> int:
+def check_reasons(directory: Path, chosen: Sequence[str]) -> int:
+    """How many records were refused for some reasons; for any, if none is chosen.
+
+    Raises:
+        InputError: No record was refused for one of them.
+    """
     found = reasons(directory)
     total = sum(reason.records for reason in found if not chosen or reason.reason in chosen)
     unknown = [name for name in chosen if name not in {reason.reason for reason in found}]
@@ -148,11 +173,13 @@ def _count(directory: Path, chosen: Sequence[str]) -> int:
     return total
 
 
-def _write(folder: Path, record_id: str, data: bytes) -> str:
-    path = original_path(folder / FILES, record_id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
-    return path.relative_to(folder).as_posix()
+def _folders(directory: Path, files: Path, chosen: Sequence[str]) -> set[Path]:
+    """Every folder that the originals will lie in; a damaged a.tar has the path of one."""
+    found: set[Path] = set()
+    for row in refused(directory):
+        if not chosen or row["reason"] in chosen:
+            found.update(original_path(files, row["record_id"]).parents)
+    return found
 
 
 def replay_options(
@@ -192,24 +219,26 @@ def replay_options(
 class Replacement:
     """A new set in the place of an old one: built beside it, then renamed.
 
-    A crash between the two renames leaves the old set under the name with ".before"; the next
+    The old set is moved into the new one's work folder before that takes its name, so nothing is
+    removed that was not made here. A crash between the two renames leaves it there; the next
     replay puts it back first.
 
     Args:
-        directory: The set.
+        directory: The set; a link to one stays a link.
     """
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory.absolute()
+        self.directory = directory.resolve()
         self.new = self.directory.with_name(f"{self.directory.name}.replay")
-        self._before = self.directory.with_name(f"{self.directory.name}.before")
-        if self._before.exists() and not self.directory.exists():
-            self._before.rename(self.directory)
+        before = self.new / _BEFORE
+        if before.exists() and not self.directory.exists():
+            before.rename(self.directory)
 
     def finish(self) -> Manifest:
         """Takes the old set away and gives the new one its name."""
-        shutil.rmtree(self._before, ignore_errors=True)
-        self.directory.rename(self._before)
+        before = self.new / _BEFORE
+        before.parent.mkdir(exist_ok=True)
+        self.directory.rename(before)
         self.new.rename(self.directory)
-        shutil.rmtree(self._before, ignore_errors=True)
+        shutil.rmtree(self.directory / naming.WORK_DIR, ignore_errors=True)
         return load_manifest(self.directory)

@@ -240,7 +240,3 @@ def _sidecar(staged: list[_Staged], record_type: RecordType) -> pa.Table:
     for field in fields:
         columns[field.name] = [record.statistics[field.name] for record in staged]
     return pa.table(columns, schema=pa.schema([*SIDECAR_FIELDS, *fields]))
-
-
-def _hashed(group: str | None) -> int | None:
-    return None if group is None else id_hash(group)

@@ -24,7 +24,7 @@ def print_ledger(manifest: Manifest, build: dict[str, Any], ignored: int | None 
     for reason, count in sorted(ledger.reasons.items(), key=lambda item: -item[1]):
         rows.add_row(f"  {reason}", f"{count:,}")
     if ledger.repeated:
-        rows.add_row("repeated, beside those kept", f"{ledger.repeated:,}")
+        rows.add_row("repeated to balance", f"{ledger.repeated:,}")
     console.print(rows)
     console.print()
     splits = table("Splits", "split", "records", "shards", "size", "records per shard")

@@ -23,9 +23,14 @@ def names_in(labels: pa.ChunkedArray) -> set[str]:
 def sorted_names(names: Iterable[str]) -> list[str]:
     """By name, or by number where all are whole numbers: class "10" of MNIST's kin is not third."""
     names = sorted(names)
-    if all(name.isascii() and name.isdecimal() and str(int(name)) == name for name in names):
-        return sorted(names, key=int)
+    if all(_is_number(name) for name in names):
+        # Without leading zeros the longer one is the larger; int() refuses 4,301 digits.
+        return sorted(names, key=lambda name: (len(name), name))
     return names
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and (name == "0" or name[0] != "0")
 
 
 def label_numbers(labels: pa.ChunkedArray, class_names: list[str]) -> IntArray:

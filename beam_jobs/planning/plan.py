@@ -33,6 +33,7 @@ from beam_jobs.planning.splits import (
     Identity,
     by_corpus,
     by_fraction,
+    check_clusters,
     stratified,
     units_of,
 )
@@ -85,7 +86,8 @@ def plan_shards(
         partition_rows: About how many rows are held in memory at a time.
 
     Raises:
-        InputError: A runner lost a unit, or groups and given splits contradict each other.
+        InputError: A runner lost a unit, or groups or clusters and given splits contradict each
+            other.
     """
     _check_complete(summaries, workspace)
     sidecars = Sidecars(workspace, summaries, partial(report, workspace.progress, "plan"))
@@ -187,6 +189,8 @@ def _assign(
 ) -> None:
     if splits_are_given(options.split):
         by_corpus(assignment, sidecars)
+        if options.duplicates == "keep":
+            check_clusters(assignment, clusters)
         assignment.names = assignment.names or ["train"]  # nothing could be used at all
         return
     identity = Identity(sidecars, clusters if options.duplicates == "keep" else None)

@@ -90,10 +90,11 @@ class RecipeWriter:
         used = np.unique(units)
         keys = json.dumps([self._keys[unit] for unit in used.tolist()]).encode()
         units = np.searchsorted(used, units).astype(np.int32)
-        for part in (keys, units.astype("<i4").tobytes(), rows.astype("<i4").tobytes()):
-            digest.update(part)
-        path = self._workspace.plan / f"{split}-{shard:05d}.arrow"
         key = np.concatenate([piece.keys for piece in pieces])
+        # The keys tell which copy of a record it is: the index has them.
+        for part in (keys, units.astype("<i4"), rows.astype("<i4"), key.astype("<u8")):
+            digest.update(part if isinstance(part, bytes) else part.tobytes())
+        path = self._workspace.plan / f"{split}-{shard:05d}.arrow"
         table = pa.table({"unit": units, "row": rows, "key": key})
         table = table.replace_schema_metadata({"units": keys})
         write_table(self._workspace, path, table)

@@ -20,6 +20,7 @@ from beam_jobs.near.union_find import components
 from beam_jobs.planning.classes import label_numbers
 from beam_jobs.planning.clusters import Clusters
 from beam_jobs.planning.sidecars import Sidecars
+from beam_jobs.sources.naming import SPLIT_NAMES
 from shard_format import InputError, split_positions
 from shard_format.keys import UInt64Array
 
@@ -51,8 +52,10 @@ class Assignment:
 
     @property
     def training(self) -> int:
-        """The split that is trained on: the one called "train", else the first."""
-        return self.names.index("train") if "train" in self.names else 0
+        """The split that is trained on: "train", else the first that is not for evaluation."""
+        # No "train" beside "test=0.2,fit=0.8" must not make "test" the one that is balanced.
+        meant = [SPLIT_NAMES.get(name, "") for name in self.names]
+        return next((meant.index(name) for name in ("train", "") if name in meant), 0)
 
 
 class Identity:
@@ -136,6 +139,30 @@ def _check_groups(groups: list[UInt64Array], given: list[IntArray], names: Seque
             f"a group of --group-by must lie in one split, got {count} groups in two, the "
             f"first of them in {one} and {other}. Correct the split column or folders, or leave "
             "--group-by out."
+        )
+
+
+def check_clusters(assignment: Assignment, clusters: Clusters) -> None:
+    """Returns if every cluster that is kept as a whole lies in one split.
+
+    Raises:
+        InputError: The corpus gives splits that tear one apart.
+    """
+    members = clusters.members
+    split = assignment.split_of[np.asarray(members["record"].to_numpy(), np.int64)]
+    ids = members["kept_id"]
+    same = pc.equal(ids.slice(1), ids.slice(0, max(0, len(ids) - 1))).to_numpy()
+    torn = np.flatnonzero(same & (split[1:] != split[:-1]))
+    if len(torn):
+        count = pc.count_distinct(ids.take(pa.array(torn))).as_py()
+        first = [
+            f"{members['record_id'][at].as_py()!r} in {assignment.names[split[at]]}"
+            for at in (int(torn[0]), int(torn[0]) + 1)
+        ]
+        raise InputError(
+            f"duplicates that are kept must lie in one split, got {count} clusters in two, the "
+            f"first of them with {' and '.join(first)}. Leave --duplicates keep out, and the one "
+            "of test or validation is kept, or correct the split column or folders."
         )
 
 

@@ -32,11 +32,12 @@ def list_reasons(directory: Path, reason: str | None, as_json: bool) -> None:
       shardmill quarantine list set
       shardmill quarantine list set --reason truncated
     """
-    from beam_jobs.quarantine import reasons, refused
+    from beam_jobs.quarantine import check_reasons, reasons, refused
     from cli.console import print_json, say, stdout, table
-    from shard_format.wording import format_bytes
+    from shard_format.wording import format_bytes, visible
 
     if reason is not None:
+        check_reasons(directory, [reason])
         _list_records([row for row in refused(directory) if row["reason"] == reason], as_json)
         return
     found = reasons(directory)
@@ -50,7 +51,7 @@ def list_reasons(directory: Path, reason: str | None, as_json: bool) -> None:
     rows.columns[2].justify = "right"
     for one in found:
         name = f"{one.reason} (filter)" if one.stage == "filter" else one.reason
-        rows.add_row(name, f"{one.records:,}", format_bytes(one.bytes), one.record_id)
+        rows.add_row(name, f"{one.records:,}", format_bytes(one.bytes), visible(one.record_id))
     stdout().print(rows)
     stdout().print()
     say(f"next       shardmill quarantine export {directory} --to FOLDER")
@@ -58,13 +59,14 @@ def list_reasons(directory: Path, reason: str | None, as_json: bool) -> None:
 
 def _list_records(rows: list[dict[str, Any]], as_json: bool) -> None:
     from cli.console import print_json, say, stdout, table
+    from shard_format.wording import visible
 
     if as_json:
         print_json({"records": rows})
         return
     shown = table("Records", "record", "detail")
     for row in rows[:_SHOWN_RECORDS]:
-        shown.add_row(row["record_id"], row["detail"])
+        shown.add_row(visible(row["record_id"]), visible(row["detail"]))
     stdout().print(shown)
     if len(rows) > _SHOWN_RECORDS:
         say(f"and {len(rows) - _SHOWN_RECORDS:,} more; --json lists all")

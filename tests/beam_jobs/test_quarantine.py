@@ -137,7 +137,9 @@ def test_a_corpus_that_moved(damaged, tmp_path):
 def test_a_crash_between_the_renames_is_mended(damaged):
     _, _, out = damaged
     before = load_manifest(out).root_hash
-    out.rename(out.with_name("set.before"))
+    waiting = Replacement(out).new / ".shardmill" / "before"
+    waiting.parent.mkdir(parents=True)
+    out.rename(waiting)
     Replacement(out)
     assert load_manifest(out).root_hash == before
 

@@ -1,0 +1,244 @@
+"""Plans, splits, balance and quarantine: what went wrong once, found by trying to break them."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from beam_jobs.option_values import parse_splits
+from beam_jobs.planning.classes import sorted_names
+from beam_jobs.planning.recipes import RecipeWriter
+from beam_jobs.planning.splits import Assignment
+from beam_jobs.quarantine import Replacement, export, refused, replay_options
+from beam_jobs.repairs import original_path
+from beam_jobs.reporting.clusters import read_clusters
+from beam_jobs.reporting.finished import FinishedSet
+from beam_jobs.run import run_preprocess
+from beam_jobs.storage import Workspace
+from shard_format import InputError, UsageError, load_manifest
+
+
+def _replay(out, folder=None, **changes):
+    replacement = Replacement(out)
+    options = replay_options(out, folder, (), {**changes, "out": str(replacement.new)})
+    report = run_preprocess(options)
+    replacement.finish()
+    return report
+
+
+def _reasons(out):
+    return [(row["record_id"], row["stage"], row["reason"]) for row in refused(out)]
+
+
+def test_more_splits_than_a_byte_can_tell_apart():
+    """With 200 of them, a third of the records were in none, and nothing said so."""
+    assert len(parse_splits(",".join(f"s{n}={1 / 127}" for n in range(127)))) == 127
+    with pytest.raises(UsageError, match="at most 127 splits, got 200"):
+        parse_splits(",".join(f"s{n}=0.005" for n in range(200)))
+
+
+def test_class_names_of_more_digits_than_python_reads():
+    long = "1" * 5000
+    assert sorted_names({long, "10", "9", "0"}) == ["0", "9", "10", long]
+    assert sorted_names({long, "01", "9"}) == sorted({long, "01", "9"})
+
+
+@pytest.mark.parametrize(
+    ("names", "training"),
+    [(["test", "fit"], "fit"), (["val", "test", "train"], "train"), (["a", "b"], "a")],
+)
+def test_no_evaluation_split_is_trained_on(sidecars_of_one, tmp_path, names, training):
+    """With test=0.2,fit=0.8 the test split was balanced, and pixels were measured on it."""
+    assignment = Assignment(tmp_path / "splits.npy", sidecars_of_one)
+    assignment.names = names
+    assert names[assignment.training] == training
+
+
+@pytest.fixture
+def sidecars_of_one():
+    class One:
+        begins = np.array([0, 1])
+        records = 1
+
+    return One()
+
+
+def test_kept_duplicates_in_two_given_splits_are_told(pictures, build, tmp_path):
+    """They were left on both sides, a leak, though "keep" promises all of them in one split."""
+    corpus = tmp_path / "given"
+    for split in ("train", "test"):
+        pictures(4, classes=2, name=f"given/{split}")
+    with pytest.raises(InputError, match=r"4 clusters in two, .* in test and .* in train"):
+        build(corpus, split="folders", duplicates="keep")
+    ledger = build(corpus, "dropped", split="folders").manifest.ledger
+    assert (ledger.kept, ledger.duplicates) == (4, 4)
+
+
+def test_two_copies_of_a_record_are_two_recipes(tmp_path):
+    """They differ in their keys alone, which the index has."""
+    workspace = Workspace(tmp_path, None)
+    workspace.create()
+    zero, found = np.zeros(1, np.int64), []
+    for key in (1, 2):
+        writer = RecipeWriter(workspace, "images", {"train": 1}, ["unit"], b"")
+        writer.append("train", zero, zero, zero, np.array([key], np.uint64))
+        found += writer.finish()
+    assert found[0].recipe_key != found[1].recipe_key
+
+
+def test_other_fractions_find_the_staged_units(pictures, build, tmp_path):
+    corpus, staging = pictures(), str(tmp_path / "staging")
+    build(corpus, "one", staging=staging)
+    report = build(corpus, "two", staging=staging, split="train=0.5,test=0.5")
+    assert report.build["units_reused"] == report.build["units"]
+    fresh = build(corpus, "fresh", split="train=0.5,test=0.5")
+    assert fresh.manifest.root_hash == report.manifest.root_hash
+
+
+def test_a_member_that_fails_its_checksum_is_not_mended_by_exporting_it(pictures, build, tmp_path):
+    """Its bytes decode, so a replay took what was exported, and nobody had touched, for good."""
+    corpus, root = pictures(6, classes=2), tmp_path / "zipped"
+    root.mkdir()
+    names = sorted(path.relative_to(corpus).as_posix() for path in corpus.rglob("*.jpg"))
+    with zipfile.ZipFile(root / "a.zip", "w") as archive:
+        for name in names:
+            archive.write(corpus / name, name)
+    good = (corpus / names[2]).read_bytes()
+    data = bytearray((root / "a.zip").read_bytes())
+    # A byte of the pixels: still a JPEG that decodes to its end.
+    data[data.find(good) + len(good) - 100] ^= 1
+    (root / "a.zip").write_bytes(data)
+    before = build(root, split="train=1").manifest
+    assert before.ledger.reasons == {"damaged-record": 1}
+    export(tmp_path / "set", tmp_path / "refused")
+    assert _replay(tmp_path / "set", tmp_path / "refused").manifest == before
+
+    original_path(tmp_path / "refused" / "files", f"a.zip/{names[2]}").write_bytes(good)
+    assert _replay(tmp_path / "set", tmp_path / "refused").manifest.ledger.quarantined == 0
+
+
+def test_a_label_that_cannot_be_read_stays_the_reason(pictures, build, tmp_path):
+    corpus, root = pictures(4, classes=1), tmp_path / "tarred"
+    root.mkdir()
+    with tarfile.open(root / "a.tar", "w") as archive:
+        for number in range(4):
+            text = tmp_path / "label.json"
+            text.write_text("{broken" if number == 2 else json.dumps({"label": "hat"}))
+            archive.add(corpus / "class0" / f"{number:03d}.jpg", f"{number}.jpg")
+            archive.add(text, f"{number}.json")
+    before = build(root).manifest
+    export(tmp_path / "set", tmp_path / "refused")
+    assert _replay(tmp_path / "set", tmp_path / "refused").manifest == before
+    assert _reasons(tmp_path / "set") == [("a.tar/2.jpg", "read", "bad-companion")]
+
+
+@pytest.fixture
+def nested(pictures, build, tmp_path):
+    """A set that refused a file, one "inside" of it, and one of a very long name."""
+    corpus, root = pictures(4, classes=1), tmp_path / "zipped"
+    root.mkdir()
+    with zipfile.ZipFile(root / "a.zip", "w") as archive:
+        for path in corpus.rglob("*.jpg"):
+            archive.write(path, f"hat/{path.name}")
+        archive.writestr("hat/x.jpg", b"outer")
+        archive.writestr("hat/x.jpg/y.jpg", b"inner")
+        archive.writestr("hat/" + "/".join(["d" * 200] * 25) + ".jpg", b"long")
+    build(root)
+    return tmp_path / "set", (corpus / "class0" / "000.jpg").read_bytes()
+
+
+def test_a_record_with_the_path_of_a_folder_is_exported(nested, tmp_path):
+    """A damaged a.tar beside refused members of it was a traceback."""
+    out, _ = nested
+    assert export(out, tmp_path / "refused") == (3, 0)
+    rows = (tmp_path / "refused" / "quarantine.tsv").read_text().splitlines()[1:]
+    written = {(tmp_path / "refused" / row.split("\t")[1]).read_bytes() for row in rows}
+    assert written == {b"outer", b"inner", b"long"}
+
+
+def test_a_record_with_the_path_of_a_folder_is_mended(nested, tmp_path):
+    out, good = nested
+    export(out, tmp_path / "refused")
+    for number, path in enumerate(sorted((tmp_path / "refused" / "files").rglob("*"))):
+        if path.is_file():
+            path.write_bytes(good + bytes([number]))
+    assert _replay(out, tmp_path / "refused").manifest.ledger.quarantined == 0
+
+
+def test_a_folder_that_cannot_be_written_to(nested, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(InputError, match="No space left"):
+        export(nested[0], tmp_path / "refused")
+
+
+def test_a_replay_removes_nothing_that_it_did_not_make(pictures, build, tmp_path):
+    """A folder "set.before" of the user's was taken for the rest of a replay, and removed."""
+    build(pictures())
+    backup = tmp_path / "set.before"
+    backup.mkdir()
+    (backup / "notes.txt").write_text("mine")
+    _replay(tmp_path / "set", min_side=8)
+    assert (backup / "notes.txt").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.glob("set*")) == ["set", "set.before"]
+    assert not (tmp_path / "set" / ".shardmill").exists()
+
+
+def test_a_replay_through_a_link_leaves_the_link(pictures, build, tmp_path):
+    build(pictures(), "real")
+    link = tmp_path / "link"
+    link.symlink_to("real")
+    report = _replay(link, min_side=8)
+    assert link.is_symlink()
+    assert load_manifest(tmp_path / "real") == report.manifest
+    assert sorted(path.name for path in tmp_path.glob("link*")) == ["link"]
+
+
+def test_a_reason_that_no_record_has_is_told(pictures, build, tmp_path, shardmill):
+    corpus = pictures()
+    (corpus / "class0" / "\x1b[31mred.jpg").write_bytes(b"no picture")
+    build(corpus)
+    done = shardmill("quarantine", "list", str(tmp_path / "set"), "--reason", "nope")
+    assert done.returncode == 3
+    assert "not-an-image" in done.stderr
+    for arguments in ((), ("--reason", "not-an-image")):
+        done = shardmill("quarantine", "list", str(tmp_path / "set"), *arguments)
+        assert done.returncode == 0
+        assert "\x1b[31m" not in done.stdout
+
+
+def test_copies_are_told_with_the_ledger(pictures, build, tmp_path, shardmill):
+    """The splits held more than was kept, without a word."""
+    corpus = pictures(9, classes=1)
+    lone = corpus / "lone"
+    lone.mkdir()
+    (corpus / "class0" / "000.jpg").rename(lone / "000.jpg")
+    manifest = build(corpus, balance="oversample", split="train=1").manifest
+    assert manifest.ledger.repeated == 7
+    done = shardmill("inspect", str(tmp_path / "set"))
+    assert "repeated to balance        7" in done.stdout
+
+
+def test_the_report_of_a_cluster_that_is_left_out(pictures, build, tmp_path, shardmill):
+    """It was shown as kept, its first record twice, and records counted as clusters in conflict."""
+    corpus = pictures(9, classes=3)
+    data = (corpus / "class0" / "000.jpg").read_bytes()
+    for name in ("class0/copy.jpg", "class1/copy.jpg"):
+        (corpus / name).write_bytes(data)
+    build(corpus, conflicts="drop", no_report=False)
+    (cluster,) = read_clusters(FinishedSet(tmp_path / "set"))
+    assert cluster.left_out
+    assert cluster.size == 2
+    assert [(one.record_id, one.conflict) for one in cluster.members] == [
+        ("class1/copy.jpg", True),
+        ("class0/copy.jpg", False),
+    ]
+    assert "1 cluster with contradictory labels" in (tmp_path / "set" / "report.html").read_text()
+    assert "1 with contradictory labels" in shardmill("inspect", str(tmp_path / "set")).stdout
