@@ -141,7 +141,7 @@ def _entries(folder: _Folder, on_ignored: Callable[[str], None]) -> Iterator[Fou
             yield Item(record_id, path, None, 0, 0, reason), folder.names
             continue
         if not stat.S_ISDIR(status.st_mode):
-            yield _file(record_id, path, status), folder.names
+            yield file_item(record_id, path, status), folder.names
             continue
         identity = (status.st_dev, status.st_ino)
         if identity in folder.above:
@@ -152,7 +152,8 @@ def _entries(folder: _Folder, on_ignored: Callable[[str], None]) -> Iterator[Fou
         yield _Folder(path, f"{record_id}/", (*folder.names, name), above)
 
 
-def _file(record_id: str, path: bytes, status: os.stat_result) -> Item:
+def file_item(record_id: str, path: bytes, status: os.stat_result) -> Item:
+    """A file without label; refused if it is no regular one, which might be read without end."""
     if not stat.S_ISREG(status.st_mode):
         reason = "not-a-file: it is a device, a pipe or a socket"
         return Item(record_id, path, None, 0, 0, reason)

@@ -9,7 +9,7 @@ from pathlib import Path
 from beam_jobs.option_values import SPLIT_BY_FOLDER
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.sources.base import Item
-from beam_jobs.sources.class_folders import walk_root
+from beam_jobs.sources.class_folders import file_item, walk_root
 from beam_jobs.sources.naming import SPLIT_NAMES, prefixes, readable_name, split_of_file
 
 
@@ -26,9 +26,8 @@ def find_files(roots: Sequence[Path], on_ignored: Callable[[str], None]) -> Iter
         if root.is_dir():
             yield from (item for item, _ in walk_root(prefix, root, on_ignored))
             continue
-        status = root.stat()
         file_id = prefix.removesuffix("/") or readable_name(os.fsencode(root.name))
-        yield Item(file_id, os.fsencode(root), None, status.st_size, status.st_mtime_ns)
+        yield file_item(file_id, os.fsencode(root), root.stat())
 
 
 def split_by_folder(options: PreprocessOptions, file_id: str) -> tuple[str | None, str]:
