@@ -6,6 +6,8 @@ import io
 import json
 import os
 import struct
+import subprocess
+import sys
 import tarfile
 import zipfile
 
@@ -16,7 +18,9 @@ import pytest
 from beam_jobs.images.stored import decode_stored
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.sources import SOURCES
+from beam_jobs.sources.archives import said_by_companions
 from beam_jobs.sources.detection import resolve_sources
+from beam_jobs.sources.naming import LABEL_SEPARATOR
 from shard_format import InputError
 
 
@@ -123,6 +127,30 @@ def test_class_names_of_a_hugging_face_table_of_labels(tmp_path):
     assert found[2].refused.startswith("no-label")
 
 
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
+def test_several_names_in_a_cell(suffix, tmp_path):
+    """In CSV and TSV "hat|shoe" was the name of one class."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    rows = {"a": "hat|shoe", "b": "shoe| hat |", "c": " | ", "d": "hat"}
+    between = "," if suffix == "csv" else "\t"
+    lines = [f"path{between}label", *(f"{path}{between}{label}" for path, label in rows.items())]
+    if suffix == "jsonl":
+        lines = [json.dumps({"path": path, "label": label}) for path, label in rows.items()]
+    (tmp_path / f"labels.{suffix}").write_text("\n".join(lines) + "\n")
+    for name in rows:
+        (folder / name).write_bytes(b"x")
+    found = listed(folder, labels=str(tmp_path / f"labels.{suffix}"), multi_label=True)
+    both = LABEL_SEPARATOR.join(["hat", "shoe"])
+    assert [item.label for item in found] == [both, both, None, "hat"]
+
+
+def test_several_names_in_a_webdataset():
+    options = PreprocessOptions(("a.tar",), "out", source="tar", multi_label=True)
+    said = said_by_companions({"cls": b"hat|shoe\n"}, options)
+    assert said.label == LABEL_SEPARATOR.join(["hat", "shoe"])
+
+
 def test_an_absolute_path_in_a_table_is_called_so(tmp_path):
     folder = tmp_path / "photos"
     folder.mkdir()
@@ -173,3 +201,51 @@ def seen(folder, manifest):
                 found.add((name, decode_stored(example, "raw").tobytes()))
                 at += 16 + size
     return found
+
+
+@pytest.fixture
+def into(repository):
+    """Runs the command line with its stdout in a file; (exit code, stderr)."""
+
+    def run(stdout, *arguments):
+        command = [sys.executable, "-m", "cli.main", *map(str, arguments)]
+        done = subprocess.run(
+            command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False, cwd=repository
+        )
+        return done.returncode, done.stderr
+
+    return run
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["inspect"], ["inspect", "--json"]])
+def test_a_full_disk_behind_the_output_is_told(arguments, pictures, build, into, tmp_path):
+    """It ended in a traceback and the exit code 1, or 120."""
+    if "inspect" in arguments:
+        build(pictures())
+        arguments = [*arguments, tmp_path / "set"]
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        code, stderr = into(full, *arguments)
+    assert (code, stderr.count("\n")) == (3, 1), stderr
+    assert stderr.startswith("error: what is written must find room, got 'No space left")
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_reader_of_the_output_may_leave(options, pictures, build, into, tmp_path):
+    """`shardmill inspect set | head -1` exited with 1."""
+    build(pictures())
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        assert into(write, "inspect", *options, tmp_path / "set") == (0, "")
+    finally:
+        os.close(write)
+
+
+def test_a_closed_stderr_is_no_matter(repository, pictures, tmp_path):
+    """As under some schedulers; it raised, and left native libraries to write into any file."""
+    command = [sys.executable, "-m", "cli.main", "preprocess", "images", pictures(), "--json"]
+    line = " ".join(map(str, [*command, "--out", tmp_path / "set", "--no-report"]))
+    done = subprocess.run(
+        ["sh", "-c", f"{line} 2>&-"], stdout=subprocess.PIPE, text=True, check=False, cwd=repository
+    )
+    assert (done.returncode, json.loads(done.stdout)["kept"]) == (0, 12)
