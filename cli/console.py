@@ -30,19 +30,28 @@ from shard_format.wording import format_bytes
 _LOG_TAIL_BYTES = 4000  # what native libraries said last, shown when something broke
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Left to `main`, as with all other output; rich would exit with 1."""
+        raise BrokenPipeError
+
+
 def stdout() -> Console:
     """The console for results. File names are shown as they are: no markup, no highlighting."""
-    return Console(highlight=False, markup=False, soft_wrap=False)
+    return _Console(highlight=False, markup=False, soft_wrap=False)
 
 
 def say(text: str) -> None:
     """Lines of text on stdout, never wrapped: people copy commands and paths from them."""
-    print(text, flush=True)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise BrokenPipeError from None  # without the number by which click would exit with 1
 
 
 def print_json(value: Mapping[str, Any]) -> None:
     """One JSON object, as the last line of stdout."""
-    print(json.dumps(value), flush=True)
+    say(json.dumps(value))
 
 
 def table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:

@@ -5,6 +5,7 @@ Nothing heavy is imported here: `shardmill --help` answers in a fraction of a se
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -18,8 +19,9 @@ from cli.commands.read import read
 from cli.commands.report import report
 from cli.commands.train import train
 from cli.commands.verify import verify
-from shard_format.errors import DamageError, ShardmillError
+from shard_format.errors import DamageError, InputError, ShardmillError
 
+_STDOUT, _STDERR = 1, 2  # file descriptors
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
@@ -49,6 +51,7 @@ for command in (demo, preprocess, inspect, report, verify, quarantine, read, tra
 
 def main() -> None:
     """Runs the command line; only bugs show a traceback."""
+    _open_closed_streams()
     try:
         shardmill(standalone_mode=False)
     except ShardmillError as error:
@@ -66,8 +69,19 @@ def main() -> None:
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except BrokenPipeError:  # the reader of our output has left: `shardmill inspect set | head`
-        sys.stderr.close()
+        _drop_output()
         sys.exit(0)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _drop_output()
+        where = f" for {error.filename}" if error.filename else ""
+        click.echo(
+            "error: what is written must find room, got "
+            f"'{error.strerror}'{where}. Make room there, then run the same command again.",
+            err=True,
+        )
+        sys.exit(InputError.exit_code)
     except Exception as error:
         if type(error).__name__ != "DataLossError":  # of TensorFlow, which is not imported here
             raise
@@ -77,6 +91,22 @@ def main() -> None:
             err=True,
         )
         sys.exit(DamageError.exit_code)
+
+
+def _open_closed_streams() -> None:
+    """Else a shard might become file 2, where native libraries write their messages."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        pass
+    os.close(descriptor)
+    if sys.stdout is None:
+        sys.stdout = open(_STDOUT, "w", encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = open(_STDERR, "w", encoding="utf-8")
+
+
+def _drop_output() -> None:
+    """Without this, Python tries once more at its end to write what is left, and exits with 120."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _first_line(error: Exception) -> str:

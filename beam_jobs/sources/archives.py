@@ -3,7 +3,8 @@
 An archive whose pictures have companions of the same name (0001.jpg with 0001.cls or 0001.json) is
 in WebDataset form: the members of one name are one record. A .txt alone makes that form only where
 no folder can say the class. In any other archive the members lie in class folders; a single folder
-around all of them, as packing a folder makes it, is no class.
+around all of them, as packing a folder makes it, is no class, whatever else than pictures lies
+beside the class folders.
 """
 
 from __future__ import annotations

@@ -22,10 +22,17 @@ _LABELS = ".labels.txt"  # TFDS: a class name a line
 
 
 class Names(NamedTuple):
-    """The class names of a folder's files, and a hash of them: units of other names differ."""
+    """What a folder says of its files.
+
+    Attributes:
+        names: Of the classes.
+        digest: A hash of them: units of other names differ.
+        raw: Features with pictures that are bare pixels, in a shard set of --encoding raw.
+    """
 
     names: tuple[str, ...]
     digest: str
+    raw: tuple[str, ...] = ()
 
 
 def describes(path: bytes) -> bool:
@@ -58,8 +65,9 @@ def set_files(root: Path) -> set[bytes] | None:
 def known_names(folder: bytes, column: str) -> Names:
     """The class names that a folder gives the numbers of a feature in its files."""
     root = Path(os.fsdecode(folder))
-    manifest, names = _manifest(root), list[str]()
+    manifest, names, raw = _manifest(root), list[str](), tuple[str, ...]()
     if manifest is not None:
+        raw = tuple(one.name for one in manifest.schema.features if one.encoding == "raw")
         features = [one for one in manifest.schema.features if one.name == column]
         names = [name for feature in features for name in feature.class_names]
     else:
@@ -69,7 +77,7 @@ def known_names(folder: bytes, column: str) -> Names:
         except (OSError, ValueError):
             names = []
     digest = hashlib.blake2b(json.dumps(names).encode(), digest_size=6).hexdigest()
-    return Names(tuple(names), digest if names else "")
+    return Names(tuple(names), digest if names else "", raw)
 
 
 def _manifest(root: Path) -> Manifest | None:

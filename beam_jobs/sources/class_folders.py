@@ -153,7 +153,7 @@ def _entries(folder: _Folder, on_ignored: Callable[[str], None]) -> Iterator[Fou
 
 
 def file_item(record_id: str, path: bytes, status: os.stat_result) -> Item:
-    """A file as a record; a device, a pipe or a socket is refused unopened."""
+    """A file without label; refused if it is no regular one, which might be read without end."""
     if not stat.S_ISREG(status.st_mode):
         reason = "not-a-file: it is a device, a pipe or a socket"
         return Item(record_id, path, None, 0, 0, reason)

@@ -113,6 +113,27 @@ class Contents:
         return list(repeated.to_pylist())
 
 
+class _Around:
+    """The folder around all class folders of some files.
+
+    Attributes:
+        is_empty: Whether there was no file.
+        folder: Its name; None if there is none.
+    """
+
+    def __init__(self) -> None:
+        self.is_empty = True
+        self.folder: str | None = None
+
+    def see(self, name: str) -> None:
+        """Takes the name of the next file into account."""
+        if self.is_empty or self.folder is not None:
+            top, *below = name.split("/", 2)
+            same = len(below) == 2 and (self.is_empty or self.folder == top)
+            self.folder = top if same else None
+            self.is_empty = False
+
+
 class _Shape:
     """What the names of an archive tell about its form."""
 
@@ -120,18 +141,16 @@ class _Shape:
         self.is_webdataset = False
         self._no_labels = no_labels
         self._key, self._extensions = "", set[str]()
-        self._top: str | None = None
-        self._one_top = True
+        self._pictures, self._files = _Around(), _Around()
 
     def see(self, name: str) -> None:
         """Takes the name of the next file into account."""
-        if self._one_top:
-            top, *below = name.split("/", 2)
-            self._one_top = len(below) == 2 and self._top in (None, top)
-            self._top = top
+        key, extension = split_key(name)
+        self._files.see(name)
+        if is_picture(extension):
+            self._pictures.see(name)
         if self.is_webdataset:
             return
-        key, extension = split_key(name)
         if key != self._key:
             self._key = key
             self._extensions.clear()
@@ -144,8 +163,11 @@ class _Shape:
         self.is_webdataset = len(self._extensions) == 2
 
     def outer_folder(self) -> str | None:
-        """The folder around all others, if there is one."""
-        return self._top if self._one_top else None
+        """The folder around all others, if there is one.
+
+        Pictures decide: a LICENSE.txt beside the class folders must not make one class of all.
+        """
+        return (self._files if self._pictures.is_empty else self._pictures).folder
 
 
 def split_key(name: str) -> tuple[str, str]:

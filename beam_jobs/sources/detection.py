@@ -83,9 +83,10 @@ def _kinds(source: bytes) -> Iterator[str]:
             continue
         files = 0
         for entry in _entries(folder):
-            if entry.is_dir():
+            # Not the methods of the entry: they raise for links in a circle.
+            if os.path.isdir(entry.path):
                 folders.append(entry.path)
-            elif files < _MAX_FILES and entry.is_file() and not describes(entry.path):
+            elif files < _MAX_FILES and os.path.isfile(entry.path) and not describes(entry.path):
                 files += 1
                 yield kind_of(entry.path)
 

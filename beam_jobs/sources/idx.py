@@ -143,11 +143,13 @@ def _picture_shape(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
     """
     if len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3)):
         count, height, width, *channels = shape
-        if height * width <= MAX_RECORD_BYTES:
+        # A picture without pixels has no place in the file, and would be lost uncounted.
+        if 0 < height * width <= MAX_RECORD_BYTES or not count:
             return count, height, width, (*channels, 1)[0]
     raise Refusal(
         "not-pictures",
-        f"pictures have the shape count, height, width and 1 or 3 channels, got {shape}",
+        "pictures have the shape count, height, width and 1 or 3 channels, with 1 to "
+        f"{MAX_RECORD_BYTES} pixels each, got {shape}",
     )
 
 
@@ -183,7 +185,7 @@ def _bytes_behind(file: Item, header: _Header, wanted: int) -> tuple[int, str]:
 def _mismatch(file: Item, count: int, path: bytes, found: str) -> InputError:
     return InputError(
         f"pictures and labels must be equally many, got {count} pictures in {file.record_id} and "
-        f"labels in {os.path.basename(path)!r}: {found}. Fetch both files again."
+        f"labels in {os.path.basename(os.fsdecode(path))!r}: {found}. Fetch both files again."
     )
 
 

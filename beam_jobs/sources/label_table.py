@@ -6,7 +6,7 @@ import json
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,8 +18,10 @@ from beam_jobs.refusal import Refusal
 from beam_jobs.sources.cells import said_by, wanted_columns
 from beam_jobs.sources.compression import Stream, codec_of, open_stream
 from beam_jobs.sources.forwards import open_forwards
+from beam_jobs.sources.rows import class_names, why
 from shard_format import InputError
 
+_PARQUET = b"PAR1"  # how a Parquet file begins
 _BATCH_ROWS = 8192
 _BLOCK_BYTES = 4 << 20  # 4 MiB; a row of CSV must be shorter
 _ESCAPED = re.compile(rb"//x([0-9a-f]{2})")
@@ -49,6 +51,12 @@ def read_label_table(path: str, options: PreprocessOptions) -> pa.Table:
         InputError: It cannot be read, or lacks a column.
     """
     columns = {"path": options.path_column, **wanted_columns(options)}
+    if os.path.exists(path) and not os.path.isfile(path):
+        # It is opened more than once; a pipe would lose rows, or be waited for without end.
+        raise InputError(
+            "--labels must be a file that can be read more than once, got a folder, a pipe or a "
+            f"device for {path}. Write the table to a file."
+        )
     try:
         return pa.Table.from_batches(list(_batches(path, columns, options)), _ROWS)
     except OSError as error:
@@ -59,16 +67,22 @@ def read_label_table(path: str, options: PreprocessOptions) -> pa.Table:
     except (pa.ArrowException, Refusal) as error:
         raise InputError(
             f"--labels must be a CSV, TSV, JSONL or Parquet table in good order, got in {path}: "
-            f"{error}. Mend the table."
+            f"{_printable(why(error))}. Mend the table."
         ) from error
+
+
+def _printable(text: str) -> str:
+    """Without what would change the terminal: Arrow shows the row, which may be of a workbook."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _batches(
     path: str, columns: dict[str, str], options: PreprocessOptions
 ) -> Iterator[pa.RecordBatch]:
     rows: list[tuple[Any, ...]] = []
+    names = _class_names(path, options)
     for number, fields in enumerate(_rows(path, columns)):
-        rows.append(_row(number, fields, options))
+        rows.append(_row(number, fields, names, options))
         if len(rows) == _BATCH_ROWS:
             yield _batch(rows)
             rows.clear()
@@ -84,13 +98,23 @@ def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=_ROWS)
 
 
-def _row(number: int, fields: dict[str, Any], options: PreprocessOptions) -> tuple[Any, ...]:
+def _class_names(path: str, options: PreprocessOptions) -> list[str]:
+    """The names that Hugging Face keeps in a Parquet table for its numbers; [] if none."""
+    with open(path, "rb") as file:
+        if file.read(len(_PARQUET)) != _PARQUET:
+            return []
+    return class_names(pq.read_schema(path), options.label_column)
+
+
+def _row(
+    number: int, fields: dict[str, Any], names: Sequence[str], options: PreprocessOptions
+) -> tuple[Any, ...]:
     try:
         key = _key(fields.get(options.path_column))
     except Refusal as refusal:
         return (None, None, None, None, str(refusal), number)
     try:
-        said, refused = said_by(fields, (), options), ""
+        said, refused = said_by(fields, names, options), ""
     except Refusal as refusal:
         return (key, None, None, None, str(refusal), number)
     return (key, *said, refused, number)
@@ -111,7 +135,9 @@ def _key(value: Any) -> bytes:
         path = _ESCAPED.sub(lambda match: bytes((int(match[1], 16),)), path)
     if b"//" in path or b"./" in path or path.startswith(b"/") or path.endswith((b".", b"/")):
         path = posixpath.normpath(path)
-    if path.startswith(b"/") or path.split(b"/", 1)[0] == b".." or b"\0" in path:
+    if path.startswith(b"/"):
+        raise Refusal("unsafe-path", f"the path {value[:200]!a} is not relative to the folder SRC")
+    if path.split(b"/", 1)[0] == b".." or b"\0" in path:
         raise Refusal("unsafe-path", f"the path {value[:200]!a} leads out of the folder of SRC")
     return path.replace(b"/", b"\0")
 
@@ -120,8 +146,8 @@ def _rows(path: str, columns: dict[str, str]) -> Iterator[dict[str, Any]]:
     """The wanted fields of every row, by column."""
     name = os.fsencode(path)
     with open(name, "rb") as file:
-        head = file.read(4)
-    codec = "" if head == b"PAR1" else codec_of(name)
+        head = file.read(len(_PARQUET))
+    codec = "" if head == _PARQUET else codec_of(name)
     form = _form(path, head, codec)
     if form == "parquet":
         yield from _parquet_rows(path, columns)
@@ -132,7 +158,7 @@ def _rows(path: str, columns: dict[str, str]) -> Iterator[dict[str, Any]]:
 
 
 def _form(path: str, head: bytes, codec: str) -> str:
-    if head == b"PAR1":
+    if head == _PARQUET:
         return "parquet"
     name = os.path.basename(path).lower()
     if codec:

@@ -75,6 +75,11 @@ def check_columns(schema: pa.Schema, options: PreprocessOptions, file_id: str) -
                 f"{flags[use]} must name a column, got {column!r} and {file_id} has {columns}. "
                 f"{hint}"
             )
+        if schema.names.count(column) > 1:
+            raise InputError(
+                f"{flags[use]} must name one column, got {column!r} and {file_id} has it "
+                f"{schema.names.count(column)} times: {columns}. Rename all but one."
+            )
     kind = schema.field(options.image_column).type
     if not holds_pictures(kind):
         raise InputError(

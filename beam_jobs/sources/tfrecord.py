@@ -16,7 +16,13 @@ from beam_jobs.sources.beside import Names, describes, known_names, set_files
 from beam_jobs.sources.cells import said_by, wanted_columns
 from beam_jobs.sources.containers import find_files, split_by_folder
 from beam_jobs.sources.forwards import open_forwards
-from beam_jobs.sources.frames import described, first_examples, next_size, tfrecord_codec
+from beam_jobs.sources.frames import (
+    Features,
+    described,
+    first_examples,
+    next_size,
+    tfrecord_codec,
+)
 from beam_jobs.sources.ranges import Place, Ranges, open_ranges
 from shard_format import DamageError, InputError, decode_example, masked_crc
 from shard_format.tfrecord import FOOTER_BYTES, HEADER_BYTES
@@ -165,6 +171,8 @@ class TfRecord(Source):
             kind = type(picture).__name__
             detail = f"{name!r} must hold one value of bytes, it has {1 + len(more)} of {kind}"
             raise Refusal("no-image", detail)
+        if name in self._names(item).raw:
+            picture = _as_ppm(picture, features)
         fields = {
             column: values[0] if len(values) == 1 else list(values) or None
             for column, values in features.items()
@@ -175,6 +183,19 @@ class TfRecord(Source):
         except Refusal as refusal:
             raise Refusal(refusal.reason, refusal.detail, data=picture) from None
         return Raw(picture, said.label, said.group, said.split or item.split)
+
+
+def _as_ppm(pixels: bytes, features: Features) -> bytes:
+    """The pixels of a shard set of --encoding raw, with a header that tells their size.
+
+    Raises:
+        Refusal: They are not as many as their size says.
+    """
+    height, width = (features.get(side) or [0] for side in ("height", "width"))
+    if len(pixels) != 3 * height[0] * width[0]:
+        detail = f"{len(pixels)} bytes are no {width[0]} x {height[0]} pixels of 3 bytes"
+        raise Refusal("damaged-record", detail)
+    return b"P6 %d %d 255\n" % (width[0], height[0]) + pixels
 
 
 def _damaged(file: Item, codec: str, start: int, detail: str, block: int) -> Item:
