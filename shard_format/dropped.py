@@ -50,7 +50,7 @@ class Refused(NamedTuple):
 
 
 class DuplicateCounts(NamedTuple):
-    """Over all rows of duplicates.parquet: clusters, their other members, contradictory labels."""
+    """Over all rows of duplicates.parquet: clusters, their other members, clusters in conflict."""
 
     clusters: int = 0
     exact: int = 0
@@ -112,21 +112,31 @@ def count_duplicates(directory: Path, manifest: Manifest) -> DuplicateCounts | N
         return None
     total = np.zeros(5, np.int64)
     last: str | None = None
+    last_conflict: str | None = None
     columns = ["kept_id", "kind", "conflict", "dropped"]
     for batch in read_columns(directory, naming.DUPLICATES, columns):
         if not len(batch):
             continue
         kept = batch["kept_id"]  # sorted: a cluster is a run of equal values
-        changes = pc.sum(pc.not_equal(kept[1:], kept[:-1])).as_py() or 0
+        conflicts = kept.filter(batch["conflict"])  # every row of a cluster in conflict says so
         total += [
-            changes + (kept[0].as_py() != last),
+            _runs(kept, last),
             pc.sum(pc.equal(batch["kind"], "exact")).as_py() or 0,
             pc.sum(pc.equal(batch["kind"], "near")).as_py() or 0,
-            pc.sum(batch["conflict"]).as_py() or 0,
+            _runs(conflicts, last_conflict),
             pc.sum(batch["dropped"]).as_py() or 0,
         ]
         last = kept[-1].as_py()
+        last_conflict = conflicts[-1].as_py() if len(conflicts) else last_conflict
     return DuplicateCounts(*map(int, total))
+
+
+def _runs(values: pa.Array, before: str | None) -> int:
+    """How many runs of equal values begin, if the value before them is known."""
+    if not len(values):
+        return 0
+    changes = pc.sum(pc.not_equal(values[1:], values[:-1])).as_py() or 0
+    return int(changes) + (values[0].as_py() != before)
 
 
 def read_columns(

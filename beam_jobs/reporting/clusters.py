@@ -28,7 +28,11 @@ _FLAGS = ["conflict", "dropped"]
 
 @dataclasses.dataclass
 class Member:
-    """A record that is like the kept one; the fields are columns of duplicates.parquet."""
+    """A record that is like the kept one; the fields are columns of duplicates.parquet.
+
+    There every record of a cluster with several labels is in conflict; here, those with another
+    label than the kept one.
+    """
 
     row: int
     record_id: str
@@ -51,6 +55,7 @@ class Cluster:
         size: Members in all, the kept record not counted.
         members: Those to show.
         kept_split: Where the kept record is, or None if it is in no split.
+        left_out: Whether the whole cluster is left out for its labels; nothing is kept then.
         picture: Of the kept record.
     """
 
@@ -59,6 +64,7 @@ class Cluster:
     size: int = 0
     members: list[Member] = dataclasses.field(default_factory=list)
     kept_split: str | None = None
+    left_out: bool = False
     picture: DataUri | None = None
 
 
@@ -72,8 +78,19 @@ def read_clusters(finished: FinishedSet) -> list[Cluster]:
         return []
     clusters = _members(finished.directory, _chosen(finished.directory))
     _add_member_pictures(finished.directory, clusters)
+    for cluster in clusters:
+        _take_out_own(cluster)
     _add_kept_pictures(finished, clusters)
     return clusters
+
+
+def _take_out_own(cluster: Cluster) -> None:
+    """A cluster that is left out as a whole has a row for the record that would be kept."""
+    own = cluster.members[0]
+    if own.record_id == cluster.kept_id:
+        cluster.left_out, cluster.picture = True, own.picture
+        cluster.size -= 1
+        del cluster.members[0]
 
 
 def _chosen(directory: Path) -> list[str]:
@@ -95,22 +112,35 @@ def _members(directory: Path, chosen: list[str]) -> list[Cluster]:
     start = 0
     for batch in read_columns(directory, naming.DUPLICATES, [*_COLUMNS, *_FLAGS]):
         codes = np.asarray(pc.fill_null(pc.index_in(batch["kept_id"], wanted), -1))
-        conflict = np.asarray(pc.fill_null(batch["conflict"], False).cast("int8"))
+        conflict = np.asarray(_disagrees(batch).cast("int8"))
+        own = np.asarray(pc.equal(batch["record_id"], batch["kept_id"]).cast("int8"))
+        order = -conflict - 2 * own
         for code in np.unique(codes[codes >= 0]):
             rows = np.flatnonzero(codes == code)
-            shown = rows[np.argsort(-conflict[rows], kind="stable")][:MOST_MEMBERS]
+            shown = rows[np.argsort(order[rows], kind="stable")][:MOST_MEMBERS]
             values = batch.take(pa.array(shown)).to_pylist()
             kept_id = chosen[code]
             cluster = clusters.setdefault(kept_id, Cluster(kept_id, values[0]["kept_label"]))
             cluster.size += len(rows)
             cluster.members += [
-                _member(start + row, value) for row, value in zip(shown, values, strict=True)
+                _member(start + row, value | {"conflict": bool(conflict[row])})
+                for row, value in zip(shown, values, strict=True)
             ]
         start += len(batch)
     for cluster in clusters.values():  # one that lies in several batches
-        cluster.members = sorted(cluster.members, key=lambda member: not member.conflict)
+        cluster.members = sorted(cluster.members, key=lambda member: _rank(cluster, member))
         del cluster.members[MOST_MEMBERS:]
     return [clusters[kept_id] for kept_id in chosen]
+
+
+def _disagrees(batch: pa.RecordBatch) -> pa.Array:
+    """Which rows have another label than the record that their cluster is named for."""
+    differs = pc.not_equal(pc.fill_null(batch["label"], ""), pc.fill_null(batch["kept_label"], ""))
+    return pc.and_(pc.fill_null(batch["conflict"], False), differs)
+
+
+def _rank(cluster: Cluster, member: Member) -> tuple[bool, bool]:
+    return member.record_id != cluster.kept_id, not member.conflict
 
 
 def _member(row: int, value: dict[str, Any]) -> Member:

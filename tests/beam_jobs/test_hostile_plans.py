@@ -16,6 +16,8 @@ from beam_jobs.planning.recipes import RecipeWriter
 from beam_jobs.planning.splits import Assignment
 from beam_jobs.quarantine import Replacement, export, refused, replay_options
 from beam_jobs.repairs import original_path
+from beam_jobs.reporting.clusters import read_clusters
+from beam_jobs.reporting.finished import FinishedSet
 from beam_jobs.run import run_preprocess
 from beam_jobs.storage import Workspace
 from shard_format import InputError, UsageError, load_manifest
@@ -222,3 +224,32 @@ def test_copies_are_told_with_the_ledger(pictures, build, tmp_path, shardmill):
     assert manifest.ledger.repeated == 7
     done = shardmill("inspect", str(tmp_path / "set"))
     assert "repeated to balance        7" in done.stdout
+
+
+def test_the_report_of_a_cluster_that_is_left_out(pictures, build, tmp_path, shardmill):
+    """It was shown as kept, its first record twice, and records counted as clusters in conflict."""
+    corpus = pictures(9, classes=3)
+    data = (corpus / "class0" / "000.jpg").read_bytes()
+    for name in ("class0/copy.jpg", "class1/copy.jpg"):
+        (corpus / name).write_bytes(data)
+    build(corpus, conflicts="drop", no_report=False)
+    (cluster,) = read_clusters(FinishedSet(tmp_path / "set"))
+    assert cluster.left_out
+    assert cluster.size == 2
+    assert [(one.record_id, one.conflict) for one in cluster.members] == [
+        ("class1/copy.jpg", True),
+        ("class0/copy.jpg", False),
+    ]
+    assert "1 cluster with contradictory labels" in (tmp_path / "set" / "report.html").read_text()
+    assert "1 with contradictory labels" in shardmill("inspect", str(tmp_path / "set")).stdout
+
+
+def test_the_report_tells_filtered_from_refused(pictures, build, tmp_path):
+    """A rule's reason stood below "quarantined", which has its bytes but not its count."""
+    corpus = pictures(6, classes=2)
+    (corpus / "class0" / "bad.jpg").write_bytes(b"no picture")
+    build(corpus, min_side=25, split="train=1", no_report=False)  # they have 24
+    text = (tmp_path / "set" / "report.html").read_text()
+    table = text[text.index(">share<") :]
+    parts = [table.index(f">{word}<") for word in ("filtered", "too-small", "quarantined")]
+    assert parts == sorted(parts)

@@ -28,7 +28,7 @@ def _summary(counts: DuplicateCounts) -> str:
     text = (
         f"{counted(counts.clusters, 'cluster')}: {counted(counts.exact, 'exact duplicate')}, "
         f"{counted(counts.near, 'near duplicate')}, {counts.dropped:,} of them left out; "
-        f"{counts.conflicts:,} with another label than the record that was kept."
+        f"{counted(counts.conflicts, 'cluster')} with contradictory labels."
     )
     if counts.clusters > MOST_CLUSTERS:
         text += f" {MOST_CLUSTERS} clusters are shown, contradictory labels first."
@@ -36,15 +36,17 @@ def _summary(counts: DuplicateCounts) -> str:
 
 
 def _cluster(cluster: Cluster) -> Html:
-    contradictory = any(member.conflict for member in cluster.members)
+    contradictory = cluster.left_out or any(member.conflict for member in cluster.members)
     split = f"kept in {cluster.kept_split}" if cluster.kept_split else "kept, but in no split"
+    if cluster.left_out:
+        split = "left out, for the labels differ"
     label = None
     if cluster.kept_label is not None:
         label = element("small", foreign(cluster.kept_label, 40))
     kept = tile(
         _sight(cluster.picture, cluster.kept_id),
         (foreign(cluster.kept_id, 40), label, element("small", foreign(split, 80))),
-        kind="kept",
+        kind="" if cluster.left_out else "kept",
     )
     rest = cluster.size - len(cluster.members)
     return element(
