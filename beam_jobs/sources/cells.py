@@ -69,8 +69,8 @@ def label_of(value: Any, names: Sequence[str], options: PreprocessOptions) -> st
         Refusal: The value is of another type, or there are several labels and may be one.
     """
     several = list(value) if isinstance(value, list | tuple) else [value]
-    if isinstance(value, str) and options.multi_label:
-        several = [name.strip() for name in value.split(_BETWEEN_NAMES)]
+    if isinstance(value, str | bytes) and options.multi_label:  # text of CSV comes as bytes
+        several = [name.strip() for name in (text_of(value) or "").split(_BETWEEN_NAMES)]
     found = [name for name in (_class_name(one, names) for one in several) if name is not None]
     if not found:
         return None

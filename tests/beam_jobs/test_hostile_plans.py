@@ -253,3 +253,14 @@ def test_the_report_tells_filtered_from_refused(pictures, build, tmp_path):
     table = text[text.index(">share<") :]
     parts = [table.index(f">{word}<") for word in ("filtered", "too-small", "quarantined")]
     assert parts == sorted(parts)
+
+
+def test_several_labels_in_a_table_of_text(pictures, build, tmp_path):
+    """In CSV, "a|b" was one class called so, and "b|a" another."""
+    corpus, table = pictures(4, classes=1), tmp_path / "labels.csv"
+    names = ["a|b", "b | a", "b", ""]
+    rows = [f"class0/{number:03d}.jpg,{label}" for number, label in enumerate(names)]
+    table.write_text("\n".join(["path,label", *rows]))
+    manifest = build(corpus, labels=str(table), multi_label=True, split="train=1").manifest
+    assert manifest.splits["train"].statistics["class_counts"] == {"a": 2, "b": 3}
+    assert manifest.ledger.reasons == {"no-label": 1}
