@@ -117,9 +117,7 @@ def _members(directory: Path, chosen: list[str]) -> list[Cluster]:
         order = -conflict - 2 * own
         for code in np.unique(codes[codes >= 0]):
             rows = np.flatnonzero(codes == code)
-            shown = rows[np.argsort(-conflict[rows] - 2 * first[rows], kind="stable")][
-                :MOST_MEMBERS
-            ]
+            shown = rows[np.argsort(order[rows], kind="stable")][:MOST_MEMBERS]
             values = batch.take(pa.array(shown)).to_pylist()
             kept_id = chosen[code]
             cluster = clusters.setdefault(kept_id, Cluster(kept_id, values[0]["kept_label"]))

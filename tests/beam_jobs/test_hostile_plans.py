@@ -242,3 +242,25 @@ def test_the_report_of_a_cluster_that_is_left_out(pictures, build, tmp_path, sha
     ]
     assert "1 cluster with contradictory labels" in (tmp_path / "set" / "report.html").read_text()
     assert "1 with contradictory labels" in shardmill("inspect", str(tmp_path / "set")).stdout
+
+
+def test_the_report_tells_filtered_from_refused(pictures, build, tmp_path):
+    """A rule's reason stood below "quarantined", which has its bytes but not its count."""
+    corpus = pictures(6, classes=2)
+    (corpus / "class0" / "bad.jpg").write_bytes(b"no picture")
+    build(corpus, min_side=25, split="train=1", no_report=False)  # they have 24
+    text = (tmp_path / "set" / "report.html").read_text()
+    table = text[text.index(">share<") :]
+    parts = [table.index(f">{word}<") for word in ("filtered", "too-small", "quarantined")]
+    assert parts == sorted(parts)
+
+
+def test_several_labels_in_a_table_of_text(pictures, build, tmp_path):
+    """In CSV, "a|b" was one class called so, and "b|a" another."""
+    corpus, table = pictures(4, classes=1), tmp_path / "labels.csv"
+    names = ["a|b", "b | a", "b", ""]
+    rows = [f"class0/{number:03d}.jpg,{label}" for number, label in enumerate(names)]
+    table.write_text("\n".join(["path,label", *rows]))
+    manifest = build(corpus, labels=str(table), multi_label=True, split="train=1").manifest
+    assert manifest.splits["train"].statistics["class_counts"] == {"a": 2, "b": 3}
+    assert manifest.ledger.reasons == {"no-label": 1}

@@ -15,8 +15,8 @@ _MOST_ROWS = 40  # of reasons in the table
 def content(facts: Facts) -> Html:
     """The flow, and the same as a table."""
     ledger = facts.manifest.ledger
-    refused = {item.reason: item.records for item in facts.refused}
-    # The ledger has one list of reasons: what the quarantine does not hold was filtered.
+    refused = {item.reason: item.records for item in facts.refused if item.stage != "filter"}
+    # The ledger has one list of reasons: what was not refused was filtered, here or in planning.
     filtered = {reason: count for reason, count in ledger.reasons.items() if reason not in refused}
     ways = [
         Node(escape("kept"), ledger.kept, "kept", _splits(facts)),
