@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     kinds = parser.add_subparsers(dest="kind", required=True)
     images = kinds.add_parser(
         "images",
-        help="photographs in class folders",
+        help="photographs in folders, archives or tables",
         allow_abbrev=False,
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )

@@ -64,7 +64,7 @@ def with_repaired(items: Iterator[Item], folders: Sequence[Path]) -> Iterator[It
         folders: Hold files by `original_path`; the first that has one is taken.
 
     Raises:
-        InputError: A folder is missing.
+        InputError: A folder is missing, or there is no file for any record.
     """
     for folder in folders:
         if not folder.is_dir():
@@ -72,6 +72,7 @@ def with_repaired(items: Iterator[Item], folders: Sequence[Path]) -> Iterator[It
                 f"a folder of repaired files must exist, got no folder {folder}. Put it back: the "
                 "set was built with files from there."
             )
+    matched = False
     for item in items:
         if not item.refused or item.refused.partition(":")[0] in _REPAIRABLE:
             for folder in folders:
@@ -79,8 +80,14 @@ def with_repaired(items: Iterator[Item], folders: Sequence[Path]) -> Iterator[It
                 if found is not None:
                     path, size, changed = found
                     item = item._replace(size=size, mtime_ns=changed, refused="", repaired=path)
+                    matched = True
                     break
         yield item
+    if not matched:
+        raise InputError(
+            "a folder of repaired files must hold one whose path is a record id, got none in "
+            f"{', '.join(map(str, folders))}. 'shardmill quarantine export' writes such a folder."
+        )
 
 
 def _found(path: Path) -> tuple[bytes, int, int] | None:

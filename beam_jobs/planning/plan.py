@@ -39,6 +39,7 @@ from beam_jobs.planning.splits import (
 )
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
+from beam_jobs.sources.naming import SPLIT_NAMES
 from beam_jobs.staging import UnitSummary
 from beam_jobs.storage import Workspace, write_json, write_table
 from shard_format import InputError
@@ -101,7 +102,9 @@ def plan_shards(
     _assign(assignment, sidecars, clusters, options, class_names)
     repeats, undersampled = NO_REPEATS, 0
     if options.balance != "none":
+        _check_trains(assignment)
         repeats, undersampled = balance(options.balance, assignment, sidecars, class_names)
+        notes += _balance_notes(repeats, undersampled)
     splits = _measure(assignment, sidecars, repeats)
     num_shards = {split.name: _num_shards(split, options, notes) for split in splits}
     _choose_boundaries(splits, num_shards, assignment, sidecars, repeats)
@@ -249,6 +252,28 @@ def _num_shards(split: SplitKeys, options: PreprocessOptions, notes: list[str]) 
             f"of {options.num_shards}: no shard is empty"
         )
     return min(records, options.num_shards)
+
+
+def _check_trains(assignment: Assignment) -> None:
+    """Evaluation must see a corpus as it is, so there must be something else to balance."""
+    name = assignment.names[assignment.training]
+    if SPLIT_NAMES.get(name, "train") != "train":
+        raise InputError(
+            f"--balance changes the training split, got none among {', '.join(assignment.names)}. "
+            "Leave --balance out, or correct --split."
+        )
+
+
+def _balance_notes(repeats: Repeats, undersampled: int) -> list[str]:
+    if undersampled:
+        return [f"--balance undersample left {undersampled:,} training records out"]
+    if repeats.total:
+        most = int(repeats.extra.max()) + 1
+        return [
+            f"--balance oversample added {repeats.total:,} copies; a record occurs up to {most:,} "
+            "times"
+        ]
+    return []
 
 
 def _cluster_notes(clusters: Clusters, options: PreprocessOptions) -> list[str]:

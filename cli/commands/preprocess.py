@@ -64,13 +64,18 @@ def preprocess() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 @click.pass_obj
 def images(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
-    """Photographs in class folders (SRC/hat/1.jpg) to a shard set.
+    """Photographs in folders, archives or tables to a shard set.
+
+    SRC may be class folders (SRC/hat/1.jpg), any folder with --labels FILE, tar or zip archives
+    (WebDataset too), Parquet, Arrow, TFRecord or IDX files; several of one kind, and quoted globs.
 
     A job that was interrupted goes on where it stopped when the same command is run again.
 
     \b
     Examples:
       shardmill preprocess images photos --out set
+      shardmill preprocess images photos --labels labels.csv --label-column class --out set
+      shardmill preprocess images 'shards/*.tar' --out set --dedup near --stratify
       shardmill preprocess images photos --out set --resize crop:224x224 --split train=0.8,test=0.2
       shardmill preprocess images photos --out set --num-shards 64 --workers 8
       shardmill preprocess images /data/photos --out /data/set -- --runner=FlinkRunner

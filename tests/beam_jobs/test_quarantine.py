@@ -170,3 +170,18 @@ def test_long_names_are_cut_and_stay_apart():
     first, second = (original_path(Path("/f"), "x" * 300 + end) for end in "ab")
     assert first != second
     assert len(first.name.encode()) < 255
+
+
+def test_a_folder_that_mends_nothing_is_told(damaged, tmp_path):
+    _, _, out = damaged
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "x.jpg").write_bytes(b"x")
+    before = load_manifest(out).root_hash
+    with pytest.raises(InputError, match="whose path is a record id"):
+        _replay(out, tmp_path / "elsewhere")
+    assert load_manifest(out).root_hash == before
+
+
+def test_balance_needs_something_to_train_on(pictures, build):
+    with pytest.raises(InputError, match="changes the training split, got none among test"):
+        build(pictures(8), balance="undersample", split="test=1")
