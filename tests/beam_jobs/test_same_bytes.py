@@ -38,11 +38,16 @@ def test_any_size_of_unit(root_hash, golden, unit_size):
 
 # Every rule of planning and cleaning that looks at more than one record, and every encoding.
 VARIANTS = {
-    "near": {"dedup": "near"},
-    "near-kept-grouped": {"dedup": "near", "duplicates": "keep", "split": "train=0.6,test=0.4"},
-    "conflicts-dropped": {"dedup": "near", "conflicts": "drop"},
+    "near": {"dedup": "near", "near_threshold": 0.6},
+    "near-kept": {
+        "dedup": "near",
+        "near_threshold": 0.6,
+        "duplicates": "keep",
+        "split": "train=0.6,test=0.4",
+    },
+    "conflicts-dropped": {"dedup": "near", "near_threshold": 0.6, "conflicts": "drop"},
     "stratified": {"stratify": True, "split": "train=0.7,validation=0.2,test=0.1"},
-    "oversampled": {"balance": "oversample", "stratify": True},
+    "oversampled": {"balance": "oversample", "split": "train=0.5,test=0.5"},
     "undersampled": {"balance": "undersample"},
     "keep": {"quality": "keep", "resize": "none"},
     "png": {"encoding": "png"},
