@@ -33,6 +33,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3, help="turns; the median counts")
     parser.add_argument("--work", type=Path, default=_HERE / ".work", help="scratch folder")
     parser.add_argument("--only", choices=["preprocess", "memory", "read"], action="append")
+    parser.add_argument("--without-peers", action="store_true", help="leave TFDS out")
     arguments = parser.parse_args()
     chosen = arguments.only or ["preprocess", "memory", "read"]
     large = make_corpus(arguments.work / f"corpus-{arguments.photographs}", arguments.photographs)
@@ -45,10 +46,10 @@ def main() -> None:
         subjects: Subjects = {
             "bare kernels": lambda: run("bare_kernels", large),
             "shardmill": lambda: run("shardmill_preprocess", large, out, "off"),
+            "shardmill, near duplicates": lambda: run("shardmill_preprocess", large, out, "near"),
         }
-        for mode, style in itertools.product(
-            ("in_memory", "multi_processing"), ("array", "encoded")
-        ):
+        modes = () if arguments.without_peers else ("in_memory", "multi_processing")
+        for mode, style in itertools.product(modes, ("array", "encoded")):
             subjects[f"TFDS Beam, {mode}, {style}"] = functools.partial(
                 run, "tfds_beam", large, out, mode, style
             )
@@ -80,6 +81,8 @@ def main() -> None:
     file = _HERE / "results" / f"{datetime.date.today().isoformat()}.json"
     file.parent.mkdir(exist_ok=True)
     before = json.loads(file.read_text()) if file.exists() else {}
+    if arguments.without_peers and "preprocess" in results:
+        results["preprocess without peers"] = results.pop("preprocess")
     file.write_text(json.dumps(before | results, indent=1) + "\n")
     print(f"\nwritten to {file.relative_to(_HERE.parent)}")
 
