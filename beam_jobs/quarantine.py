@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.repairs import original_path, own_path
 from beam_jobs.storage import read_json
-from shard_format import InputError, Manifest, load_manifest, naming
+from shard_format import DamageError, InputError, Manifest, load_manifest, naming
 
 FILES = "files"  # the originals, in a folder that was exported
 TABLE = "quarantine.tsv"
@@ -55,18 +56,29 @@ def refused(directory: Path, *, with_bytes: bool = False) -> Iterator[dict[str, 
 
     Raises:
         ShardSetError: There is no set.
+        DamageError: A part of its quarantine is missing or no longer Parquet.
     """
     manifest = load_manifest(directory)
     for name in sorted(manifest.files):
         if not name.startswith(f"{naming.QUARANTINE_DIR}/"):
             continue
+        for table in _row_groups(directory, name):
+            if not with_bytes:
+                sizes = pc.binary_length(table["bytes"])
+                table = table.set_column(table.column_names.index("bytes"), "bytes", sizes)
+            yield from table.to_pylist()
+
+
+def _row_groups(directory: Path, name: str) -> Iterator[pa.Table]:
+    try:
         with pq.ParquetFile(directory / name) as file:
             for group in range(file.num_row_groups):
-                table = file.read_row_group(group)
-                if not with_bytes:
-                    sizes = pa.compute.binary_length(table["bytes"])
-                    table = table.set_column(table.column_names.index("bytes"), "bytes", sizes)
-                yield from table.to_pylist()
+                yield file.read_row_group(group)
+    except (pa.ArrowException, OSError) as error:
+        raise DamageError(
+            f"the quarantine must be Parquet files as they were written, got {error} in "
+            f"{directory / name}. Run 'shardmill verify {directory}'."
+        ) from error
 
 
 def reasons(directory: Path) -> list[Reason]:

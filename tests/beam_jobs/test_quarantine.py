@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from beam_jobs.quarantine import Replacement, export, reasons, refused, replay_options
 from beam_jobs.repairs import original_path
 from beam_jobs.run import run_preprocess
-from shard_format import InputError, load_manifest
+from shard_format import DamageError, InputError, load_manifest
 from shard_format.verify import verify
 
 
@@ -185,3 +185,13 @@ def test_a_folder_that_mends_nothing_is_told(damaged, tmp_path):
 def test_balance_needs_something_to_train_on(pictures, build):
     with pytest.raises(InputError, match="changes the training split, got none among test"):
         build(pictures(8), balance="undersample", split="test=1")
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(b"no Parquet")])
+def test_a_damaged_quarantine_is_damage(damaged, tmp_path, harm):
+    _, _, out = damaged
+    harm(next((out / "quarantine").iterdir()))
+    with pytest.raises(DamageError, match="shardmill verify"):
+        reasons(out)
+    with pytest.raises(DamageError, match="shardmill verify"):
+        export(out, tmp_path / "refused")
