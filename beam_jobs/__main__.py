@@ -1,4 +1,4 @@
-"""Runs a job the Beam way: `python -m beam_jobs images SRC... --out DIR [BEAM OPTIONS]`.
+"""Runs a job the Beam way: `python -m beam_jobs images|text SRC... --out DIR [BEAM OPTIONS]`.
 
 For example, on a Flink cluster whose workers mount /data:
 
@@ -13,17 +13,29 @@ import dataclasses
 import json
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from beam_jobs.logs import quiet_beam, runs_here
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.options import OPTIONS, PreprocessOptions
 from shard_format import ShardmillError
+
+
+class _Kind(NamedTuple):
+    record_type: str
+    help: str
+
+
+KINDS = {
+    "images": _Kind("image", "photographs in folders, archives or tables"),
+    "text": _Kind("text", "documents in files of any format"),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one job; the exit code of shardmill."""
     known, beam_args = _parser().parse_known_args(argv)
     values = vars(known)
-    values.pop("kind")
+    kind = KINDS[values.pop("kind")]
     if runs_here(beam_args):
         quiet_beam()
     try:
@@ -32,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             run_preprocess,
         )  # loads Beam, which --help does not need
 
-        options = PreprocessOptions(**{**values, "sources": tuple(values["sources"])})
+        options = OPTIONS[kind.record_type](**{**values, "sources": tuple(values["sources"])})
         report = run_preprocess(options, beam_args)
         print(json.dumps(report.manifest.summary()))
         check_kept(report)
@@ -50,22 +62,31 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,  # an abbreviation might be meant for Beam
     )
     kinds = parser.add_subparsers(dest="kind", required=True)
-    images = kinds.add_parser(
-        "images",
-        help="photographs in folders, archives or tables",
-        allow_abbrev=False,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    images.add_argument("sources", nargs="+", metavar="SRC")
-    images.add_argument("--out", required=True, metavar="DIR")
-    for field in dataclasses.fields(PreprocessOptions):
+    for kind, what in KINDS.items():
+        _add_job(
+            kinds.add_parser(
+                kind,
+                help=what.help,
+                allow_abbrev=False,
+                formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+            ),
+            OPTIONS[what.record_type],
+        )
+    return parser
+
+
+def _add_job(parser: argparse.ArgumentParser, options: type[PreprocessOptions]) -> None:
+    """Gives a parser a flag for every option."""
+    parser.add_argument("sources", nargs="+", metavar="SRC")
+    parser.add_argument("--out", required=True, metavar="DIR")
+    for field in dataclasses.fields(options):
         if "help" not in field.metadata:
             continue
         flag = f"--{field.name.replace('_', '-')}"
         if field.metadata["type"] is bool:
-            images.add_argument(flag, action="store_true", help=field.metadata["help"])
+            parser.add_argument(flag, action="store_true", help=field.metadata["help"])
             continue
-        images.add_argument(
+        parser.add_argument(
             flag,
             default=field.default,
             type=field.metadata["type"],
@@ -73,7 +94,6 @@ def _parser() -> argparse.ArgumentParser:
             metavar=field.metadata["metavar"],
             help=field.metadata["help"],
         )
-    return parser
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.columns import int64
-from beam_jobs.option_values import parse_size, splits_are_given
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.values import parse_size, splits_are_given
 from beam_jobs.record_types import RecordType
 from beam_jobs.repairs import with_repaired
 from beam_jobs.sources import SOURCES, Item
@@ -42,8 +42,6 @@ SCHEMA = pa.schema(
     ]
 )
 
-# Options that decide what a source reads, beside where it lies.
-_READING = ("image_column", "label_column", "multi_label", "no_labels", "group_by")
 _BATCH_ROWS = 8192  # rows per Arrow record batch: about a megabyte of paths
 _MIN_UNIT_BYTES = 2 << 20  # 2 MiB: under this, opening files costs more than reading them
 _MAX_UNIT_BYTES = 32 << 20  # 32 MiB: about what a worker has to redo after a crash
@@ -121,7 +119,7 @@ def list_corpus(
         "record_type": options.record_type,
         "version": record_type.version,
         "seed": options.seed,
-        "source": [options.source, *(getattr(options, name) for name in _READING)],
+        "source": [options.source, *(getattr(options, name) for name in options.READING)],
         # Fractions are for planning: other ones find the staged units as they are.
         "split": options.split if splits_are_given(options.split) else "",
         **record_type.stage_options(),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from beam_jobs.option_values import splits_are_given
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.record_types import Prepared, RecordType
+from beam_jobs.options.values import splits_are_given
+from beam_jobs.record_types import Prepared, SingleRecords
 from beam_jobs.refusal import Refusal
 from beam_jobs.rejects import FILTER, Reject
 from beam_jobs.repairs import read_repaired
@@ -26,7 +26,7 @@ class Preparer(NamedTuple):
 
     options: PreprocessOptions
     read: ReadRecord
-    record_type: RecordType
+    record_type: SingleRecords
 
     def __call__(self, item: Item) -> tuple[Raw, Prepared | Reject]:
         """What was read, without its bytes, and what came of it."""
@@ -43,7 +43,7 @@ class Preparer(NamedTuple):
             return nothing, Reject("read", "unreadable", detail, None)
         raw = raw._replace(data=b"")
         try:
-            self._check_placed(raw)
+            check_placed(raw.label, raw.split, self.options)
             return raw, self.record_type.prepare(item.record_id, data)
         except Refusal as refusal:
             stage = FILTER if refusal.filtered else "prepare"
@@ -56,16 +56,6 @@ class Preparer(NamedTuple):
         raw = self.read(item)
         return raw, raw.data
 
-    def _check_placed(self, raw: Raw) -> None:
-        """Refuses a record without the label, split or group that the job needs."""
-        options = self.options
-        if raw.label is None and not options.no_labels:
-            raise Refusal("no-label", f"it has no {options.label_column!r}")
-        if raw.split is None and splits_are_given(options.split):
-            raise Refusal(
-                "no-split", f"--split {options.split} finds none of {', '.join(SPLIT_NAMES)} for it"
-            )
-
     def _bytes_if_readable(self, item: Item) -> bytes | None:
         """The bytes of what the listing refused; None for pipes, broken links and the like."""
         if not os.path.isfile(item.path):
@@ -74,3 +64,18 @@ class Preparer(NamedTuple):
             return self.read(item).data
         except (OSError, Refusal):
             return None
+
+
+def check_placed(label: str | None, split: str | None, options: PreprocessOptions) -> None:
+    """Returns if a record has the label and the split that the job needs.
+
+    Raises:
+        Refusal: It has not.
+    """
+    if label is None and not options.no_labels:
+        column = options.label_column
+        raise Refusal("no-label", f"it has no {column!r}" if column else "nothing tells its label")
+    if split is None and splits_are_given(options.split):
+        raise Refusal(
+            "no-split", f"--split {options.split} finds none of {', '.join(SPLIT_NAMES)} for it"
+        )

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.options import OPTIONS, PreprocessOptions
 from beam_jobs.repairs import original_path, own_path
 from beam_jobs.storage import read_json
 from shard_format import DamageError, InputError, Manifest, load_manifest, naming
@@ -224,8 +224,9 @@ def replay_options(
         folders = [folder, *(known for known in folders if known != folder)]
     values = {**saved, **changes, "repaired": tuple(folders)}
     values["sources"] = tuple(sources or saved["sources"])
-    known = {field.name for field in dataclasses.fields(PreprocessOptions)}
-    return PreprocessOptions(**{name: value for name, value in values.items() if name in known})
+    kind = OPTIONS[values.get("record_type") or "image"]
+    known = {field.name for field in dataclasses.fields(kind)}
+    return kind(**{name: value for name, value in values.items() if name in known})
 
 
 class Replacement:

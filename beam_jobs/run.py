@@ -115,8 +115,12 @@ def _absolute(options: PreprocessOptions) -> PreprocessOptions:
         options,
         out=os.path.abspath(options.out),
         staging=os.path.abspath(options.staging) if options.staging else None,
-        labels=os.path.abspath(options.labels) if options.labels else None,
         repaired=tuple(os.path.abspath(folder) for folder in options.repaired),
+        **{
+            field.name: os.path.abspath(getattr(options, field.name))
+            for field in dataclasses.fields(options)
+            if field.metadata.get("metavar") == "FILE" and getattr(options, field.name)
+        },
     )
 
 

@@ -21,6 +21,7 @@ from beam_jobs.labels import Labels
 from beam_jobs.planning import ShardSpec, load_plan
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
+from beam_jobs.record_types.base import Finished, Staged
 from beam_jobs.staging import forget_unit, unit_files
 from beam_jobs.storage import (
     Workspace,
@@ -34,7 +35,6 @@ from shard_format import (
     DamageError,
     InputError,
     ShardInfo,
-    finish_example,
     frame,
     index_schema,
     unframe,
@@ -78,22 +78,22 @@ def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) 
     keys = json.loads(recipe.schema.metadata[b"units"])
     table = _rows(recipe, keys, workspace)
     labels = Labels(table["label"], record_type.schema, plan.class_names)
+    staged = _staged(table, keys, labels, workspace)
     temporary = workspace.temporary(workspace.shards)
     digest, lengths = hashlib.sha256(), []
+    written = _Written(record_type)
     with temporary.open("wb", buffering=_WRITE_BYTES) as file:
-        for start, payloads in _blocks(table, keys, workspace):
-            late = labels.entries(start, start + len(payloads))
-            for payload, entry in zip(payloads, late, strict=True):
-                framed = frame(finish_example(payload + entry))
-                digest.update(framed)
-                file.write(framed)
-                lengths.append(len(framed))
-            report(workspace.progress, "shard", len(payloads))
+        for finished in record_type.finisher(workspace, spec.split).finish(table, staged):
+            framed = frame(finished.example)
+            digest.update(framed)
+            file.write(framed)
+            lengths.append(len(framed))
+            written.append(finished)
     info = ShardInfo(spec.file, len(lengths), sum(lengths), digest.hexdigest())
     write_table(
         workspace,
         index_part(workspace, spec.file),
-        _index_rows(spec, record_type, table, labels, lengths),
+        written.index_rows(spec, table, labels, lengths),
     )
     publish(temporary, workspace.shards / spec.file, durable=True)
     write_json(workspace, marker, {"recipe_key": spec.recipe_key, "info": info.__dict__})
@@ -133,6 +133,17 @@ def _rows(recipe: pa.Table, keys: list[str], workspace: Workspace) -> pa.Table:
     # A copy of a record has a key of its own.
     table = table.set_column(table.column_names.index("key"), "key", recipe["key"])
     return table.append_column("unit", recipe["unit"].combine_chunks())
+
+
+def _staged(
+    table: pa.Table, keys: list[str], labels: Labels, workspace: Workspace
+) -> Iterator[Staged]:
+    """The records of the shard with their payload, in final order."""
+    for start, payloads in _blocks(table, keys, workspace):
+        late = labels.entries(start, start + len(payloads))
+        for number, (payload, entry) in enumerate(zip(payloads, late, strict=True)):
+            yield Staged(start + number, payload, entry)
+        report(workspace.progress, "shard", len(payloads))
 
 
 def _blocks(
@@ -177,23 +188,38 @@ def _read(path: Path, offsets: IntArray, lengths: IntArray) -> Iterator[bytes]:
                 yield data[offset - first : offset - first + length]
 
 
-def _index_rows(
-    spec: ShardSpec,
-    record_type: RecordType,
-    table: pa.Table,
-    labels: Labels,
-    lengths: list[int],
-) -> pa.Table:
-    length = np.array(lengths, np.int64)
-    columns = {
-        "shard": np.full(len(length), spec.shard, np.int32),
-        "offset": np.cumsum(length) - length,
-        "length": length,
-        "key": table["key"],
-        "record_id": table["record_id"],
-        **labels.columns(),
-        "fingerprint": table["fingerprint"],
-        **{field.name: table[field.name] for field in record_type.statistics},
-    }
-    fields = (*record_type.statistics, *record_type.late_columns)
-    return pa.table(columns, schema=index_schema(fields))
+class _Written:
+    """Which row of the shard's table each example has in the index, and what differs there."""
+
+    def __init__(self, record_type: RecordType) -> None:
+        self._record_type = record_type
+        self._rows: list[int] = []
+        self._changed: dict[str, list[Any]] = {}
+
+    def append(self, done: Finished) -> None:
+        self._rows.append(done.row)
+        for name, value in done.columns.items():
+            self._changed.setdefault(name, []).append(value)
+
+    def index_rows(
+        self, spec: ShardSpec, table: pa.Table, labels: Labels, lengths: list[int]
+    ) -> pa.Table:
+        length = np.array(lengths, np.int64)
+        fields = (*self._record_type.statistics, *self._record_type.late_columns)
+        schema = index_schema(fields)
+        columns = {name: table[name] for name in ("key", "record_id", "fingerprint")}
+        columns |= {field.name: table[field.name] for field in self._record_type.statistics}
+        columns |= {name: pa.chunked_array([values]) for name, values in labels.columns().items()}
+        rows = np.array(self._rows, np.int64)
+        if len(rows) != len(table) or np.any(np.diff(rows) != 1):
+            columns = {name: column.take(pa.array(rows)) for name, column in columns.items()}
+        changed = {
+            name: pa.array(values, schema.field(name).type)
+            for name, values in self._changed.items()
+        }
+        place = {
+            "shard": np.full(len(length), spec.shard, np.int32),
+            "offset": np.cumsum(length) - length,
+            "length": length,
+        }
+        return pa.table(columns | changed | place).select(schema.names).cast(schema)

@@ -63,14 +63,14 @@ def pictures(tmp_path: Path) -> Callable[..., Path]:
 @pytest.fixture
 def build(tmp_path: Path) -> Callable[..., object]:
     """Runs a preprocessing job in this process; keyword arguments are its options."""
-    from beam_jobs.options import PreprocessOptions
+    from beam_jobs.options import ImageOptions
     from beam_jobs.run import run_preprocess
 
     def run(source: Path, out: str | Path = "set", /, **options: object) -> object:
         target = out if isinstance(out, Path) else tmp_path / out
         defaults: dict[str, object] = {"workers": 1, "resize": "shorter:32", "no_report": True}
         return run_preprocess(
-            PreprocessOptions(sources=(str(source),), out=str(target), **(defaults | options))
+            ImageOptions(sources=(str(source),), out=str(target), **(defaults | options))
         )
 
     return run

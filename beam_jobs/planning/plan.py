@@ -17,8 +17,8 @@ import numpy as np
 
 from beam_jobs.columns import int64, uint64
 from beam_jobs.listing import read_units
-from beam_jobs.option_values import parse_size, parse_splits, splits_are_given
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.values import parse_size, parse_splits, splits_are_given
 from beam_jobs.planning.balance import NO_REPEATS, Repeats, balance
 from beam_jobs.planning.boundaries import Quantiles, histogram_bits
 from beam_jobs.planning.classes import names_in, sorted_names

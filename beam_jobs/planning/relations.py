@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.columns import IntArray, fixed_bytes
-from beam_jobs.near.clusters import near_pairs
-from beam_jobs.near.layout import HASH_BYTES, THUMBNAIL_BYTES
+from beam_jobs.columns import IntArray
 from beam_jobs.near.union_find import components
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.planning.clusters import Clusters, Links, find_clusters
 from beam_jobs.planning.exact import Pairs, exact_pairs
 from beam_jobs.planning.sidecars import Sidecars
+from beam_jobs.planning.similar_pictures import similar_pictures
 from beam_jobs.record_types import RecordType
+
+# Near duplicates among records of a type: all staged units, numbers of records, options.
+LOOK_ALIKES: dict[str, Callable[[Sidecars, IntArray, PreprocessOptions], Links]] = {
+    "image": similar_pictures,
+}
 
 _NO_PAIRS: Pairs = np.zeros((0, 2), np.int64)
 _NO_LINKS = Links(_NO_PAIRS, np.zeros(0, np.float32))
@@ -66,16 +70,4 @@ def _look_alikes(sidecars: Sidecars, exact: Pairs, options: PreprocessOptions) -
     """Near duplicates among all records but those that equal another one."""
     # Of records that are equal one is looked at, and no other.
     records = np.flatnonzero(components(sidecars.records, exact) == np.arange(sidecars.records))
-    hashes = np.empty((len(records), HASH_BYTES), np.uint8)
-    for unit, table in sidecars:
-        first, last = np.searchsorted(records, sidecars.begins[unit : unit + 2])
-        rows = records[first:last] - sidecars.begins[unit]
-        hashes[first:last] = fixed_bytes(table["perceptual_hash"], HASH_BYTES)[rows]
-
-    def thumbnails(rows: IntArray) -> npt.NDArray[np.uint8]:
-        column = sidecars.take(records[rows], ["thumbnail"])["thumbnail"]
-        return fixed_bytes(column, THUMBNAIL_BYTES)
-
-    threads = options.workers or os.cpu_count() or 1
-    found = near_pairs(hashes, thumbnails, options.near_threshold, threads)
-    return Links(records[found.pairs], found.similarity)
+    return LOOK_ALIKES[options.record_type](sidecars, records, options)

@@ -1,14 +1,17 @@
-"""What a record type is: how the raw bytes of one record become the features of one example."""
+"""What a record type is: how raw records become the features of examples."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from shard_format import Schema
+from beam_jobs.columns import IntArray
+from beam_jobs.rejects import Reject
+from beam_jobs.storage import Workspace
+from shard_format import Schema, finish_example
 
 
 class Prepared(NamedTuple):
@@ -26,6 +29,25 @@ class Prepared(NamedTuple):
     statistics: Mapping[str, Any]
 
 
+class PreparedBatch(NamedTuple):
+    """Records ready to be stored, as columns; row i of each is one record.
+
+    Attributes:
+        rows: [n] int64, which rows of the batch these are, ascending.
+        values: [n] each: the value of every feature that is not late, by name; lists of Python
+            values as `shard_format.encode_features` takes them.
+        fingerprints: [n] fixed-size binary (16): equal for exact duplicates.
+        statistics: [n] each: every statistics and evidence column, by name.
+        rejects: (row of the batch, why it is not among `rows`), for every other row.
+    """
+
+    rows: IntArray
+    values: Mapping[str, Sequence[Any]]
+    fingerprints: pa.Array
+    statistics: Mapping[str, pa.Array]
+    rejects: list[tuple[int, Reject]]
+
+
 class RecordType(abc.ABC):
     """One kind of record; an instance belongs to one job and holds its parsed options.
 
@@ -40,6 +62,9 @@ class RecordType(abc.ABC):
             label: sharding fills them in.
         confirms: Whether records with equal fingerprints are duplicates only if `confirm` gives
             the same for both.
+        by_bytes: Whether progress is told in bytes of the source: the listing has no records.
+        runs_python: Whether its kernels hold the interpreter's lock, so that the local engine
+            should use processes and not threads.
     """
 
     version: int
@@ -49,18 +74,16 @@ class RecordType(abc.ABC):
     evidence: tuple[pa.Field, ...] = ()
     late_columns: tuple[pa.Field, ...] = ()
     confirms: bool = False
+    by_bytes: bool = False
+    runs_python: bool = False
 
     @abc.abstractmethod
     def stage_options(self) -> dict[str, Any]:
-        """The options that have an effect on what `prepare` returns."""
+        """The options that have an effect on what is staged."""
 
-    @abc.abstractmethod
-    def prepare(self, record_id: str, data: bytes) -> Prepared:
-        """Turns the raw bytes of one record into features.
-
-        Raises:
-            Refusal: The record cannot be used.
-        """
+    def finisher(self, workspace: Workspace, split: str) -> Finisher:
+        """How the staged records of a shard of some split become its examples."""
+        return OnePerRecord()
 
     def training_statistics(self, index: pa.Table) -> dict[str, Any]:
         """What else the manifest keeps of the training split, for readers to normalize with."""
@@ -83,3 +106,77 @@ class RecordType(abc.ABC):
             stored: The bytes of the feature that is compared, as a shard holds them.
         """
         raise NotImplementedError(f"{type(self).__name__} has fingerprints that need no proof")
+
+
+class SingleRecords(RecordType):
+    """Records that are prepared one at a time."""
+
+    @abc.abstractmethod
+    def prepare(self, record_id: str, data: bytes) -> Prepared:
+        """Turns the raw bytes of one record into features.
+
+        Raises:
+            Refusal: The record cannot be used.
+        """
+
+
+class BatchRecords(RecordType):
+    """Records that are prepared many at a time, as columns."""
+
+    @abc.abstractmethod
+    def prepare_batch(self, batch: pa.RecordBatch) -> PreparedBatch:
+        """Turns documents into features.
+
+        Args:
+            batch: The columns of `beam_jobs.documents.base.DOCUMENT_FIELDS`.
+        """
+
+
+class Staged(NamedTuple):
+    """A staged record on its way into a shard.
+
+    Attributes:
+        row: Its row in the table of the shard.
+        entries: The encoded features known when it was staged (`encode_features`).
+        late: Those known only now: the label; b"" where there is none.
+    """
+
+    row: int
+    entries: bytes
+    late: bytes
+
+
+class Finished(NamedTuple):
+    """An example of a shard.
+
+    Attributes:
+        example: The serialized tf.train.Example.
+        row: Row of the shard's table whose key, id, label and statistics it has in the index.
+        columns: What is different there, by name of an index column.
+    """
+
+    example: bytes
+    row: int
+    columns: Mapping[str, Any]
+
+
+class Finisher(abc.ABC):
+    """Turns the staged records of one shard, in order, into its examples."""
+
+    @abc.abstractmethod
+    def finish(self, table: pa.Table, staged: Iterator[Staged]) -> Iterator[Finished]:
+        """The examples in order, whose `row` never falls.
+
+        Args:
+            table: The sidecar rows of the shard in final order, with the columns "unit" and "row".
+            staged: The same records with their payload, read as they are asked for.
+        """
+
+
+class OnePerRecord(Finisher):
+    """Every record is one example, as it was staged."""
+
+    def finish(self, table: pa.Table, staged: Iterator[Staged]) -> Iterator[Finished]:
+        """See Finisher."""
+        for record in staged:
+            yield Finished(finish_example(record.entries + record.late), record.row, {})

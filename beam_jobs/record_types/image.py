@@ -25,9 +25,9 @@ from beam_jobs.images.pixel_statistics import NOT_COUNTED, PIXEL_FIELDS, count_p
 from beam_jobs.images.resize import keeps_size, parse_resize, resize_image
 from beam_jobs.images.stored import decode_kept, decode_stored, preview
 from beam_jobs.near.layout import HASH_BYTES, THUMBNAIL_BYTES
-from beam_jobs.option_values import parse_quality
-from beam_jobs.options import PreprocessOptions
-from beam_jobs.record_types.base import Prepared, RecordType
+from beam_jobs.options import ImageOptions
+from beam_jobs.options.values import parse_quality
+from beam_jobs.record_types.base import Prepared, SingleRecords
 from shard_format import LABELS_FIELD, Feature, Schema, id_hash
 
 # What near duplicates are found by.
@@ -39,7 +39,7 @@ PERCEPTION_FIELDS = (
 _COUNTED_OF_KEPT = 8
 
 
-class ImageRecords(RecordType):
+class ImageRecords(SingleRecords):
     """Input: the bytes of a picture in any format. Output: {"id": "hat/1.jpg", "image": jpeg}."""
 
     version = 2
@@ -55,7 +55,7 @@ class ImageRecords(RecordType):
 
     summarized = ("width", "height", "source_width", "source_height", "source_bytes")
 
-    def __init__(self, options: PreprocessOptions) -> None:
+    def __init__(self, options: ImageOptions) -> None:
         self._resize = parse_resize(options.resize)
         self._keeps, self._quality = parse_quality(options.quality)
         self._encoding = options.encoding
@@ -193,7 +193,7 @@ class ImageRecords(RecordType):
         return digest.digest()[:16]
 
 
-def _schema(options: PreprocessOptions) -> Schema:
+def _schema(options: ImageOptions) -> Schema:
     declared = [
         Feature("id", "text"),
         Feature("image", "image", (-1, -1, 3), encoding=options.encoding),

@@ -1,11 +1,12 @@
 """Sources, by the value of --source."""
 
 from collections.abc import Callable
+from typing import Any
 
-from beam_jobs.options import PreprocessOptions
 from beam_jobs.sources.arrow import Arrow
-from beam_jobs.sources.base import Item, Raw, ReadRecord, Source
+from beam_jobs.sources.base import BatchSource, Item, Raw, ReadRecord, Source
 from beam_jobs.sources.class_folders import ClassFolders
+from beam_jobs.sources.documents import Documents
 from beam_jobs.sources.idx import Idx
 from beam_jobs.sources.parquet import Parquet
 from beam_jobs.sources.table import Table
@@ -13,7 +14,7 @@ from beam_jobs.sources.tar import Tar
 from beam_jobs.sources.tfrecord import TfRecord
 from beam_jobs.sources.zip import Zip
 
-SOURCES: dict[str, Callable[[PreprocessOptions], Source]] = {
+SOURCES: dict[str, Callable[[Any], Source]] = {
     "class-folders": ClassFolders,
     "table": Table,
     "tar": Tar,
@@ -22,6 +23,7 @@ SOURCES: dict[str, Callable[[PreprocessOptions], Source]] = {
     "arrow": Arrow,
     "tfrecord": TfRecord,
     "idx": Idx,
+    "documents": Documents,
 }
 
-__all__ = ["SOURCES", "Item", "Raw", "ReadRecord", "Source"]
+__all__ = ["SOURCES", "BatchSource", "Item", "Raw", "ReadRecord", "Source"]

@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 
-from beam_jobs.option_values import SPLIT_BY_FOLDER
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.values import SPLIT_BY_FOLDER
 from beam_jobs.refusal import Refusal
 from beam_jobs.sources.base import Item
 from beam_jobs.sources.cells import Said, said_by, wanted_columns
@@ -143,6 +143,6 @@ def said_by_companions(companions: dict[str, bytes], options: PreprocessOptions)
     column = options.label_column
     for name in ("cls", "txt"):
         if name in companions and (name == "cls" or "json" not in companions):
-            fields = {**fields, column: companions[name].strip()}
+            fields = {**fields, column or "label": companions[name].strip()}
             break
     return said_by(fields, (), options)

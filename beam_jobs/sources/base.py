@@ -7,10 +7,13 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.refusal import Refusal
+
+if TYPE_CHECKING:
+    from beam_jobs.documents.reading import ReadDocument
 
 # A larger record is refused unread, and not copied to quarantine either: a worker would hold it.
 MAX_RECORD_BYTES = 512 << 20  # 512 MiB
@@ -96,6 +99,21 @@ class Source(abc.ABC):
             scratch: A path for a file or folder of its own, to be removed when it is closed.
         """
         return nullcontext(read_whole_file)
+
+
+class BatchSource(Source):
+    """A source whose items hold many records each, which only reading tells."""
+
+    @abc.abstractmethod
+    def open_documents(
+        self, items: Sequence[Item], scratch: Path
+    ) -> AbstractContextManager[Callable[[Item], Iterator[ReadDocument]]]:
+        """Opens the items of one unit; what it gives reads the documents of one, in order.
+
+        Args:
+            items: All items of the unit, in listing order.
+            scratch: As in `open`.
+        """
 
 
 def read_whole_file(item: Item) -> Raw:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from beam_jobs.option_values import split_column
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.values import split_column
 from beam_jobs.refusal import Refusal
 from beam_jobs.sources.naming import SPLIT_NAMES, join_labels, split_name
 

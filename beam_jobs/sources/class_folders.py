@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from beam_jobs.option_values import SPLIT_BY_FOLDER
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.values import SPLIT_BY_FOLDER
 from beam_jobs.sources.base import Item, Source
 from beam_jobs.sources.naming import (
     SPLIT_NAMES,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from beam_jobs.options import ImageOptions
 from beam_jobs.refusal import Refusal
 from beam_jobs.sources.base import Item, ReadRecord, Source
 from beam_jobs.sources.containers import find_files, split_by_folder
@@ -22,6 +23,8 @@ _MAX_FILES = 1 << 30  # then numbers begin again: what counts is that neighbours
 
 class ColumnFiles(Source):
     """Every row of every file is a record."""
+
+    options: ImageOptions
 
     @abc.abstractmethod
     def open_file(self, path: bytes) -> AbstractContextManager[ColumnFile]:

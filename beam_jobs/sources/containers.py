@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from beam_jobs.option_values import SPLIT_BY_FOLDER
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.values import SPLIT_BY_FOLDER
 from beam_jobs.sources.base import Item
 from beam_jobs.sources.class_folders import file_item, walk_root
 from beam_jobs.sources.naming import SPLIT_NAMES, prefixes, readable_name, split_of_file

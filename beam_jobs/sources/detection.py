@@ -9,12 +9,15 @@ import os
 from collections import Counter, deque
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.options import ImageOptions, PreprocessOptions
 from beam_jobs.sources.beside import describes, set_files
 from beam_jobs.sources.content import OTHER, PICTURE, kind_of
 from beam_jobs.sources.naming import is_left_out
 from shard_format import InputError
+
+Options = TypeVar("Options", bound=PreprocessOptions)
 
 _CLASS_FOLDERS = "class-folders"
 # What is looked at of a source, so that a million files are listed once and not twice.
@@ -23,7 +26,7 @@ _MAX_ENTRIES = 256  # of one folder
 _MAX_FILES = 64  # of one folder, opened to see what they hold
 
 
-def resolve_sources(options: PreprocessOptions) -> PreprocessOptions:
+def resolve_sources(options: Options) -> Options:
     """The options with globs expanded, and with the source that was meant by "auto".
 
     Raises:
@@ -31,7 +34,7 @@ def resolve_sources(options: PreprocessOptions) -> PreprocessOptions:
     """
     paths = [path for source in options.sources for path in _expand(source)]
     options = dataclasses.replace(options, sources=tuple(dict.fromkeys(paths)))
-    if options.source != "auto":
+    if not isinstance(options, ImageOptions) or options.source != "auto":
         return options
     return dataclasses.replace(options, source=_detect(options))
 
@@ -47,7 +50,7 @@ def _expand(source: str) -> list[str]:
     return [os.path.abspath(path) for path in found]
 
 
-def _detect(options: PreprocessOptions) -> str:
+def _detect(options: ImageOptions) -> str:
     """The source for what is found in a bounded look."""
     if options.labels is not None:
         return "table"

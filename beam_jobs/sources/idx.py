@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.options import ImageOptions
 from beam_jobs.refusal import Refusal
 from beam_jobs.sources.base import MAX_RECORD_BYTES, Item, Raw, ReadRecord, Source, read_whole_file
 from beam_jobs.sources.compression import codec_of
@@ -41,7 +41,7 @@ class Idx(Source):
     may be compressed or not). A picture is given as PGM, or as PPM where a file has three channels.
     """
 
-    def __init__(self, options: PreprocessOptions) -> None:
+    def __init__(self, options: ImageOptions) -> None:
         super().__init__(options)
         refuse_columns(options, "IDX files")
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.options import ImageOptions
 from beam_jobs.refusal import Refusal
 from beam_jobs.sources.cells import said_by, wanted_columns
 from beam_jobs.sources.compression import Stream, codec_of, open_stream
@@ -44,7 +44,7 @@ _COLUMN_FLAGS = {
 }
 
 
-def read_label_table(path: str, options: PreprocessOptions) -> pa.Table:
+def read_label_table(path: str, options: ImageOptions) -> pa.Table:
     """The rows of the table: key, label, group, split, why refused or "", row number.
 
     Raises:
@@ -76,9 +76,7 @@ def _printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def _batches(
-    path: str, columns: dict[str, str], options: PreprocessOptions
-) -> Iterator[pa.RecordBatch]:
+def _batches(path: str, columns: dict[str, str], options: ImageOptions) -> Iterator[pa.RecordBatch]:
     rows: list[tuple[Any, ...]] = []
     names = _class_names(path, options)
     for number, fields in enumerate(_rows(path, columns)):
@@ -98,7 +96,7 @@ def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=_ROWS)
 
 
-def _class_names(path: str, options: PreprocessOptions) -> list[str]:
+def _class_names(path: str, options: ImageOptions) -> list[str]:
     """The names that Hugging Face keeps in a Parquet table for its numbers; [] if none."""
     with open(path, "rb") as file:
         if file.read(len(_PARQUET)) != _PARQUET:
@@ -107,7 +105,7 @@ def _class_names(path: str, options: PreprocessOptions) -> list[str]:
 
 
 def _row(
-    number: int, fields: dict[str, Any], names: Sequence[str], options: PreprocessOptions
+    number: int, fields: dict[str, Any], names: Sequence[str], options: ImageOptions
 ) -> tuple[Any, ...]:
     try:
         key = _key(fields.get(options.path_column))

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from beam_jobs.option_values import split_column
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.values import split_column
 from beam_jobs.refusal import Refusal
 from shard_format import InputError, UsageError
 

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from beam_jobs.option_values import SPLIT_BY_FOLDER
+from beam_jobs.options.values import SPLIT_BY_FOLDER
 from beam_jobs.refusal import Refusal
 from beam_jobs.sources.archives import (
     folder_items,

@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.options import ImageOptions
 from beam_jobs.refusal import Refusal
 from beam_jobs.sources.base import MAX_RECORD_BYTES, Item, Raw, read_whole_file
 from beam_jobs.sources.cells import Said, said_by, wanted_columns
@@ -52,7 +52,7 @@ def why(error: Exception) -> str:
     return text.splitlines()[0][:200]
 
 
-def check_columns(schema: pa.Schema, options: PreprocessOptions, file_id: str) -> None:
+def check_columns(schema: pa.Schema, options: ImageOptions, file_id: str) -> None:
     """Returns if a file has every column that the job needs, of a usable type.
 
     Raises:
@@ -112,7 +112,7 @@ def class_names(schema: pa.Schema, column: str) -> list[str]:
 
 
 def file_items(
-    file: Item, opened: ColumnFile, options: PreprocessOptions, first_block: int
+    file: Item, opened: ColumnFile, options: ImageOptions, first_block: int
 ) -> Iterator[Item]:
     """The records of one file; a refused one for the file itself, last, if a part is damaged.
 
@@ -171,7 +171,7 @@ def _said(
     batches: Iterable[pa.RecordBatch],
     columns: list[str],
     names: Sequence[str],
-    options: PreprocessOptions,
+    options: ImageOptions,
 ) -> Iterator[Said | Refusal]:
     """What the columns say of each row, or why they make it unusable."""
     nothing = Said()

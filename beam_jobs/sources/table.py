@@ -15,8 +15,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.option_values import SPLIT_BY_FOLDER
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.options import ImageOptions
+from beam_jobs.options.values import SPLIT_BY_FOLDER
 from beam_jobs.sources.base import Item, Source
 from beam_jobs.sources.cells import Said
 from beam_jobs.sources.class_folders import folder_prefixes, walk_root
@@ -46,9 +46,11 @@ class Table(Source):
     A row without file, a file without row and a path that leads elsewhere are listed as refused.
     """
 
-    def __init__(self, options: PreprocessOptions) -> None:
+    options: ImageOptions
+
+    def __init__(self, options: ImageOptions) -> None:
         super().__init__(options)
-        self._labels = options.labels or ""  # given: PreprocessOptions sees to it
+        self._labels = options.labels or ""  # given: the options see to it
 
     def items(self, roots: Sequence[Path], on_ignored: Callable[[str], None]) -> Iterator[Item]:
         """See Source."""
@@ -131,7 +133,7 @@ def _taken(table: pa.Table, order: pa.Array) -> Iterator[tuple[bytes, Said, str]
             yield key, Said(label, group, split), refused
 
 
-def _united(equal: list[tuple[bytes, Said, str]], options: PreprocessOptions) -> tuple[Said, str]:
+def _united(equal: list[tuple[bytes, Said, str]], options: ImageOptions) -> tuple[Said, str]:
     """The rows of one path that differ: their labels together, where there may be several."""
     first = equal[0][1]
     refusals = sorted({refused for _, _, refused in equal if refused})

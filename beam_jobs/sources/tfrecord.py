@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.options import ImageOptions
 from beam_jobs.refusal import Refusal
 from beam_jobs.sources.base import MAX_RECORD_BYTES, Item, Raw, ReadRecord, Source, read_whole_file
 from beam_jobs.sources.beside import Names, describes, known_names, set_files
@@ -35,7 +35,9 @@ _NAMES = "@"  # in a locator, before what the class names hash to
 class TfRecord(Source):
     """Every record of every TFRecord file below the roots, or of a shard set with a manifest."""
 
-    def __init__(self, options: PreprocessOptions) -> None:
+    options: ImageOptions
+
+    def __init__(self, options: ImageOptions) -> None:
         super().__init__(options)
         self._names_of: dict[bytes, Names] = {}
 

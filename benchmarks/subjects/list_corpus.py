@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from beam_jobs.listing import list_corpus
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.options import ImageOptions
 from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.sources.detection import resolve_sources
 from beam_jobs.storage import Workspace
@@ -18,7 +18,7 @@ from benchmarks.measure import print_result
 def main(source: str, out: str, labels: str) -> None:
     """Lists once; what is made of it is thrown away."""
     begun = time.process_time()  # files are in the page cache, and others use this machine too
-    options = resolve_sources(PreprocessOptions((source,), out, labels=labels or None))
+    options = resolve_sources(ImageOptions((source,), out, labels=labels or None))
     workspace = Workspace(Path(out), None)
     workspace.create()
     listing = list_corpus(options, RECORD_TYPES["image"](options), workspace)

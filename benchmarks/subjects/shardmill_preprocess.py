@@ -17,12 +17,12 @@ def main() -> None:
     resize, quality = rest or (f"shorter:{SIDE}", str(QUALITY))
     quiet_beam()
     import beam_jobs.record_types.image  # noqa: F401  (loads the kernels before the clock starts)
-    from beam_jobs.options import PreprocessOptions
+    from beam_jobs.options import ImageOptions
     from beam_jobs.run import run_preprocess
 
     shutil.rmtree(out, ignore_errors=True)
     # report.html is left out: it takes some 0.4 s however large the corpus is.
-    options = PreprocessOptions(
+    options = ImageOptions(
         (source,), out, resize=resize, quality=quality, dedup=dedup, no_report=True
     )
     begun, cpu_begun = time.perf_counter(), time.process_time()

@@ -25,8 +25,8 @@ def demo(out: Path, epochs: int) -> None:
     320 photographs of clothes in 10 classes, two duplicates and two broken files. Run it again:
     what is done already is not done twice.
     """
-    from beam_jobs.options import PreprocessOptions
-    from cli.commands.preprocess import build_images
+    from beam_jobs.options import ImageOptions
+    from cli.commands.preprocess import build_set
     from cli.commands.train import train_model
     from cli.console import say, stdout
     from shard_format import InputError, load_manifest
@@ -42,7 +42,7 @@ def demo(out: Path, epochs: int) -> None:
     training = TrainOptions(data=data, run_dir=run_dir, model="small_cnn", epochs=epochs)
     console = stdout()
     console.rule(f"1. preprocess {_shown(_SAMPLES)} -> {data}", align="left")
-    options = PreprocessOptions(
+    options = ImageOptions(
         sources=(str(_SAMPLES),),
         out=str(data),
         name="clothing",
@@ -50,7 +50,7 @@ def demo(out: Path, epochs: int) -> None:
         split="train=0.75,validation=0.25",
         num_shards=4,
     )
-    build_images(options, [], as_json=False)
+    build_set(options, [], as_json=False)
     console.print()
     console.rule(f"2. train a small convolutional network on {data}", align="left")
     result = train_model(training, as_json=False)

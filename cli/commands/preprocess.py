@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import IO, Any
 
 import click
 
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
 
 
 class _WithBeamOptions(click.Command):
@@ -23,14 +24,18 @@ class _WithBeamOptions(click.Command):
         return super().parse_args(ctx, args[:position])
 
 
-def job_options(command: Any, *, unset: bool = False) -> Any:
+def job_options(
+    command: Any, *, kinds: Sequence[type[PreprocessOptions]], unset: bool = False
+) -> Any:
     """A flag for every option of the job, from its one definition.
 
     Args:
         command: To give them to.
+        kinds: The options of the job; of several that share a flag, the first defines it.
         unset: Leave every default out: what is not given is None.
     """
-    for field in reversed(dataclasses.fields(PreprocessOptions)):
+    fields = {field.name: field for kind in reversed(kinds) for field in dataclasses.fields(kind)}
+    for field in reversed(fields.values()):
         if "help" not in field.metadata:
             continue
         choices = field.metadata["choices"]
@@ -60,7 +65,7 @@ def preprocess() -> None:
 @preprocess.command(cls=_WithBeamOptions)
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.option("--out", required=True, metavar="DIR", help="The new shard set.")
-@job_options
+@partial(job_options, kinds=[ImageOptions])
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 @click.pass_obj
 def images(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
@@ -80,10 +85,34 @@ def images(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
       shardmill preprocess images photos --out set --num-shards 64 --workers 8
       shardmill preprocess images /data/photos --out /data/set -- --runner=FlinkRunner
     """
-    build_images(PreprocessOptions(**values), beam_args, as_json)
+    build_set(ImageOptions(**values), beam_args, as_json)
 
 
-def build_images(
+@preprocess.command(cls=_WithBeamOptions)
+@click.argument("sources", nargs=-1, required=True, metavar="SRC...")
+@click.option("--out", required=True, metavar="DIR", help="The new shard set.")
+@partial(job_options, kinds=[TextOptions])
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
+@click.pass_obj
+def text(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
+    """Documents in files of any format to a shard set.
+
+    SRC may be folders, files, tar or zip archives of plain text, HTML, JSON, JSON Lines, CSV, TSV,
+    WARC, Parquet, Arrow or TFRecord, compressed or not.
+
+    A job that was interrupted goes on where it stopped when the same command is run again.
+
+    \b
+    Examples:
+      shardmill preprocess text reviews --out set
+      shardmill preprocess text corpus.jsonl.zst --text-column body --label-column topic --out set
+      shardmill preprocess text 'crawl/*.warc.gz' --clean web-en --dedup near --no-labels --out set
+      shardmill preprocess text books --no-labels --train-tokenizer bpe:32000 --pack 2048 --out set
+    """
+    build_set(TextOptions(**values), beam_args, as_json)
+
+
+def build_set(
     options: PreprocessOptions, beam_args: list[str], as_json: bool, shown: str | None = None
 ) -> None:
     """Runs the job with bars, and prints its ledger.

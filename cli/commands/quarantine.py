@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from beam_jobs.options import ImageOptions, TextOptions
 from cli.commands.preprocess import job_options
 
 _DIRECTORY = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
@@ -125,7 +126,7 @@ def export(directory: Path, folder: Path, chosen: tuple[str, ...], as_json: bool
     help="Where the corpus lies now, if it has moved; repeatable.",
 )
 @click.option("--out", metavar="NEW", help="Leave DIR as it is and build here.")
-@partial(job_options, unset=True)
+@partial(job_options, kinds=[ImageOptions, TextOptions], unset=True)
 @_JSON
 def replay(
     directory: Path,
@@ -149,7 +150,7 @@ def replay(
     import dataclasses
 
     from beam_jobs.quarantine import Replacement, replay_options
-    from cli.commands.preprocess import build_images
+    from cli.commands.preprocess import build_set
     from cli.console import say
     from shard_format import UsageError
 
@@ -162,7 +163,7 @@ def replay(
     replacement = Replacement(directory)
     options = replay_options(directory, repaired, sources, changes)
     options = dataclasses.replace(options, out=out or str(replacement.new))
-    build_images(options, [], as_json, shown=out or str(directory))
+    build_set(options, [], as_json, shown=out or str(directory))
     if out is None:
         replacement.finish()
         if not as_json:

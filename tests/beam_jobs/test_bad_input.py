@@ -9,8 +9,8 @@ import shutil
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.option_values import parse_size, parse_splits
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.options import ImageOptions
+from beam_jobs.options.values import parse_size, parse_splits
 from shard_format import InputError, UsageError, verify
 
 
@@ -150,7 +150,7 @@ def test_several_sources_are_told_apart(pictures, tmp_path):
     one, two = pictures(4, name="one"), pictures(4, name="two")
     hashes = set()
     for number, sources in enumerate([(one, two), (two, one)]):
-        options = PreprocessOptions(
+        options = ImageOptions(
             tuple(map(str, sources)), str(tmp_path / f"set{number}"), dedup="off", workers=1
         )
         manifest = run_preprocess(options).manifest
@@ -159,7 +159,7 @@ def test_several_sources_are_told_apart(pictures, tmp_path):
     assert len(hashes) == 1
     other = tmp_path / "other" / "one"
     shutil.copytree(one, other)
-    options = PreprocessOptions((str(one), str(other)), str(tmp_path / "set"))
+    options = ImageOptions((str(one), str(other)), str(tmp_path / "set"))
     with pytest.raises(InputError, match="different names"):
         run_preprocess(options)
 
@@ -260,7 +260,7 @@ def test_nothing_usable_is_an_empty_set_with_its_evidence(tmp_path, build):
 )
 def test_wrong_options_are_told(change, message):
     with pytest.raises(UsageError, match=message):
-        PreprocessOptions(**({"sources": ("a",), "out": "b"} | change))
+        ImageOptions(**({"sources": ("a",), "out": "b"} | change))
 
 
 def test_sizes_and_splits_are_read():

@@ -14,7 +14,7 @@ from PIL import Image, ImageCms
 from beam_jobs.images.encode import ENCODERS, encode_jpeg
 from beam_jobs.images.keep import needs_no_change, shrunk
 from beam_jobs.images.resize import RESIZE_MODES, keeps_size, parse_resize, resize_image
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.options import ImageOptions
 from beam_jobs.record_types.image import ImageRecords
 from beam_jobs.refusal import Refusal
 from shard_format import (
@@ -37,7 +37,7 @@ def photograph(samples):
 
 
 def records(**options):
-    return ImageRecords(PreprocessOptions(("src",), "out", **options))
+    return ImageRecords(ImageOptions(("src",), "out", **options))
 
 
 def jpeg_of(image, **options):
@@ -152,7 +152,7 @@ def test_options_that_change_bytes_change_units(one):
 )
 def test_options_that_do_not_go_together(options, message):
     with pytest.raises(UsageError, match=message):
-        PreprocessOptions(("src",), "out", **options)
+        ImageOptions(("src",), "out", **options)
 
 
 def test_the_label_follows_the_options():

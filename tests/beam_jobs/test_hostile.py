@@ -10,13 +10,13 @@ import threading
 
 import pytest
 
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.options import ImageOptions
 from beam_jobs.run import run_preprocess
 from shard_format import InputError, UsageError, naming, verify
 
 
 def job(source, out, **options):
-    return PreprocessOptions((str(source),), str(out), **({"resize": "shorter:32"} | options))
+    return ImageOptions((str(source),), str(out), **({"resize": "shorter:32"} | options))
 
 
 def test_bundles_that_run_twice_lose_nothing(pictures, tmp_path, build):
@@ -82,9 +82,9 @@ def test_refused_files_do_not_pile_up_in_memory(pictures, tmp_path, samples):
             file.truncate(40 << 20)
     program = (
         "import re, sys\n"
-        "from beam_jobs.options import PreprocessOptions\n"
+        "from beam_jobs.options import ImageOptions\n"
         "from beam_jobs.run import run_preprocess\n"
-        "options = PreprocessOptions((sys.argv[1],), sys.argv[2], workers=1, unit_size='1GiB')\n"
+        "options = ImageOptions((sys.argv[1],), sys.argv[2], workers=1, unit_size='1GiB')\n"
         "ledger = run_preprocess(options).manifest.ledger\n"
         # Not ru_maxrss: that begins with what the process held that started this one.
         "peak = re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]\n"
@@ -216,7 +216,7 @@ def test_wrong_flags_for_beam_are_told(pictures, tmp_path, flags):
 )
 def test_absurd_values_are_told(pictures, change):
     with pytest.raises(UsageError):
-        run_preprocess(PreprocessOptions(**({"sources": (str(pictures()),), "out": "b"} | change)))
+        run_preprocess(ImageOptions(**({"sources": (str(pictures()),), "out": "b"} | change)))
 
 
 def test_the_rate_counts_what_was_done(pictures, build, tmp_path):

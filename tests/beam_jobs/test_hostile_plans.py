@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from beam_jobs.option_values import parse_splits
+from beam_jobs.options.values import parse_splits
 from beam_jobs.planning.classes import sorted_names
 from beam_jobs.planning.recipes import RecipeWriter
 from beam_jobs.planning.splits import Assignment

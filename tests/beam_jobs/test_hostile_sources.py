@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.images.stored import decode_stored
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.options import ImageOptions
 from beam_jobs.sources import SOURCES
 from beam_jobs.sources.archives import said_by_companions
 from beam_jobs.sources.detection import resolve_sources
@@ -26,7 +26,7 @@ from shard_format import InputError
 
 def listed(*sources, **options):
     """Every item of the sources."""
-    job = resolve_sources(PreprocessOptions(tuple(map(str, sources)), "out", **options))
+    job = resolve_sources(ImageOptions(tuple(map(str, sources)), "out", **options))
     roots = [type(sources[0])(path) for path in job.sources]
     return list(SOURCES[job.source](job).items(roots, lambda ignored: None))
 
@@ -146,7 +146,7 @@ def test_several_names_in_a_cell(suffix, tmp_path):
 
 
 def test_several_names_in_a_webdataset():
-    options = PreprocessOptions(("a.tar",), "out", source="tar", multi_label=True)
+    options = ImageOptions(("a.tar",), "out", source="tar", multi_label=True)
     said = said_by_companions({"cls": b"hat|shoe\n"}, options)
     assert said.label == LABEL_SEPARATOR.join(["hat", "shoe"])
 

@@ -149,7 +149,7 @@ def _run_stages(corpus: Path, out: Path, options: dict[str, object]) -> None:
     """What the pipeline does, in this thread."""
     from beam_jobs.committing import commit
     from beam_jobs.listing import list_corpus, read_units
-    from beam_jobs.options import PreprocessOptions
+    from beam_jobs.options import ImageOptions
     from beam_jobs.pipeline import workspace_of
     from beam_jobs.planning import plan_shards
     from beam_jobs.record_types import RECORD_TYPES
@@ -158,7 +158,7 @@ def _run_stages(corpus: Path, out: Path, options: dict[str, object]) -> None:
     from beam_jobs.sources.detection import resolve_sources
     from beam_jobs.staging import stage_unit
 
-    job = PreprocessOptions((str(corpus),), str(out), resize="shorter:32", **options)
+    job = ImageOptions((str(corpus),), str(out), resize="shorter:32", **options)
     job = resolve_sources(job)
     record_type, workspace = RECORD_TYPES["image"](job), workspace_of(job)
     workspace.create()

@@ -95,10 +95,10 @@ def test_a_copy_elsewhere(root_hash, golden, samples, tmp_path):
 
 
 def test_processes_and_threads(samples, tmp_path, golden):
-    from beam_jobs.options import PreprocessOptions
+    from beam_jobs.options import ImageOptions
     from beam_jobs.run import run_preprocess
 
-    options = PreprocessOptions((str(samples),), str(tmp_path / "set"), workers=2, **OPTIONS)
+    options = ImageOptions((str(samples),), str(tmp_path / "set"), workers=2, **OPTIONS)
     report = run_preprocess(options, ["--direct_running_mode=multi_processing"])
     assert report.manifest.root_hash == golden["samples/clothing"]
 

@@ -10,11 +10,11 @@ from shard_format import open_index
 
 @pytest.fixture(scope="module")
 def shard_set(tmp_path_factory, samples):
-    from beam_jobs.options import PreprocessOptions
+    from beam_jobs.options import ImageOptions
     from beam_jobs.run import run_preprocess
 
     out = tmp_path_factory.mktemp("interop") / "set"
-    options = PreprocessOptions(
+    options = ImageOptions(
         (str(samples),), str(out), name="clothing", resize="shorter:64", num_shards=3, workers=1
     )
     return out, run_preprocess(options).manifest

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.options import ImageOptions
 from beam_jobs.refusal import Refusal
 from beam_jobs.sources import SOURCES
 from beam_jobs.sources.detection import resolve_sources
@@ -30,7 +30,7 @@ def records(tmp_path):
     """Lists and reads a source: {record id: Raw or (reason, detail, data)}, and what is ignored."""
 
     def run(*sources, **options):
-        job = resolve_sources(PreprocessOptions(tuple(map(str, sources)), "out", **options))
+        job = resolve_sources(ImageOptions(tuple(map(str, sources)), "out", **options))
         source = SOURCES[job.source](job)
         ignored: list[str] = []
         items = list(source.items([Path(path) for path in job.sources], ignored.append))

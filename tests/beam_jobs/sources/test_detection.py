@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.options import ImageOptions
 from beam_jobs.sources import detection
 from beam_jobs.sources.detection import resolve_sources
 from shard_format import InputError
@@ -16,7 +16,7 @@ from .conftest import FORMS, tar_of
 
 
 def detected(*sources, **options):
-    return resolve_sources(PreprocessOptions(tuple(map(str, sources)), "out", **options)).source
+    return resolve_sources(ImageOptions(tuple(map(str, sources)), "out", **options)).source
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -1,4 +1,4 @@
-"""Values that options are written in: sizes, splits, ranges, paths."""
+"""Values that options are written in: sizes, splits, ranges, paths, names."""
 
 from __future__ import annotations
 
@@ -137,3 +137,41 @@ def check_path(flag: str, path: str) -> None:
             f"{flag} must lie on a file system that every worker has mounted, got {path!r}. "
             "Mount the bucket (gcsfuse, s3fs, NFS) and name the mount point."
         )
+
+
+def parse_names(flag: str, text: str) -> tuple[str, ...]:
+    """The names of "a,b,c", without blanks around them.
+
+    Raises:
+        UsageError: A name is empty, or stands there twice.
+    """
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise UsageError(
+            f"{flag} must be different names separated by commas, got {text!r}. Write for instance "
+            "a,b."
+        )
+    return names
+
+
+def parse_kept(text: str | None) -> tuple[tuple[str, str], ...]:
+    """(column, kind of feature) of "author,year:int64"; the kind is text unless it says.
+
+    Raises:
+        UsageError: A kind is unknown, or a name is that of a feature of ours.
+    """
+    kept = []
+    for part in parse_names("--keep-columns", text) if text else ():
+        name, _, kind = part.rpartition(":") if ":" in part else (part, "", "text")
+        if kind not in ("text", "int64", "float32") or not name:
+            raise UsageError(
+                f"--keep-columns must be NAME or NAME:KIND with the kind text, int64 or float32, "
+                f"got {part!r}. Write for instance author,year:int64."
+            )
+        if name in ("id", "text", "label", "tokens", "segments", "positions"):
+            raise UsageError(
+                f"--keep-columns must not name a feature that every record has, got {name!r}. "
+                "Leave it out, or rename the column."
+            )
+        kept.append((name, kind))
+    return tuple(kept)

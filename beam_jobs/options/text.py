@@ -1,0 +1,184 @@
+"""What a job on documents can be told beside what every job can."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+from beam_jobs.options.base import PreprocessOptions, option
+from beam_jobs.options.values import check_path, check_range, parse_names, parse_size
+from shard_format import UsageError
+
+FORMAT_NAMES = (
+    "auto",
+    "txt",
+    "html",
+    "json",
+    "jsonl",
+    "csv",
+    "tsv",
+    "warc",
+    "parquet",
+    "arrow",
+    "tfrecord",
+)
+
+# Repairs that hurt no corpus. `beam_jobs/text_cleaning/recipes.py` has longer recipes by name.
+DEFAULT_CLEANING = "nfc,whitespace,length"
+
+
+@dataclasses.dataclass(frozen=True)
+class TextOptions(PreprocessOptions):
+    """See PreprocessOptions."""
+
+    WITHOUT_EFFECT: ClassVar[frozenset[str]] = PreprocessOptions.WITHOUT_EFFECT | {
+        "tokenizer",
+        "decontaminate",
+    }
+
+    READING: ClassVar[tuple[str, ...]] = (
+        *PreprocessOptions.READING,
+        *("format", "encoding", "per_line", "separator", "columns", "text_column"),
+        "keep_columns",
+    )
+
+    record_type: str = "text"
+    name: str = option("text", "First part of every shard's file name.", "NAME")
+    source: str = option(
+        "documents",
+        "Folders, files, tar and zip archives of documents in any --format.",
+        choices=("documents",),
+    )
+    format: str = option(
+        "auto",
+        "What the files hold; auto looks into each file (compression is always found out).",
+        choices=FORMAT_NAMES,
+    )
+    encoding: str = option(
+        "utf-8",
+        "Character encoding of the files; auto detects it for each file that is no UTF-8.",
+        "NAME",
+    )
+    per_line: bool = option(False, "Plain text: every line is a document.", type=bool)
+    separator: str | None = option(
+        None,
+        "Plain text: documents are separated by this (\\n and \\t are understood).",
+        "TEXT",
+    )
+    columns: str | None = option(
+        None, "CSV and TSV without a header line: the names of the columns.", "A,B,..."
+    )
+    text_column: str = option(
+        "text",
+        "Column or field with the document (JSON, CSV, Parquet, Arrow, TFRecord); several are "
+        "joined by a line break.",
+        "A[,B...]",
+    )
+    label_column: str | None = option(
+        None,
+        "Column or field with the label (default: label, if the first record has it; of plain "
+        "text and HTML the class folder, if every file lies in one).",
+        "NAME",
+    )
+    keep_columns: str | None = option(
+        None, "Further columns that become features of the record.", "A,B,..."
+    )
+    clean: str = option(
+        DEFAULT_CLEANING,
+        "Cleaning steps in order, each with its parameters: STEP[:NAME=VALUE...]. A recipe is a "
+        "list with a name: web, web-en, none.",
+        "STEP,...",
+    )
+    languages: str | None = option(
+        None, "Keep documents in these languages only (ISO 639-1).", "en,de,..."
+    )
+    decontaminate: str | None = option(
+        None,
+        "Filter out documents that share a run of words with these files of a benchmark (text, "
+        "JSONL, CSV).",
+        "FILE,...",
+    )
+    contamination_words: int = option(
+        13, "With --decontaminate: how many words in a row.", "N", type=int
+    )
+    dedup: str = option(
+        "exact",
+        "exact finds documents with equal words, whatever their case and spacing; near also those "
+        "that share most of their word sequences (MinHash).",
+        choices=("exact", "near", "off"),
+    )
+    near_threshold: float = option(
+        0.8,
+        "With --dedup near: Jaccard similarity of the sets of word 5-grams, 0.5 to 1.",
+        "X",
+        type=float,
+    )
+    dedup_parts: str = option(
+        "off",
+        "Take lines or paragraphs that stand elsewhere in the corpus out of the documents.",
+        choices=("off", "lines", "paragraphs"),
+    )
+    tokenizer: str | None = option(
+        None,
+        "Store token ids by this tokenizer: Hugging Face tokenizers JSON or a SentencePiece model.",
+        "FILE",
+    )
+    train_tokenizer: str | None = option(
+        None,
+        "Train a tokenizer on the training split, and store token ids by it.",
+        "bpe:SIZE|unigram:SIZE|wordpiece:SIZE",
+    )
+    tokenizer_sample: str = option(
+        "1GiB", "With --train-tokenizer: how much text it learns from.", "SIZE"
+    )
+    pack: int | None = option(
+        None, "Pack documents into sequences of N tokens, for language modelling.", "N", type=int
+    )
+    packing: str = option(
+        "concat",
+        "With --pack: concat writes one document after the other and cuts; best-fit cuts none "
+        "that fits into a sequence, and pads.",
+        choices=("concat", "best-fit"),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for flag in ("text_column", "columns", "keep_columns", "languages", "decontaminate"):
+            value = getattr(self, flag)
+            if value is not None:
+                parse_names(f"--{flag.replace('_', '-')}", value)
+        for flag in ("tokenizer", "decontaminate"):
+            value = getattr(self, flag)
+            if value is not None:
+                check_path(f"--{flag}", value)
+        if self.separator == "":
+            raise UsageError("--separator must be text, got none. Write for instance '\\n\\n'.")
+        check_range("--contamination-words", self.contamination_words, 2, 100)
+        parse_size("--tokenizer-sample", self.tokenizer_sample)
+        self._check_optional("pack", 8, 1 << 20)
+
+    def _check_combinations(self) -> None:
+        super()._check_combinations()
+        if self.per_line and self.separator is not None:
+            self._refuse_pair("--per-line", "--separator", "is a separator of its own")
+        if self.tokenizer and self.train_tokenizer:
+            self._refuse_pair("--train-tokenizer", "--tokenizer", "makes a tokenizer")
+        if self.pack is not None and not self.tokenizes:
+            raise UsageError(
+                "--pack packs tokens, got neither --tokenizer nor --train-tokenizer. Add one, for "
+                "instance --train-tokenizer bpe:32000."
+            )
+        if self.pack is not None and self.balance != "none":
+            self._refuse_pair(f"--balance {self.balance}", "--pack", "needs one label a record")
+        if self.pack is not None and self.keep_columns:
+            self._refuse_pair("--keep-columns", "--pack", "needs one record a document")
+
+    @property
+    def tokenizes(self) -> bool:
+        """Whether token ids are stored."""
+        return self.tokenizer is not None or self.train_tokenizer is not None
+
+    def config(self) -> dict[str, Any]:
+        """See PreprocessOptions."""
+        sample = parse_size("--tokenizer-sample", self.tokenizer_sample)
+        return super().config() | {"tokenizer_sample": sample}

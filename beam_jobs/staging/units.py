@@ -1,0 +1,112 @@
+"""The files of a staged unit, and how a finished one is known.
+
+KEY.tfrecord   frames with the features known so far, in shuffle-key order
+KEY.arrow      one row per frame: key, offset, length, record id, label, statistics
+KEY.rejects    Arrow: what was refused, with its bytes and the reason
+KEY.json       the summary; written last, so that it marks the unit as done
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import pyarrow as pa
+
+from beam_jobs.listing import Unit
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.rejects import FILTER, Reject, RejectWriter
+from beam_jobs.storage import Workspace, read_json
+from shard_format import InputError, file_sha256
+
+SIDECAR_FIELDS = (
+    pa.field("key", pa.uint64(), nullable=False),
+    pa.field("id_hash", pa.uint64(), nullable=False),
+    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("length", pa.int64(), nullable=False),  # of the frame
+    pa.field("record_id", pa.string(), nullable=False),
+    pa.field("label", pa.string()),
+    pa.field("fingerprint", pa.binary(16), nullable=False),
+    pa.field("group", pa.uint64()),  # hash of what --group-by says
+    pa.field("split", pa.string()),  # where the source says
+)
+
+
+class UnitSummary(NamedTuple):
+    """All that leaves a worker about a unit.
+
+    Attributes:
+        key: The unit.
+        read: Records it had.
+        kept: Records it staged.
+        refused: How many could not be used, by reason.
+        filtered: How many a cleaning rule left out, by reason.
+        reused: True when it was found done.
+    """
+
+    key: str
+    read: int
+    kept: int
+    refused: dict[str, int]
+    filtered: dict[str, int]
+    reused: bool
+
+
+def unit_files(workspace: Workspace, key: str) -> dict[str, Path]:
+    """The four files of a unit, by their suffix."""
+    return {
+        suffix: workspace.units / f"{key}.{suffix}"
+        for suffix in ("tfrecord", "arrow", "rejects", "json")
+    }
+
+
+def done_before(unit: Unit, workspace: Workspace) -> UnitSummary | None:
+    """The summary of a unit whose files are as they were written; a staging folder may be old.
+
+    Of the payload only the size is checked here: each of its records has a checksum of its own.
+    """
+    files = unit_files(workspace, unit.key)
+    marker = read_json(files["json"])
+    try:
+        if marker is None or files["tfrecord"].stat().st_size != marker["payload_bytes"]:
+            return None
+        if any(file_sha256(files[suffix]) != sha for suffix, sha in marker["sha256"].items()):
+            return None
+        return UnitSummary(**{**marker["summary"], "reused": True})
+    except (OSError, KeyError, TypeError, AttributeError):
+        return None  # a file is missing, or the marker is none of ours
+
+
+def forget_unit(workspace: Workspace, key: str) -> None:
+    """Has a unit staged again by the next build."""
+    unit_files(workspace, key)["json"].unlink(missing_ok=True)
+
+
+class Sinks(NamedTuple):
+    """Where the records of a unit go while it is staged.
+
+    Attributes:
+        options: The job.
+        workspace: For progress and scratch files.
+        payload: Frames of what is kept, in shuffle order.
+        rejects: What is not.
+    """
+
+    options: PreprocessOptions
+    workspace: Workspace
+    payload: BinaryIO
+    rejects: RejectWriter
+
+    def refuse(self, position: int, record_id: str, label: str | None, reject: Reject) -> None:
+        """Puts a record aside; `position` is its place in the unit, as listed.
+
+        Raises:
+            InputError: The job is to fail now.
+        """
+        if self.options.on_bad == "fail" and reject.stage != FILTER:
+            raise InputError(
+                f"with --on-bad fail every file must be usable, got {reject.reason} in "
+                f"{record_id}: {reject.detail}. Mend or remove the file, or use --on-bad "
+                "quarantine."
+            )
+        self.rejects.append(position, record_id, label, reject)
