@@ -1,43 +1,67 @@
 """Units to workers as they become free, on an engine that would deal them out beforehand.
 
 Beam's local engine cuts the elements of a stage into one equal share per worker before it begins,
-so the whole job waits for the unluckiest worker. When the workers are threads of one process, the
-first unit that reaches a worker makes it take units from a common queue until none is left; the
-other units of its share then find nothing to do. Everywhere else (processes, clusters) there is no
-queue, and a worker stages the unit it was given. There must be none where a bundle may run twice,
-for the second time it would find nothing; `runners.deals_here` knows.
+so the whole job waits for the unluckiest worker. When its workers are threads or processes of this
+machine, the first unit that reaches a worker makes it take units from a common queue until none is
+left; the other units of its share then find nothing to do. On a cluster there is no queue, and a
+worker stages the unit it was given. There must be none where a bundle may run twice, for the second
+time it would find nothing; `runners.deals_here` knows.
+
+The queue is the table of units and a file that holds how many were taken.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections import deque
-from collections.abc import Iterable, Iterator
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
 
-from beam_jobs.listing import Unit
+from beam_jobs.listing import Unit, largest_first
+from beam_jobs.storage import Workspace, read_table
 
-# By run id. A process may run several builds, one thread each.
-_QUEUES: dict[str, deque[Unit]] = {}
+_DIGITS = 20
 
 
 @contextlib.contextmanager
-def dealt_here(run_id: str, units: Iterable[Unit]) -> Iterator[None]:
-    """While this lasts, workers in this process share the units of the run."""
-    _QUEUES[run_id] = deque(units)
+def dealt_here(run_id: str, workspace: Workspace) -> Iterator[None]:
+    """While this lasts, workers on this machine share the units of the run."""
+    counter = _counter(run_id, workspace)
+    counter.write_text("0".zfill(_DIGITS))
     try:
         yield
     finally:
-        del _QUEUES[run_id]
+        counter.unlink(missing_ok=True)
 
 
-def take(run_id: str, given: Unit) -> Iterator[Unit]:
+def take(run_id: str, given: Unit, workspace: Workspace) -> Iterator[Unit]:
     """What a worker that was given a unit should stage: each unit goes to exactly one worker."""
-    queue = _QUEUES.get(run_id)
-    if queue is None:
+    try:
+        descriptor = os.open(_counter(run_id, workspace), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
         yield given
         return
-    while True:
-        try:
-            yield queue.popleft()  # atomic
-        except IndexError:
-            return
+    try:
+        count = len(read_table(workspace.unit_table))
+        units: list[Unit] = []
+        while (number := _next(descriptor)) < count:
+            units = units or list(largest_first(workspace))
+            yield units[number]
+    finally:
+        os.close(descriptor)
+
+
+def _counter(run_id: str, workspace: Workspace) -> Path:
+    return workspace.work / f"dealt-{run_id}"
+
+
+def _next(descriptor: int) -> int:
+    """Takes a number that nobody else gets."""
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        number = int(os.pread(descriptor, _DIGITS, 0))
+        os.pwrite(descriptor, str(number + 1).zfill(_DIGITS).encode(), 0)
+        return number
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)

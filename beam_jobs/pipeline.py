@@ -126,7 +126,7 @@ class StageUnits(_Stage):
     def process(self, given: Unit) -> Iterator[UnitSummary]:
         """See beam.DoFn."""
         with self._tell_launcher():
-            for unit in take(self._run_id, Unit(*given)):
+            for unit in take(self._run_id, Unit(*given), self._workspace):
                 yield stage_unit(unit, self._source, self._record_type, self._workspace)
 
 

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 
 from beam_jobs.dealing import dealt_here
-from beam_jobs.listing import Listing, largest_first, list_corpus
+from beam_jobs.listing import Listing, list_corpus
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.pipeline import NOTES, BuildShardSet, file_error, workspace_of
 from beam_jobs.progress import Follower, OnProgress
 from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.reporting import write_report
-from beam_jobs.runners import choose_runner, deals_here
+from beam_jobs.runners import choose_mode, choose_runner, deals_here
 from beam_jobs.sources.detection import resolve_sources
 from beam_jobs.storage import Workspace, read_json
 from shard_format import InputError, Manifest, ShardmillError, errors, load_manifest, naming
@@ -54,7 +54,8 @@ def run_preprocess(
         options: The job.
         beam_args: Pipeline options for Beam.
         on_progress: Called with (stage, records done, records in all) for the stages "list",
-            "stage", "plan", "shard", "commit" and "report"; from another thread.
+            "stage", "plan", "shard", "commit" and "report"; from another thread. Of documents
+            "list" counts files, and "stage" their bytes.
 
     Raises:
         UsageError: An option is wrong.
@@ -76,7 +77,14 @@ def run_preprocess(
             already_built = _is_built(workspace, listing)
         if not already_built:
             job = BuildShardSet(options, listing.build_id, uuid.uuid4().hex, started)
-            _run_pipeline(job, listing, workspace, runner, beam_options, on_progress)
+            choose_mode(
+                beam_options,
+                beam_args,
+                runs_python=record_type.runs_python,
+                corpus_bytes=listing.bytes,
+            )
+            on_progress("stage", 0, listing.bytes if record_type.by_bytes else listing.records)
+            _run_pipeline(job, workspace, runner, beam_options, on_progress)
         if not options.no_report and not (already_built and _has_report(workspace)):
             on_progress("report", 0, 1)
             write_report(workspace.out)
@@ -208,20 +216,18 @@ def _is_built(workspace: Workspace, listing: Listing) -> bool:
 
 def _run_pipeline(
     job: BuildShardSet,
-    listing: Listing,
     workspace: Workspace,
     runner: Any,
     beam_options: Any,
     on_progress: OnProgress,
 ) -> None:
     follower = Follower(workspace.progress, on_progress)
-    on_progress("stage", 0, listing.records)
     follower.start()
     pipeline = beam.Pipeline(runner=runner, options=beam_options)
     _ = pipeline | "BuildShardSet" >> job
-    units = largest_first(workspace) if deals_here(runner, beam_options) else None
+    deals = deals_here(runner, beam_options)
     try:
-        with contextlib.nullcontext() if units is None else dealt_here(job.run_id, units):
+        with dealt_here(job.run_id, workspace) if deals else contextlib.nullcontext():
             pipeline.run().wait_until_finish()
     except Exception as error:
         raise _cause(job, workspace, error) from error

@@ -18,6 +18,9 @@ from apache_beam.runners.runner import PipelineRunner, create_runner
 from beam_jobs.logs import LOCAL_RUNNERS
 from shard_format import UsageError
 
+# Processes take some 3 s to begin; with less than this to do, threads are done by then.
+_WORTH_PROCESSES = 16 << 20  # 16 MiB
+
 
 def choose_runner(
     beam_args: Sequence[str], workers: int | None
@@ -49,26 +52,47 @@ def choose_runner(
                 "local engine."
             ) from error
     direct = options.view_as(DirectOptions)
-    given = [argument.partition("=")[0] for argument in beam_args]
-    if "--direct_num_workers" not in given:
+    if "--direct_num_workers" not in _names(beam_args):
         direct.direct_num_workers = workers or usable_cores()
-    if "--direct_running_mode" not in given:
-        # Image kernels release the GIL, so threads share one interpreter and its memory. Measured
-        # with JPEG decode, resize, encode on 2 cores: 1.24 times the rate of multi_processing.
-        direct.direct_running_mode = (
-            "multi_threading" if direct.direct_num_workers > 1 else "in_memory"
-        )
     return FnApiRunner(), options
 
 
 def deals_here(runner: PipelineRunner, options: PipelineOptions) -> bool:
-    """Whether workers are threads of this process, each bundle of which runs exactly once."""
-    direct = options.view_as(DirectOptions)
+    """Whether workers are threads or processes of ours, each bundle of which runs exactly once."""
     return (
         isinstance(runner, FnApiRunner)
-        and direct.direct_running_mode in ("in_memory", "multi_threading")
-        and not direct.direct_runner_bundle_repeat
+        and not options.view_as(DirectOptions).direct_runner_bundle_repeat
     )
+
+
+def choose_mode(
+    options: PipelineOptions, beam_args: Sequence[str], *, runs_python: bool, corpus_bytes: int
+) -> None:
+    """Says whether the workers of the local engine are threads or processes, unless the user does.
+
+    Image kernels release the interpreter's lock, so threads share one interpreter and its memory:
+    with JPEG decode, resize, encode on 2 cores they had 1.24 times the rate of processes. Kernels
+    that hold the lock want processes, which take seconds to begin.
+
+    Args:
+        options: From `choose_runner`; changed in place.
+        beam_args: Flags for Beam, as the user gave them.
+        runs_python: Whether the kernels hold the lock.
+        corpus_bytes: What there is to do.
+    """
+    direct = options.view_as(DirectOptions)
+    if "--direct_running_mode" in _names(beam_args):
+        return
+    if direct.direct_num_workers <= 1:
+        direct.direct_running_mode = "in_memory"
+    elif runs_python and corpus_bytes >= _WORTH_PROCESSES:
+        direct.direct_running_mode = "multi_processing"
+    else:
+        direct.direct_running_mode = "multi_threading"
+
+
+def _names(beam_args: Sequence[str]) -> list[str]:
+    return [argument.partition("=")[0] for argument in beam_args]
 
 
 def _unknown_to_beam(beam_args: Sequence[str]) -> list[str]:

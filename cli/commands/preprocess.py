@@ -129,6 +129,7 @@ def build_set(
     from cli.console import Bars, print_json, say
     from cli.ledger import print_ledger
 
+    units = {"list": "files", "stage": "bytes"} if options.record_type == "text" else {}
     if runs_here(beam_args):
         quiet_beam()
     else:
@@ -137,7 +138,7 @@ def build_set(
         from beam_jobs.run import check_kept, run_preprocess
 
         def show(stage: str, done: int, total: int) -> None:
-            bars.update(stage, done, total, "records")
+            bars.update(stage, done, total, units.get(stage, "records"))
 
         report = run_preprocess(options, beam_args, show)
     summary = report.manifest.summary()

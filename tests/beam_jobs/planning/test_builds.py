@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_jobs import staging
 from beam_jobs.planning import plan, sidecars
 from beam_jobs.planning.boundaries import Quantiles
+from beam_jobs.staging import one_by_one as staging
 from shard_format import open_index
 
 uint64 = st.integers(0, 2**64 - 1)
