@@ -12,13 +12,13 @@ from shard_format.verify import verify
 
 
 @pytest.fixture
-def corpus(pictures):
+def corpus(kind):
     """20 pictures, 3 of them twice; one of those in two classes."""
-    root = pictures(20, classes=2)
+    root = kind.make(20, classes=2)
     for name, copy in (
-        ("class0/000.jpg", "class0/copy0.jpg"),
-        ("class1/001.jpg", "class1/copy1.jpg"),
-        ("class0/002.jpg", "class1/copy2.jpg"),
+        (kind.file("class0/000"), kind.file("class0/copy0")),
+        (kind.file("class1/001"), kind.file("class1/copy1")),
+        (kind.file("class0/002"), kind.file("class1/copy2")),
     ):
         (root / copy).write_bytes((root / name).read_bytes())
     return root
@@ -36,22 +36,22 @@ def _ids(out):
     }
 
 
-def test_what_was_left_out_and_for_what(corpus, build, tmp_path):
+def test_what_was_left_out_and_for_what(kind, corpus, build, tmp_path):
     report = build(corpus)
     rows = {row["record_id"]: row for row in _duplicates(tmp_path / "set")}
     assert len(rows) == 3
     assert [name for name, row in rows.items() if row["dropped"]] == [
-        "class0/copy0.jpg",
-        "class1/copy2.jpg",
-        "class1/copy1.jpg",
+        kind.file("class0/copy0"),
+        kind.file("class1/copy2"),
+        kind.file("class1/copy1"),
     ]
-    clash = rows["class1/copy2.jpg"]
+    clash = rows[kind.file("class1/copy2")]
     assert (clash["kept_id"], clash["kept_label"], clash["label"]) == (
-        "class0/002.jpg",
+        kind.file("class0/002"),
         "class0",
         "class1",
     )
-    assert clash["conflict"] and not rows["class0/copy0.jpg"]["conflict"]
+    assert clash["conflict"] and not rows[kind.file("class0/copy0")]["conflict"]
     assert _ids(tmp_path / "set").isdisjoint(n for n, row in rows.items() if row["dropped"])
     for row in rows.values():
         index = open_index(tmp_path / "set" / "index" / f"{row['split']}.arrow")
@@ -60,20 +60,22 @@ def test_what_was_left_out_and_for_what(corpus, build, tmp_path):
     assert verify(tmp_path / "set")[1] == []
 
 
-def test_contradictory_clusters_are_left_out_on_request(corpus, build, tmp_path):
+def test_contradictory_clusters_are_left_out_on_request(kind, corpus, build, tmp_path):
     ledger = build(corpus, conflicts="drop").manifest.ledger
     assert (ledger.kept, ledger.duplicates, ledger.filtered) == (19, 3, 1)
     assert ledger.reasons == {"label-conflict": 1}
-    assert _ids(tmp_path / "set").isdisjoint({"class0/002.jpg", "class1/copy2.jpg"})
+    assert _ids(tmp_path / "set").isdisjoint({kind.file("class0/002"), kind.file("class1/copy2")})
     rows = {row["record_id"]: row for row in _duplicates(tmp_path / "set")}
-    assert rows["class0/002.jpg"]["dropped"] and rows["class0/002.jpg"]["split"] is None
+    assert (
+        rows[kind.file("class0/002")]["dropped"] and rows[kind.file("class0/002")]["split"] is None
+    )
 
 
-def test_duplicates_that_are_kept_are_in_one_split(pictures, build, tmp_path):
-    corpus = pictures(60, classes=2)
+def test_duplicates_that_are_kept_are_in_one_split(kind, build, tmp_path):
+    corpus = kind.make(60, classes=2)
     for number in range(0, 60, 2):
-        copy = corpus / "class1" / f"z{number}.jpg"
-        copy.write_bytes((corpus / "class0" / f"{number:03d}.jpg").read_bytes())
+        copy = corpus / "class1" / kind.file(f"z{number}")
+        copy.write_bytes((corpus / "class0" / kind.file(f"{number:03d}")).read_bytes())
     report = build(corpus, duplicates="keep", split="train=0.5,test=0.5")
     assert (report.manifest.ledger.kept, report.manifest.ledger.duplicates) == (90, 0)
     sides = {
@@ -88,14 +90,14 @@ def test_duplicates_that_are_kept_are_in_one_split(pictures, build, tmp_path):
     assert all(sides[row["record_id"]] == sides[row["kept_id"]] == row["split"] for row in rows)
 
 
-def test_a_set_without_duplicates_has_no_such_file(pictures, build, tmp_path):
-    build(pictures(5))
+def test_a_set_without_duplicates_has_no_such_file(kind, build, tmp_path):
+    build(kind.make(5))
     assert not (tmp_path / "set" / "duplicates.parquet").exists()
 
 
 @pytest.mark.parametrize("balance", ["oversample", "undersample"])
-def test_four_to_one(pictures, build, tmp_path, balance):
-    corpus = pictures(100, classes=5)
+def test_four_to_one(kind, build, tmp_path, balance):
+    corpus = kind.make(100, classes=5)
     for folder in ("class1", "class2", "class3"):
         for file in (corpus / folder).iterdir():
             file.rename(corpus / "class0" / f"{folder}-{file.name}")
@@ -125,12 +127,12 @@ def test_four_to_one(pictures, build, tmp_path, balance):
     assert verify(tmp_path / "set")[1] == []
 
 
-def test_statistics_are_those_of_the_training_split(pictures, build, tmp_path):
-    report = build(pictures(40), resize="none", split="train=0.6,test=0.4")
+def test_statistics_are_those_of_the_training_split(kind, build, tmp_path):
+    report = build(kind.make(40), split="train=0.6,test=0.4")
     train, test = (report.manifest.splits[name].statistics for name in ("train", "test"))
     assert set(test) == {"class_counts"}
     index = open_index(tmp_path / "set" / "index" / "train.arrow")
-    for name in ("width", "height", "source_bytes"):
+    for name in kind.counted:
         values = index[name].to_pylist()
         summary = train[name]
         assert (summary["min"], summary["max"]) == (min(values), max(values))
@@ -140,4 +142,5 @@ def test_statistics_are_those_of_the_training_split(pictures, build, tmp_path):
         for low, high, count in zip(edges, edges[1:], counts, strict=False):
             assert count == sum(low <= value < high for value in values)
         assert sum(counts) == len(values)
-    assert len(train["pixels"]["mean"]) == 3
+    if kind.name == "image":
+        assert len(train["pixels"]["mean"]) == 3

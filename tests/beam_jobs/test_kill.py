@@ -92,7 +92,7 @@ def test_sigkill_at_a_seeded_moment(kill, uninterrupted, samples, repository, tm
 PUBLISHING = (
     "storage",
     "listing",
-    "staging",
+    "staging.stage",
     "sharding",
     "committing.shard_set",
     "committing.evidence",
@@ -104,16 +104,17 @@ class _Killed(BaseException):
     """Not an Exception: no handler of ours may catch it, as none can catch SIGKILL."""
 
 
-def test_a_crash_before_any_rename(pictures, build, tmp_path, monkeypatch):
+def test_a_crash_before_any_rename(kind, build, tmp_path, monkeypatch):
     """Every rename is a moment at which a file has no name yet: stops at each of them in turn.
 
     Runs stage by stage without Beam, so that hundreds of crashes take seconds.
     """
     from beam_jobs import storage
 
-    corpus = pictures(14)
-    (corpus / "class0" / "broken.jpg").write_bytes(b"no picture")
-    (corpus / "class1" / "copy.jpg").write_bytes((corpus / "class1" / "001.jpg").read_bytes())
+    corpus = kind.make(14)
+    one = (corpus / "class1" / kind.file("001")).read_bytes()
+    (corpus / "class0" / kind.file("broken")).write_bytes(kind.damaged(one))
+    (corpus / "class1" / kind.file("copy")).write_bytes(one)
     options = {"unit_size": "2KiB", "num_shards": 2}
     expected = build(corpus, "whole", **options).manifest.root_hash
     files = _files(tmp_path / "whole")
@@ -133,7 +134,7 @@ def test_a_crash_before_any_rename(pictures, build, tmp_path, monkeypatch):
             for module in PUBLISHING:
                 patch.setattr(f"beam_jobs.{module}.publish", publish)
             try:
-                _run_stages(corpus, out, options)
+                _run_stages(kind, corpus, out, options)
             except _Killed:
                 pass
             else:
@@ -145,11 +146,10 @@ def test_a_crash_before_any_rename(pictures, build, tmp_path, monkeypatch):
     assert crashes > 30
 
 
-def _run_stages(corpus: Path, out: Path, options: dict[str, object]) -> None:
+def _run_stages(kind, corpus: Path, out: Path, options: dict[str, object]) -> None:
     """What the pipeline does, in this thread."""
     from beam_jobs.committing import commit
     from beam_jobs.listing import list_corpus, read_units
-    from beam_jobs.options import ImageOptions
     from beam_jobs.pipeline import workspace_of
     from beam_jobs.planning import plan_shards
     from beam_jobs.record_types import RECORD_TYPES
@@ -158,9 +158,8 @@ def _run_stages(corpus: Path, out: Path, options: dict[str, object]) -> None:
     from beam_jobs.sources.detection import resolve_sources
     from beam_jobs.staging import stage_unit
 
-    job = ImageOptions((str(corpus),), str(out), resize="shorter:32", **options)
-    job = resolve_sources(job)
-    record_type, workspace = RECORD_TYPES["image"](job), workspace_of(job)
+    job = resolve_sources(kind.options(corpus, out, **options))
+    record_type, workspace = RECORD_TYPES[kind.name](job), workspace_of(job)
     workspace.create()
     listing = list_corpus(job, record_type, workspace)
     source = SOURCES[job.source](job)
@@ -170,8 +169,8 @@ def _run_stages(corpus: Path, out: Path, options: dict[str, object]) -> None:
     commit(summaries, results, listing.build_id, time.time(), job, record_type, workspace)
 
 
-def test_other_options_after_a_kill_leave_nothing_behind(pictures, build, tmp_path, monkeypatch):
-    corpus, out = pictures(14), tmp_path / "set"
+def test_other_options_after_a_kill_leave_nothing_behind(kind, build, tmp_path, monkeypatch):
+    corpus, out = kind.make(14), tmp_path / "set"
     real = __import__("beam_jobs.storage", fromlist=["publish"]).publish
 
     def publish(temporary, final, *, durable=False):
@@ -182,15 +181,15 @@ def test_other_options_after_a_kill_leave_nothing_behind(pictures, build, tmp_pa
     with monkeypatch.context() as patch:
         patch.setattr("beam_jobs.committing.shard_set.publish", publish)
         with pytest.raises(_Killed):
-            _run_stages(corpus, out, {"num_shards": 5, "split": "train=0.5,odd=0.5"})
+            _run_stages(kind, corpus, out, {"num_shards": 5, "split": "train=0.5,odd=0.5"})
     report = build(corpus, out, num_shards=2)
     assert verify(out)[1] == []
     assert not list(out.glob("*of-00005")) and not (out / "index" / "odd.arrow").exists()
     assert report.manifest.root_hash == build(corpus, "fresh", num_shards=2).manifest.root_hash
 
 
-def test_the_same_command_on_a_finished_set_does_nothing(pictures, build, tmp_path):
-    corpus = pictures()
+def test_the_same_command_on_a_finished_set_does_nothing(kind, build, tmp_path):
+    corpus = kind.make()
     first = build(corpus)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "set").iterdir()}
     second = build(corpus)
@@ -199,14 +198,13 @@ def test_the_same_command_on_a_finished_set_does_nothing(pictures, build, tmp_pa
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "set").iterdir()} == before
 
 
-def test_staged_units_serve_the_next_build(pictures, build, tmp_path):
+def test_staged_units_serve_the_next_build(kind, build, tmp_path):
     """A file is added: only its unit is staged again."""
-    corpus = pictures(60)
+    corpus = kind.make(60)
     options = {"staging": str(tmp_path / "staging"), "unit_size": "8KiB"}
     first = build(corpus, "one", **options)
-    (corpus / "class1" / "new.jpg").write_bytes(
-        (corpus / "class1" / "001.jpg").read_bytes() + b"\0"
-    )
+    one = (corpus / "class1" / kind.file("001")).read_bytes()
+    (corpus / "class1" / kind.file("new")).write_bytes(one + b" ")
     second = build(corpus, "two", **options)
     assert first.build["units_reused"] == 0
     # The unit it falls in; two, if its hash also cuts that unit.
@@ -216,8 +214,8 @@ def test_staged_units_serve_the_next_build(pictures, build, tmp_path):
     assert second.manifest.root_hash == fresh
 
 
-def test_a_staged_unit_that_was_cut_is_staged_again(pictures, build, tmp_path):
-    corpus, staging = pictures(), tmp_path / "staging"
+def test_a_staged_unit_that_was_cut_is_staged_again(kind, build, tmp_path):
+    corpus, staging = kind.make(), tmp_path / "staging"
     expected = build(corpus, "one", staging=str(staging)).manifest.root_hash
     for file in (staging / "units").glob("*.tfrecord"):
         os.truncate(file, file.stat().st_size - 1)

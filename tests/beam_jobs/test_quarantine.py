@@ -20,24 +20,31 @@ from shard_format.verify import verify
 
 
 @pytest.fixture
-def damaged(pictures, build, tmp_path):
+def damaged(kind, build, tmp_path):
     """(corpus with three bad files, what they should have been, set)."""
-    corpus = pictures(30, classes=3)
+    corpus = kind.make(30, classes=3)
     good = {}
-    for name in ("class0/003.jpg", "class1/004.jpg", "class2/005.jpg"):
+    for name in (
+        kind.file("class0/003"),
+        kind.file("class1/004"),
+        kind.file("class2/005"),
+    ):
         path = corpus / name
         good[name] = path.read_bytes()
-        path.write_bytes(good[name][:-40] if "4" not in name else b"")
+        path.write_bytes(kind.damaged(good[name]) if "4" not in name else kind.worse)
     build(corpus, "set", num_shards=2)
     return corpus, good, tmp_path / "set"
 
 
-def test_reasons_are_counted(damaged):
+def test_reasons_are_counted(kind, damaged):
     _, good, out = damaged
     found = {(one.stage, one.reason): one for one in reasons(out)}
-    assert found["prepare", "truncated"].records == 2
-    assert found["prepare", "truncated"].record_id == "class0/003.jpg"
-    assert found["prepare", "empty-file"].bytes == 0
+    assert {key: one.records for key, one in found.items()} == {
+        kind.refused: 2,
+        kind.refused_worse: 1,
+    }
+    assert found[kind.refused].record_id == kind.file("class0/003")
+    assert found[kind.refused_worse].bytes == len(kind.worse)
     assert sum(one.records for one in found.values()) == load_manifest(out).ledger.quarantined
     assert [row["record_id"] for row in refused(out)] == sorted(good)
 
@@ -54,10 +61,10 @@ def test_export_writes_originals_and_a_table(damaged, tmp_path):
         assert (tmp_path / "refused" / row["file"]).read_bytes() == original
 
 
-def test_export_of_a_reason(damaged, tmp_path):
+def test_export_of_a_reason(kind, damaged, tmp_path):
     _, _, out = damaged
-    assert export(out, tmp_path / "some", ["empty-file"]).written == 1
-    with pytest.raises(InputError, match="truncated"):
+    assert export(out, tmp_path / "some", [kind.refused_worse[1]]).written == 1
+    with pytest.raises(InputError, match=kind.refused[1]):
         export(out, tmp_path / "none", ["no-such"])
     with pytest.raises(InputError, match="empty or a new folder"):
         export(out, tmp_path / "some")
@@ -71,7 +78,7 @@ def _replay(out, folder=None, sources=(), **changes):
 
 
 @pytest.mark.parametrize("with_staging", [False, True])
-def test_a_replay_is_the_build_that_never_failed(pictures, build, tmp_path, with_staging, damaged):
+def test_a_replay_is_the_build_that_never_failed(kind, build, tmp_path, with_staging, damaged):
     corpus, good, out = damaged
     options = {"num_shards": 2}
     if with_staging:

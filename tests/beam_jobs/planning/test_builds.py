@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.planning import plan, sidecars
 from beam_jobs.planning.boundaries import Quantiles
-from beam_jobs.staging import one_by_one as staging
+from beam_jobs.staging import in_batches, one_by_one
 from shard_format import open_index
 
 uint64 = st.integers(0, 2**64 - 1)
@@ -42,31 +42,33 @@ def _rows(manifest, out):
     return index.to_pylist()
 
 
-def test_of_equal_records_the_first_id_is_kept(tmp_path, pictures, build):
-    corpus = pictures(6, classes=2)
-    first = (corpus / "class0" / "000.jpg").read_bytes()
-    (corpus / "class0" / "aaa.jpg").write_bytes(first)
-    (corpus / "class1" / "zzz.jpg").write_bytes(first)
+def test_of_equal_records_the_first_id_is_kept(tmp_path, kind, build):
+    corpus = kind.make(6, classes=2)
+    first = (corpus / "class0" / kind.file("000")).read_bytes()
+    (corpus / "class0" / kind.file("aaa")).write_bytes(first)
+    (corpus / "class1" / kind.file("zzz")).write_bytes(first)
     for seed in (0, 1):
         report = build(corpus, f"set{seed}", seed=seed, split="train=1")
         assert report.manifest.ledger.duplicates == 2
         ids = {row["record_id"] for row in _rows(report.manifest, tmp_path / f"set{seed}")}
-        assert "class0/000.jpg" in ids
-        assert not ids & {"class0/aaa.jpg", "class1/zzz.jpg"}
+        assert kind.file("class0/000") in ids
+        assert not ids & {kind.file("class0/aaa"), kind.file("class1/zzz")}
 
 
-def test_dedup_off_keeps_all(pictures, build):
-    corpus = pictures(6)
-    (corpus / "class0" / "copy.jpg").write_bytes((corpus / "class0" / "000.jpg").read_bytes())
+def test_dedup_off_keeps_all(kind, build):
+    corpus = kind.make(6)
+    (corpus / "class0" / kind.file("copy")).write_bytes(
+        (corpus / "class0" / kind.file("000")).read_bytes()
+    )
     assert build(corpus, dedup="off").manifest.ledger.kept == 7
 
 
-def test_small_partitions_give_the_same_set(pictures, build, monkeypatch):
+def test_small_partitions_give_the_same_set(kind, build, monkeypatch):
     """What a corpus of billions goes through: many partitions of fingerprints and of keys."""
-    corpus = pictures(40, classes=4)
+    corpus = kind.make(40, classes=4)
     for number in range(8):
-        copy = corpus / "class1" / f"copy{number}.jpg"
-        copy.write_bytes((corpus / "class0" / f"{4 * number:03d}.jpg").read_bytes())
+        copy = corpus / "class1" / kind.file(f"copy{number}")
+        copy.write_bytes((corpus / "class0" / kind.file(f"{4 * number:03d}")).read_bytes())
     options = {"unit_size": "4KiB", "num_shards": 3}
     expected = build(corpus, "one", **options).manifest
 
@@ -79,14 +81,15 @@ def test_small_partitions_give_the_same_set(pictures, build, monkeypatch):
     assert found.root_hash == expected.root_hash
 
 
-def test_colliding_keys_are_ordered_by_record_id(pictures, build, monkeypatch, tmp_path):
+def test_colliding_keys_are_ordered_by_record_id(kind, build, monkeypatch, tmp_path):
     """Made to collide, since 64 bits will not: three keys for forty records."""
-    corpus = pictures(40, classes=4)
-    monkeypatch.setattr(
-        staging,
-        "shuffle_keys",
-        lambda hashes, seed: np.array([(h % 3) << 62 for h in hashes], np.uint64),
-    )
+    corpus = kind.make(40, classes=4)
+    for staging in (one_by_one, in_batches):
+        monkeypatch.setattr(
+            staging,
+            "shuffle_keys",
+            lambda hashes, seed: np.array([(h % 3) << 62 for h in hashes], np.uint64),
+        )
     roots = set()
     for unit_size in ("2KiB", "8KiB", "1MiB"):
         out = tmp_path / unit_size
@@ -98,16 +101,16 @@ def test_colliding_keys_are_ordered_by_record_id(pictures, build, monkeypatch, t
     assert len(roots) == 1
 
 
-def test_duplicates_in_one_partition_or_many(pictures, build, tmp_path):
-    corpus = pictures(10)
+def test_duplicates_in_one_partition_or_many(kind, build, tmp_path):
+    corpus = kind.make(10)
     report = build(corpus, staging=str(tmp_path / "staging"), unit_size="2KiB")
     assert report.manifest.ledger.duplicates == 0
     assert sidecars.PARTITION_ROWS > 1 << 20
 
 
 @pytest.mark.parametrize("num_shards", [1, 3, 7, 16])
-def test_balance(pictures, build, num_shards):
-    report = build(pictures(60, classes=4), num_shards=num_shards, split="train=0.8,test=0.2")
+def test_balance(kind, build, num_shards):
+    report = build(kind.make(60, classes=4), num_shards=num_shards, split="train=0.8,test=0.2")
     for split in report.manifest.splits.values():
         counts = [shard.records for shard in split.shards]
         assert max(counts) - min(counts) <= 1
@@ -115,21 +118,21 @@ def test_balance(pictures, build, num_shards):
         assert len(counts) == min(num_shards, split.records)
 
 
-def test_more_shards_than_records_says_so(pictures, build):
-    report = build(pictures(5), num_shards=64, split="train=1")
+def test_more_shards_than_records_says_so(kind, build):
+    report = build(kind.make(5), num_shards=64, split="train=1")
     assert [shard.records for shard in report.manifest.splits["train"].shards] == [1] * 5
     assert any("5 shards are written instead of 64" in note for note in report.build["notes"])
 
 
-def test_an_empty_split_has_an_index_and_no_shard(pictures, build, tmp_path):
-    report = build(pictures(3), split="train=0.999999,rare=0.000001")
+def test_an_empty_split_has_an_index_and_no_shard(kind, build, tmp_path):
+    report = build(kind.make(3), split="train=0.999999,rare=0.000001")
     assert report.manifest.splits["rare"].shards == ()
     assert len(open_index(tmp_path / "set" / "index" / "rare.arrow")) == 0
     assert any("rare" in note for note in report.build["notes"])
 
 
-def test_the_split_does_not_depend_on_the_seed(pictures, build, tmp_path):
-    corpus = pictures(60)
+def test_the_split_does_not_depend_on_the_seed(kind, build, tmp_path):
+    corpus = kind.make(60)
     members = []
     for seed in (0, 5):
         build(corpus, f"set{seed}", seed=seed, split="train=0.5,test=0.5")
@@ -139,10 +142,10 @@ def test_the_split_does_not_depend_on_the_seed(pictures, build, tmp_path):
     assert members[0] != members[1]
 
 
-def test_the_index_points_at_its_records(pictures, build, tmp_path):
+def test_the_index_points_at_its_records(kind, build, tmp_path):
     from shard_format import decode_example, unframe
 
-    report = build(pictures(30), num_shards=4)
+    report = build(kind.make(30), num_shards=4)
     out = tmp_path / "set"
     names = report.manifest.schema["label"].class_names
     for split, info in report.manifest.splits.items():
