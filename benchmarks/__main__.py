@@ -7,23 +7,19 @@ a turn, and their median is what counts. Results go to benchmarks/results/DATE.j
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import datetime
 import functools
 import itertools
 import json
-import statistics
-from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.corpus import make_corpus
 from benchmarks.machine import machine
-from benchmarks.measure import Run, run
+from benchmarks.measure import run
+from benchmarks.turns import Subjects, take_turns
 
 _HERE = Path(__file__).parent
 _READ_SECONDS = 12
-
-Subjects = dict[str, Callable[[], Run]]
 
 
 def main() -> None:
@@ -53,7 +49,7 @@ def main() -> None:
             subjects[f"TFDS Beam, {mode}, {style}"] = functools.partial(
                 run, "tfds_beam", large, out, mode, style
             )
-        results["preprocess"] = _take_turns("preprocess", subjects, arguments.repeat)
+        results["preprocess"] = take_turns("preprocess", subjects, arguments.repeat)
     if "memory" in chosen:
         subjects = {
             f"shardmill, {small_count}": lambda: run("shardmill_preprocess", small, out, "exact"),
@@ -67,7 +63,7 @@ def main() -> None:
                 "shardmill_preprocess", large, out, "off"
             ),
         }
-        results["memory"] = _take_turns("memory", subjects, arguments.repeat)
+        results["memory"] = take_turns("memory", subjects, arguments.repeat)
     if "read" in chosen:
         run("shardmill_preprocess", large, out, "off")
         subjects = {
@@ -76,7 +72,7 @@ def main() -> None:
             "reader, cache off": lambda: run("shardmill_read", out, "off", _READ_SECONDS),
             "reader, cache memory": lambda: run("shardmill_read", out, "memory", _READ_SECONDS),
         }
-        results["read"] = _take_turns("read", subjects, arguments.repeat)
+        results["read"] = take_turns("read", subjects, arguments.repeat)
 
     file = _HERE / "results" / f"{datetime.date.today().isoformat()}.json"
     file.parent.mkdir(exist_ok=True)
@@ -85,35 +81,6 @@ def main() -> None:
         results["preprocess without peers"] = results.pop("preprocess")
     file.write_text(json.dumps(before | results, indent=1) + "\n")
     print(f"\nwritten to {file.relative_to(_HERE.parent)}")
-
-
-def _take_turns(title: str, subjects: Subjects, repeat: int) -> dict[str, object]:
-    """Runs every subject once a turn; ratios are to the first subject of the same turn."""
-    runs: dict[str, list[Run]] = {name: [] for name in subjects}
-    for turn in range(repeat):
-        for name, subject in subjects.items():
-            runs[name].append(subject())
-            print(f"{title} {turn + 1}/{repeat}  {name}: {runs[name][-1]}", flush=True)
-    first = next(iter(runs.values()))
-    found: dict[str, object] = {}
-    print(f"\n{title:<32}{'records/s':>10}{'ratio':>8}{'process s':>11}{'peak MiB':>10}{'x':>6}")
-    for name, own in runs.items():
-        ratio = statistics.median(a.rate / b.rate for a, b in zip(own, first, strict=True))
-        memory = statistics.median(a.peak_mib / b.peak_mib for a, b in zip(own, first, strict=True))
-        rate = statistics.median(one.rate for one in own)
-        wall = statistics.median(one.wall_seconds for one in own)
-        peak = statistics.median(one.peak_mib for one in own)
-        print(f"{name:<32}{rate:>10,.0f}{ratio:>8.2f}{wall:>11.1f}{peak:>10,.0f}{memory:>6.2f}")
-        found[name] = {
-            "records_per_second": round(rate, 1),
-            "ratio": round(ratio, 3),
-            "process_seconds": round(wall, 2),
-            "peak_mib": round(peak, 1),
-            "memory_ratio": round(memory, 3),
-            "runs": [dataclasses.asdict(one) for one in own],
-        }
-    print(flush=True)
-    return found
 
 
 if __name__ == "__main__":

@@ -33,11 +33,11 @@ class Run:
     cpu_seconds: float | None = None
 
 
-def run(subject: str, *arguments: object) -> Run:
+def run(subject: str, *arguments: object, python: str = sys.executable) -> Run:
     """Runs `python -m benchmarks.subjects.SUBJECT ARGUMENTS`, which prints records and seconds."""
     begun = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-m", f"benchmarks.subjects.{subject}", *map(str, arguments)],
+        [python, "-m", f"benchmarks.subjects.{subject}", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},

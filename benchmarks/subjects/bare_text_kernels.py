@@ -1,0 +1,92 @@
+"""The limit: read lines, parse them, clean and fingerprint in a process pool; nothing is stored.
+
+The kernels are those of shardmill's record type, called on batches, so what is measured beside them
+is what a pipeline adds: units, ledger, quarantine, shuffle, shards, index, hashes.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import time
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+
+from beam_jobs.documents.base import DOCUMENT_FIELDS
+from beam_jobs.options import TextOptions
+from beam_jobs.record_types.base import BatchRecords
+from beam_jobs.record_types.text import TextRecords
+from benchmarks.measure import print_result
+
+_TASK_BYTES = 4 << 20  # 4 MiB a task: as large as a batch of ours, so both processes end together
+
+_records: BatchRecords | None = None
+
+
+def options(source: str, out: str, clean: str, dedup: str) -> TextOptions:
+    """The job that is measured."""
+    return TextOptions(
+        (source,), out, clean=clean, dedup=dedup, no_labels=True, no_report=True, format="jsonl"
+    )
+
+
+def batch_of(lines: list[bytes]) -> pa.RecordBatch:
+    """Lines of JSON as the columns that a record type takes."""
+    columns = {
+        "record_id": [str(number) for number in range(len(lines))],
+        "text": [orjson.loads(line)["text"] for line in lines],
+        "original": lines,
+        "is_html": [False] * len(lines),
+        "encoding": ["utf-8"] * len(lines),
+        **{name: [None] * len(lines) for name in ("label", "group", "split")},
+    }
+    return pa.record_batch(columns, schema=pa.schema(DOCUMENT_FIELDS))
+
+
+def lines_of(path: str, start: int, end: int) -> list[bytes]:
+    """The lines that begin in a range of a file."""
+    with open(path, "rb") as file:
+        if start:
+            file.seek(start - 1)
+            file.readline()
+        lines = []
+        while file.tell() < end and (line := file.readline()):
+            lines.append(line)
+    return lines
+
+
+def begin(clean: str, dedup: str) -> None:
+    """Loads the kernels in a process of the pool."""
+    global _records
+    _records = TextRecords(options("source", "out", clean, dedup))
+
+
+def prepare(task: tuple[str, int, int]) -> int:
+    """Everything but storing it; how many documents there were."""
+    lines = lines_of(*task)
+    if lines and _records is not None:
+        _records.prepare_batch(batch_of(lines))
+    return len(lines)
+
+
+def main() -> None:
+    """Arguments: SOURCE CLEAN DEDUP."""
+    source, clean, dedup = sys.argv[1:]
+    size = Path(source).stat().st_size
+    tasks = [
+        (source, start, min(size, start + _TASK_BYTES)) for start in range(0, size, _TASK_BYTES)
+    ]
+    workers = len(os.sched_getaffinity(0))
+    with multiprocessing.Pool(workers, begin, (clean, dedup)) as pool:
+        pool.map(prepare, [(source, 0, 1)] * workers, chunksize=1)  # models are loaded, clocks not
+        begun = time.perf_counter()
+        records = sum(pool.imap_unordered(prepare, tasks))
+        seconds = time.perf_counter() - begun
+    print_result(records, seconds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""The corpus of the text benchmarks: documents of real sentences, some of them twice."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.corpus import REPOSITORY
+
+# 1,000 film reviews where the developers' corpora lie beside the repository, else the samples.
+_REVIEWS = REPOSITORY.parent / "shared" / "corpora" / "text-movie-reviews"
+_SAMPLES = REPOSITORY / "samples" / "banking77"
+_LINES = (12, 60)  # of a document
+_EXACT, _NEAR = 0.02, 0.05  # shares of documents that stand for an earlier one
+_CHANGED_WORDS = 0.01  # of a near duplicate
+
+
+def sentences() -> list[str]:
+    """The distinct lines of the corpus, in an order of their own."""
+    lines: set[str] = set()
+    if _REVIEWS.is_dir():
+        for path in sorted(_REVIEWS.glob("*/*.txt")):
+            lines |= set(path.read_text(errors="replace").splitlines())
+    else:
+        for path in sorted(_SAMPLES.glob("*.csv")):
+            with path.open(newline="") as file:
+                lines |= {row[0] for row in csv.reader(file)}
+    return sorted(line.strip() for line in lines if len(line) > 20)
+
+
+def documents(count: int, seed: int = 0) -> Iterator[str]:
+    """Documents of sampled sentences; a share of them are duplicates of earlier ones."""
+    generator, lines = random.Random(seed), sentences()
+    recent: list[str] = []
+    for _ in range(count):
+        drawn = generator.random()
+        if recent and drawn < _EXACT:
+            yield generator.choice(recent)
+            continue
+        if recent and drawn < _EXACT + _NEAR:
+            yield _changed(generator.choice(recent), generator)
+            continue
+        text = "\n".join(generator.choices(lines, k=generator.randint(*_LINES)))
+        recent = [*recent[-999:], text]
+        yield text
+
+
+def _changed(text: str, generator: random.Random) -> str:
+    words = text.split(" ")
+    for _ in range(max(1, round(len(words) * _CHANGED_WORDS))):
+        words[generator.randrange(len(words))] = f"word{generator.randrange(10**6)}"
+    return " ".join(words)
+
+
+def make_jsonl(folder: Path, count: int) -> Path:
+    """One JSON Lines file of `count` documents, made once and used again."""
+    path, done = folder / f"{count}.jsonl", folder / f"{count}.complete"
+    if done.exists() and path.exists():
+        return path
+    folder.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        for number, text in enumerate(documents(count)):
+            file.write(json.dumps({"text": text, "id": number}) + "\n")
+    done.touch()
+    return path
+
+
+def make_large_jsonl(folder: Path, bytes_wanted: int) -> Path:
+    """One JSON Lines file of at least so many bytes: documents repeated, each with its number."""
+    path, done = folder / f"{bytes_wanted}.jsonl", folder / f"{bytes_wanted}.complete"
+    if done.exists() and path.exists():
+        return path
+    folder.mkdir(parents=True, exist_ok=True)
+    pool = list(documents(5000))
+    generator, written, number = random.Random(1), 0, 0
+    with path.open("w") as file:
+        while written < bytes_wanted:
+            lines = generator.choice(pool).split("\n")
+            generator.shuffle(lines)
+            text = f"document {number} .\n" + "\n".join(lines)
+            written += file.write(json.dumps({"text": text}) + "\n")
+            number += 1
+    done.touch()
+    return path

