@@ -26,6 +26,9 @@ from beam_jobs.sources.detection import resolve_sources
 from beam_jobs.storage import Workspace, read_json
 from shard_format import InputError, Manifest, ShardmillError, errors, load_manifest, naming
 
+# What Beam's local engine says when a process that worked for it is gone.
+_LOST_WORKER = "Channel closed prematurely"
+
 
 class BuildReport(NamedTuple):
     """What came out of a job.
@@ -241,6 +244,12 @@ def _cause(job: BuildShardSet, workspace: Workspace, error: Exception) -> Except
     if here is not None:
         return here
     note = read_json(workspace.error)
+    if note is None and _LOST_WORKER in str(error):
+        return InputError(
+            "every worker process must live until its work is done, got one that ended early: it "
+            "was killed, perhaps for want of memory. Run the same command again, it goes on where "
+            "it stopped; with fewer --workers it needs less memory."
+        )
     if note is None:
         return error
     kind: Callable[[str], Exception] = getattr(errors, note["type"])
