@@ -43,14 +43,21 @@ class _Look(NamedTuple):
     """What was seen.
 
     Attributes:
-        rows: The first records of the first file that has columns.
-        file_id: That file.
-        lie_in_folders: Whether every document without columns lies in a folder of its class.
+        tables: The first records of each file that has columns, by its id.
+        has_others: Whether there are documents without columns, beside those that describe.
+        lie_in_folders: Whether every such document lies in a folder of its class.
     """
 
-    rows: list[dict[str, Any]]
-    file_id: str
+    tables: dict[str, list[dict[str, Any]]]
+    has_others: bool
     lie_in_folders: bool
+
+    def table(self, columns: Sequence[str]) -> tuple[str, list[dict[str, Any]]]:
+        """(id, first records) of the first file that has one of some columns, or of the first."""
+        for file_id, rows in self.tables.items():
+            if any(column in row for row in rows for column in columns):
+                return file_id, rows
+        return next(iter(self.tables.items()))
 
 
 def resolve_documents(options: TextOptions) -> TextOptions:
@@ -62,7 +69,7 @@ def resolve_documents(options: TextOptions) -> TextOptions:
     look = _look(options)
     if look is None:
         return options  # listing says what is wrong
-    if look.rows:
+    if look.tables:
         _check_columns(options, look)
     elif columns := _named_columns(options):
         flag, column = next(iter(columns.items()))
@@ -72,9 +79,11 @@ def resolve_documents(options: TextOptions) -> TextOptions:
         )
     if options.no_labels or options.label_column is not None:
         return options
-    if look.rows and _LABEL in look.rows[0]:
-        return dataclasses.replace(options, label_column=_LABEL)
-    if not look.rows and look.lie_in_folders:
+    if look.tables:
+        _, rows = look.table(parse_names("--text-column", options.text_column))
+        if _LABEL in rows[0]:
+            return dataclasses.replace(options, label_column=_LABEL)
+    elif look.lie_in_folders:
         return options
     _check_needs_none(options, look)
     return dataclasses.replace(options, no_labels=True)
@@ -84,7 +93,8 @@ def _look(options: TextOptions) -> _Look | None:
     """A bounded look at the sources; None if there is nothing in them."""
     source = Documents(dataclasses.replace(options, repaired=()))
     roots = [Path(path) for path in options.sources]
-    seen, in_folders = 0, True
+    tables: dict[str, list[dict[str, Any]]] = {}
+    seen, others, in_folders = 0, False, True
     scratch = Path(options.out).parent / f".shardmill-look-{os.getpid()}"
     with archives(scratch) as opened:
         reader = PartReader(options, source.formats, opened, MendedFiles(()), scratch)
@@ -97,13 +107,13 @@ def _look(options: TextOptions) -> _Look | None:
                 continue
             seen += 1
             if rows:
-                return _Look(rows, item.record_id, False)
-            own_name = item.record_id.rpartition("/")[2]
-            if not form.has_columns and not folders and not _BESIDE.fullmatch(own_name):
-                in_folders = False
+                tables[item.record_id] = rows
+            elif not _BESIDE.fullmatch(item.record_id.rpartition("/")[2]):
+                others = True
+                in_folders = in_folders and bool(folders)
     if not seen:
         return None
-    return _Look([], "", in_folders and _no_file_beside(roots, options))
+    return _Look(tables, others, in_folders and _no_file_beside(roots, options))
 
 
 def _files(
@@ -177,24 +187,27 @@ def _check_columns(options: TextOptions, look: _Look) -> None:
     Raises:
         InputError: None has.
     """
-    found = list(dict.fromkeys(name for row in look.rows for name in row))
-    wanted = [("--text-column", name) for name in parse_names("--text-column", options.text_column)]
+    all_found = {name for rows in look.tables.values() for row in rows for name in row}
+    texts = parse_names("--text-column", options.text_column)
+    file_id, rows = look.table(texts)
+    found = list(dict.fromkeys(name for row in rows for name in row))
+    # Beside plain text, a table of something else is a matter of its own records.
+    wanted = [] if look.has_others else [("--text-column", name) for name in texts]
     wanted += list(_named_columns(options).items())
     wanted += [("--keep-columns", name) for name, _ in parse_kept(options.keep_columns)]
     for flag, name in wanted:
-        if name in found:
+        if name in all_found:
             continue
         shown = ", ".join(f"{one!a:.60}" for one in found[:30]) or "none"
         hint = "Name one of these."
-        if flag == "--text-column" and (guess := _guess(look.rows)):
+        if flag == "--text-column" and (guess := _guess(rows)):
             hint = f"Say --text-column {guess}."
         elif flag == "--label-column":
             hint = "Name one of these, or say --no-labels."
         if len(found) == 1 and (found[0].count(";") or found[0].count("\t")):
             hint += " The header looks separated by something else than the format says."
         raise InputError(
-            f"{flag} must name a column or field, got {name!r} and {look.file_id} has {shown}. "
-            f"{hint}"
+            f"{flag} must name a column or field, got {name!r} and {file_id} has {shown}. {hint}"
         )
 
 
@@ -225,11 +238,10 @@ def _check_needs_none(options: TextOptions, look: _Look) -> None:
     }
     for flag, is_given in flags.items():
         if is_given:
-            where = (
-                f"{look.file_id} has the columns {', '.join(map(ascii, look.rows[0]))}"
-                if look.rows
-                else "not every file lies in a class folder"
-            )
+            where = "not every file lies in a class folder"
+            if look.tables:
+                file_id, rows = look.table(parse_names("--text-column", options.text_column))
+                where = f"{file_id} has the columns {', '.join(map(ascii, rows[0]))}"
             raise InputError(
                 f"{flag} needs labels, got none: {where}. Name a column with --label-column, or "
                 "make one folder per class."
