@@ -64,9 +64,10 @@ def format_of(head: bytes, name: str) -> str:
         return _BINARY_NAMES[extension]
     if "tfrecord" in name.lower():
         return "tfrecord"
-    if head.startswith(_NO_TEXT) or not _is_text(head):
-        return UNKNOWN
     form = _BY_NAME.get(extension, "")
+    # Of a file that says what it is, a zero is a matter of its record.
+    if head.startswith(_NO_TEXT) or not (form or _is_text(head)):
+        return UNKNOWN
     return _json_form(head, form) if form in ("", "json") else form
 
 

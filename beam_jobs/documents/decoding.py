@@ -30,7 +30,17 @@ _ZEROS_OF = {  # which bytes of a code unit are zero in Latin text
     "utf-16-be": (1, 0),
 }
 _FEW, _MANY = 0.1, 0.6  # shares of zeros that tell; text that is not Latin has spaces
-_DETECTED_BYTES = 1 << 14  # 16 KiB in five places are enough for charset-normalizer
+# What pages and files of today are in (WHATWG Encoding Standard, section 4.2); others are tried if
+# it is none of these.
+_IN_USE = (
+    *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258"),
+    *("cp874", "cp866", "koi8_r", "koi8_u", "iso8859_2", "iso8859_5", "iso8859_7", "mac_roman"),
+    *("gb18030", "big5", "big5hkscs", "shift_jis", "cp932", "euc_jp", "euc_kr", "cp949"),
+    "iso2022_jp",
+)
+# Western European text is rarely told from its neighbours, and is by far the most frequent: it is
+# taken where it is nearly as likely. Margins by the files of udhr-mixed-encodings.
+_USUAL, _MORE_CHAOS, _LESS_COHERENCE = "cp1252", 0.02, 0.03
 
 
 class Encoding(NamedTuple):
@@ -90,7 +100,7 @@ def normal_name(encoding: str) -> str:
 
 
 def decode(data: bytes, encoding: str, start: int = 0) -> tuple[str, str]:
-    """(text, encoding) of the bytes of a document; a byte order mark is no part of it.
+    """(text, encoding) of the bytes of a document; a mark that begins a file is no part of it.
 
     Args:
         data: The bytes.
@@ -117,7 +127,7 @@ def decode(data: bytes, encoding: str, start: int = 0) -> tuple[str, str]:
     if "\0" in text:
         at = start + len(text[: text.index("\0")].encode(name, "replace"))
         raise Refusal("binary-data", f"there is a zero at offset {at}: this is no text")
-    return text.removeprefix("\ufeff"), name
+    return text if start else text.removeprefix("\ufeff"), name
 
 
 def marked(head: bytes) -> str:
@@ -140,8 +150,21 @@ def detected(data: bytes, *, whole: bool = False) -> str:
         return zeros or "utf-8"
     if b"\0" in head:
         return wide_by_zeros(head) or "utf-8"
-    best = charset_normalizer.from_bytes(head, steps=5, chunk_size=_DETECTED_BYTES // 5).best()
-    return normal_name(best.encoding) if best is not None else "utf-8"
+    return _likely(head)
+
+
+def _likely(head: bytes) -> str:
+    """What charset-normalizer takes bytes for; UTF-8, which they are not, if for nothing."""
+    found = charset_normalizer.from_bytes(head, cp_isolation=list(_IN_USE))
+    found = found or charset_normalizer.from_bytes(head)
+    best = found.best()
+    if best is None:
+        return "utf-8"
+    for one in found:
+        if one.encoding == _USUAL and one.chaos <= best.chaos + _MORE_CHAOS:
+            if one.coherence >= best.coherence - _LESS_COHERENCE:
+                return _USUAL
+    return normal_name(best.encoding)
 
 
 def is_utf8(data: bytes, *, whole: bool) -> bool:
