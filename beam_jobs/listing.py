@@ -19,7 +19,7 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_size, splits_are_given
 from beam_jobs.record_types import RecordType
 from beam_jobs.repairs import with_repaired
-from beam_jobs.sources import SOURCES, Item
+from beam_jobs.sources import SOURCES, BatchSource, Item
 from beam_jobs.storage import Workspace, publish, read_table, write_table
 from shard_format import InputError, id_hash
 
@@ -102,10 +102,9 @@ def list_corpus(
         InputError: A source is missing, or there is nothing in it that could be used.
     """
     ignored: list[str] = []
-    items = SOURCES[options.source](options).items(
-        [Path(path) for path in options.sources], ignored.append
-    )
-    if options.repaired:
+    source = SOURCES[options.source](options)
+    items = source.items([Path(path) for path in options.sources], ignored.append)
+    if options.repaired and not isinstance(source, BatchSource):  # which does it by itself
         items = with_repaired(items, [Path(folder) for folder in options.repaired])
     records, usable, total_bytes = _write_listing(items, workspace, on_progress)
     _check_not_empty(options, records, usable, workspace)

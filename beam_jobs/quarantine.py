@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from beam_jobs.mended import original_path, own_path
 from beam_jobs.options import OPTIONS, PreprocessOptions
-from beam_jobs.repairs import original_path, own_path
 from beam_jobs.storage import read_json
 from shard_format import DamageError, InputError, Manifest, load_manifest, naming
 

@@ -40,6 +40,7 @@ class RejectWriter:
     def __init__(self, path: Path) -> None:
         self.refused: Counter[str] = Counter()
         self.filtered: Counter[str] = Counter()
+        self.ignored = 0
         self._sink = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_file(self._sink, REJECT_SCHEMA)
 

@@ -36,7 +36,7 @@ class BuildReport(NamedTuple):
     Attributes:
         manifest: Of the set.
         build: The content of build.json.
-        ignored: Hidden files that were not read.
+        ignored: Hidden files that were not read, and what in others is no record.
         already_built: True when the set was complete before and nothing had to be done.
     """
 
@@ -92,10 +92,11 @@ def run_preprocess(
             on_progress("report", 0, 1)
             write_report(workspace.out)
             on_progress("report", 1, 1)
+        build = read_json(workspace.out / naming.BUILD) or {}
         report = BuildReport(
             manifest=load_manifest(workspace.out),
-            build=read_json(workspace.out / naming.BUILD) or {},
-            ignored=listing.ignored,
+            build=build,
+            ignored=listing.ignored + build.get("ignored", 0),
             already_built=already_built,
         )
         workspace.remove()

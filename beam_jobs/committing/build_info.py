@@ -50,6 +50,8 @@ def write_build_info(
         ),
         "units": len(summaries),
         "units_reused": sum(summary.reused for summary in summaries),
+        # Requests of WARC files and the like, which are no records.
+        "ignored": sum(summary.ignored for summary in summaries),
         "options": dataclasses.asdict(options),
         "notes": plan.notes,
         "stages": _stages(workspace, started, plan, summaries),

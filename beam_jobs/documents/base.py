@@ -8,14 +8,17 @@ one of them is a refusal of that one, never an exception that gets out.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import IO, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from beam_jobs.options import TextOptions
+from beam_jobs.refusal import Refusal
 from beam_jobs.rejects import Reject
+from beam_jobs.sources.streams import Bytes
 
 # The columns of a batch on its way to a record type; one "keep:NAME" for each of --keep-columns.
 DOCUMENT_FIELDS = (
@@ -31,25 +34,35 @@ DOCUMENT_FIELDS = (
 KEPT_PREFIX = "keep:"
 
 
+def _not_packed() -> AbstractContextManager[Bytes]:
+    raise ValueError("the part is not compressed")
+
+
 class Part(NamedTuple):
     """A file, a member of an archive, or a stretch of a file.
 
     Attributes:
         file_id: The record id of the file, or of the member.
-        open: Opens it from its beginning, decompressed; reading raises Refusal or OSError.
-        start: First byte of the stretch; 0 unless the file was cut.
+        open: Opens it from its beginning, decompressed; more than once.
+        start: First byte of the stretch; 0 unless the file was cut. Of Parquet, a row group.
         end: One behind its last byte; -1 is the end of the file. Records that begin before it are
             of this part, to their last byte.
         label: What the folders say.
         split: Likewise.
+        scratch: A path for a file, to be removed by who makes it.
+        codec: How it is compressed; "" if it is not.
+        open_packed: Opens it as it is compressed.
     """
 
     file_id: str
-    open: Callable[[], AbstractContextManager[IO[bytes]]]
+    open: Callable[[], AbstractContextManager[Bytes]]
     start: int = 0
     end: int = -1
     label: str | None = None
     split: str | None = None
+    scratch: Path = Path()
+    codec: str = ""
+    open_packed: Callable[[], AbstractContextManager[Bytes]] = _not_packed
 
 
 class Found(NamedTuple):
@@ -58,12 +71,14 @@ class Found(NamedTuple):
     Attributes:
         place: Its name below the file's in its record id; "" if the file is the document.
         data: Its bytes; a mended file is put in their place.
-        row: What else its row or record says, by column, where `data` is the text alone.
+        context: What else is needed to parse them: the names of the columns, the rest of the row.
+        parsed: What finding them has told of these very bytes; None of a mended file.
     """
 
     place: str
     data: bytes
-    row: Mapping[str, Any] | None = None
+    context: Any = None
+    parsed: Any = None
 
 
 class Document(NamedTuple):
@@ -94,10 +109,22 @@ class RefusedDocument(NamedTuple):
     Attributes:
         place: As in Found.
         reject: Why, with the bytes.
+        context: As in Found, for a mended file in their place.
     """
 
     place: str
     reject: Reject
+    context: Any = None
+
+
+class Ignored(NamedTuple):
+    """What is no document and was never meant to be one, such as a request in a WARC file.
+
+    Attributes:
+        place: As in Found.
+    """
+
+    place: str
 
 
 class Format(abc.ABC):
@@ -105,19 +132,21 @@ class Format(abc.ABC):
 
     Attributes:
         cut_by_lines: Whether a file may be cut anywhere, since a record is a line.
+        has_columns: Whether records say by name what is text and what is label.
     """
 
     cut_by_lines: bool = False
+    has_columns: bool = False
 
     def __init__(self, options: TextOptions) -> None:
         self.options = options
 
     @abc.abstractmethod
-    def find(self, part: Part) -> Iterator[Found | RefusedDocument]:
+    def find(self, part: Part) -> Iterator[Found | RefusedDocument | Ignored]:
         """Every document of a part, in order.
 
         Raises:
-            Refusal: The rest of the part cannot be read; what was given so far stands.
+            Refusal: The part cannot be read; only before anything was given.
             OSError: Likewise.
         """
 
@@ -128,3 +157,32 @@ class Format(abc.ABC):
         Raises:
             Refusal: There is none.
         """
+
+    def columns(self, part: Part) -> list[dict[str, Any]]:
+        """The first records of a file by column, for a look; empty if it has none.
+
+        Raises:
+            Refusal: It cannot be read.
+        """
+        return []
+
+
+def place_at(offset: int) -> str:
+    """The place of a record by its first byte, or by its number."""
+    return f"{offset:012d}"
+
+
+def rest_of(
+    offset: int, damage: Refusal, data: bytes | None, context: Any = None
+) -> RefusedDocument:
+    """What lies behind damage, as one refused document.
+
+    Args:
+        offset: Where it begins.
+        damage: What is wrong.
+        data: The beginning of a record that could be read of it.
+        context: As in Found.
+    """
+    detail = f"from byte {offset} on: {damage.detail}"
+    reject = Reject("read", damage.reason, detail, damage.data if data is None else data)
+    return RefusedDocument(place_at(offset), reject, context)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from beam_jobs.documents.base import Document, Format, Found, Part, RefusedDocument
+from beam_jobs.documents.base import Document, Format, Found, Ignored, Part, RefusedDocument
 from beam_jobs.refusal import Refusal
-from beam_jobs.rejects import Reject
+from beam_jobs.rejects import FILTER, Reject
+from beam_jobs.sources.base import MAX_RECORD_BYTES, read_file
 
 
 class ReadDocument(NamedTuple):
@@ -22,16 +22,30 @@ class ReadDocument(NamedTuple):
 
     record_id: str
     original: bytes
-    outcome: Document | Reject
+    outcome: Document | Reject | Ignored
 
 
-def read_part(part: Part, form: Format, repaired: tuple[Path, ...] = ()) -> Iterator[ReadDocument]:
+class Mended(NamedTuple):
+    """A file in place of the bytes of a document.
+
+    Attributes:
+        path: Where it is.
+        size: Its bytes.
+    """
+
+    path: bytes
+    size: int
+
+
+def read_part(
+    part: Part, form: Format, mended: Mapping[str, Mended] | None = None
+) -> Iterator[ReadDocument]:
     """Every document of a part, in order.
 
     Args:
         part: The part.
         form: Its format.
-        repaired: Folders of mended originals, see `beam_jobs.repairs`.
+        mended: Files in place of documents, by their place.
     """
     found = form.find(part)
     while True:
@@ -40,13 +54,18 @@ def read_part(part: Part, form: Format, repaired: tuple[Path, ...] = ()) -> Iter
         except StopIteration:
             return
         except Refusal as refusal:
-            yield _refused(part, "", Reject("read", refusal.reason, refusal.detail, refusal.data))
+            yield _refused(part, "", _reject(refusal, refusal.data))
             return
         except OSError as error:
             detail = f"reading it failed: {error.strerror or type(error).__name__}"
             yield _refused(part, "", Reject("read", "unreadable", detail, None))
             return
-        if isinstance(one, RefusedDocument):
+        file = mended.get(one.place) if mended else None
+        if isinstance(one, Ignored):
+            yield ReadDocument(record_id(part, one.place), b"", one)
+        elif file is not None:
+            yield _parsed_mended(one, file, part, form)
+        elif isinstance(one, RefusedDocument):
             yield _refused(part, one.place, one.reject)
         else:
             yield _parsed(one, part, form)
@@ -58,7 +77,14 @@ def record_id(part: Part, place: str) -> str:
 
 
 def _refused(part: Part, place: str, reject: Reject) -> ReadDocument:
+    if reject.data is not None and len(reject.data) > MAX_RECORD_BYTES:
+        reject = reject._replace(data=None)
     return ReadDocument(record_id(part, place), b"", reject)
+
+
+def _reject(refusal: Refusal, data: bytes | None) -> Reject:
+    stage = FILTER if refusal.filtered else "read"
+    return Reject(stage, refusal.reason, refusal.detail, data)
 
 
 def _parsed(found: Found, part: Part, form: Format) -> ReadDocument:
@@ -66,6 +92,21 @@ def _parsed(found: Found, part: Part, form: Format) -> ReadDocument:
     try:
         return ReadDocument(name, found.data, form.parse(found, part))
     except Refusal as refusal:
-        return ReadDocument(
-            name, found.data, Reject("read", refusal.reason, refusal.detail, found.data)
-        )
+        return ReadDocument(name, found.data, _reject(refusal, found.data))
+
+
+def _parsed_mended(
+    one: Found | RefusedDocument, file: Mended, part: Part, form: Format
+) -> ReadDocument:
+    """A document with the bytes of a file in place of its own."""
+    try:
+        data = read_file(file.path, file.size)
+    except (Refusal, OSError) as error:
+        detail = f"the mended file cannot be read: {error}"
+        return _refused(part, one.place, Reject("read", "unreadable", detail, None))
+    if isinstance(one, RefusedDocument):
+        # Left as it was exported, it is refused as it was.
+        if data == one.reject.data:
+            return _refused(part, one.place, one.reject)
+        return _parsed(Found(one.place, data, one.context), part, form)
+    return _parsed(one if data == one.data else Found(one.place, data, one.context), part, form)

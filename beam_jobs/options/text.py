@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, ClassVar
 
 from beam_jobs.options.base import PreprocessOptions, option
+from beam_jobs.options.encodings import check_encoding
 from beam_jobs.options.values import check_path, check_range, parse_names, parse_size
 from shard_format import UsageError
 
@@ -151,6 +152,7 @@ class TextOptions(PreprocessOptions):
             value = getattr(self, flag)
             if value is not None:
                 check_path(f"--{flag}", value)
+        check_encoding(self.encoding)
         if self.separator == "":
             raise UsageError("--separator must be text, got none. Write for instance '\\n\\n'.")
         check_range("--contamination-words", self.contamination_words, 2, 100)

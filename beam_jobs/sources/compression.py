@@ -23,6 +23,7 @@ _MAGIC = {
     "xz": (b"\xfd7zXZ\0",),
     "zlib": (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"),
 }
+_BZ2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")  # how its first block, or its end, begins
 _BLOCK_BYTES = 1 << 20  # 1 MiB a system call
 _SKIP_BYTES = 1 << 16  # 64 KiB: what is lost of a stream before damage
 # What the decompressors raise for damaged data, beside OSError.
@@ -41,6 +42,22 @@ def codec_of(path: bytes | Path) -> str:
     with open(path, "rb") as file:
         head = file.read(6)
     return next((codec for codec, magic in _MAGIC.items() if head.startswith(magic)), "")
+
+
+def codec_of_head(head: bytes) -> str:
+    """How a document's file is compressed, by its first bytes; "" if it is not.
+
+    Stricter than `codec_of`: text may begin with "BZh", or as a zlib stream does ("x^2 + y").
+    """
+    if head.startswith(b"BZh"):
+        return "bz2" if head[4:10] in _BZ2_BLOCKS or (len(head) < 10 and b"\0" in head) else ""
+    found = next((codec for codec, magic in _MAGIC.items() if head.startswith(magic)), "")
+    return "" if found == "zlib" else found
+
+
+def checked_stream(file: IO[bytes], codec: str) -> Stream:
+    """The content of a compressed stream; a read raises Refusal where the data is damaged."""
+    return _Checked(_OPENERS[codec](file))
 
 
 @contextmanager

@@ -9,11 +9,12 @@ import os
 from collections import Counter, deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
-from beam_jobs.options import ImageOptions, PreprocessOptions
+from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
 from beam_jobs.sources.beside import describes, set_files
 from beam_jobs.sources.content import OTHER, PICTURE, kind_of
+from beam_jobs.sources.document_look import resolve_documents
 from beam_jobs.sources.naming import is_left_out
 from shard_format import InputError
 
@@ -34,6 +35,8 @@ def resolve_sources(options: Options) -> Options:
     """
     paths = [path for source in options.sources for path in _expand(source)]
     options = dataclasses.replace(options, sources=tuple(dict.fromkeys(paths)))
+    if isinstance(options, TextOptions):
+        return cast(Options, resolve_documents(options))
     if not isinstance(options, ImageOptions) or options.source != "auto":
         return options
     return dataclasses.replace(options, source=_detect(options))

@@ -21,7 +21,7 @@ from beam_jobs.sources.ranges import read_range
 from shard_format import InputError
 
 MAX_ROWS = 10**9  # of a file: the row number in a record id has 9 digits; more is damage
-_PLAUSIBLE_ROWS = 10**7  # of a group, whatever its bytes: a damaged number may be any
+PLAUSIBLE_ROWS = 10**7  # of a group, whatever its bytes: a damaged number may be any
 LIST_ROWS = 8192  # rows of labels in memory at a time
 DAMAGE = (pa.ArrowException, OSError, ValueError, UnicodeDecodeError)
 
@@ -136,7 +136,7 @@ def file_items(
         except DAMAGE as error:
             damage = damage or f"row {row} and what follows cannot be read: {why(error)}"
             break
-        if row + group.rows > MAX_ROWS or group.rows > max(_PLAUSIBLE_ROWS, group.bytes):
+        if row + group.rows > MAX_ROWS or group.rows > max(PLAUSIBLE_ROWS, group.bytes):
             damage = damage or f"it declares {group.rows} rows in {group.bytes} bytes"
             break
         found = 0

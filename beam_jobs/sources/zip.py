@@ -41,7 +41,7 @@ class Zip(PackedFiles):
             for found in read_directory(descriptor):
                 if found.kind == FOLDER:
                     continue
-                place = _Place(found.offset, found.packed, found.size, found.crc, found.method)
+                place = ZipPlace(found.offset, found.packed, found.size, found.crc, found.method)
                 if found.kind != ENCRYPTED:
                     yield entry(found.name, str(place), found.size, found.kind)
                     continue
@@ -62,7 +62,7 @@ class Zip(PackedFiles):
 _WHOLE_FILE = ""
 
 
-class _Place(NamedTuple):
+class ZipPlace(NamedTuple):
     """Where a member lies, and what its bytes must be."""
 
     offset: int  # of its local header
@@ -75,7 +75,8 @@ class _Place(NamedTuple):
         return "+".join(map(str, self))
 
     @classmethod
-    def parse(cls, text: str) -> _Place:
+    def parse(cls, text: str) -> ZipPlace:
+        """The inverse of str()."""
         return cls(*map(int, text.split("+")))
 
 
@@ -86,7 +87,7 @@ def _fetch(path: bytes, text: str) -> bytes:
         Refusal: It is too large or damaged.
         OSError: The archive cannot be read.
     """
-    place = _Place.parse(text)
+    place = ZipPlace.parse(text)
     check_size(place.size)
     if place.method not in (_STORED, _DEFLATED, _AS_IT_IS):
         return _by_zipfile(path, place)
@@ -122,7 +123,7 @@ def _inflated(packed: bytes, size: int) -> bytes:
     return data
 
 
-def _by_zipfile(path: bytes, place: _Place) -> bytes:
+def _by_zipfile(path: bytes, place: ZipPlace) -> bytes:
     """A member packed by a rare method (bzip2, LZMA)."""
     try:
         with zipfile.ZipFile(os.fsdecode(path)) as archive:

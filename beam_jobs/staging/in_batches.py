@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, int64
-from beam_jobs.documents.base import DOCUMENT_FIELDS, KEPT_PREFIX, Document
+from beam_jobs.documents.base import DOCUMENT_FIELDS, KEPT_PREFIX, Document, Ignored
 from beam_jobs.documents.reading import ReadDocument
 from beam_jobs.options.values import parse_kept
 from beam_jobs.preparing import check_placed
@@ -90,9 +90,12 @@ class _Unit:
 
     def add(self, read: ReadDocument) -> None:
         """Takes one document in, or puts it aside."""
+        outcome = read.outcome
+        if isinstance(outcome, Ignored):
+            self._sinks.rejects.ignored += 1
+            return
         position = self.read
         self.read += 1
-        outcome = read.outcome
         if isinstance(outcome, Document):
             try:
                 check_placed(outcome.label, outcome.split, self._sinks.options)

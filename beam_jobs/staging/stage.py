@@ -58,6 +58,7 @@ def stage_unit(
         refused=dict(sorted(rejects.refused.items())),
         filtered=dict(sorted(rejects.filtered.items())),
         reused=False,
+        ignored=rejects.ignored,
     )
     write_json(
         workspace,

@@ -42,6 +42,7 @@ class UnitSummary(NamedTuple):
         refused: How many could not be used, by reason.
         filtered: How many a cleaning rule left out, by reason.
         reused: True when it was found done.
+        ignored: Parts of its files that are no records, such as the requests of a WARC file.
     """
 
     key: str
@@ -50,6 +51,7 @@ class UnitSummary(NamedTuple):
     refused: dict[str, int]
     filtered: dict[str, int]
     reused: bool
+    ignored: int = 0
 
 
 def unit_files(workspace: Workspace, key: str) -> dict[str, Path]:

@@ -1,0 +1,79 @@
+"""HTML files: a file is a document, whose markup cleaning takes away."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+
+from beam_jobs.documents.base import Document, Format, Found, Ignored, Part, RefusedDocument
+from beam_jobs.documents.decoding import decode, is_utf8, marked, normal_name
+from beam_jobs.documents.plain import whole
+from beam_jobs.options.encodings import AUTO
+from beam_jobs.refusal import Refusal
+
+# The WHATWG Encoding Standard, section 4.2: what pages mean by these names.
+_MEANT = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "euc_kr": "cp949",
+    "shift_jis": "cp932",
+    "tis-620": "cp874",
+    "utf-16": "utf-16-le",
+}
+_PRESCAN_BYTES = 1024  # WHATWG HTML, section 13.2.3.2: a charset must be said in these
+_CHARSET = re.compile(rb"<meta[^>]{0,512}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{2,40})", re.I)
+
+
+class Html(Format):
+    """See Format."""
+
+    def find(self, part: Part) -> Iterator[Found | RefusedDocument | Ignored]:
+        """See Format."""
+        yield Found("", whole(part))
+
+    def parse(self, found: Found, part: Part) -> Document:
+        """See Format."""
+        if self.options.encoding == AUTO:
+            text, encoding = decode_page(found.data)
+        else:
+            text, encoding = decode(found.data, self.options.encoding)
+        return Document(text, True, encoding, part.label, split=part.split)
+
+
+def decode_page(data: bytes, declared: str = "") -> tuple[str, str]:
+    """(text, encoding) of a page, by its mark, what its server and it say, and detection.
+
+    A page that is UTF-8 is taken for that whatever is said: few others are so by chance.
+
+    Args:
+        data: The page.
+        declared: The charset that its server declared; "" if none.
+
+    Raises:
+        Refusal: It is no text in any of these.
+    """
+    if not marked(data[:4]) and not is_utf8(data, whole=True):
+        said = _CHARSET.search(data[:_PRESCAN_BYTES])
+        for name in (declared, said[1].decode("ascii") if said else ""):
+            try:
+                return decode(data, meant_by(name))
+            except (LookupError, Refusal):
+                continue
+    return decode(data, AUTO)
+
+
+def meant_by(name: str) -> str:
+    """The encoding that a page means by a name.
+
+    Raises:
+        LookupError: It is the name of none.
+    """
+    known = codecs.lookup(name.strip().strip("\"'"))
+    if not known._is_text_encoding:
+        raise LookupError(name)
+    normal = normal_name(known.name)
+    return _MEANT.get(normal, normal)

@@ -1,0 +1,301 @@
+"""The records of a WARC file one by one, going on behind damage (ISO 28500:2017, WARC 1.1).
+
+FastWARC reads faster, but goes over what it cannot read without a word: nothing may vanish here.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from beam_jobs.refusal import Refusal
+from beam_jobs.sources.base import MAX_RECORD_BYTES
+from beam_jobs.sources.streams import Bytes, Raw
+
+_GZIP_MAGIC = b"\x1f\x8b\x08"
+_GZIP = 31  # window bits: a gzip header and a checksum around the stream
+_PACKED_BYTES = 1 << 12  # 4 KiB at a time: what is lost of a member before damage
+_KEPT_BYTES = 16 << 20  # 16 MiB: a longer member is not looked through again, nor kept
+_LOOKED_AT_BYTES = 1 << 14  # 16 KiB of packed bytes tell whether a record begins there
+_LINE_BYTES = 1 << 16  # 64 KiB: a longer line of a header is damage
+_HEADER_BYTES = 1 << 20  # 1 MiB: a longer header is damage
+_BEGINS = b"WARC/"
+_NEXT = b"\r\n\r\nWARC/"
+_GAP_BYTES = 64 << 20  # 64 MiB of a stretch without records are kept
+
+
+class WarcRecord(NamedTuple):
+    """One record.
+
+    Attributes:
+        offset: In the decompressed file.
+        data: All of it.
+        block: What is behind its header.
+        fields: Of its header, by their names in lower case.
+    """
+
+    offset: int
+    data: bytes
+    block: bytes
+    fields: Mapping[str, str]
+
+
+class Gap(NamedTuple):
+    """Bytes that are no record.
+
+    Attributes:
+        offset: As in WarcRecord.
+        data: The bytes; None if they are too many, or cannot be read.
+        why: What is wrong.
+    """
+
+    offset: int
+    data: bytes | None
+    why: Refusal
+
+
+class GzipMembers(Raw):
+    """The content of a gzip file in which reading can go on behind a damaged member."""
+
+    def __init__(self, packed: Bytes) -> None:
+        super().__init__()
+        self._packed = packed
+        self._waiting = b""
+        self._member = bytearray()  # what was read of the packed member
+        self._inflater: zlib._Decompress | None = None
+
+    def more(self, size: int) -> bytes:
+        """See Raw."""
+        while True:
+            if not self._waiting:
+                self._waiting = self._packed.read(_PACKED_BYTES)
+            if self._inflater is None:
+                self._waiting = self._waiting.lstrip(b"\0")
+                if not self._waiting and not self._packed.peek(1):
+                    if self._packed.damage is not None:
+                        raise self._packed.damage
+                    return b""
+                if not self._waiting:
+                    continue
+                self._inflater, self._member = zlib.decompressobj(_GZIP), bytearray()
+            elif not self._waiting:
+                cut = Refusal("damaged-stream", "decompressing fails: a member ends too early")
+                raise self._packed.damage or cut
+            data = self._inflated(size)
+            if data:
+                return data
+
+    def _inflated(self, size: int) -> bytes:
+        inflater, waiting = self._inflater, self._waiting
+        if inflater is None:
+            return b""
+        try:
+            data = inflater.decompress(waiting, size)
+        except zlib.error as error:
+            self._member += waiting
+            self._waiting = b""
+            raise Refusal("damaged-stream", f"decompressing fails: {error}") from None
+        self._waiting = inflater.unconsumed_tail or inflater.unused_data
+        if len(self._member) <= _KEPT_BYTES:
+            self._member += waiting[: len(waiting) - len(self._waiting)]
+        if inflater.eof:
+            self._inflater = None
+        return data
+
+    def recover(self) -> tuple[bytes | None, bool]:
+        """(packed bytes gone over, whether a record begins behind them), after damage."""
+        kept = len(self._member) <= _KEPT_BYTES
+        gone = bytearray(self._member[:1])
+        block = bytes(self._member[1:]) + self._waiting if kept else self._waiting
+        while True:
+            at = block.find(_GZIP_MAGIC)
+            if at < 0 or len(block) - at < _LOOKED_AT_BYTES:
+                more = self._packed.read(_LOOKED_AT_BYTES)
+                if more:
+                    over = len(block) - len(_GZIP_MAGIC) + 1 if at < 0 else at
+                    gone += block[: max(0, over)]
+                    block = block[max(0, over) :] + more
+                    kept = kept and len(gone) <= _GAP_BYTES
+                    gone = gone if kept else bytearray()
+                    continue
+            if at < 0:
+                gone += block
+                return bytes(gone) if kept else None, False
+            if _begins_record(block[at : at + _LOOKED_AT_BYTES]):
+                gone += block[:at]
+                self._waiting, self._inflater, self.damage = block[at:], None, None
+                return bytes(gone) if kept else None, True
+            gone += block[: at + 1]
+            block = block[at + 1 :]
+
+
+def _begins_record(packed: bytes) -> bool:
+    try:
+        return zlib.decompressobj(_GZIP).decompress(packed, len(_BEGINS)) == _BEGINS
+    except zlib.error:
+        return False
+
+
+def read_warc(file: Bytes) -> Iterator[WarcRecord | Gap]:
+    """Every record, and every stretch that is none."""
+    reader = _Reader(file)
+    while True:
+        found = reader.next()
+        if found is not None:
+            yield found
+        elif file.damage is None:
+            return
+        if file.damage is not None and reader.is_drained():
+            damage, members = file.damage, file.raw
+            data, goes_on = None, False
+            if isinstance(members, GzipMembers):
+                data, goes_on = members.recover()
+            offset = reader.position
+            reader.position += 1  # no two have the same place
+            yield Gap(offset, data, Refusal(damage.reason, damage.detail))
+            if not goes_on:
+                return
+
+
+def parse_header(header: bytes) -> dict[str, str]:
+    """The fields of a header, by their names in lower case; the first of a name counts."""
+    fields: dict[str, str] = {}
+    last = ""
+    for line in header.decode("utf-8", "replace").splitlines()[1:]:
+        name, colon, value = line.partition(":")
+        if line[:1] in (" ", "\t") and last:
+            fields[last] += f" {line.strip()}"
+        elif colon:
+            last = name.strip().lower()
+            fields.setdefault(last, value.strip())
+    return fields
+
+
+def split_record(data: bytes) -> WarcRecord:
+    """The record that some bytes are.
+
+    Raises:
+        Refusal: They are none.
+    """
+    end, width = _header_end(data)
+    if not data.startswith(_BEGINS) or end < 0:
+        raise Refusal("not-a-record", "it does not begin with the header of a WARC record")
+    return WarcRecord(0, data, data[end + width :], parse_header(data[:end]))
+
+
+def _header_end(data: bytes) -> tuple[int, int]:
+    found = [(data.find(end), len(end)) for end in (b"\r\n\r\n", b"\n\n")]
+    return min((one for one in found if one[0] >= 0), default=(-1, 0))
+
+
+class _Reader:
+    """Records of a stream; `position` is how far, in the decompressed file."""
+
+    def __init__(self, file: Bytes) -> None:
+        self.position = 0
+        self._file = file
+        self._pushed = b""
+
+    def is_drained(self) -> bool:
+        """Whether all that was before the damage was read."""
+        return not self._pushed and not self._file.peek(1)
+
+    def next(self) -> WarcRecord | Gap | None:
+        """The next record or stretch; None at the end, or at damage."""
+        line = self._line()
+        while line in (b"\r\n", b"\n", b"\r"):
+            line = self._line()
+        if not line:
+            return None
+        start = self.position - len(line)
+        if not line.startswith(_BEGINS):
+            why = Refusal("damaged-record", "no record begins here")
+            return self._gap(start, line, why)
+        header = [line]
+        while (line := self._line()) and line not in (b"\r\n", b"\n"):
+            header.append(line)
+            if line.startswith(_BEGINS):
+                self._push(header.pop())
+                why = Refusal("damaged-record", "another record begins inside of its header")
+                return Gap(start, b"".join(header), why)
+            if self.position - start > _HEADER_BYTES:
+                why = Refusal("damaged-record", "its header does not end")
+                return self._gap(start, b"".join(header), why)
+        head = b"".join(header) + line
+        if not line:
+            return Gap(start, head, Refusal("truncated-record", "it ends inside of its header"))
+        return self._with_block(start, head)
+
+    def _with_block(self, start: int, head: bytes) -> WarcRecord | Gap:
+        fields = parse_header(head)
+        length = fields.get("content-length", "")
+        if not (length.isascii() and length.isdigit() and len(length) < 19):
+            why = Refusal("damaged-record", f"its length is {length[:40]!r}")
+            return self._gap(start, head, why)
+        size = int(length)
+        if size > MAX_RECORD_BYTES:
+            return self._too_large(start, size)
+        block = self._read(size)
+        if len(block) < size:
+            detail = f"it ends after {len(block)} of {size} bytes"
+            return self._cut_short(start, head + block, Refusal("truncated-record", detail))
+        tail = self._read(4)
+        if tail.strip(b"\r\n") and not tail.lstrip(b"\r\n").startswith(_BEGINS[: len(tail)]):
+            why = Refusal("damaged-record", f"no record ends after its {size} bytes")
+            return self._cut_short(start, head + block + tail, why)
+        self._push(tail if tail.strip(b"\r\n") else b"")
+        return WarcRecord(start, head + block, block, fields)
+
+    def _cut_short(self, start: int, data: bytes, why: Refusal) -> Gap:
+        """A record of another length than it says, up to where the next one begins."""
+        at = data.find(_NEXT, len(_BEGINS))
+        if at >= 0:
+            at += len(_NEXT) - len(_BEGINS)
+            self._push(data[at:])
+            return Gap(start, data[:at], why)
+        return self._gap(start, data, why)
+
+    def _too_large(self, start: int, size: int) -> Gap:
+        left = size
+        while left and (data := self._read(min(left, _HEADER_BYTES))):
+            left -= len(data)
+        detail = f"the record has {size} bytes, more than {MAX_RECORD_BYTES}"
+        return Gap(start, None, Refusal("file-too-large", detail))
+
+    def _gap(self, start: int, data: bytes, why: Refusal) -> Gap:
+        """All up to the next line that begins a record."""
+        kept: list[bytes] | None = [data]
+        size, begins = len(data), data.endswith(b"\n")
+        while line := self._line():
+            if begins and line.startswith(_BEGINS):
+                self._push(line)
+                break
+            size, begins = size + len(line), line.endswith(b"\n")
+            if kept is not None:
+                kept.append(line)
+            if size > max(_GAP_BYTES, len(data)):
+                kept = None
+        return Gap(start, None if kept is None else b"".join(kept), why)
+
+    def _line(self) -> bytes:
+        if not self._pushed:
+            line = self._file.readline(_LINE_BYTES)
+        else:
+            end = self._pushed.find(b"\n", 0, _LINE_BYTES) + 1 or _LINE_BYTES
+            line, self._pushed = self._pushed[:end], self._pushed[end:]
+            if not line.endswith(b"\n") and len(line) < _LINE_BYTES:
+                line += self._file.readline(_LINE_BYTES)
+        self.position += len(line)
+        return line
+
+    def _read(self, size: int) -> bytes:
+        data, self._pushed = self._pushed[:size], self._pushed[size:]
+        if len(data) < size:
+            data += self._file.read(size - len(data))
+        self.position += len(data)
+        return data
+
+    def _push(self, data: bytes) -> None:
+        self._pushed = data + self._pushed
+        self.position -= len(data)

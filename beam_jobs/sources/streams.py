@@ -1,0 +1,279 @@
+"""Files, members of archives and compressed content as streams of bytes that end at damage.
+
+What could be read before the damage is given; what is wrong is said by `Bytes.damage` once the end
+is reached. So a reader of records keeps the whole ones, and knows that the last may be a part.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+from beam_jobs.refusal import Refusal
+from beam_jobs.sources.compression import checked_stream
+
+_BLOCK_BYTES = 1 << 18  # 256 KiB a system call
+_PACKED_BYTES = 1 << 16  # 64 KiB of a deflated stream at a time
+_STEP_BYTES = 16  # of a block with damage in it: what is lost before the damage
+_GZIP = 31  # window bits: a gzip header and a checksum around the stream
+RAW_DEFLATE = -15  # window bits: nothing around it
+
+
+class Raw(io.RawIOBase):
+    """Bytes from somewhere, before buffering.
+
+    Attributes:
+        damage: Why the stream ends before its end; None if it does not, as far as it was read.
+    """
+
+    damage: Refusal | None = None
+    _pushed = b""
+
+    def more(self, size: int) -> bytes:
+        """At least one and at most so many bytes; none at the end.
+
+        Raises:
+            Refusal: The data is damaged from here on.
+            OSError: It cannot be read.
+        """
+        raise NotImplementedError
+
+    def readable(self) -> bool:
+        """See RawIOBase."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """See RawIOBase."""
+        view = memoryview(buffer)
+        data = self._next(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def look(self, size: int) -> bytes:
+        """The next bytes, which are read again; fewer at the end."""
+        parts, found = [self._pushed], len(self._pushed)
+        self._pushed = b""
+        while found < size and (data := self._next(size - found)):
+            parts.append(data)
+            found += len(data)
+        self._pushed = b"".join(parts)
+        return self._pushed[:size]
+
+    def _next(self, size: int) -> bytes:
+        if self._pushed:
+            data, self._pushed = self._pushed[:size], self._pushed[size:]
+            return data
+        if self.damage is not None:
+            return b""
+        try:
+            return self.more(size)
+        except Refusal as refusal:
+            self.damage = refusal
+        except OSError as error:
+            detail = f"reading it failed: {error.strerror or type(error).__name__}"
+            self.damage = Refusal("unreadable", detail)
+        return b""
+
+
+class Bytes(io.BufferedReader):
+    """A stream that is read forwards, or anywhere if it is `seekable`."""
+
+    raw: Raw
+
+    def __init__(self, raw: Raw) -> None:
+        super().__init__(raw, _BLOCK_BYTES)
+
+    @property
+    def damage(self) -> Refusal | None:
+        """Why it ended where it did; None if that was its end."""
+        return self.raw.damage
+
+    def head(self, size: int) -> bytes:
+        """The first bytes; only before anything was read."""
+        return self.raw.look(size)
+
+
+class Range(Raw):
+    """A stretch of a file, read where it lies.
+
+    Args:
+        path: The file.
+        offset: First byte.
+        size: How many; -1 is all to the end.
+        damage: Of the stretch, told at its end.
+    """
+
+    def __init__(
+        self, path: bytes, offset: int = 0, size: int = -1, damage: Refusal | None = None
+    ) -> None:
+        super().__init__()
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._offset, self._size, self._position = offset, size, 0
+        self._at_end = damage
+
+    def more(self, size: int) -> bytes:
+        """See Raw."""
+        left = size if self._size < 0 else min(size, self._size - self._position)
+        data = os.pread(self._descriptor, left, self._offset + self._position) if left > 0 else b""
+        self._position += len(data)
+        if not data and size:
+            if self._at_end is not None:
+                raise self._at_end
+            if 0 <= self._position < self._size:
+                wanted = f"{self._size} bytes are wanted at {self._offset}"
+                raise Refusal("truncated-file", f"{wanted}, got {self._position}")
+        return data
+
+    def seekable(self) -> bool:
+        """See RawIOBase."""
+        return True
+
+    def tell(self) -> int:
+        """See RawIOBase."""
+        return self._position - len(self._pushed)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """See RawIOBase."""
+        if whence == os.SEEK_CUR:
+            offset += self.tell()
+        elif whence == os.SEEK_END:
+            end = os.fstat(self._descriptor).st_size - self._offset
+            offset += end if self._size < 0 else self._size
+        self._pushed, self._position = b"", offset
+        return offset
+
+    def close(self) -> None:
+        """See RawIOBase."""
+        if not self.closed:
+            os.close(self._descriptor)
+        super().close()
+
+
+class Unpacked(Raw):
+    """What is compressed in a stream by some codec.
+
+    Args:
+        packed: The stream; it is closed with this one.
+        codec: As `compression.codec_of_head` gives it.
+    """
+
+    def __init__(self, packed: Bytes, codec: str) -> None:
+        super().__init__()
+        self._packed = packed
+        self._stream = Gzip(packed) if codec == "gzip" else checked_stream(packed, codec)
+
+    def more(self, size: int) -> bytes:
+        """See Raw."""
+        try:
+            data = self._stream.read(size)
+        except Refusal:
+            # A stream that was cut short looks damaged; what cut it is the reason.
+            if self._packed.damage is not None:
+                raise self._packed.damage from None
+            raise
+        if not data and self._packed.damage is not None:
+            raise self._packed.damage
+        return data
+
+    def close(self) -> None:
+        """See RawIOBase."""
+        self._packed.close()
+        super().close()
+
+
+class Gzip:
+    """The members of a gzip file one after the other; zeros behind the last are not damage.
+
+    Unlike the standard library's, it gives all that lies before damage, not whole blocks alone.
+    """
+
+    def __init__(self, packed: IO[bytes]) -> None:
+        self._packed = packed
+        self._inflater = Inflater(packed, _GZIP)
+        self._begun = False
+
+    def read(self, size: int, /) -> bytes:
+        """Up to that many bytes; none at the end.
+
+        Raises:
+            Refusal: The data is damaged from here on.
+        """
+        while True:
+            data = self._inflater.read(size)
+            if data:
+                self._begun = True
+                return data
+            rest = self._inflater.unused.lstrip(b"\0")
+            while not rest and (block := self._packed.read(_PACKED_BYTES)):
+                rest = block.lstrip(b"\0")
+            if not rest:
+                return b""
+            if rest[:1] != b"\x1f":
+                raise Refusal("damaged-stream", "behind its last member there is no further one")
+            self._inflater = Inflater(self._packed, _GZIP, rest)
+
+
+class Inflater:
+    """One deflated stream.
+
+    Args:
+        packed: Where it lies.
+        window: As zlib takes it: what is around the stream.
+        start: Bytes of it that were read before.
+
+    Attributes:
+        unused: Bytes that were read behind its end.
+    """
+
+    def __init__(self, packed: IO[bytes], window: int, start: bytes = b"") -> None:
+        self._packed = packed
+        self._inflater = zlib.decompressobj(window)
+        self._waiting = start
+        self._error: zlib.error | None = None
+        self.unused = b""
+
+    def read(self, size: int, /) -> bytes:
+        """Up to that many bytes; none at the end.
+
+        Raises:
+            Refusal: The data is damaged from here on.
+        """
+        while size and not self._inflater.eof:
+            if self._error is not None:
+                raise Refusal("damaged-stream", f"decompressing fails: {self._error}")
+            waiting = self._waiting or self._packed.read(_PACKED_BYTES)
+            if not waiting:
+                raise Refusal("damaged-stream", "decompressing fails: the stream ends too early")
+            before = self._inflater.copy()
+            try:
+                data = self._inflater.decompress(waiting, size)
+                self._waiting = self._inflater.unconsumed_tail
+            except zlib.error as error:
+                data = self._up_to(error, before, waiting, size)
+            if self._inflater.eof:
+                self.unused, self._waiting = self._inflater.unused_data, b""
+            if data:
+                return data
+        return b""
+
+    def _up_to(self, error: zlib.error, inflater: Any, block: bytes, size: int) -> bytes:
+        """What lies before the damage in a block; the rest is given up."""
+        self._error = error
+        parts: list[bytes] = []
+        try:
+            for at in range(0, len(block), _STEP_BYTES):
+                parts.append(inflater.decompress(block[at : at + _STEP_BYTES]))
+        except zlib.error:
+            pass
+        return b"".join(parts)[:size]
+
+
+@contextmanager
+def opened(raw: Raw, codec: str = "") -> Iterator[Bytes]:
+    """A stream, behind its decompressor if it has a codec."""
+    with Bytes(raw) if not codec else Bytes(Unpacked(Bytes(raw), codec)) as file:
+        yield file
