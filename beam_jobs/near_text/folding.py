@@ -1,7 +1,9 @@
 """Text without the differences that count for nothing: Unicode form, case and spacing.
 
-Unicode's own way (UAX 15 and section 3.13 of the standard: NFKC, then folded case), with simple
-mappings from one code point to one. Accents stay, for in most languages they tell words apart.
+Unicode's own way of loose matching (UAX 15, and section 3.13 of the standard): compatibility form,
+then lower case. The form is the decomposed one, NFKD: two texts are equal in it if and only if they
+are equal in NFKC, which Arrow 25 does not compose (its "NFKC" is NFKD). Accents stay, for in most
+languages they tell words apart.
 """
 
 from __future__ import annotations
@@ -18,15 +20,15 @@ from beam_jobs.columns import IntArray
 ByteArray = npt.NDArray[np.uint8]
 
 _SPACE = 0x20
-# White space as Unicode has it that NFKC does not make a blank of: it is more than one byte long,
+# White space as Unicode has it that NFKD does not make a blank of: it is more than one byte long,
 # so it is replaced before bytes are looked at.
 _WIDE_SPACE = r"[\x{85}\x{1680}\x{2028}\x{2029}]"
 _NO_WORD = r"[^\p{L}\p{N}\p{M}]+"
-# Scripts that are written without blanks between words: each of their characters counts as a word,
-# so that word 5-grams become character 5-grams there.
+# Scripts that are written without blanks between words: each of their characters, with its marks,
+# counts as a word, so that word 5-grams become character 5-grams there.
 _SPACELESS = (
     r"([\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Yi}\p{Tibetan}\p{Thai}\p{Lao}\p{Khmer}"
-    r"\p{Myanmar}\p{Tai_Le}\p{New_Tai_Lue}\p{Tai_Tham}\p{Tai_Viet}\p{Javanese}\p{Balinese}])"
+    r"\p{Myanmar}\p{Tai_Le}\p{New_Tai_Lue}\p{Tai_Tham}\p{Tai_Viet}\p{Javanese}\p{Balinese}]\p{M}*)"
 )
 
 
@@ -92,8 +94,8 @@ def folded_words(text: pa.LargeStringArray) -> Folded:
 
 
 def _lower(text: pa.LargeStringArray) -> pa.LargeStringArray:
-    """Texts in NFKC and lower case, without white space of several bytes."""
-    low = pc.utf8_lower(pc.utf8_normalize(text, "NFKC"))
+    """Texts in NFKD and lower case, without white space of several bytes."""
+    low = pc.utf8_lower(pc.utf8_normalize(text, "NFKD"))
     wide = pc.invert(pc.string_is_ascii(low))
     if not pc.any(wide).as_py():
         return low
