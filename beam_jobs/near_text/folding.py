@@ -93,6 +93,18 @@ def folded_words(text: pa.LargeStringArray) -> Folded:
     return _squeezed(low, _WORDS)
 
 
+def rough_words(text: pa.LargeStringArray) -> Folded:
+    """Texts cut at every ASCII character that is neither letter nor digit; nothing else is folded.
+
+    `folded_words` of the pieces is that of the texts, for no such character changes what stands
+    beside it. There are few different pieces, so folding those alone is many times faster.
+
+    Args:
+        text: [n] large_string without nulls.
+    """
+    return _squeezed(text, _WORDS)
+
+
 def _lower(text: pa.LargeStringArray) -> pa.LargeStringArray:
     """Texts in NFKD and lower case, without white space of several bytes."""
     low = pc.utf8_lower(pc.utf8_normalize(text, "NFKD"))

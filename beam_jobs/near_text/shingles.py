@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from beam_jobs.columns import IntArray
-from beam_jobs.near_text.folding import Folded, folded_words
+from beam_jobs.near_text.folding import Folded, folded_words, rough_words
 from shard_format import mix
 
 # Word 5-grams, as Lee et al.: Deduplicating Training Data Makes Language Models Better (2022),
@@ -50,7 +50,7 @@ def shingles(text: pa.LargeStringArray) -> Shingles:
     Args:
         text: [n] large_string without nulls.
     """
-    words, begins = _word_hashes(folded_words(text))
+    words, begins = _word_hashes(text)
     counts = np.diff(begins)
     # Four words of nothing behind the last document; those behind a short one are taken off below.
     rolled = _rolled(np.concatenate((words, np.zeros(SHINGLE_WORDS - 1, np.uint64))))
@@ -67,18 +67,30 @@ def shingles(text: pa.LargeStringArray) -> Shingles:
     return Shingles(packed.astype(np.uint32), edges)
 
 
-def _word_hashes(words: Folded) -> tuple[npt.NDArray[np.uint64], IntArray]:
+def _word_hashes(text: pa.LargeStringArray) -> tuple[npt.NDArray[np.uint64], IntArray]:
     """([w] of all words, [n + 1] where each document's begin): XXH3 of each word's bytes."""
+    pieces, begins = _encoded(rough_words(text))
+    words, first = _encoded(folded_words(pieces.dictionary))
+    spelled = words.dictionary.cast(pa.large_binary()).to_pylist()
+    unique = [xxhash.xxh3_64_intdigest(word) for word in spelled]
+    hashes = np.array(unique, np.uint64)[words.indices.to_numpy()]
+    # Each piece of a text becomes the words of that piece: one, if all is ASCII.
+    codes = pieces.indices.to_numpy()
+    if np.array_equal(first, np.arange(len(first))):
+        return hashes[codes], begins
+    sizes = np.diff(first)[codes]
+    ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+    at = np.arange(ends[-1]) + np.repeat(first[codes] - ends[:-1], sizes)
+    return hashes[at], ends[begins]
+
+
+def _encoded(words: Folded) -> tuple[pa.DictionaryArray, IntArray]:
+    """(every word, [n + 1] the first of each text)."""
     starts, begins = words.word_begins()
-    column = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(),
-        len(starts) - 1,
-        [None, pa.py_buffer(starts), pa.py_buffer(words.data)],
+    column = pa.LargeStringArray.from_buffers(
+        len(starts) - 1, pa.py_buffer(starts), pa.py_buffer(words.data)
     )
-    encoded = pc.dictionary_encode(column)
-    unique = [xxhash.xxh3_64_intdigest(word) for word in encoded.dictionary.to_pylist()]
-    codes = encoded.indices.to_numpy(zero_copy_only=False)
-    return np.array(unique, np.uint64)[codes], begins
+    return pc.dictionary_encode(column), begins
 
 
 def _rolled(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

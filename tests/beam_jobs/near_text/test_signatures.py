@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.near_text.bands import LEAST_RECALL, band_keys, choose_bands
 from beam_jobs.near_text.confirmation import jaccard
+from beam_jobs.near_text.folding import folded_words
 from beam_jobs.near_text.shingles import Shingles, shingles
 from beam_jobs.near_text.signatures import SIGNATURE, signatures
 
@@ -38,6 +39,20 @@ def test_shingles_are_the_word_5_grams(texts):
     for one in range(len(texts)):
         for two in range(len(texts)):
             assert len(found[one] & found[two]) == len(expected[one] & expected[two])
+
+
+ALPHABET = "aB1-, \n\u00a0\u00bdé\u0301\u03c2Kﬁ漢か\u3099กำ\u0085한"
+
+
+@given(st.lists(st.text(ALPHABET, max_size=20), min_size=2, max_size=5))
+def test_words_are_those_of_whole_texts(texts):
+    """They are folded piece by piece, which must make no difference."""
+    whole = folded_words(pa.array(texts, pa.large_string()))
+    spans = zip(whole.begins.tolist(), whole.begins[1:].tolist(), strict=False)
+    folded = [whole.data[begin:end].tobytes().decode() for begin, end in spans]
+    found, expected = sets(of(texts)), [five_grams(text) for text in folded]
+    assert list(map(len, found)) == list(map(len, expected))
+    assert len(found[0] & found[1]) == len(expected[0] & expected[1])
 
 
 @given(st.lists(words, max_size=6), st.lists(words, max_size=6))
