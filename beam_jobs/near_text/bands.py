@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.near_text.signatures import SIGNATURE
-from shard_format import mix
+from shard_format import UsageError, mix
 
 # At the threshold itself; above it recall rises fast.
 LEAST_RECALL = 0.99
@@ -39,9 +39,17 @@ def choose_bands(threshold: float) -> Bands:
 
     The longer the bands, the fewer pairs below the threshold meet: 21 bands of 6 rows at 0.8 bring
     0.998 of the pairs of similarity 0.8 together, 0.28 of those of 0.5, and 0.00002 of 0.1.
+
+    Raises:
+        UsageError: The threshold is so low that 128 places cannot find such pairs.
     """
-    cuts = [Bands(SIGNATURE // rows, rows) for rows in range(SIGNATURE, 0, -1)]
-    return next(cut for cut in cuts if cut.recall(threshold) >= LEAST_RECALL)
+    for rows in range(SIGNATURE, 0, -1):
+        cut = Bands(SIGNATURE // rows, rows)
+        if cut.recall(threshold) >= LEAST_RECALL:
+            return cut
+    raise UsageError(
+        f"--near-threshold must be at least 0.04 for documents, got {threshold}. Try 0.8."
+    )
 
 
 def band_keys(signatures: npt.NDArray[np.uint32], cut: Bands, band: int) -> npt.NDArray[np.uint64]:

@@ -64,8 +64,11 @@ def near_pairs(documents: Documents, threshold: float, threads: int = 1) -> Near
 
     Args:
         documents: Those without a shingle are near to none.
-        threshold: In (0, 1].
+        threshold: Least similarity of a pair, from 0.04 to 1.
         threads: How many work at a time; the result is the same.
+
+    Raises:
+        UsageError: The threshold is too low.
     """
     count = len(documents.fingerprints)
     cut = choose_bands(threshold)

@@ -32,14 +32,14 @@ _SPACELESS = (
 )
 
 
-def _byte_table(word_alone: bool) -> ByteArray:
-    """[256] what each byte of UTF-8 becomes: white space, or all but words, a blank."""
-    table = np.arange(256, dtype=np.uint8)
+def _byte_table(word_alone: bool) -> bytes:
+    """What each byte of UTF-8 becomes: white space, or all but words, a blank."""
+    table = bytearray(range(256))
     for code in range(128):
         char = chr(code)
         if not char.isalnum() if word_alone else char.isspace():
             table[code] = _SPACE
-    return table
+    return bytes(table)
 
 
 _SPACES = _byte_table(word_alone=False)
@@ -117,16 +117,17 @@ def _lower(text: pa.LargeStringArray) -> pa.LargeStringArray:
     return pc.replace_with_mask(low, wide, some)
 
 
-def _squeezed(text: pa.LargeStringArray, table: ByteArray) -> Folded:
+def _squeezed(text: pa.LargeStringArray, table: bytes) -> Folded:
     """Every run of bytes that the table makes blanks, and every end, becomes one blank."""
     ended = pc.binary_join_element_wise(text, *_END)
     _, offsets, data = ended.buffers()
     begins = np.frombuffer(offsets, np.int64)[ended.offset : ended.offset + len(ended) + 1]
     if not len(ended) or data is None:
         return Folded(np.zeros(0, np.uint8), np.zeros(1, np.int64))
-    mapped = table[np.frombuffer(data, np.uint8)[begins[0] : begins[-1]]]
+    own = memoryview(data)[begins[0] : begins[-1]]
+    mapped = np.frombuffer(own.tobytes().translate(table), np.uint8)
     begins = begins - begins[0]
     kept = mapped != _SPACE
     kept[1:] |= kept[:-1].copy()  # the first blank behind a word; each text ends with one
-    lengths = np.add.reduceat(kept, begins[:-1], dtype=np.int64)
-    return Folded(mapped[kept], np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths))))
+    # What goes is little, so its places take less memory than a sum over all bytes.
+    return Folded(mapped[kept], begins - np.searchsorted(np.flatnonzero(~kept), begins))

@@ -17,6 +17,9 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.planning.clusters import Links
 from beam_jobs.planning.sidecars import Sidecars
 
+# Each holds some 100 MiB, and little is left to confirm once candidates are found.
+_MOST_THREADS = 8
+
 
 def similar_texts(sidecars: Sidecars, records: IntArray, options: PreprocessOptions) -> Links:
     """Near duplicates among some records.
@@ -48,7 +51,7 @@ def similar_texts(sidecars: Sidecars, records: IntArray, options: PreprocessOpti
         return Shingles(column.flatten().to_numpy(), begins)
 
     documents = Documents(fingerprints, sizes, signatures, shingles)
-    threads = options.workers or os.cpu_count() or 1
+    threads = min(options.workers or os.cpu_count() or 1, _MOST_THREADS)
     found = near_pairs(documents, options.near_threshold, threads)
     return Links(records[found.pairs], found.similarity)
 

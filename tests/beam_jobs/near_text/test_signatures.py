@@ -15,6 +15,7 @@ from beam_jobs.near_text.confirmation import jaccard
 from beam_jobs.near_text.folding import folded_words
 from beam_jobs.near_text.shingles import Shingles, shingles
 from beam_jobs.near_text.signatures import SIGNATURE, signatures
+from shard_format import UsageError
 
 words = st.lists(st.sampled_from("a b c d The cat, -- é 漢字".split()), max_size=12).map(" ".join)
 
@@ -110,6 +111,11 @@ def test_bands_find_what_is_at_the_threshold(threshold):
         met |= keys[::2] == keys[1::2]
     # Binomial: 0.99 of 1,000 is out by 0.016 once in 10**6 times.
     assert met.mean() > cut.recall(threshold) - 0.016
+
+
+def test_a_threshold_that_cannot_be_met_is_refused():
+    with pytest.raises(UsageError, match="--near-threshold"):
+        choose_bands(0.03)
 
 
 @given(st.lists(st.sets(st.integers(0, 30)), min_size=2, max_size=8), st.data())
