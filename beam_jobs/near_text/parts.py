@@ -26,10 +26,10 @@ _BREAKS = {"lines": r"\n", "paragraphs": r"\n(?:[ \t\r\f\x0b]*\n)+"}
 # Hashes of parts that are never compared.
 BLANK = 0  # white space alone
 SHORT = 1  # too short to be a duplicate: "}", "Yes."
-# A part is long enough from 5 words on, the fewest that C4's own code lets a line have (Raffel et
-# al. 2020, section 2.2, says 3; CCNet, Wenzek et al. 2020, section 3.1, compares paragraphs of any
-# length). Where words are 20 characters long on average, there are no blanks between words, and 20
-# characters are enough.
+# A part is long enough from 5 words on, which is what the code of C4 demands of a line (c4_utils.py
+# of tensorflow_datasets; Raffel et al. 2020, section 2.2, says 3). CCNet (Wenzek et al. 2020)
+# compares paragraphs of any length. Where words are 20 characters long on average, there are no
+# blanks between words, and 20 characters are enough.
 MIN_WORDS = 5
 MIN_CHARS_SPACELESS = 20
 _CONTINUES, _CONTINUATION = 0xC0, 0x80  # of a byte of UTF-8 behind the first of its character

@@ -18,8 +18,8 @@ from beam_jobs.columns import IntArray
 from beam_jobs.near_text.folding import Folded, folded_words, rough_words
 from shard_format import mix
 
-# Word 5-grams, as Lee et al.: Deduplicating Training Data Makes Language Models Better (2022),
-# section 4.2, and FineWeb (2024), section 3.5, take them.
+# Word 5-grams, as Lee et al. (Deduplicating Training Data Makes Language Models Better, 2022,
+# section 4.2) and FineWeb (Penedo et al. 2024, on deduplication) take them.
 SHINGLE_WORDS = 5
 _WORD = np.uint64(32)
 # One odd factor for each place in a shingle, so that the order of words counts.
