@@ -76,7 +76,7 @@ def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) 
     plan = load_plan(workspace)
     recipe = read_table(Path(spec.recipe))
     keys = json.loads(recipe.schema.metadata[b"units"])
-    table = _rows(recipe, keys, workspace)
+    table = _rows(recipe, keys, record_type, workspace)
     labels = Labels(table["label"], record_type.schema, plan.class_names)
     staged = _staged(table, keys, labels, workspace)
     temporary = workspace.temporary(workspace.shards)
@@ -112,8 +112,12 @@ def _done_before(spec: ShardSpec, marker: Path, workspace: Workspace) -> ShardRe
     return None
 
 
-def _rows(recipe: pa.Table, keys: list[str], workspace: Workspace) -> pa.Table:
-    """The sidecar rows of the shard in final order, with their unit."""
+def _rows(
+    recipe: pa.Table, keys: list[str], record_type: RecordType, workspace: Workspace
+) -> pa.Table:
+    """The sidecar rows of the shard in final order, with what else the recipe says of them."""
+    # Evidence may be as large as the payload.
+    evidence = [field.name for field in record_type.evidence]
     units, rows = int64(recipe["unit"]), int64(recipe["row"])
     by_unit = np.argsort(units, kind="stable")
     parts = []
@@ -121,7 +125,7 @@ def _rows(recipe: pa.Table, keys: list[str], workspace: Workspace) -> pa.Table:
         taken = rows[by_unit[slice(*np.searchsorted(units[by_unit], [unit, unit + 1]))]]
         path = unit_files(workspace, keys[unit])["arrow"]
         try:
-            parts.append(read_table(path).take(pa.array(taken)))
+            parts.append(read_table(path).drop_columns(evidence).take(pa.array(taken)))
         except FileNotFoundError as error:
             raise InputError(
                 f"staged units must stay until a build is done, got no file {path}. "
@@ -132,7 +136,10 @@ def _rows(recipe: pa.Table, keys: list[str], workspace: Workspace) -> pa.Table:
     table = pa.concat_tables(parts).take(pa.array(back)).combine_chunks()
     # A copy of a record has a key of its own.
     table = table.set_column(table.column_names.index("key"), "key", recipe["key"])
-    return table.append_column("unit", recipe["unit"].combine_chunks())
+    for name in recipe.column_names:
+        if name not in table.column_names:
+            table = table.append_column(name, recipe[name].combine_chunks())
+    return table
 
 
 def _staged(

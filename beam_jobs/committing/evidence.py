@@ -13,7 +13,7 @@ from beam_jobs.record_types import RecordType
 from beam_jobs.storage import Workspace, publish, read_table
 from shard_format import naming
 
-# Clusters with pictures: what a person looks at, and no more than a report can show.
+# Clusters with previews: what a person looks at, and no more than a report can show.
 _PREVIEWED_CLUSTERS = 200
 _SHOWN_PER_CLUSTER = 8
 _ROW_GROUP = 1 << 16
@@ -69,7 +69,7 @@ def _splits(workspace: Workspace, members: pa.Table, names: list[str]) -> pa.Arr
 def _previews(
     members: pa.Table, records: IntArray, sidecars: Sidecars, record_type: RecordType
 ) -> pa.Array:
-    """Small pictures of some clusters: those with contradictory labels first, then by id."""
+    """Previews for some clusters: those with contradictory labels first, then by id."""
     clusters = members.group_by("kept_id").aggregate([("conflict", "max")])
     clusters = clusters.sort_by([("conflict_max", "descending"), ("kept_id", "ascending")])
     chosen = clusters["kept_id"].slice(0, _PREVIEWED_CLUSTERS).combine_chunks()

@@ -165,6 +165,10 @@ class TextOptions(PreprocessOptions):
             self._refuse_pair("--per-line", "--separator", "is a separator of its own")
         if self.tokenizer and self.train_tokenizer:
             self._refuse_pair("--train-tokenizer", "--tokenizer", "makes a tokenizer")
+        if self.dedup_parts != "off" and self.duplicates == "keep":
+            self._refuse_pair(
+                f"--dedup-parts {self.dedup_parts}", "--duplicates keep", "leaves one of each part"
+            )
         if self.pack is not None and not self.tokenizes:
             raise UsageError(
                 "--pack packs tokens, got neither --tokenizer nor --train-tokenizer. Add one, for "

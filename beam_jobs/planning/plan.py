@@ -14,8 +14,9 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from beam_jobs.columns import int64, uint64
+from beam_jobs.columns import IntArray, int64, uint64
 from beam_jobs.listing import read_units
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_size, parse_splits, splits_are_given
@@ -24,8 +25,10 @@ from beam_jobs.planning.boundaries import Quantiles, histogram_bits
 from beam_jobs.planning.classes import names_in, sorted_names
 from beam_jobs.planning.clusters import Clusters
 from beam_jobs.planning.merging import SplitKeys, copies_of, sorted_partitions
+from beam_jobs.planning.notes import balance_notes, cluster_notes, parts_notes
 from beam_jobs.planning.recipes import RecipeWriter, ShardSpec
 from beam_jobs.planning.relations import relate
+from beam_jobs.planning.repeated_parts import DroppedParts, drop_repeated_parts
 from beam_jobs.planning.sidecars import PARTITION_ROWS, Sidecars
 from beam_jobs.planning.splits import (
     LEFT_OUT,
@@ -55,7 +58,8 @@ class Plan(NamedTuple):
         num_shards: Per split, in the order they are written.
         training: The split that is trained on.
         class_names: Of the label, sorted; a label is an index into it.
-        duplicates: Records left out because another one stands for them.
+        duplicates: Records left out because another one stands for them, or all their parts stand
+            elsewhere.
         filtered: Records left out by a rule of planning, by reason.
         repeated: Copies of records of small classes.
         notes: What the user should be told.
@@ -100,11 +104,18 @@ def plan_shards(
     assignment.split_of[clusters.dropped] = LEFT_OUT
     class_names, notes = _class_names(assignment, sidecars)
     _assign(assignment, sidecars, clusters, options, class_names)
+    parts_kind, parts, emptied = getattr(options, "dedup_parts", "off"), None, 0
+    if parts_kind != "off":
+        # Last, for what stays depends on the splits, and only what is in one may keep a part.
+        path = workspace.plan / "dropped-parts.bin"
+        parts, emptied = drop_repeated_parts(sidecars, assignment, path, partition_rows)
+        class_names, notes = _class_names(assignment, sidecars)
+        notes += parts_notes(parts_kind, len(parts), emptied)
     repeats, undersampled = NO_REPEATS, 0
     if options.balance != "none":
         _check_trains(assignment)
         repeats, undersampled = balance(options.balance, assignment, sidecars, class_names)
-        notes += _balance_notes(repeats, undersampled)
+        notes += balance_notes(repeats, undersampled)
     splits = _measure(assignment, sidecars, repeats)
     num_shards = {split.name: _num_shards(split, options, notes) for split in splits}
     _choose_boundaries(splits, num_shards, assignment, sidecars, repeats)
@@ -114,16 +125,21 @@ def plan_shards(
         num_shards=num_shards,
         training=assignment.names[assignment.training],
         class_names=class_names,
-        duplicates=len(clusters.dropped) - clusters.lost_to_conflict,
+        duplicates=len(clusters.dropped) - clusters.lost_to_conflict + emptied,
         filtered={reason: count for reason, count in filtered.items() if count},
         repeated=repeats.total,
-        notes=[*_cluster_notes(clusters, options), *notes],
+        notes=[*cluster_notes(clusters, options), *notes],
     )
     write_json(workspace, workspace.plan / "plan.json", plan._asdict())
     report(workspace.progress, "shard", total=sum(split.keys.records for split in splits))
     salt = [SHARD_VERSION, record_type.version, options.name, class_names, num_shards]
     writer = RecipeWriter(
-        workspace, options.name, num_shards, sidecars.keys, json.dumps(salt).encode()
+        workspace,
+        options.name,
+        num_shards,
+        sidecars.keys,
+        json.dumps(salt).encode(),
+        None if parts is None else partial(_parts_of, parts, sidecars),
     )
     begins = [split.keys.keys() for split in splits]
     for rows in sorted_partitions(sidecars, assignment, repeats, splits, partition_rows):
@@ -133,6 +149,13 @@ def plan_shards(
             shard_of = np.searchsorted(begins[number], keys, side="right")
             writer.append(split.name, shard_of, rows.unit[inside], rows.row[inside], keys)
     return writer.finish()
+
+
+def _parts_of(
+    parts: DroppedParts, sidecars: Sidecars, units: IntArray, rows: IntArray
+) -> pa.LargeListArray:
+    """The parts to take out of each record of a recipe."""
+    return parts.of(sidecars.begins[units] + rows)
 
 
 def load_plan(workspace: Workspace) -> Plan:
@@ -159,6 +182,7 @@ def _work(sidecars: Sidecars, options: PreprocessOptions, partition_rows: int) -
     passes = (
         4
         + (options.dedup == "near")
+        + 4 * (getattr(options, "dedup_parts", "off") != "off")
         + (options.balance != "none")
         + partitions * (1 + (options.dedup != "off"))
     )
@@ -262,28 +286,3 @@ def _check_trains(assignment: Assignment) -> None:
             f"--balance changes the training split, got none among {', '.join(assignment.names)}. "
             "Leave --balance out, or correct --split."
         )
-
-
-def _balance_notes(repeats: Repeats, undersampled: int) -> list[str]:
-    if undersampled:
-        return [f"--balance undersample left {undersampled:,} training records out"]
-    if repeats.total:
-        most = int(repeats.extra.max()) + 1
-        return [
-            f"--balance oversample added {repeats.total:,} copies; a record occurs up to {most:,} "
-            "times"
-        ]
-    return []
-
-
-def _cluster_notes(clusters: Clusters, options: PreprocessOptions) -> list[str]:
-    if not clusters.conflicts:
-        return []
-    what = {
-        ("drop", "keep"): "one record of each is kept; --conflicts drop leaves them out",
-        ("drop", "drop"): "they are left out",
-    }.get((options.duplicates, options.conflicts), "all their records are kept")
-    return [
-        f"{clusters.conflicts} of {clusters.number} duplicate clusters have contradictory labels: "
-        f"{what} (duplicates.parquet lists them)"
-    ]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from beam_jobs.columns import IntArray
+from beam_jobs.near_text.finishing import DROPPED_PARTS
 from beam_jobs.storage import Workspace, write_table
 from shard_format import naming
 from shard_format.keys import UInt64Array
@@ -23,8 +24,8 @@ class ShardSpec(NamedTuple):
         split: The split it belongs to.
         shard: Its number in [0, num_shards).
         file: Its name in the shard set.
-        recipe: Path of an Arrow file with the columns unit, row and key; a unit is a position in
-            the list of keys that its metadata holds under "units".
+        recipe: Path of an Arrow file with the columns unit, row and key, and dropped_parts if some
+            may be; a unit is a position in the list of keys that its metadata holds under "units".
         recipe_key: Content address of everything that decides its bytes.
     """
 
@@ -41,6 +42,10 @@ class _Piece(NamedTuple):
     keys: UInt64Array
 
 
+# Takes units and rows, gives the parts to take out of each record: a large_list<int32>.
+PartsOf = Callable[[IntArray, IntArray], pa.LargeListArray]
+
+
 class RecipeWriter:
     """Collects rows in key order and writes each shard's recipe as soon as it is complete."""
 
@@ -51,12 +56,14 @@ class RecipeWriter:
         num_shards: Mapping[str, int],
         keys: Sequence[str],
         salt: bytes,
+        parts_of: PartsOf | None = None,
     ) -> None:
         self._workspace = workspace
         self._name = name
         self._num_shards = num_shards
         self._keys = keys
         self._salt = salt
+        self._parts_of = parts_of
         self._open: dict[str, tuple[int, list[_Piece]]] = {}
         self._specs: list[ShardSpec] = []
 
@@ -83,8 +90,10 @@ class RecipeWriter:
         return sorted(self._specs, key=lambda spec: (order.index(spec.split), spec.shard))
 
     def _write(self, split: str, shard: int, pieces: list[_Piece]) -> None:
-        units = np.concatenate([piece.units for piece in pieces]).astype(np.int32)
-        rows = np.concatenate([piece.rows for piece in pieces]).astype(np.int32)
+        units = np.concatenate([piece.units for piece in pieces])
+        rows = np.concatenate([piece.rows for piece in pieces])
+        parts = None if self._parts_of is None else self._parts_of(units, rows)
+        rows = rows.astype(np.int32)
         digest = hashlib.blake2b(self._salt, digest_size=16)
         digest.update(f"{split} {shard}".encode())
         used = np.unique(units)
@@ -96,6 +105,10 @@ class RecipeWriter:
             digest.update(part if isinstance(part, bytes) else part.tobytes())
         path = self._workspace.plan / f"{split}-{shard:05d}.arrow"
         table = pa.table({"unit": units, "row": rows, "key": key})
+        if parts is not None:
+            digest.update(parts.offsets.to_numpy().astype("<i8").tobytes())
+            digest.update(parts.values.to_numpy().astype("<i4").tobytes())
+            table = table.append_column(DROPPED_PARTS, parts)
         table = table.replace_schema_metadata({"units": keys})
         write_table(self._workspace, path, table)
         file = naming.shard_file(self._name, split, shard, self._num_shards[split])

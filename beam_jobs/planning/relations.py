@@ -15,11 +15,13 @@ from beam_jobs.planning.clusters import Clusters, Links, find_clusters
 from beam_jobs.planning.exact import Pairs, exact_pairs
 from beam_jobs.planning.sidecars import Sidecars
 from beam_jobs.planning.similar_pictures import similar_pictures
+from beam_jobs.planning.similar_texts import similar_texts
 from beam_jobs.record_types import RecordType
 
 # Near duplicates among records of a type: all staged units, numbers of records, options.
 LOOK_ALIKES: dict[str, Callable[[Sidecars, IntArray, PreprocessOptions], Links]] = {
     "image": similar_pictures,
+    "text": similar_texts,
 }
 
 _NO_PAIRS: Pairs = np.zeros((0, 2), np.int64)

@@ -90,7 +90,7 @@ class RecordType(abc.ABC):
         return {}
 
     def preview(self, example: Mapping[str, Any]) -> bytes | None:
-        """A small picture of a record for people to look at, if there can be one.
+        """Something small of a record for people to look at, if there can be: a JPEG, or UTF-8.
 
         Args:
             example: Values by feature, as `shard_format.decode_example` gives them.

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.documents.base import KEPT_PREFIX
+from beam_jobs.near_text.fingerprints import fingerprints
+from beam_jobs.near_text.finishing import PartsDropped
+from beam_jobs.near_text.parts import part_hashes
+from beam_jobs.near_text.shingles import shingles
+from beam_jobs.near_text.signatures import SIGNATURE_BYTES, signatures
 from beam_jobs.options import TextOptions
 from beam_jobs.options.values import parse_kept
-from beam_jobs.record_types.base import BatchRecords, PreparedBatch
+from beam_jobs.record_types.base import BatchRecords, Finisher, OnePerRecord, PreparedBatch
+from beam_jobs.storage import Workspace
 from beam_jobs.text_cleaning import Texts, make_steps
 from shard_format import LABELS_FIELD, Feature, Schema
+
+# What near duplicates are found by: 128 uint32, and the hashes of all word 5-grams, which take
+# about two thirds as many bytes as the text. They are read for candidate pairs alone.
+_NEAR_FIELDS = (
+    pa.field("near_signature", pa.binary(SIGNATURE_BYTES), nullable=False),
+    pa.field("near_shingles", pa.large_list(pa.uint32()), nullable=False),
+)
+_PART_FIELD = pa.field("part_hashes", pa.large_list(pa.uint64()), nullable=False)
+_PREVIEW_CHARS = 500
 
 
 class TextRecords(BatchRecords):
@@ -36,6 +51,9 @@ class TextRecords(BatchRecords):
         self._kept = parse_kept(options.keep_columns)
         reported = [field for applied in self._steps for field in applied.step.reports]
         self.statistics = (*type(self).statistics, *reported)
+        self._near = options.dedup == "near"
+        self._parts = options.dedup_parts
+        self.evidence = (*_NEAR_FIELDS * self._near, *(_PART_FIELD,) * (self._parts != "off"))
         self.schema = _schema(options)
         self.late_columns = (LABELS_FIELD,) if options.multi_label else ()
 
@@ -43,8 +61,24 @@ class TextRecords(BatchRecords):
         """The steps with their parameters, and the versions of what they call."""
         return {
             "cleaning": [applied.described() for applied in self._steps],
+            "near": self._near,
+            "parts": self._parts,
             "kernels": [pa.__version__],
         }
+
+    def finisher(self, workspace: Workspace, split: str) -> Finisher:
+        """See RecordType."""
+        then = OnePerRecord()
+        if self._parts == "off":
+            return then
+        staged = [feature for feature in self.schema.features if not feature.late]
+        return PartsDropped(staged, self._parts, then)
+
+    def preview(self, example: Mapping[str, Any]) -> bytes | None:
+        """How the text begins, as UTF-8."""
+        # A code point takes 4 bytes at most; one that was cut is left out.
+        begin = example["text"][0][: 4 * _PREVIEW_CHARS].decode(errors="ignore")
+        return str(begin[:_PREVIEW_CHARS]).encode()
 
     def prepare_batch(self, batch: pa.RecordBatch) -> PreparedBatch:
         """See BatchRecords."""
@@ -62,24 +96,30 @@ class TextRecords(BatchRecords):
         return PreparedBatch(
             rows=texts.rows,
             values=values,
-            fingerprints=_fingerprints(texts.text),
+            fingerprints=fingerprints(texts.text),
             statistics={
                 "chars": pa.array(measured.chars),
                 "words": pa.array(measured.word_counts),
                 "source_bytes": pc.binary_length(batch["original"].take(rows)).cast(pa.int64()),
                 "source_encoding": batch["encoding"].take(rows),
                 **texts.columns,
+                **self._evidence_of(texts.text),
             },
             rejects=texts.rejects,
         )
 
-
-def _fingerprints(text: pa.LargeStringArray) -> pa.Array:
-    """16 bytes for each document that are equal where case and spacing alone differ."""
-    normal = pc.utf8_lower(pc.utf8_normalize(text, "NFKC"))
-    normal = pc.utf8_trim_whitespace(pc.replace_substring_regex(normal, r"\s+", " "))
-    digests = [hashlib.sha256(one.as_buffer()).digest()[:16] for one in normal]
-    return pa.array(digests, pa.binary(16))
+    def _evidence_of(self, text: pa.LargeStringArray) -> dict[str, pa.Array]:
+        columns: dict[str, pa.Array] = {}
+        if self._near:
+            sets = shingles(text)
+            stored = pa.py_buffer(signatures(sets).astype("<u4").tobytes())
+            columns["near_signature"] = pa.FixedSizeBinaryArray.from_buffers(
+                pa.binary(SIGNATURE_BYTES), len(text), [None, stored]
+            )
+            columns["near_shingles"] = sets.column()
+        if self._parts != "off":
+            columns["part_hashes"] = part_hashes(text, self._parts)
+        return columns
 
 
 def _schema(options: TextOptions) -> Schema:

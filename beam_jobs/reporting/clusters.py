@@ -77,7 +77,7 @@ def read_clusters(finished: FinishedSet) -> list[Cluster]:
     if naming.DUPLICATES not in finished.manifest.files:
         return []
     clusters = _members(finished.directory, _chosen(finished.directory))
-    _add_member_pictures(finished.directory, clusters)
+    _add_member_pictures(finished, clusters)
     for cluster in clusters:
         _take_out_own(cluster)
     _add_kept_pictures(finished, clusters)
@@ -148,12 +148,12 @@ def _member(row: int, value: dict[str, Any]) -> Member:
     return Member(row=int(row), **own)
 
 
-def _add_member_pictures(directory: Path, clusters: Iterable[Cluster]) -> None:
+def _add_member_pictures(finished: FinishedSet, clusters: Iterable[Cluster]) -> None:
     members = {member.row: member for cluster in clusters for member in cluster.members}
-    if not members:
+    if not members or finished.image is None:  # of documents the column holds text
         return
     start, last = 0, max(members)
-    for batch in read_columns(directory, naming.DUPLICATES, ["preview"], _PREVIEW_ROWS):
+    for batch in read_columns(finished.directory, naming.DUPLICATES, ["preview"], _PREVIEW_ROWS):
         for row in sorted(members.keys() & range(start, start + len(batch))):
             value = batch["preview"][row - start]
             if value.is_valid and len(value.as_buffer()) <= _MOST_PREVIEW_BYTES:
