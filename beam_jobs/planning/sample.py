@@ -39,6 +39,11 @@ class TrainingSample:
         self._sidecars = sidecars
         self._workspace = workspace
 
+    @property
+    def empty(self) -> bool:
+        """See Sample."""
+        return not self._sidecars.records
+
     def key(self, size: int) -> str:
         """See Sample; staged units are named by their content."""
         table = self._rows(size)

@@ -52,6 +52,10 @@ class PreparedBatch(NamedTuple):
 class Sample(Protocol):
     """Records of the training split; which ones depends on the corpus and the splits alone."""
 
+    @property
+    def empty(self) -> bool:
+        """Whether there is no record at all, in any split."""
+
     def read(self, size: int) -> Iterator[bytes]:
         """The encoded features of about `size` bytes of records, always in the same order."""
 

@@ -120,6 +120,7 @@ class PackedEnding(Ending):
                 "record_id": record_id,
                 "fingerprint": digest[:16],
                 "documents": documents,
+                "starts": [piece.start for piece in pieces],
                 "padding": padding,
             },
         )

@@ -29,6 +29,7 @@ TOKENS_COLUMN = pa.field("tokens", pa.int64())  # of a document
 # Of a packed sequence.
 PACKED_COLUMNS = (
     pa.field("documents", pa.list_(pa.string())),  # ids, in the order of the segments
+    pa.field("starts", pa.list_(pa.int64())),  # of each segment: its first token's place in there
     pa.field("padding", pa.int64()),  # tokens
 )
 
@@ -73,6 +74,8 @@ class Tokenizing:
     def settle(self, workspace: Workspace, sample: Sample) -> Settled:
         """Copies the tokenizer into the workspace, or trains it there."""
         if self._options.train_tokenizer is not None:
+            if sample.empty:
+                return Settled({}, [])  # everything was refused, and the set is to tell why
             self._train(self._options.train_tokenizer, workspace, sample)
         else:
             _write(workspace, Path(str(self._options.tokenizer)).read_bytes())
@@ -89,6 +92,8 @@ class Tokenizing:
 
     def files(self, workspace: Workspace) -> dict[str, Path]:
         """See RecordType.files."""
+        if not _path(workspace).exists():
+            return {}
         return {naming.TOKENIZERS[self._tokenizer(workspace).kind]: _path(workspace)}
 
     def ending(

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-_WORDS = "the a of bread river stone house green walks sings über 東京 naïve 12.5 don't\n\n".split(" ")
+_WORDS = "the a of bread river stone house green walks sings über 東京 naïve 12.5 don't\n\n".split(
+    " "
+)
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +63,7 @@ def build_text(corpus: Path, tmp_path: Path) -> Callable[..., object]:
     from beam_jobs.run import run_preprocess
 
     def run(out: str = "set", /, source: Path = corpus, **options: object) -> object:
-        defaults: dict[str, object] = {"workers": 1, "no_report": True}
+        defaults: dict[str, object] = {"workers": 1, "no_report": True, "label_column": "label"}
         target = str(tmp_path / out)
         return run_preprocess(TextOptions((str(source),), target, **(defaults | options))).manifest
 
