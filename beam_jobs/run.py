@@ -67,6 +67,7 @@ def run_preprocess(
     started = time.time()
     options = _absolute(resolve_sources(options))
     record_type = RECORD_TYPES[options.record_type](options)
+    record_type.check()
     runner, beam_options = choose_runner(beam_args, options.workers)
     _check_places(options)
     workspace = workspace_of(options)

@@ -7,7 +7,6 @@ stretch of each unit: they are read in blocks of neighbouring bytes, merged and 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,13 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.columns import IntArray, int64
+from beam_jobs.columns import int64
 from beam_jobs.labels import Labels
 from beam_jobs.planning import ShardSpec, load_plan
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
 from beam_jobs.record_types.base import Finished, Staged
-from beam_jobs.staging import forget_unit, unit_files
+from beam_jobs.staged import read_staged
+from beam_jobs.staging import unit_files
 from beam_jobs.storage import (
     Workspace,
     publish,
@@ -31,21 +31,9 @@ from beam_jobs.storage import (
     write_json,
     write_table,
 )
-from shard_format import (
-    DamageError,
-    InputError,
-    ShardInfo,
-    frame,
-    index_schema,
-    unframe,
-)
+from shard_format import InputError, ShardInfo, frame, index_schema
 
-# Payload in memory at a time, per worker. Longer blocks were no faster (8 and 32 MiB; photographs
-# of 20 kB in 60 units), and the memory they take shows.
-_BLOCK_BYTES = 2 << 20  # 2 MiB
 _WRITE_BYTES = 1 << 20  # 1 MiB a system call
-# Bytes worth reading and throwing away rather than asking the disk twice.
-_MAX_GAP_BYTES = 128 << 10  # 128 KiB
 
 
 class ShardResult(NamedTuple):
@@ -62,6 +50,11 @@ def index_part(workspace: Workspace, file: str) -> Path:
     return workspace.shards / f"{file}.arrow"
 
 
+def tally_part(workspace: Workspace, file: str) -> Path:
+    """Where what a shard counted waits for the commit, if it counted."""
+    return workspace.shards / f"{file}.tally"
+
+
 def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) -> ShardResult:
     """Writes one shard and its part of the index, or finds that it was done before.
 
@@ -70,11 +63,13 @@ def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) 
     """
     marker = workspace.shards / f"{spec.file}.json"
     done = _done_before(spec, marker, workspace)
-    if done is not None:
-        report(workspace.progress, "shard", done.info.records)
-        return done
-    plan = load_plan(workspace)
     recipe = read_table(Path(spec.recipe))
+    if done is not None:
+        report(workspace.progress, "shard", len(recipe))
+        return done
+    # A shard that is written anew is not the one that the marker tells of.
+    marker.unlink(missing_ok=True)
+    plan = load_plan(workspace)
     keys = json.loads(recipe.schema.metadata[b"units"])
     table = _rows(recipe, keys, record_type, workspace)
     labels = Labels(table["label"], record_type.schema, plan.class_names)
@@ -82,8 +77,9 @@ def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) 
     temporary = workspace.temporary(workspace.shards)
     digest, lengths = hashlib.sha256(), []
     written = _Written(record_type)
+    finisher = record_type.finisher(workspace, spec.split)
     with temporary.open("wb", buffering=_WRITE_BYTES) as file:
-        for finished in record_type.finisher(workspace, spec.split).finish(table, staged):
+        for finished in finisher.finish(table, staged):
             framed = frame(finished.example)
             digest.update(framed)
             file.write(framed)
@@ -95,6 +91,9 @@ def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) 
         index_part(workspace, spec.file),
         written.index_rows(spec, table, labels, lengths),
     )
+    counted = finisher.tally()
+    if counted is not None:
+        write_table(workspace, tally_part(workspace, spec.file), counted)
     publish(temporary, workspace.shards / spec.file, durable=True)
     write_json(workspace, marker, {"recipe_key": spec.recipe_key, "info": info.__dict__})
     return ShardResult(spec.split, spec.shard, info, reused=False)
@@ -146,60 +145,18 @@ def _staged(
     table: pa.Table, keys: list[str], labels: Labels, workspace: Workspace
 ) -> Iterator[Staged]:
     """The records of the shard with their payload, in final order."""
-    for start, payloads in _blocks(table, keys, workspace):
+    for start, payloads in read_staged(table, keys, workspace):
         late = labels.entries(start, start + len(payloads))
         for number, (payload, entry) in enumerate(zip(payloads, late, strict=True)):
             yield Staged(start + number, payload, entry)
         report(workspace.progress, "shard", len(payloads))
 
 
-def _blocks(
-    table: pa.Table, keys: list[str], workspace: Workspace
-) -> Iterator[tuple[int, list[bytes]]]:
-    """(first row, payloads) of successive blocks of about `_BLOCK_BYTES`, in final order."""
-    lengths = int64(table["length"])
-    block_of = np.cumsum(lengths) // _BLOCK_BYTES
-    edges = [0, *(np.flatnonzero(np.diff(block_of)) + 1).tolist(), len(lengths)]
-    offsets, units = int64(table["offset"]), int64(table["unit"])
-    for start, end in itertools.pairwise(edges):
-        payloads: list[Any] = [None] * (end - start)
-        for unit in np.unique(units[start:end]).tolist():
-            rows = np.flatnonzero(units[start:end] == unit)
-            # Copies of records stand out of order.
-            rows = rows[np.argsort(offsets[start:end][rows], kind="stable")]
-            path = unit_files(workspace, keys[unit])["tfrecord"]
-            taken = rows + start
-            frames = _read(path, offsets[taken], lengths[taken])
-            try:
-                for row, framed in zip(rows.tolist(), frames, strict=True):
-                    payloads[row] = unframe(framed, str(path))
-            except DamageError as error:
-                forget_unit(workspace, keys[unit])
-                raise InputError(
-                    f"staged units must be as they were written, got damage: {error}. The unit was "
-                    "dropped; run the same command again to stage it anew."
-                ) from error
-        yield start, payloads
-
-
-def _read(path: Path, offsets: IntArray, lengths: IntArray) -> Iterator[bytes]:
-    """The given ranges of a file, ascending, with as few reads as neighbouring bytes allow."""
-    ends = offsets + lengths
-    breaks = np.flatnonzero(offsets[1:] - ends[:-1] > _MAX_GAP_BYTES) + 1
-    with path.open("rb", buffering=0) as file:
-        for run in np.split(np.arange(len(offsets)), breaks):
-            first, last = int(offsets[run[0]]), int(ends[run[-1]])
-            file.seek(first)
-            data = file.read(last - first)
-            for offset, length in zip(offsets[run].tolist(), lengths[run].tolist(), strict=True):
-                yield data[offset - first : offset - first + length]
-
-
 class _Written:
     """Which row of the shard's table each example has in the index, and what differs there."""
 
     def __init__(self, record_type: RecordType) -> None:
-        self._record_type = record_type
+        self._schema = index_schema(record_type.index_columns)
         self._rows: list[int] = []
         self._changed: dict[str, list[Any]] = {}
 
@@ -212,10 +169,8 @@ class _Written:
         self, spec: ShardSpec, table: pa.Table, labels: Labels, lengths: list[int]
     ) -> pa.Table:
         length = np.array(lengths, np.int64)
-        fields = (*self._record_type.statistics, *self._record_type.late_columns)
-        schema = index_schema(fields)
-        columns = {name: table[name] for name in ("key", "record_id", "fingerprint")}
-        columns |= {field.name: table[field.name] for field in self._record_type.statistics}
+        schema = self._schema
+        columns = {name: table[name] for name in schema.names if name in table.column_names}
         columns |= {name: pa.chunked_array([values]) for name, values in labels.columns().items()}
         rows = np.array(self._rows, np.int64)
         if len(rows) != len(table) or np.any(np.diff(rows) != 1):

@@ -46,6 +46,7 @@ class Workspace:
         self.unit_table = self.work / "units.arrow"
         self.plan = self.work / "plan"
         self.clusters = self.plan / "clusters.arrow"
+        self.settled = self.work / "settled"
         self.shards = self.work / "shards"
         self.progress = self.work / "progress"
         self.error = self.work / "error.json"
@@ -56,7 +57,7 @@ class Workspace:
         for folder in (self._unfinished, self._unfinished_units):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
-        for folder in (self.units, self.plan, self.shards):
+        for folder in (self.units, self.plan, self.settled, self.shards):
             folder.mkdir(parents=True, exist_ok=True)
         self.error.unlink(missing_ok=True)
         self.progress.unlink(missing_ok=True)

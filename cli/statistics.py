@@ -81,3 +81,24 @@ def print_channels(manifest: Manifest) -> None:
         console = stdout()
         console.print(rows)
         console.print()
+
+
+def print_tokens(manifest: Manifest) -> None:
+    """Prints how the vocabulary is used and how documents are packed, in sets of token ids."""
+    for name, split in manifest.splits.items():
+        rows = table(f"Tokens of {name}", "", "", right=("",))
+        vocabulary, packing = (split.statistics.get(key) for key in ("vocabulary", "packing"))
+        if isinstance(vocabulary, dict):
+            rows.add_row("tokens", f"{vocabulary['tokens']:,}")
+            rows.add_row("vocabulary", f"{vocabulary['size']:,}")
+            rows.add_row("  of which occur", f"{vocabulary['coverage']:.1%}")
+            rows.add_row("unknown", f"{vocabulary['unknown']:.2%}")
+        if isinstance(packing, dict):
+            rows.add_row("documents", f"{packing['documents']:,}")
+            rows.add_row("  of which cut", f"{packing['cut_share']:.2%}")
+            rows.add_row("sequences", f"{packing['sequences']:,}")
+            rows.add_row("padding", f"{packing['padding_share']:.2%}")
+        if rows.row_count:
+            console = stdout()
+            console.print(rows)
+            console.print()

@@ -14,10 +14,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from shard_format.errors import DamageError, UsageError
 from shard_format.schema import Feature, Schema
+from shard_format.varints import pack_varints, unpack_varints
 
-Value = bytes | str | int | float | Sequence[bytes] | Sequence[int] | Sequence[float]
+Numbers = npt.NDArray[np.int64]
+Value = bytes | str | int | float | Sequence[bytes] | Sequence[int] | Sequence[float] | Numbers
 Values = list[bytes] | list[int] | list[float]
 
 # (field number << 3) | wire type; wire type 2 is "length-delimited", 0 varint, 5 four bytes.
@@ -25,6 +30,8 @@ _FIELD_1, _FIELD_2, _FIELD_3 = 0x0A, 0x12, 0x1A
 _STORAGE_TAG = {"bytes_list": _FIELD_1, "float_list": _FIELD_2, "int64_list": _FIELD_3}
 _STORAGE_NAME = {tag: name for name, tag in _STORAGE_TAG.items()}
 _UINT64 = 1 << 64
+# Below so many numbers plain Python is faster than numpy.
+_FEW = 16
 
 
 def encode_example(schema: Schema, values: Mapping[str, Value]) -> bytes:
@@ -61,7 +68,7 @@ def finish_example(entries: bytes) -> bytes:
 def _encode_entry(feature: Feature, value: Value) -> bytes:
     if type(value) is bytes and feature.storage == "bytes_list":
         return _encode_bytes(feature.name, value)
-    items: Sequence[object] = [value] if isinstance(value, bytes | str | int | float) else value
+    items = [value] if isinstance(value, bytes | str | int | float) else value
     try:
         stored = _encode_list(feature.storage, items)
     except (TypeError, AttributeError, struct.error) as error:
@@ -84,19 +91,28 @@ def _encode_bytes(name: str, value: bytes) -> bytes:
     return b"".join((bytes((_FIELD_1,)), _varint(len(head) + len(value)), head, value))
 
 
-def _encode_list(storage: str, items: Sequence[object]) -> bytes:
+def _encode_list(storage: str, items: Sequence[object] | Numbers) -> bytes:
     if storage == "bytes_list":
         content = b"".join(
             _delimited(_FIELD_1, item.encode() if isinstance(item, str) else _checked_bytes(item))
             for item in items
         )
-    elif not items:
+    elif not len(items):
         content = b""  # an empty packed field is not written at all
     elif storage == "float_list":
         content = _delimited(_FIELD_1, struct.pack(f"<{len(items)}f", *items))
     else:
-        content = _delimited(_FIELD_1, b"".join(_varint(_checked_int64(item)) for item in items))
+        content = _delimited(_FIELD_1, _encode_numbers(items))
     return _delimited(_STORAGE_TAG[storage], content)
+
+
+def _encode_numbers(items: Sequence[object] | Numbers) -> bytes:
+    if isinstance(items, np.ndarray) or len(items) >= _FEW:
+        numbers = np.asarray(items)
+        if numbers.dtype == np.int64 and numbers.ndim == 1:
+            return pack_varints(numbers)
+    # Also for what is no list of 64-bit integers: the message names the first that is none.
+    return b"".join(_varint(_checked_int64(item)) for item in items)
 
 
 def _checked_bytes(item: object) -> bytes:
@@ -176,14 +192,22 @@ def _decode_list(storage: str, stored: bytes) -> Values:
         if isinstance(content, int):
             numbers.append(_signed(content))
             continue
-        position = 0
-        while position < len(content):
-            number, position = _read_varint(content, position)
-            numbers.append(_signed(number))
+        numbers += _decode_numbers(content)
+    return numbers
+
+
+def _decode_numbers(packed: bytes) -> list[int]:
+    if len(packed) >= _FEW:
+        return unpack_varints(packed).tolist()
+    numbers, position = [], 0
+    while position < len(packed):
+        number, position = _read_varint(packed, position)
+        numbers.append(_signed(number))
     return numbers
 
 
 def _signed(number: int) -> int:
+    number %= _UINT64  # protobuf drops bits beyond 64
     return number - _UINT64 if number >= 1 << 63 else number
 
 

@@ -12,6 +12,8 @@ BUILD = "build.json"  # what is not reproducible: times, versions, throughput
 FEATURES = "features.json"  # TFDS
 DATASET_INFO = "dataset_info.json"  # TFDS
 DUPLICATES = "duplicates.parquet"  # who is equal to whom
+# What made the ids of `tokens`: Hugging Face tokenizers JSON, or a SentencePiece model.
+TOKENIZERS = {"json": "tokenizer.json", "model": "tokenizer.model"}
 REPORT = "report.html"  # for people; made from the rest, so no manifest names it
 INDEX_DIR = "index"
 QUARANTINE_DIR = "quarantine"

@@ -15,6 +15,7 @@ from shard_format.schema import Feature, Schema
 from shard_format.tfrecord import FRAME_BYTES
 
 _MODULE = "tensorflow_datasets.core.features"
+_INPUTS = ("image", "text", "tokens")  # what a model sees, of records with a label
 _TFDS_ENCODINGS = ("jpeg", "png")  # which its Image feature decodes
 
 
@@ -32,7 +33,6 @@ def features_text(schema: Schema) -> str:
 
 def dataset_info_text(name: str, schema: Schema, splits: dict[str, SplitInfo]) -> str:
     """The content of dataset_info.json."""
-    kinds = {feature.kind: feature.name for feature in schema.features}
     info: dict[str, Any] = {
         "name": name,
         "version": "1.0.0",
@@ -49,8 +49,10 @@ def dataset_info_text(name: str, schema: Schema, splits: dict[str, SplitInfo]) -
             if split.shards
         ],
     }
-    if "class_label" in kinds and "image" in kinds:
-        pair = [{"featureKey": kinds["image"]}, {"featureKey": kinds["class_label"]}]
+    names = {feature.name for feature in schema.features}
+    inputs = [name for name in _INPUTS if name in names]
+    if inputs and "label" in names:
+        pair = [{"featureKey": inputs[0]}, {"featureKey": "label"}]
         info["supervisedKeys"] = {"tuple": {"items": pair}}
     return _text(info)
 

@@ -18,7 +18,10 @@ from beam_jobs.staging import UnitSummary
 from beam_jobs.storage import Workspace, write_json
 from shard_format import naming
 
-_PACKAGES = ("apache-beam", "numpy", "opencv-python-headless", "pillow", "pyarrow", "simplejpeg")
+_PACKAGES = (
+    *("apache-beam", "numpy", "opencv-python-headless", "pillow", "pyarrow", "sentencepiece"),
+    *("simplejpeg", "tokenizers"),
+)
 
 
 def write_build_info(

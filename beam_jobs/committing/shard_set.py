@@ -6,6 +6,7 @@ again and writes the same bytes.
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,9 +22,10 @@ from beam_jobs.planning import Plan, load_plan
 from beam_jobs.planning.sidecars import Sidecars
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
-from beam_jobs.sharding import ShardResult, index_part
+from beam_jobs.sharding import ShardResult, index_part, tally_part
 from beam_jobs.staging import UnitSummary
 from beam_jobs.storage import Workspace, flush_folder, publish, read_table
+from beam_jobs.tallies import added
 from shard_format import IndexWriter, Ledger, Manifest, SplitInfo, file_sha256, naming, open_index
 from shard_format.tfds_metadata import dataset_info_text, features_text, label_files
 
@@ -64,7 +66,10 @@ def commit(
     }
     for name, text in texts.items():
         _write_text(workspace, name, text)
-    files = [*texts, *(naming.index_file(split) for split in splits)]
+    given = record_type.files(workspace)
+    for name, path in given.items():
+        _copy(workspace, path, name)
+    files = [*texts, *given, *(naming.index_file(split) for split in splits)]
     sidecars = Sidecars(workspace, summaries)
     files += write_evidence(workspace, sidecars, record_type, list(plan.num_shards))
     files += write_quarantine(workspace)
@@ -77,7 +82,7 @@ def commit(
         schema=schema,
         splits=splits,
         ledger=_ledger(summaries, plan),
-        config=options.config(),
+        config=options.config() | plan.settled,
         files={name: _file_info(workspace.out / name) for name in files},
     )
     _remove_strangers(workspace, manifest)
@@ -119,18 +124,20 @@ def _split(
     """Joins the index of one split and counts over it."""
     own = sorted((r for r in results if r.split == split), key=lambda result: result.shard)
     temporary = workspace.temporary(workspace.out)
-    fields = (*record_type.statistics, *record_type.late_columns)
-    with IndexWriter(temporary, fields) as writer:
+    with IndexWriter(temporary, record_type.index_columns) as writer:
         for result in own:
             writer.append(read_table(index_part(workspace, result.info.file)))
             report(workspace.progress, "commit", result.info.records)
     final = workspace.out / naming.index_file(split)
     final.parent.mkdir(exist_ok=True)
     publish(temporary, final, durable=True)
+    tallies = (tally_part(workspace, result.info.file) for result in own)
+    training = split == plan.training
+    tally = added(read_table(path) for path in tallies if training and path.exists())
     return SplitInfo(
         shards=tuple(result.info for result in own),
         statistics=split_statistics(
-            open_index(final), plan.class_names, record_type, training=split == plan.training
+            open_index(final), tally, plan.class_names, record_type, training=training
         ),
     )
 
@@ -138,6 +145,12 @@ def _split(
 def _write_text(workspace: Workspace, name: str, text: str) -> None:
     temporary = workspace.temporary(workspace.out)
     temporary.write_text(text, encoding="utf-8")
+    publish(temporary, workspace.out / name, durable=True)
+
+
+def _copy(workspace: Workspace, source: Path, name: str) -> None:
+    temporary = workspace.temporary(workspace.out)
+    shutil.copyfile(source, temporary)
     publish(temporary, workspace.out / name, durable=True)
 
 
@@ -151,7 +164,7 @@ def _remove_strangers(workspace: Workspace, manifest: Manifest) -> None:
     known |= set(manifest.files)
     ours = [path for path in workspace.out.iterdir() if naming.parse_shard_file(path.name)]
     ours += workspace.out.glob(f"{naming.INDEX_DIR}/*")
-    ours += workspace.out.glob(naming.DUPLICATES)
+    ours += [workspace.out / name for name in (naming.DUPLICATES, *naming.TOKENIZERS.values())]
     for path in ours:
         if path.relative_to(workspace.out).as_posix() not in known:
-            path.unlink()
+            path.unlink(missing_ok=True)

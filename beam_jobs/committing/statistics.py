@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,20 +9,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs.columns import int64
 from beam_jobs.planning.balance import class_weights
 from beam_jobs.record_types import RecordType
-
-# 0, 1, 2, 4, 5, 8, 11, ...: the whole parts of powers of the root of 2, up to 2**62.
-_EDGES = np.array([0, *sorted({math.isqrt(1 << power) for power in range(125)})], np.int64)
+from beam_jobs.summaries import summarize
 
 
 def split_statistics(
-    index: pa.Table, class_names: Sequence[str], record_type: RecordType, *, training: bool
+    index: pa.Table,
+    tally: pa.Table,
+    class_names: Sequence[str],
+    record_type: RecordType,
+    *,
+    training: bool,
 ) -> dict[str, Any]:
     """Class counts; of the training split also weights, ranges, means and histograms.
 
     Args:
         index: Of the split.
+        tally: What its shards counted.
         class_names: Of the label; a record with several counts for each.
         record_type: Knows its columns.
         training: Whether it is the training split: numbers of others must not reach a model.
@@ -37,32 +41,9 @@ def split_statistics(
             statistics["class_weights"] = dict(zip(class_names, weights, strict=True))
     if training and len(index):
         for name in record_type.summarized:
-            statistics[name] = _summary(index[name])
-        statistics |= record_type.training_statistics(index)
+            statistics[name] = summarize(int64(index[name].drop_null()))
+        statistics |= record_type.training_statistics(index, tally)
     return statistics
-
-
-def _summary(column: pa.ChunkedArray) -> dict[str, Any]:
-    """Least, greatest, mean and histogram of whole numbers, from 0; null counts nowhere.
-
-    Bins are half octaves, with whole edges that do not depend on the data, so the histograms of two
-    sets can be added and compared: bin i holds edges[i] <= value < edges[i + 1].
-    """
-    values = np.asarray(column.drop_null().to_numpy(), np.int64)
-    if not len(values):
-        return {}
-    bins = np.searchsorted(_EDGES, values, side="right") - 1
-    first, last = int(bins.min()), int(bins.max())
-    counts = np.bincount(bins - first)
-    return {
-        "min": int(values.min()),
-        "max": int(values.max()),
-        "mean": int(values.sum()) / len(values),
-        "histogram": {
-            "edges": _EDGES[first : last + 2].tolist(),
-            "counts": counts.tolist(),
-        },
-    }
 
 
 def _class_counts(index: pa.Table, classes: int) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -32,20 +32,34 @@ class PartsDropped(Finisher):
         features: Of a staged record, in their order.
         kind: "lines" or "paragraphs".
         then: What finishes the records.
+        tells_length: Whether the index has the length of a document.
     """
 
-    def __init__(self, features: Sequence[Feature], kind: str, then: Finisher) -> None:
+    def __init__(
+        self,
+        features: Sequence[Feature],
+        kind: str,
+        then: Finisher,
+        *,
+        tells_length: bool = True,
+    ) -> None:
         self._features = features
         self._kind = kind
         self._then = then
+        self._tells_length = tells_length
 
     def finish(self, table: pa.Table, staged: Iterator[Staged]) -> Iterator[Finished]:
         """See Finisher."""
         measured: _Measured = deque()
         for done in self._then.finish(table, self._edited(table, staged, measured)):
-            while measured[0][0] < done.row:
+            while measured and measured[0][0] < done.row:
                 measured.popleft()
-            yield done._replace(columns={**measured[0][1], **done.columns})
+            length = measured[0][1] if self._tells_length else {}
+            yield done._replace(columns={**length, **done.columns})
+
+    def tally(self) -> pa.Table | None:
+        """See Finisher."""
+        return self._then.tally()
 
     def _edited(
         self, table: pa.Table, staged: Iterator[Staged], measured: _Measured
@@ -57,7 +71,8 @@ class PartsDropped(Finisher):
             columns = {"chars": chars[record.row], "words": words[record.row]}
             if dropped[record.row]:
                 record, columns = self._without(record, dropped[record.row])
-            measured.append((record.row, columns))
+            if self._tells_length:
+                measured.append((record.row, columns))
             yield record
 
     def _without(self, record: Staged, dropped: list[int]) -> tuple[Staged, dict[str, int]]:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any, ClassVar
 
 from beam_jobs.options.base import PreprocessOptions, option
 from beam_jobs.options.encodings import check_encoding
-from beam_jobs.options.values import check_path, check_range, parse_names, parse_size
-from shard_format import UsageError
+from beam_jobs.options.values import (
+    check_path,
+    check_range,
+    parse_names,
+    parse_size,
+    parse_trained,
+)
+from shard_format import UsageError, file_sha256
 
 FORMAT_NAMES = (
     "auto",
@@ -133,7 +140,10 @@ class TextOptions(PreprocessOptions):
         "1GiB", "With --train-tokenizer: how much text it learns from.", "SIZE"
     )
     pack: int | None = option(
-        None, "Pack documents into sequences of N tokens, for language modelling.", "N", type=int
+        None,
+        "Pack documents into sequences of N tokens, for language modelling; labels are left out.",
+        "N",
+        type=int,
     )
     packing: str = option(
         "concat",
@@ -141,8 +151,17 @@ class TextOptions(PreprocessOptions):
         "that fits into a sequence, and pads.",
         choices=("concat", "best-fit"),
     )
+    end_token: str | None = option(
+        None,
+        "With --pack and --tokenizer: the token that ends a document (default: the usual names).",
+        "TOKEN",
+    )
 
     def __post_init__(self) -> None:
+        if self.pack is not None:
+            self._check_pack()
+            # A sequence holds many documents. So nothing is asked for their labels.
+            object.__setattr__(self, "no_labels", True)
         super().__post_init__()
         for flag in ("text_column", "columns", "keep_columns", "languages", "decontaminate"):
             value = getattr(self, flag)
@@ -157,7 +176,8 @@ class TextOptions(PreprocessOptions):
             raise UsageError("--separator must be text, got none. Write for instance '\\n\\n'.")
         check_range("--contamination-words", self.contamination_words, 2, 100)
         parse_size("--tokenizer-sample", self.tokenizer_sample)
-        self._check_optional("pack", 8, 1 << 20)
+        if self.train_tokenizer is not None:
+            parse_trained(self.train_tokenizer)
 
     def _check_combinations(self) -> None:
         super()._check_combinations()
@@ -169,15 +189,25 @@ class TextOptions(PreprocessOptions):
             self._refuse_pair(
                 f"--dedup-parts {self.dedup_parts}", "--duplicates keep", "leaves one of each part"
             )
-        if self.pack is not None and not self.tokenizes:
+        if self.end_token is not None and self.pack is None:
+            raise UsageError("--end-token is for --pack, got it without. Leave it out.")
+        if self.end_token is not None and self.train_tokenizer:
+            self._refuse_pair("--end-token", "--train-tokenizer", "names a token of --tokenizer")
+
+    def _check_pack(self) -> None:
+        self._check_optional("pack", 8, 1 << 20)
+        if not self.tokenizes:
             raise UsageError(
                 "--pack packs tokens, got neither --tokenizer nor --train-tokenizer. Add one, for "
                 "instance --train-tokenizer bpe:32000."
             )
-        if self.pack is not None and self.balance != "none":
+        if self.balance != "none":
             self._refuse_pair(f"--balance {self.balance}", "--pack", "needs one label a record")
-        if self.pack is not None and self.keep_columns:
+        if self.keep_columns:
             self._refuse_pair("--keep-columns", "--pack", "needs one record a document")
+        for flag in ("stratify", "multi_label"):
+            if getattr(self, flag):
+                self._refuse_pair(f"--{flag.replace('_', '-')}", "--pack", "needs labels")
 
     @property
     def tokenizes(self) -> bool:
@@ -187,4 +217,8 @@ class TextOptions(PreprocessOptions):
     def config(self) -> dict[str, Any]:
         """See PreprocessOptions."""
         sample = parse_size("--tokenizer-sample", self.tokenizer_sample)
-        return super().config() | {"tokenizer_sample": sample}
+        return super().config() | {
+            "tokenizer_sample": sample,
+            # The file itself, wherever it lies.
+            "tokenizer": file_sha256(Path(self.tokenizer)) if self.tokenizer else None,
+        }

@@ -11,6 +11,10 @@ from shard_format.naming import check_name
 MAX_SPLITS = 127  # planning has one signed byte a record
 SPLIT_SUM_TOLERANCE = 1e-6  # fractions are typed by people, in decimal
 DEFAULT_QUALITY = 90  # of pictures that `--quality keep` cannot keep
+# Tokens that a tokenizer needs for 4 special ones and all bytes, which WordPiece has twice: at the
+# beginning of a word and inside it.
+LEAST_VOCABULARY = {"bpe": 4 + 256, "unigram": 4 + 256 + 1, "wordpiece": 4 + 2 * 256}
+MOST_VOCABULARY = 1_000_000
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*([KMGT]i?B|B)?", re.IGNORECASE)
 _SIZE_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _SIZE_UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
@@ -152,6 +156,24 @@ def parse_names(flag: str, text: str) -> tuple[str, ...]:
             "a,b."
         )
     return names
+
+
+def parse_trained(text: str) -> tuple[str, int]:
+    """(kind, size of the vocabulary) of "bpe:32000".
+
+    Raises:
+        UsageError: The kind is unknown, or the size is out of bounds.
+    """
+    kind, _, number = text.partition(":")
+    least = LEAST_VOCABULARY.get(kind, 0)
+    size = int(number) if number.isdecimal() and len(number) < 10 else 0
+    if not least or not least <= size <= MOST_VOCABULARY:
+        kinds = ", ".join(f"{name}:SIZE (from {low})" for name, low in LEAST_VOCABULARY.items())
+        raise UsageError(
+            f"--train-tokenizer must be {kinds}, up to {MOST_VOCABULARY:,} tokens, got {text!r}. "
+            "Write for instance bpe:32000."
+        )
+    return kind, size
 
 
 def parse_kept(text: str | None) -> tuple[tuple[str, str], ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,7 @@ from beam_jobs.planning.notes import balance_notes, cluster_notes, parts_notes
 from beam_jobs.planning.recipes import RecipeWriter, ShardSpec
 from beam_jobs.planning.relations import relate
 from beam_jobs.planning.repeated_parts import DroppedParts, drop_repeated_parts
+from beam_jobs.planning.sample import TrainingSample
 from beam_jobs.planning.sidecars import PARTITION_ROWS, Sidecars
 from beam_jobs.planning.splits import (
     LEFT_OUT,
@@ -63,6 +64,7 @@ class Plan(NamedTuple):
         filtered: Records left out by a rule of planning, by reason.
         repeated: Copies of records of small classes.
         notes: What the user should be told.
+        settled: What the record type decided, see `RecordType.settle`.
     """
 
     num_shards: dict[str, int]
@@ -72,6 +74,7 @@ class Plan(NamedTuple):
     filtered: dict[str, int]
     repeated: int
     notes: list[str]
+    settled: dict[str, Any]
 
 
 def plan_shards(
@@ -120,6 +123,8 @@ def plan_shards(
     num_shards = {split.name: _num_shards(split, options, notes) for split in splits}
     _choose_boundaries(splits, num_shards, assignment, sidecars, repeats)
 
+    sample = TrainingSample(assignment, Sidecars(workspace, summaries), workspace)
+    settled = record_type.settle(workspace, sample)
     filtered = {"label-conflict": clusters.lost_to_conflict, "undersampled": undersampled}
     plan = Plan(
         num_shards=num_shards,
@@ -128,11 +133,13 @@ def plan_shards(
         duplicates=len(clusters.dropped) - clusters.lost_to_conflict + emptied,
         filtered={reason: count for reason, count in filtered.items() if count},
         repeated=repeats.total,
-        notes=[*cluster_notes(clusters, options), *notes],
+        notes=[*cluster_notes(clusters, options), *notes, *settled.notes],
+        settled=dict(settled.config),
     )
     write_json(workspace, workspace.plan / "plan.json", plan._asdict())
     report(workspace.progress, "shard", total=sum(split.keys.records for split in splits))
     salt = [SHARD_VERSION, record_type.version, options.name, class_names, num_shards]
+    salt += [record_type.shard_options(), plan.settled]
     writer = RecipeWriter(
         workspace,
         options.name,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from beam_jobs.columns import IntArray
 from beam_jobs.rejects import Reject
 from beam_jobs.storage import Workspace
-from shard_format import Schema, finish_example
+from shard_format import Feature, Schema, finish_example
 
 
 class Prepared(NamedTuple):
@@ -48,13 +49,39 @@ class PreparedBatch(NamedTuple):
     rejects: list[tuple[int, Reject]]
 
 
+class Sample(Protocol):
+    """Records of the training split; which ones depends on the corpus and the splits alone."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no record at all, in any split."""
+
+    def read(self, size: int) -> Iterator[bytes]:
+        """The encoded features of about `size` bytes of records, always in the same order."""
+
+    def key(self, size: int) -> str:
+        """Names those records, as no others are named."""
+
+
+class Settled(NamedTuple):
+    """What was decided once the splits were known.
+
+    Attributes:
+        config: For the manifest's config, beside the options; shards depend on it.
+        notes: What the user should be told.
+    """
+
+    config: Mapping[str, Any]
+    notes: list[str]
+
+
 class RecordType(abc.ABC):
     """One kind of record; an instance belongs to one job and holds its parsed options.
 
     Attributes:
         version: Raised whenever the same input and options give other bytes than before, so that
             no unit staged by older code is used again.
-        schema: The features of an example.
+        schema: The features of an example of the set.
         statistics: Columns for the index, with what is known of each record.
         summarized: Names of those, of whole numbers, whose range and mean the manifest tells.
         evidence: Columns that planning needs and the index does not keep.
@@ -81,12 +108,55 @@ class RecordType(abc.ABC):
     def stage_options(self) -> dict[str, Any]:
         """The options that have an effect on what is staged."""
 
+    @property
+    def staged_features(self) -> tuple[Feature, ...]:
+        """The features that are staged; in the set they may be others."""
+        return tuple(feature for feature in self.schema.features if not feature.late)
+
+    @property
+    def index_columns(self) -> tuple[pa.Field, ...]:
+        """The columns of the index behind the common ones."""
+        return (*self.statistics, *self.late_columns)
+
+    def check(self) -> None:
+        """Looks at the files that the options name, before a job begins.
+
+        Raises:
+            InputError: One of them cannot be used.
+        """
+        return None
+
+    def shard_options(self) -> dict[str, Any]:
+        """The options that have an effect on how staged records become examples."""
+        return {}
+
+    def settle(self, workspace: Workspace, sample: Sample) -> Settled:
+        """Makes what all shards need and leaves it in the workspace; done again by every run.
+
+        Args:
+            workspace: Of the build; a folder of its own is `workspace.settled`.
+            sample: Reads records of the training split.
+
+        Raises:
+            InputError: It cannot be made from this corpus.
+        """
+        return Settled({}, [])
+
+    def files(self, workspace: Workspace) -> dict[str, Path]:
+        """Further files of the set, by name, where they lie in the workspace."""
+        return {}
+
     def finisher(self, workspace: Workspace, split: str) -> Finisher:
         """How the staged records of a shard of some split become its examples."""
         return OnePerRecord()
 
-    def training_statistics(self, index: pa.Table) -> dict[str, Any]:
-        """What else the manifest keeps of the training split, for readers to normalize with."""
+    def training_statistics(self, index: pa.Table, tally: pa.Table) -> dict[str, Any]:
+        """What else the manifest keeps of the training split, for readers to normalize with.
+
+        Args:
+            index: Of the split.
+            tally: What its shards counted, see `beam_jobs.tallies`.
+        """
         return {}
 
     def preview(self, example: Mapping[str, Any]) -> bytes | None:
@@ -171,6 +241,10 @@ class Finisher(abc.ABC):
             table: The sidecar rows of the shard in final order, with the columns "unit" and "row".
             staged: The same records with their payload, read as they are asked for.
         """
+
+    def tally(self) -> pa.Table | None:
+        """What was counted, see `beam_jobs.tallies`, once the last example was given."""
+        return None
 
 
 class OnePerRecord(Finisher):

@@ -123,7 +123,7 @@ class ImageRecords(SingleRecords):
         pixels = decode_kept(stored)
         return pixels_hash(pixels.shape[1], pixels.shape[0], pixels)
 
-    def training_statistics(self, index: pa.Table) -> dict[str, Any]:
+    def training_statistics(self, index: pa.Table, tally: pa.Table) -> dict[str, Any]:
         """Mean, deviation and range of the channels."""
         pixels = merge_pixels(index)
         return {"pixels": pixels} if pixels else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,9 +17,18 @@ from beam_jobs.near_text.shingles import shingles
 from beam_jobs.near_text.signatures import SIGNATURE_BYTES, signatures
 from beam_jobs.options import TextOptions
 from beam_jobs.options.values import parse_kept
-from beam_jobs.record_types.base import BatchRecords, Finisher, OnePerRecord, PreparedBatch
+from beam_jobs.record_types.base import (
+    BatchRecords,
+    Finisher,
+    OnePerRecord,
+    PreparedBatch,
+    Sample,
+    Settled,
+)
 from beam_jobs.storage import Workspace
 from beam_jobs.text_cleaning import Texts, make_steps
+from beam_jobs.tokenizing.finishing import TextFinisher
+from beam_jobs.tokenizing.job import PACKED_COLUMNS, TOKENS_COLUMN, Tokenizing
 from shard_format import LABELS_FIELD, Feature, Schema
 
 # What near duplicates are found by: 128 uint32, and the hashes of all word 5-grams, which take
@@ -32,7 +42,11 @@ _PREVIEW_CHARS = 500
 
 
 class TextRecords(BatchRecords):
-    """Input: documents. Output: {"id": "pos/1.txt", "text": "...", "label": 1}."""
+    """Input: documents. Output: {"id": "pos/1.txt", "text": "...", "label": 1}.
+
+    With a tokenizer: {"id": "pos/1.txt", "tokens": [17, 401, ...], "label": 1}; packed: {"id":
+    "pos/1.txt#0", "tokens": [...], "segments": [1, 1, 2, ...], "positions": [0, 1, 0, ...]}.
+    """
 
     version = 1
     statistics: tuple[pa.Field, ...] = (
@@ -44,6 +58,7 @@ class TextRecords(BatchRecords):
     summarized: tuple[str, ...] = ("chars", "words", "source_bytes")
     by_bytes = True
     runs_python = True
+    _measured: tuple[str, ...] = ()  # of the documents of packed sequences
 
     def __init__(self, options: TextOptions) -> None:
         self._options = options
@@ -54,8 +69,17 @@ class TextRecords(BatchRecords):
         self._near = options.dedup == "near"
         self._parts = options.dedup_parts
         self.evidence = (*_NEAR_FIELDS * self._near, *(_PART_FIELD,) * (self._parts != "off"))
-        self.schema = _schema(options)
+        self._staged = _staged_features(options)
+        self._tokenizing = Tokenizing(options) if options.tokenizes else None
+        self._features = self._staged
         self.late_columns = (LABELS_FIELD,) if options.multi_label else ()
+        if self._tokenizing:
+            self._features = self._tokenizing.features(self._staged)
+            self.late_columns += (TOKENS_COLUMN,)
+        late = [_label(options)] if not options.no_labels else []
+        self.schema = Schema("text", (*self._features, *late))
+        if options.pack:
+            self._measured, self.summarized = self.summarized, ()
 
     def stage_options(self) -> dict[str, Any]:
         """The steps with their parameters, and the versions of what they call."""
@@ -65,14 +89,6 @@ class TextRecords(BatchRecords):
             "parts": self._parts,
             "kernels": [pa.__version__],
         }
-
-    def finisher(self, workspace: Workspace, split: str) -> Finisher:
-        """See RecordType."""
-        then = OnePerRecord()
-        if self._parts == "off":
-            return then
-        staged = [feature for feature in self.schema.features if not feature.late]
-        return PartsDropped(staged, self._parts, then)
 
     def preview(self, example: Mapping[str, Any]) -> bytes | None:
         """How the text begins, as UTF-8."""
@@ -121,11 +137,55 @@ class TextRecords(BatchRecords):
             columns["part_hashes"] = part_hashes(text, self._parts)
         return columns
 
+    @property
+    def staged_features(self) -> tuple[Feature, ...]:
+        """The text, whatever it becomes: another tokenizer finds the units as they are."""
+        return self._staged
 
-def _schema(options: TextOptions) -> Schema:
-    declared = [Feature("id", "text"), Feature("text", "text")]
-    declared += [Feature(name, kind) for name, kind in parse_kept(options.keep_columns)]
-    if not options.no_labels:
-        shape = (-1,) if options.multi_label else ()
-        declared.append(Feature("label", "class_label", shape, late=True))
-    return Schema("text", tuple(declared))
+    @property
+    def index_columns(self) -> tuple[pa.Field, ...]:
+        """A sequence of several documents has other columns than a document."""
+        return PACKED_COLUMNS if self._options.pack else super().index_columns
+
+    def check(self) -> None:
+        """See RecordType."""
+        if self._tokenizing:
+            self._tokenizing.check()
+
+    def shard_options(self) -> dict[str, Any]:
+        """See RecordType."""
+        return self._tokenizing.shard_options() if self._tokenizing else {}
+
+    def settle(self, workspace: Workspace, sample: Sample) -> Settled:
+        """See RecordType."""
+        return self._tokenizing.settle(workspace, sample) if self._tokenizing else Settled({}, [])
+
+    def files(self, workspace: Workspace) -> dict[str, Path]:
+        """See RecordType."""
+        return self._tokenizing.files(workspace) if self._tokenizing else {}
+
+    def finisher(self, workspace: Workspace, split: str) -> Finisher:
+        """See RecordType."""
+        then: Finisher = OnePerRecord()
+        if self._tokenizing:
+            ending = self._tokenizing.ending(workspace, self._features, self._measured)
+            then = TextFinisher(ending)
+        if self._parts == "off":
+            return then
+        # A sequence of several documents has no column for the length of one.
+        return PartsDropped(self._staged, self._parts, then, tells_length=not self._options.pack)
+
+    def training_statistics(self, index: pa.Table, tally: pa.Table) -> dict[str, Any]:
+        """Tokens, the use of the vocabulary, and how documents lie in sequences."""
+        if not self._tokenizing:
+            return {}
+        return self._tokenizing.statistics(tally, self._measured)
+
+
+def _staged_features(options: TextOptions) -> tuple[Feature, ...]:
+    kept = (Feature(name, kind) for name, kind in parse_kept(options.keep_columns))
+    return Feature("id", "text"), Feature("text", "text"), *kept
+
+
+def _label(options: TextOptions) -> Feature:
+    return Feature("label", "class_label", (-1,) if options.multi_label else (), late=True)

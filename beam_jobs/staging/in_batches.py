@@ -83,7 +83,7 @@ class _Unit:
         self._spool = spool
         self._seed = sinks.options.seed
         self._kept = parse_kept(getattr(sinks.options, "keep_columns", None))
-        self._features = [item for item in record_type.schema.features if not item.late]
+        self._features = record_type.staged_features
         self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
         self._tables: list[pa.Table] = []

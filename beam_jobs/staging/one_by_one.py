@@ -83,7 +83,7 @@ class _Unit(NamedTuple):
     def prepare_all(self, todos: list[_Todo]) -> list[_Staged]:
         """Prepares every record, and writes what is kept and what is refused as it goes."""
         staged: list[_Staged] = []
-        features = [item for item in self.record_type.schema.features if not item.late]
+        features = self.record_type.staged_features
         for done, todo in enumerate(todos, 1):
             raw, outcome = self.prepare(todo.item)
             if isinstance(outcome, Reject):

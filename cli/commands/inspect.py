@@ -23,7 +23,7 @@ def inspect(directory: Path, as_json: bool) -> None:
     from cli.console import print_json, stdout, table
     from cli.dropped import dropped_json, print_dropped
     from cli.ledger import print_ledger
-    from cli.statistics import print_channels, print_classes, print_statistics
+    from cli.statistics import print_channels, print_classes, print_statistics, print_tokens
     from shard_format import load_manifest, naming
 
     manifest = load_manifest(directory)
@@ -43,6 +43,7 @@ def inspect(directory: Path, as_json: bool) -> None:
     print_classes(manifest)
     print_statistics(manifest)
     print_channels(manifest)
+    print_tokens(manifest)
     options = table("Options", "option", "value")
     for option, value in manifest.config.items():
         options.add_row(option, json.dumps(value))

@@ -54,7 +54,8 @@ def verify(directory: Path, workers: int | None, as_json: bool) -> None:
         )
     if not as_json:
         files = sum(len(split.shards) for split in manifest.splits.values()) + len(manifest.files)
+        records = sum(split.records for split in manifest.splits.values())
         say(
-            f"intact     {files} files, {format_bytes(total)}, {manifest.ledger.kept:,} records\n"
+            f"intact     {files} files, {format_bytes(total)}, {records:,} records\n"
             f"root hash  {manifest.root_hash}"
         )

@@ -67,6 +67,8 @@ def _balance(facts: Facts) -> Html | None:
     difference = records - facts.manifest.ledger.kept
     if not difference:
         return None
+    if facts.manifest.config.get("pack"):
+        return note(f"What was kept is packed into {records:,} sequences, which are the records.")
     what = "more" if difference > 0 else "fewer"
     return note(
         f"The splits hold {abs(difference):,} records {what} than were kept: class balance repeats "

@@ -1,0 +1,41 @@
+"""Least, greatest, mean and histogram of whole numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from beam_jobs.columns import IntArray
+
+# 0, 1, 2, 4, 5, 8, 11, ...: the whole parts of powers of the root of 2, up to 2**62.
+_EDGES = np.array([0, *sorted({math.isqrt(1 << power) for power in range(125)})], np.int64)
+
+
+def summarize(values: IntArray, counts: IntArray | None = None) -> dict[str, Any]:
+    """{"min", "max", "mean", "histogram"} of numbers from 0; empty where there are none.
+
+    Bins are half octaves, with whole edges that do not depend on the data, so the histograms of two
+    sets can be added and compared: bin i holds edges[i] <= value < edges[i + 1].
+
+    Args:
+        values: [n] int64.
+        counts: [n] int64, how often each occurs, at least once; once if None.
+    """
+    if not len(values):
+        return {}
+    counts = np.ones(len(values), np.int64) if counts is None else counts
+    bins = np.searchsorted(_EDGES, values, side="right") - 1
+    first, last = int(bins.min()), int(bins.max())
+    histogram = np.zeros(last - first + 1, np.int64)
+    np.add.at(histogram, bins - first, counts)
+    return {
+        "min": int(values.min()),
+        "max": int(values.max()),
+        "mean": int((values * counts).sum()) / int(counts.sum()),
+        "histogram": {
+            "edges": _EDGES[first : last + 2].tolist(),
+            "counts": histogram.tolist(),
+        },
+    }
