@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ from beam_jobs.options.values import parse_kept
 from beam_jobs.record_types.base import BatchRecords, PreparedBatch
 from beam_jobs.text_cleaning import Texts, make_steps
 from shard_format import LABELS_FIELD, Feature, Schema
+
+_PREVIEW_CHARACTERS = 500  # of a document that is a duplicate, for people to compare
 
 
 class TextRecords(BatchRecords):
@@ -45,6 +48,11 @@ class TextRecords(BatchRecords):
             "cleaning": [applied.described() for applied in self._steps],
             "kernels": [pa.__version__],
         }
+
+    def preview(self, example: Mapping[str, Any]) -> bytes | None:
+        """The beginning of the document, UTF-8."""
+        text = bytes(example["text"][0]).decode()
+        return text[:_PREVIEW_CHARACTERS].encode()
 
     def prepare_batch(self, batch: pa.RecordBatch) -> PreparedBatch:
         """See BatchRecords."""

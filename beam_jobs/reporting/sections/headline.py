@@ -22,6 +22,8 @@ def content(facts: Facts) -> Html:
         (manifest.ledger.duplicates, "duplicate", "duplicates"),
         (manifest.ledger.quarantined, "quarantined", "quarantined"),
     ]
+    if facts.holds_text:  # rules on documents leave out far more than those on pictures
+        numbers.insert(-1, (manifest.ledger.filtered, "filtered", "filtered"))
     shown = [_number(f"{count:,}", one if count == 1 else many) for count, one, many in numbers]
     shown.append(_number(format_bytes(sum(split.bytes for split in splits)), "in shards"))
     return escape(

@@ -67,6 +67,11 @@ def _balance(facts: Facts) -> Html | None:
     difference = records - facts.manifest.ledger.kept
     if not difference:
         return None
+    if facts.packed:
+        return note(
+            f"The {facts.manifest.ledger.kept:,} documents that were kept are packed into "
+            f"{records:,} sequences, which are the records of the splits."
+        )
     what = "more" if difference > 0 else "fewer"
     return note(
         f"The splits hold {abs(difference):,} records {what} than were kept: class balance repeats "
