@@ -24,6 +24,8 @@ def print_classes(manifest: Manifest) -> None:
         name: split.statistics.get("class_counts", {}) for name, split in manifest.splits.items()
     }
     classes = list(next(iter(counts.values()), {}))
+    if not classes:
+        return
     for class_name in classes[:_SHOWN_CLASSES]:
         cells = [f"{counts[name].get(class_name, 0):,}" for name in names]
         if weights:

@@ -8,6 +8,7 @@ from typing import Any
 from beam_jobs.reporting.charts import stacked_bar
 from beam_jobs.reporting.markup import Html, element, foreign, note, table
 from beam_jobs.reporting.sections.base import Facts
+from shard_format.wording import is_share, statistic
 
 _PARTS = 1_000_000  # parts of a bar: shares are fractions
 
@@ -35,18 +36,10 @@ def content(facts: Facts) -> Html:
 def _table(caption: str, numbers: Mapping[str, Any]) -> Html:
     rows: list[tuple[object, ...]] = []
     for name, value in numbers.items():
-        words = foreign(str(name).replace("_", " "), 40)
-        if isinstance(value, str):
-            rows.append((words, foreign(value, 24)))
-        elif isinstance(value, bool) or not isinstance(value, int | float):
+        shown = statistic(name, value)
+        if shown is None:
             continue
-        elif _is_share(str(name), value):
-            bar = stacked_bar([round(value * _PARTS)], _PARTS)
-            rows.append(((words, bar), f"{value:.2%}"))
-        else:
-            rows.append((words, f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"))
+        share = is_share(name, value)
+        bar = stacked_bar([round(value * _PARTS)], _PARTS) if share else None
+        rows.append(((foreign(name.replace("_", " "), 40), bar), foreign(shown, 24)))
     return element("div", table(("", "value"), rows, caption), class_="classes")
-
-
-def _is_share(name: str, value: float) -> bool:
-    return (name.endswith("share") or name == "coverage") and 0 <= value <= 1
