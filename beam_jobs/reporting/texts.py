@@ -23,6 +23,8 @@ _MOST_RECORD_BYTES = 16 << 20  # 16 MiB: a longer document gets no excerpt
 _TOKEN_FEATURES = ("tokens", "token_ids", "input_ids")
 _UNREADABLE = 0.25  # share of characters, from which on bytes are no text to a person
 
+_Decode = Callable[[Sequence[int]], str]
+
 
 class Excerpt(NamedTuple):
     """The beginning of a document, and whether the document is longer."""
@@ -129,25 +131,45 @@ def _stored_text(values: Mapping[str, Values]) -> Excerpt | None:
     return _cut(begin.decode("utf-8", "replace"), len(stored[0]) > len(begin))
 
 
-def _decoder(finished: FinishedSet) -> Callable[[Sequence[int]], str]:
+def _decoder(finished: FinishedSet) -> _Decode:
     """Token ids to text by the tokenizer in the set; to numbers where it has none we can use."""
-    path = finished.directory / "tokenizer.json"
-    if "tokenizer.json" not in finished.manifest.files or not path.is_file():
-        return _numbers
-    try:
-        from tokenizers import Tokenizer  # loaded for token sets alone
-
-        tokenizer: Any = Tokenizer.from_file(str(path))
-    except Exception:  # Whatever its parser raises; the numbers are there.
-        return _numbers
-
-    def decode(ids: Sequence[int]) -> str:
+    for name, load in _TOKENIZERS.items():
+        if name not in finished.manifest.files:
+            continue
         try:
-            return str(tokenizer.decode(list(ids), skip_special_tokens=False))
-        except Exception:  # An id below 0, or above 2**32.
-            return _numbers(ids)
+            decode = load(str(finished.directory / name))
+        except Exception:  # Whatever its parser raises; the numbers are there.
+            return _numbers
+        return lambda ids: _decoded(decode, ids)
+    return _numbers
 
-    return decode
+
+def _decoded(decode: _Decode, ids: Sequence[int]) -> str:
+    try:
+        return decode(ids)
+    except Exception:  # An id that the tokenizer does not have.
+        return _numbers(ids)
+
+
+# Their packages are loaded for sets of tokens alone.
+def _hugging_face(path: str) -> _Decode:
+    from tokenizers import Tokenizer
+
+    tokenizer: Any = Tokenizer.from_file(path)
+    return lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=False))
+
+
+def _sentence_piece(path: str) -> _Decode:
+    from sentencepiece import SentencePieceProcessor
+
+    processor: Any = SentencePieceProcessor(model_file=path)
+    return lambda ids: str(processor.decode(list(ids)))
+
+
+_TOKENIZERS: dict[str, Callable[[str], _Decode]] = {
+    "tokenizer.json": _hugging_face,
+    "tokenizer.model": _sentence_piece,
+}
 
 
 def _numbers(ids: Sequence[int]) -> str:

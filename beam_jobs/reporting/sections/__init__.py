@@ -36,7 +36,7 @@ SECTIONS = (
     Section("sizes", "Sizes", sizes.content, _pictures),
     Section("channels", "Colour channels", channels.content, _pictures),
     Section("lengths", "Lengths", lengths.content, _text),
-    Section("languages", "Languages and encodings", languages.content, _text),
+    Section("languages", "Languages and encodings", languages.content, languages.applies),
     Section("tokens", "Tokens", tokens.content, tokens.applies),
     Section("documents", "Samples", texts.content, _text),
     Section("duplicates", "Duplicates", duplicates.content),

@@ -11,6 +11,11 @@ _MOST_ROWS = 24
 _COLUMNS = (("language", "language"), ("source_encoding", "encoding of the source"))
 
 
+def applies(facts: Facts) -> bool:
+    """Whether records are documents: a packed sequence holds several."""
+    return facts.holds_text and not facts.packed
+
+
 def content(facts: Facts) -> Html:
     """A table for each, most frequent first."""
     splits = list(facts.manifest.splits)
@@ -29,9 +34,6 @@ def content(facts: Facts) -> Html:
     return escape(
         (
             note("No cleaning step looked for languages.") if missing else None,
-            note("Of a packed sequence, those of the document it begins with.")
-            if facts.packed
-            else None,
             legend(splits),
             element("div", made, class_="pair"),
         )

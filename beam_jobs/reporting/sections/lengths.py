@@ -13,7 +13,7 @@ from shard_format.wording import counted, format_bytes
 _COLUMNS = (
     ("chars", "Characters of a document"),
     ("words", "Words of a document"),
-    ("tokens", "Tokens of a record"),
+    ("tokens", "Tokens of a document"),
 )
 _BYTES = ("source_bytes", "Size of a document in the source")
 
@@ -27,7 +27,9 @@ def content(facts: Facts) -> Html:
         charts.append(_chart(statistics.get(name), title, _size, 1 << 10))
         made = [chart for chart in charts if chart is not None]
         if made:
-            over = f"Over the {counted(info.records, 'record')} of split {split}."
+            # A packed sequence is a record, and has no length of its own.
+            count = "documents" if facts.packed else counted(info.records, "record")
+            over = f"Over the {count} of split {split}."
             return escape((note(over), element("div", made, class_="charts")))
     return note("There are no records to measure.")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import pyarrow as pa
@@ -21,7 +20,6 @@ from shard_format import (
     encode_example,
     file_sha256,
     frame,
-    load_manifest,
     naming,
 )
 
@@ -36,7 +34,7 @@ STATISTICS = {
 def token_set(tmp_path):
     """A set of three sequences; changes to the manifest by keyword."""
 
-    def make(config=None, statistics=STATISTICS, tokenizer=True, languages=("en", "en", None)):
+    def make(pack=1000, statistics=STATISTICS, tokenizer=True, languages=("en", "en", None)):
         schema = Schema("text", (Feature("id", "text"), Feature("tokens", "int64", (-1,))))
         directory = tmp_path / "set"
         (directory / naming.INDEX_DIR).mkdir(parents=True)
@@ -62,7 +60,7 @@ def token_set(tmp_path):
         shard = ShardInfo(file, len(rows), offset, file_sha256(directory / file))
         splits = {"train": SplitInfo((shard,), statistics)}
         ledger = Ledger(12, 12, 0, 0, 0, {})
-        manifest = Manifest("odd", schema, splits, ledger, config or {"pack": 1000}, files)
+        manifest = Manifest("odd", schema, splits, ledger, {"pack": pack}, files)
         (directory / naming.MANIFEST).write_text(manifest.to_text(), encoding="utf-8")
         return directory
 
@@ -101,12 +99,17 @@ def test_a_tokenizer_is_not_trusted(token_set, report):
 def test_sequences_are_no_documents(token_set, report):
     words = report(token_set())
     assert "12 documents that were kept are packed into 3 sequences" in words["ledger"]
-    assert "those of the document it begins with" in words["languages"]
-    assert "en2unknown1" in words["languages"]
+    assert "languages" not in words
+
+
+def test_languages_are_counted(token_set, report):
+    words = report(token_set(pack=None))["languages"]
+    assert "en2unknown1" in words and "No cleaning step" not in words
 
 
 def test_languages_are_cut(token_set, report):
-    words = report(token_set(languages=[f"l{number:02d}" for number in range(30)]))["languages"]
+    languages = [f"l{number:02d}" for number in range(30)]
+    words = report(token_set(pack=None, languages=languages))["languages"]
     assert "and 6 more, of 6 records" in words and "l23" in words and "l24" not in words
 
 
@@ -135,7 +138,19 @@ def test_lengths_from_none_on(token_set, report):
 
 
 def test_text_that_was_not_tokenized_has_no_such_section(token_set, report):
-    directory = token_set(statistics={})
-    changed = dataclasses.replace(load_manifest(directory), config={"pack": None})
-    (directory / naming.MANIFEST).write_text(changed.to_text(), encoding="utf-8")
-    assert "tokens" not in report(directory)
+    assert "tokens" not in report(token_set(pack=None, statistics={}))
+
+
+def test_ids_of_sentence_piece(token_set, report, tmp_path, sets):
+    import sentencepiece
+
+    directory = token_set(tokenizer=False)
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["a document of tokens"] * 50),
+        model_prefix=str(directory / "tokenizer"),
+        vocab_size=16,
+        minloglevel=2,
+    )
+    sets.rewrite(directory, files={"tokenizer.model": {"bytes": 1, "sha256": ""}})
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(directory / "tokenizer.model"))
+    assert processor.decode([1, 2, 3, 4, 5] * 4) in report(directory)["documents"]
