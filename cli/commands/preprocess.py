@@ -59,7 +59,10 @@ def job_options(
 
 @click.group()
 def preprocess() -> None:
-    """Turn a raw corpus into a shard set."""
+    """Turn a raw corpus into a shard set.
+
+    Photographs, or documents: text as it is, as token ids, or packed into sequences.
+    """
 
 
 @preprocess.command(cls=_WithBeamOptions)
@@ -158,7 +161,15 @@ def _closing(report: Any, out: str) -> str:
         again = f", {reused} of {build['units']} units reused" if reused else ""
         rate = f"{build['records_per_second']:,.0f} records/s"
         first = f"built in {build['seconds']:.1f} s ({rate}{again})"
-    return f"{first}\nnext       shardmill train {out} --model small_cnn"
+    return f"{first}\nnext       {_next_command(report.manifest, out)}"
+
+
+def _next_command(manifest: Any, out: str) -> str:
+    if manifest.schema.record_type != "text":
+        return f"shardmill train {out} --model small_cnn"
+    if any(feature.class_names for feature in manifest.schema.features):
+        return f"shardmill train {out} --model text_transformer"
+    return f"shardmill report {out}"
 
 
 @contextlib.contextmanager
