@@ -41,7 +41,7 @@ def print_text(directory: Path, manifest: Manifest) -> None:
         for name, title in (("vocabulary", "Vocabulary"), ("packing", "Packing")):
             numbers = info.statistics.get(name)
             if isinstance(numbers, Mapping) and numbers:
-                _print_numbers(f"{title} of {split}", numbers)
+                _print_numbers(title, split, numbers)
     found, problem = _counts(directory, manifest)
     if problem:
         say(f"note: {problem}\n")
@@ -49,8 +49,9 @@ def print_text(directory: Path, manifest: Manifest) -> None:
         _print_counts(column, counts)
 
 
-def _print_numbers(title: str, numbers: Mapping[str, Any]) -> None:
-    rows = table(title, "", "value", right=("value",))
+def _print_numbers(title: str, split: str, numbers: Mapping[str, Any]) -> None:
+    # The title of a narrow table is wrapped, so the split is named below it.
+    rows = table(title, f"of {split}", "value", right=("value",))
     for name, value in numbers.items():
         shown = statistic(name, value)
         if shown is not None:

@@ -37,8 +37,8 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 
 def is_share(name: str, value: object) -> bool:
     """Whether a statistic of this name is a part of 1."""
-    named = name == "coverage" or name.endswith("share")
-    return named and isinstance(value, int | float) and 0 <= value <= 1
+    named = name in ("coverage", "unknown") or name.endswith("share")
+    return named and isinstance(value, float) and 0 <= value <= 1
 
 
 def statistic(name: str, value: object) -> str | None:

@@ -49,11 +49,16 @@ def histogram(
     counts = np.histogram(numbers, edges)[0]
     scale = _Scale(float(edges[0]), float(edges[-1]), logarithmic)
     spread = f"{wording(least)} to {wording(greatest)}, median {wording(median)}"
-    return _drawn(edges, counts, scale, wording, title, spread, unit)
+    most = counted(int(counts.max()), "record")
+    return _drawn(edges, counts, scale, wording, title, spread, most, unit)
 
 
 def counted_histogram(
-    summary: Mapping[str, Any], title: str, wording: Callable[[float], str], unit: int = 1
+    summary: Mapping[str, Any],
+    title: str,
+    wording: Callable[[float], str],
+    noun: str,
+    unit: int = 1,
 ) -> Html | None:
     """The same of numbers that the manifest counted, on a log scale; None if there are none.
 
@@ -62,6 +67,7 @@ def counted_histogram(
             "mean", and "histogram" with "edges" and "counts".
         title: What they are.
         wording: How a value is written.
+        noun: What was counted.
         unit: As in `histogram`.
     """
     least, greatest, mean = (float(summary[name]) for name in ("min", "max", "mean"))
@@ -77,7 +83,8 @@ def counted_histogram(
         return None
     spread = f"{wording(least)} to {wording(greatest)}, mean {wording(mean)}"
     scale = _Scale(float(edges[0]), float(edges[-1]), logarithmic=True)
-    return _drawn(edges, counts, scale, wording, title, spread, unit)
+    most = counted(int(counts.max()), noun)
+    return _drawn(edges, counts, scale, wording, title, spread, most, unit)
 
 
 def _drawn(
@@ -87,16 +94,17 @@ def _drawn(
     wording: Callable[[float], str],
     title: str,
     spread: str,
+    most: str,
     unit: int,
 ) -> Html:
     drawing = _bars(edges, counts, scale, wording, f"Histogram of {title.lower()}: {spread}")
-    most = element("div", counted(int(counts.max()), "record"), class_="most", aria_hidden="true")
+    greatest = element("div", most, class_="most", aria_hidden="true")
     caption = (
         element("strong", title),
         f": {spread}",
         "; log scale" if scale.logarithmic else "",
     )
-    return figure((most, drawing, _axis(scale, wording, unit)), caption, class_="histogram")
+    return figure((greatest, drawing, _axis(scale, wording, unit)), caption, class_="histogram")
 
 
 def _edges(least: float, greatest: float, logarithmic: bool, whole: bool) -> Array:

@@ -55,7 +55,9 @@ def test_numbers():
     ("name", "value", "words"),
     [
         ("padding_share", 0.125, "12.50%"),
-        ("coverage", 1, "100.00%"),
+        ("coverage", 1.0, "100.00%"),
+        ("unknown", 0.5, "50.00%"),
+        ("unknown", 1, "1"),
         ("coverage", 7, "7"),
         ("size", 32000, "32,000"),
         ("mean", 1.5, "1.50"),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from beam_jobs.reporting.flow import Node, draw_flow
 from beam_jobs.reporting.markup import Html, element, escape, foreign, note, table
 from beam_jobs.reporting.sections.base import Facts
+from shard_format.wording import counted
 
 _MOST_REASONS = 8  # bars of their own in the flow
 _MOST_ROWS = 40  # of reasons in the table
@@ -42,10 +43,15 @@ def content(facts: Facts) -> Html:
 
 
 def _splits(facts: Facts) -> list[Node]:
-    return [
-        Node(escape(name), split.records, f"s{number % 6}")
-        for number, (name, split) in enumerate(facts.manifest.splits.items())
-    ]
+    nodes = []
+    total = sum(split.records for split in facts.manifest.splits.values())
+    for number, (name, split) in enumerate(facts.manifest.splits.items()):
+        count, amount = split.records, None
+        if facts.packed:  # sequences are another unit: they share the width of the documents
+            count = round(facts.manifest.ledger.kept * count / max(1, total))
+            amount = counted(split.records, "sequence")
+        nodes.append(Node(escape(name), count, f"s{number % 6}", amount=amount))
+    return nodes
 
 
 def _reasons(reasons: Mapping[str, int], colour: str) -> list[Node]:

@@ -37,7 +37,7 @@ def content(facts: Facts) -> Html:
 def _chart(summary: object, title: str, wording: Any, unit: int = 1) -> Html | None:
     if not isinstance(summary, Mapping) or not {"min", "max", "mean", "histogram"} <= set(summary):
         return None
-    return counted_histogram(summary, title, wording, unit)
+    return counted_histogram(summary, title, wording, "document", unit)
 
 
 def _whole(value: float) -> str:

@@ -149,6 +149,14 @@ def test_lines_and_blanks_of_a_document_are_kept(build_text, report):
     assert r"a\u200cb" in text  # here it hides
 
 
+def test_documents_that_are_too_large_have_no_excerpt(build_text, report, monkeypatch):
+    directory = build_text(rows())
+    monkeypatch.setattr("beam_jobs.reporting.texts._MOST_RECORD_BYTES", 200)
+    words = report(directory).sections["documents"]
+    assert 1 <= words.count("no excerpt") < 6
+    assert words.count("no excerpt") + len(re.findall(r"Document \d+\.", words)) == 6
+
+
 def test_originals_that_are_no_text(build_text, report):
     lines = [*rows(9), bytes(range(128, 256)) * 4, b"\x00\x01" * 40]
     words = report(build_text(lines)).sections["quarantine"]

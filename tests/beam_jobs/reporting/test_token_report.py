@@ -98,6 +98,7 @@ def test_a_tokenizer_is_not_trusted(token_set, report):
 
 def test_sequences_are_no_documents(token_set, report):
     words = report(token_set())
+    assert "train 3 sequences" in words["ledger"]
     assert "12 documents that were kept are packed into 3 sequences" in words["ledger"]
     assert "languages" not in words
 
