@@ -25,7 +25,7 @@ def text_set(tmp_path_factory, repository):
     out = folder / "set"
     subprocess.run(
         [sys.executable, "-m", "cli.main", "preprocess", "text", str(folder / "corpus.jsonl")]
-        + ["--out", str(out), "--label-column", "label", "--json"],
+        + ["--out", str(out), "--label-column", "label", "--clean", "none", "--json"],
         capture_output=True,
         check=True,
         cwd=repository,
