@@ -8,11 +8,13 @@ from typing import Any
 
 from cli.console import say, stdout, table
 from shard_format import DamageError, Manifest, ShardSetError, naming, open_index
+from shard_format.cleaning import cleaning_steps
 from shard_format.counting import count_values
 from shard_format.wording import shortened, statistic, visible
 
 _SHOWN_VALUES = 12  # more languages would push the summary off the screen; --json has all
 _NAME_WIDTH = 40
+_PARAMETERS_WIDTH = 300  # characters; a table folds them into a few lines
 _COLUMNS = {"language": "Languages", "source_encoding": "Encodings"}
 
 
@@ -47,6 +49,18 @@ def print_text(directory: Path, manifest: Manifest) -> None:
         say(f"note: {problem}\n")
     for column, counts in found.items():
         _print_counts(column, counts)
+
+
+def print_cleaning(manifest: Manifest) -> int:
+    """Prints the cleaning steps in order, with their parameters; how many there are."""
+    steps = cleaning_steps(manifest.config)
+    if steps:
+        rows = table("Cleaning", "step", "parameters")
+        for name, parameters in steps:
+            rows.add_row(visible(name), shortened(visible(parameters), _PARAMETERS_WIDTH))
+        stdout().print(rows)
+        stdout().print()
+    return len(steps)
 
 
 def _print_numbers(title: str, split: str, numbers: Mapping[str, Any]) -> None:

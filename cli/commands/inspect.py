@@ -26,7 +26,7 @@ def inspect(directory: Path, as_json: bool) -> None:
     from cli.dropped import dropped_json, print_dropped
     from cli.ledger import print_ledger
     from cli.statistics import print_channels, print_classes, print_statistics
-    from cli.text_statistics import print_text, text_json
+    from cli.text_statistics import print_cleaning, print_text, text_json
     from shard_format import load_manifest, naming
 
     manifest = load_manifest(directory)
@@ -48,9 +48,11 @@ def inspect(directory: Path, as_json: bool) -> None:
     print_statistics(manifest)
     print_channels(manifest)
     print_text(directory, manifest)
+    steps = print_cleaning(manifest)
     options = table("Options", "option", "value")
     for option, value in manifest.config.items():
-        options.add_row(option, json.dumps(value))
+        if option != "clean" or not steps:
+            options.add_row(option, json.dumps(value))
     stdout().print(options)
     stdout().print()
     print_dropped(directory, manifest)

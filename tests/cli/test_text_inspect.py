@@ -42,7 +42,9 @@ def text_set(tmp_path_factory, repository):
     train = manifest.splits["train"]
     statistics = {**train.statistics, "vocabulary": VOCABULARY, "packing": PACKING}
     splits = {**manifest.splits, "train": dataclasses.replace(train, statistics=statistics)}
-    changed = dataclasses.replace(manifest, splits=splits)
+    steps = [{"step": "nfc"}, {"step": "length", "min_chars": 1, "only": "en"}]
+    config = {**manifest.config, "clean": steps}
+    changed = dataclasses.replace(manifest, splits=splits, config=config)
     (out / naming.MANIFEST).write_text(changed.to_text())
     return out
 
@@ -57,6 +59,7 @@ def test_lengths_languages_vocabulary_and_packing(text_set, shardmill):
     assert ["padding", "share", "12.50%"] in lines
     assert ["language", "train"] in lines and ["source", "encoding", "train", "test"] in lines
     assert ["unknown", "1"] in lines
+    assert ["nfc"] in lines and ["length", "min_chars=1,", 'only="en"'] in lines
     assert ["utf-8", str(train.records), str(40 - train.records)] in lines
     assert r"en\x1b[31m" in done.stdout and "\x1b" not in done.stdout
 

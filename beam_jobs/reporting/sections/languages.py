@@ -7,7 +7,7 @@ from beam_jobs.reporting.markup import Html, element, escape, foreign, note, tab
 from beam_jobs.reporting.sections.base import Facts, legend
 from shard_format.counting import count_values
 
-_MOST_ROWS = 24
+_MOST_ROWS = 16
 _COLUMNS = (("language", "language"), ("source_encoding", "encoding of the source"))
 
 

@@ -56,7 +56,7 @@ def _splits(facts: Facts) -> list[Node]:
 
 def _reasons(reasons: Mapping[str, int], colour: str) -> list[Node]:
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    nodes = [Node(foreign(reason, 24), count, colour) for reason, count in ordered[:_MOST_REASONS]]
+    nodes = [Node(foreign(reason, 30), count, colour) for reason, count in ordered[:_MOST_REASONS]]
     rest = ordered[_MOST_REASONS:]
     if rest:
         name = escape(f"{len(rest)} more reasons")

@@ -111,7 +111,7 @@ def test_languages_are_counted(token_set, report):
 def test_languages_are_cut(token_set, report):
     languages = [f"l{number:02d}" for number in range(30)]
     words = report(token_set(pack=None, languages=languages))["languages"]
-    assert "and 6 more, of 6 records" in words and "l23" in words and "l24" not in words
+    assert "and 14 more, of 14 records" in words and "l15" in words and "l16" not in words
 
 
 @pytest.mark.parametrize(
@@ -155,3 +155,15 @@ def test_ids_of_sentence_piece(token_set, report, tmp_path, sets):
     sets.rewrite(directory, files={"tokenizer.model": {"bytes": 1, "sha256": ""}})
     processor = sentencepiece.SentencePieceProcessor(model_file=str(directory / "tokenizer.model"))
     assert processor.decode([1, 2, 3, 4, 5] * 4) in report(directory)["documents"]
+
+
+def test_cleaning_steps_stand_in_order(token_set, report, sets):
+    directory = token_set()
+    steps = [{"step": "nfc"}, {"step": "length", "min_chars": 1, "only": "<script>\x00"}]
+    sets.rewrite(directory, config={"pack": None, "clean": steps, "seed": 0})
+    words = report(directory)["set"]
+    assert "2 cleaning steps" in words
+    assert r'1. nfc2. lengthmin_chars=1, only="<script>\u0000"' in words
+    sets.rewrite(directory, config={"clean": "nfc,length"})
+    words = report(directory)["set"]
+    assert "cleaning steps" not in words and 'clean"nfc,length"' in words
