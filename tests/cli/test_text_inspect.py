@@ -89,3 +89,18 @@ def test_no_more_than_the_manifest_is_needed(text_set, shardmill, tmp_path):
 def test_other_sets_say_nothing_of_text(shardmill, repository):
     found = shardmill("inspect", repository / "tests/golden/v1/set", "--json")
     assert "languages" not in json.loads(found.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("options", "following"),
+    [
+        (["--label-column", "label"], "shardmill train {} --model text_transformer"),
+        (["--no-labels"], "shardmill report {}"),
+    ],
+)
+def test_preprocess_says_what_comes_next(shardmill, tmp_path, options, following):
+    source, out = tmp_path / "corpus.jsonl", tmp_path / "set"
+    source.write_text('{"text": "one", "label": "a"}\n{"text": "two", "label": "b"}\n')
+    done = shardmill("preprocess", "text", source, "--out", out, *options)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].split(None, 1) == ["next", following.format(out)]
