@@ -63,12 +63,12 @@ def test_make_knows_its_targets(repository):
 
 
 def test_the_demo_ends_above_chance(folder, repository):
-    command = ["shardmill", "demo", "--out", "demo", "--epochs", "12", "--text-epochs", "8"]
+    command = ["shardmill", "demo", "--out", "demo", "--epochs", "12", "--text-epochs", "3"]
     done = run(command, folder, repository)
     assert done.returncode == 0, done.stderr
     photographs, questions = map(float, re.findall(r"accuracy +([\d.]+)%", done.stdout))
     assert photographs > 17  # 78 photographs, 10 classes: chance gives 10 %, 17 % once in 30
-    assert questions > 40  # 640 questions, 16 classes: chance gives 6 %
+    assert questions > 60  # 640 questions, 16 classes: chance gives 6 %
     places = re.findall(r"^(?:shard set|model|logs) +(demo\S*)$", done.stdout, re.MULTILINE)
     assert len(places) == 6
     for path in places:

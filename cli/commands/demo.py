@@ -20,7 +20,7 @@ import click
     "--epochs", default=40, show_default=True, metavar="N", help="Epochs over the photographs."
 )
 @click.option(
-    "--text-epochs", default=15, show_default=True, metavar="N", help="Epochs over the questions."
+    "--text-epochs", default=6, show_default=True, metavar="N", help="Epochs over the questions."
 )
 def demo(out: Path, epochs: int, text_epochs: int) -> None:
     """Preprocess sample photographs and texts, train on both, say where everything lies.

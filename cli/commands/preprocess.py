@@ -7,11 +7,14 @@ import dataclasses
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
+
+if TYPE_CHECKING:
+    from shard_format import Schema
 
 
 class _WithBeamOptions(click.Command):
@@ -161,15 +164,20 @@ def _closing(report: Any, out: str) -> str:
         again = f", {reused} of {build['units']} units reused" if reused else ""
         rate = f"{build['records_per_second']:,.0f} records/s"
         first = f"built in {build['seconds']:.1f} s ({rate}{again})"
-    return f"{first}\nnext       {_next_command(report.manifest, out)}"
+    return f"{first}\nnext       {next_command(report.manifest.schema, out)}"
 
 
-def _next_command(manifest: Any, out: str) -> str:
-    if manifest.schema.record_type != "text":
-        return f"shardmill train {out} --model small_cnn"
-    if any(feature.class_names for feature in manifest.schema.features):
-        return f"shardmill train {out} --model text_transformer"
-    return f"shardmill report {out}"
+def next_command(schema: Schema, out: str) -> str:
+    """What to do with a set of this kind: to train on it, if there is a model for such sets."""
+    names = {feature.name for feature in schema.features}
+    model = None
+    if schema.record_type == "image":
+        model = "small_cnn"
+    elif "segments" in names:
+        model = "causal_transformer"
+    elif {"tokens", "label"} <= names:
+        model = "text_transformer"
+    return f"shardmill train {out} --model {model}" if model else f"shardmill report {out}"
 
 
 @contextlib.contextmanager

@@ -10,7 +10,8 @@ import sys
 import pyarrow as pa
 import pytest
 
-from shard_format import IndexWriter, load_manifest, naming, open_index
+from cli.commands.preprocess import next_command
+from shard_format import Feature, IndexWriter, Schema, load_manifest, naming, open_index
 
 VOCABULARY = {"size": 32000, "used": 3100, "coverage": 0.096875, "unknown_share": 0.0}
 PACKING = {"sequences": 7, "padding_share": 0.125, "documents": 90, "cut_share": 0.5}
@@ -92,15 +93,16 @@ def test_other_sets_say_nothing_of_text(shardmill, repository):
 
 
 @pytest.mark.parametrize(
-    ("options", "following"),
+    ("record_type", "names", "following"),
     [
-        (["--label-column", "label"], "shardmill train {} --model text_transformer"),
-        (["--no-labels"], "shardmill report {}"),
+        ("image", ["image", "label"], "train set --model small_cnn"),
+        ("image", ["image"], "train set --model small_cnn"),
+        ("text", ["text", "label"], "report set"),
+        ("text", ["tokens", "label"], "train set --model text_transformer"),
+        ("text", ["tokens"], "report set"),
+        ("text", ["tokens", "segments", "positions"], "train set --model causal_transformer"),
     ],
 )
-def test_preprocess_says_what_comes_next(shardmill, tmp_path, options, following):
-    source, out = tmp_path / "corpus.jsonl", tmp_path / "set"
-    source.write_text('{"text": "one", "label": "a"}\n{"text": "two", "label": "b"}\n')
-    done = shardmill("preprocess", "text", source, "--out", out, *options)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].split(None, 1) == ["next", following.format(out)]
+def test_what_comes_next_fits_the_set(record_type, names, following):
+    schema = Schema(record_type, tuple(Feature(name, "bytes") for name in names))
+    assert next_command(schema, "set") == f"shardmill {following}"
