@@ -159,7 +159,7 @@ def test_documents_that_are_too_large_have_no_excerpt(build_text, report, monkey
 
 def test_originals_that_are_no_text(build_text, report):
     lines = [*rows(9), bytes(range(128, 256)) * 4, b"\x00\x01" * 40]
-    words = report(build_text(lines)).sections["quarantine"]
+    words = report(build_text(lines, format="jsonl")).sections["quarantine"]
     assert "no text; it begins with" in words and "80 81 82" in words
 
 
