@@ -20,7 +20,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	@touch $@
 
-demo: venv  ## Preprocess the sample photographs, train a small network on them, say where everything lies.
+demo: venv  ## Preprocess sample photographs and texts, train small networks on them, say where all lies.
 	$(BIN)/shardmill demo
 
 test: lint types layers pytest  ## Everything CI runs.

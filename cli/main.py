@@ -28,13 +28,14 @@ _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="shardmill")
 def shardmill() -> None:
-    """Raw photographs in, trained model out.
+    """Raw photographs or texts in, trained model out.
 
     \b
-    shardmill demo                                    everything at once, on sample photographs
+    shardmill demo                                    everything at once, on samples
     shardmill preprocess images photos --out set      class folders -> shard set
+    shardmill preprocess text corpus.jsonl --out set  documents -> text, token ids or sequences
     shardmill inspect set                             what is in it
-    shardmill report set                              the same as a page with pictures
+    shardmill report set                              the same as a page with samples
     shardmill verify set                              is every byte what was written?
     shardmill quarantine list set                     what was refused, and why
     shardmill read set                                how fast can it be read?

@@ -24,6 +24,8 @@ def print_classes(manifest: Manifest) -> None:
         name: split.statistics.get("class_counts", {}) for name, split in manifest.splits.items()
     }
     classes = list(next(iter(counts.values()), {}))
+    if not classes:
+        return
     for class_name in classes[:_SHOWN_CLASSES]:
         cells = [f"{counts[name].get(class_name, 0):,}" for name in names]
         if weights:
@@ -81,24 +83,3 @@ def print_channels(manifest: Manifest) -> None:
         console = stdout()
         console.print(rows)
         console.print()
-
-
-def print_tokens(manifest: Manifest) -> None:
-    """Prints how the vocabulary is used and how documents are packed, in sets of token ids."""
-    for name, split in manifest.splits.items():
-        rows = table(f"Tokens of {name}", "", "", right=("",))
-        vocabulary, packing = (split.statistics.get(key) for key in ("vocabulary", "packing"))
-        if isinstance(vocabulary, dict):
-            rows.add_row("tokens", f"{vocabulary['tokens']:,}")
-            rows.add_row("vocabulary", f"{vocabulary['size']:,}")
-            rows.add_row("  of which occur", f"{vocabulary['coverage']:.1%}")
-            rows.add_row("unknown", f"{vocabulary['unknown']:.2%}")
-        if isinstance(packing, dict):
-            rows.add_row("documents", f"{packing['documents']:,}")
-            rows.add_row("  of which cut", f"{packing['cut_share']:.2%}")
-            rows.add_row("sequences", f"{packing['sequences']:,}")
-            rows.add_row("padding", f"{packing['padding_share']:.2%}")
-        if rows.row_count:
-            console = stdout()
-            console.print(rows)
-            console.print()

@@ -35,6 +35,26 @@ def counted(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
+def is_share(name: str, value: object) -> bool:
+    """Whether a statistic of this name is a part of 1."""
+    named = name in ("coverage", "unknown") or name.endswith("share")
+    return named and isinstance(value, float) and 0 <= value <= 1
+
+
+def statistic(name: str, value: object) -> str | None:
+    """A statistic for people: "1,024", "0.25", "12.50%" if it is a share; None if it is no number.
+
+    Names of files among them are text, made visible.
+    """
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if is_share(name, value):
+        return f"{value:.2%}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+
+
 def format_bytes(size: float) -> str:
     """A size for people: 1.5 MiB."""
     for unit in ("B", "KiB", "MiB", "GiB"):

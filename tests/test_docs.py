@@ -63,12 +63,20 @@ def test_make_knows_its_targets(repository):
 
 
 def test_the_demo_ends_above_chance(folder, repository):
-    done = run(["shardmill", "demo", "--out", "demo", "--epochs", "12"], folder, repository)
+    command = ["shardmill", "demo", "--out", "demo", "--epochs", "12", "--text-epochs", "3"]
+    done = run(command, folder, repository)
     assert done.returncode == 0, done.stderr
-    accuracy = float(re.search(r"accuracy +([\d.]+)%", done.stdout)[1])
-    assert accuracy > 17  # 78 photographs, 10 classes: chance gives 10 %, 17 % once in 30
-    for path in re.findall(r"^(?:shard set|model|logs) +(demo\S*)$", done.stdout, re.MULTILINE):
+    photographs, questions = map(float, re.findall(r"accuracy +([\d.]+)%", done.stdout))
+    assert photographs > 17  # 78 photographs, 10 classes: chance gives 10 %, 17 % once in 30
+    assert questions > 60  # 640 questions, 16 classes: chance gives 6 %
+    places = re.findall(r"^(?:shard set|model|logs) +(demo\S*)$", done.stdout, re.MULTILINE)
+    assert len(places) == 6
+    for path in places:
         assert (folder / path).exists(), path
+    again = run(command, folder, repository)
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.count("holds this very set already") == 2
+    assert re.findall("accuracy.*", again.stdout) == re.findall("accuracy.*", done.stdout)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

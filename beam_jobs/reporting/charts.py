@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,10 +49,62 @@ def histogram(
     counts = np.histogram(numbers, edges)[0]
     scale = _Scale(float(edges[0]), float(edges[-1]), logarithmic)
     spread = f"{wording(least)} to {wording(greatest)}, median {wording(median)}"
+    most = counted(int(counts.max()), "record")
+    return _drawn(edges, counts, scale, wording, title, spread, most, unit)
+
+
+def counted_histogram(
+    summary: Mapping[str, Any],
+    title: str,
+    wording: Callable[[float], str],
+    noun: str,
+    unit: int = 1,
+) -> Html | None:
+    """The same of numbers that the manifest counted, on a log scale; None if there are none.
+
+    Args:
+        summary: Of a column of whole numbers, as `committing.statistics` writes it: "min", "max",
+            "mean", and "histogram" with "edges" and "counts".
+        title: What they are.
+        wording: How a value is written.
+        noun: What was counted.
+        unit: As in `histogram`.
+    """
+    least, greatest, mean = (float(summary[name]) for name in ("min", "max", "mean"))
+    if least == greatest:
+        return histogram(np.array([least, greatest]), title, wording)
+    edges = np.asarray(summary["histogram"]["edges"], np.float64)
+    counts = np.asarray(summary["histogram"]["counts"], np.intp)
+    if edges.shape != (len(counts) + 1,) or not counts.any():
+        return None
+    edges[-1] = min(edges[-1], greatest + 1)
+    edges = np.maximum(edges, 0.5)  # a log scale has no place for 0
+    if any(left >= right for left, right in itertools.pairwise(edges)):
+        return None
+    spread = f"{wording(least)} to {wording(greatest)}, mean {wording(mean)}"
+    scale = _Scale(float(edges[0]), float(edges[-1]), logarithmic=True)
+    most = counted(int(counts.max()), noun)
+    return _drawn(edges, counts, scale, wording, title, spread, most, unit)
+
+
+def _drawn(
+    edges: Array,
+    counts: npt.NDArray[np.intp],
+    scale: _Scale,
+    wording: Callable[[float], str],
+    title: str,
+    spread: str,
+    most: str,
+    unit: int,
+) -> Html:
     drawing = _bars(edges, counts, scale, wording, f"Histogram of {title.lower()}: {spread}")
-    most = element("div", counted(int(counts.max()), "record"), class_="most", aria_hidden="true")
-    caption = (heading, f": {spread}", "; log scale" if logarithmic else "")
-    return figure((most, drawing, _axis(scale, wording, unit)), caption, class_="histogram")
+    greatest = element("div", most, class_="most", aria_hidden="true")
+    caption = (
+        element("strong", title),
+        f": {spread}",
+        "; log scale" if scale.logarithmic else "",
+    )
+    return figure((greatest, drawing, _axis(scale, wording, unit)), caption, class_="histogram")
 
 
 def _edges(least: float, greatest: float, logarithmic: bool, whole: bool) -> Array:

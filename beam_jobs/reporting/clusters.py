@@ -1,4 +1,4 @@
-"""A few clusters of duplicates: which ones to show, their members, and their pictures."""
+"""A few clusters of duplicates: which ones to show, their members, and what is seen of them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from beam_jobs.reporting.finished import FinishedSet, Place, places_of
 from beam_jobs.reporting.gallery import thumbnail_of
 from beam_jobs.reporting.markup import DataUri
 from beam_jobs.reporting.pictures import encode, preview
+from beam_jobs.reporting.texts import Excerpt, excerpt_of_preview, excerpts
 from shard_format import naming
 from shard_format.dropped import read_columns
 
@@ -43,6 +44,7 @@ class Member:
     conflict: bool
     dropped: bool
     picture: DataUri | None = None
+    excerpt: Excerpt | None = None
 
 
 @dataclasses.dataclass
@@ -56,7 +58,8 @@ class Cluster:
         members: Those to show.
         kept_split: Where the kept record is, or None if it is in no split.
         left_out: Whether the whole cluster is left out for its labels; nothing is kept then.
-        picture: Of the kept record.
+        picture: Of the kept record, if it is one.
+        excerpt: Of the kept record, if it is a document.
     """
 
     kept_id: str
@@ -66,6 +69,7 @@ class Cluster:
     kept_split: str | None = None
     left_out: bool = False
     picture: DataUri | None = None
+    excerpt: Excerpt | None = None
 
 
 def read_clusters(finished: FinishedSet) -> list[Cluster]:
@@ -77,10 +81,10 @@ def read_clusters(finished: FinishedSet) -> list[Cluster]:
     if naming.DUPLICATES not in finished.manifest.files:
         return []
     clusters = _members(finished.directory, _chosen(finished.directory))
-    _add_member_pictures(finished, clusters)
+    _add_previews(finished, clusters)
     for cluster in clusters:
         _take_out_own(cluster)
-    _add_kept_pictures(finished, clusters)
+    _add_kept(finished, clusters)
     return clusters
 
 
@@ -88,7 +92,7 @@ def _take_out_own(cluster: Cluster) -> None:
     """A cluster that is left out as a whole has a row for the record that would be kept."""
     own = cluster.members[0]
     if own.record_id == cluster.kept_id:
-        cluster.left_out, cluster.picture = True, own.picture
+        cluster.left_out, cluster.picture, cluster.excerpt = True, own.picture, own.excerpt
         cluster.size -= 1
         del cluster.members[0]
 
@@ -148,26 +152,37 @@ def _member(row: int, value: dict[str, Any]) -> Member:
     return Member(row=int(row), **own)
 
 
-def _add_member_pictures(finished: FinishedSet, clusters: Iterable[Cluster]) -> None:
+def _add_previews(finished: FinishedSet, clusters: Iterable[Cluster]) -> None:
     members = {member.row: member for cluster in clusters for member in cluster.members}
-    if not members or finished.image is None:  # of documents the column holds text
+    if not members:
         return
     start, last = 0, max(members)
     for batch in read_columns(finished.directory, naming.DUPLICATES, ["preview"], _PREVIEW_ROWS):
         for row in sorted(members.keys() & range(start, start + len(batch))):
             value = batch["preview"][row - start]
-            if value.is_valid and len(value.as_buffer()) <= _MOST_PREVIEW_BYTES:
+            if not value.is_valid or len(value.as_buffer()) > _MOST_PREVIEW_BYTES:
+                continue
+            if finished.holds_text:
+                members[row].excerpt = excerpt_of_preview(value.as_py())
+            else:
                 members[row].picture = preview(value.as_py())
         start += len(batch)
         if start > last:
             return
 
 
-def _add_kept_pictures(finished: FinishedSet, clusters: Iterable[Cluster]) -> None:
+def _add_kept(finished: FinishedSet, clusters: Iterable[Cluster]) -> None:
     by_id = {cluster.kept_id: cluster for cluster in clusters}
+    if finished.packed:  # a sequence has the name of the document it begins with, and others in it
+        for cluster in by_id.values():
+            cluster.kept_split = next((member.split for member in cluster.members), None)
+        return
     found = {place.record_id: place for place in _find(finished, list(by_id))}
     for record_id, place in found.items():
         by_id[record_id].kept_split = place.split
+    if finished.holds_text:
+        for place, shown in excerpts(finished, found.values()):
+            by_id[place.record_id].excerpt = shown
     if finished.image is None:
         return
     for place, values in finished.read(found.values()):

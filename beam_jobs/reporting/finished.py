@@ -67,6 +67,16 @@ class FinishedSet:
             self._indexes[split] = open_index(self.directory / naming.index_file(split))
         return self._indexes[split]
 
+    @property
+    def holds_text(self) -> bool:
+        """Whether records are documents, or tokens of them."""
+        return self.manifest.schema.record_type == "text"
+
+    @property
+    def packed(self) -> bool:
+        """Whether a record is a sequence that is filled with documents."""
+        return bool(self.manifest.config.get("pack"))
+
     @functools.cached_property
     def image(self) -> Feature | None:
         """The feature that holds the picture, if records have one."""

@@ -30,12 +30,14 @@ class Node:
         count: Records that pass it.
         colour: Class of the style sheet.
         children: What it divides into. They need not sum to `count`: bands show proportions.
+        amount: What the label says beside the name; the count if None.
     """
 
     name: Html
     count: int
     colour: str
     children: Sequence[Node] = ()
+    amount: str | None = None
     top: float = 0.0
     thickness: float = 0.0
 
@@ -130,6 +132,7 @@ def _bar(node: Node, column: int) -> Html:
 
 def _label(node: Node, kind: str, left: float, middle: float) -> Html:
     place = f"top:{middle:.1f}px" + (f";left:{100 * left:.1f}%" if kind != "last" else "")
-    content = (node.name, " ", element("strong", f"{node.count:,}"))
+    amount = f"{node.count:,}" if node.amount is None else node.amount
+    content = (node.name, " ", element("strong", amount))
     # Read aloud, the table beside the flow says the same.
     return element("span", content, class_=f"label {kind}".strip(), style=place, aria_hidden="true")

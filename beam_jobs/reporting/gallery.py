@@ -1,28 +1,23 @@
-"""A sample of every class, decoded once: means and thumbnails for the sections that show pictures.
-
-Records of a split stand in shuffled order, so the first ones of a class are a fair sample of it,
-and the same one every time; nothing has to be drawn.
-"""
+"""Pictures of every class, decoded once: means and thumbnails for the sections that show them."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image, ImageOps
 
 from beam_jobs.images.decode import Pixels
-from beam_jobs.reporting.finished import FinishedSet, Place, places_of
+from beam_jobs.reporting.choosing import MOST_CLASSES, choose
+from beam_jobs.reporting.finished import FinishedSet, Place
 from beam_jobs.reporting.markup import DataUri
 from beam_jobs.reporting.pictures import decode_thumbnail, encode, shrunk
 from shard_format import Feature
 from shard_format.example import Values
 
-MOST_CLASSES = 40
 MOST_PER_CLASS = 50
 SHOWN_PER_CLASS = 6
 # Large pictures get a smaller sample: decoding 100 megapixels takes one to two seconds.
@@ -75,7 +70,7 @@ def sample_classes(finished: FinishedSet) -> list[ClassSample]:
     labels = finished.commonest_classes(MOST_CLASSES) if names else [0]
     samples = {label: ClassSample(names[label] if names else "all records") for label in labels}
     wanted: dict[Place, list[int]] = {}
-    for label, place in _choose(finished, labels):
+    for label, place in choose(finished, labels, _sample_size(finished, len(labels))):
         wanted.setdefault(place, []).append(label)
     for place, values in finished.read(wanted):
         try:
@@ -107,42 +102,6 @@ def thumbnail_of(place: Place, values: Mapping[str, Values], feature: Feature) -
     )
     pixels = np.frombuffer(data, np.uint8).reshape(height, width, 3)
     return np.asarray(shrunk(Image.fromarray(pixels)))
-
-
-def labels_of(rows: pa.RecordBatch, labelled: bool) -> tuple[npt.NDArray[np.int64], ...]:
-    """(row, label) of every label in rows of an index; label 0 everywhere if there are none."""
-    if not labelled:
-        return np.arange(len(rows)), np.zeros(len(rows), np.int64)
-    if "labels" in rows.schema.names:
-        return (
-            np.asarray(pc.list_parent_indices(rows["labels"]), np.int64),
-            np.asarray(pc.list_flatten(rows["labels"]), np.int64),
-        )
-    present = np.flatnonzero(np.asarray(pc.is_valid(rows["label"])))
-    return present, np.asarray(rows["label"].drop_null(), np.int64)
-
-
-def _choose(finished: FinishedSet, labels: list[int]) -> Iterator[tuple[int, Place]]:
-    """(label, place) of the first records of each class, split after split."""
-    needed = np.zeros(max(labels, default=0) + 1, np.int64)
-    needed[labels] = _sample_size(finished, len(labels))
-    seen: set[tuple[int, str]] = set()  # a record that was repeated for balance counts once
-    for split in finished.manifest.splits:
-        for batch in finished.index(split).to_batches():
-            if not needed.any():
-                return
-            rows, found = labels_of(batch, bool(finished.class_names))
-            known = (found >= 0) & (found < len(needed))
-            rows, found = rows[known], found[known]
-            order = np.argsort(found, kind="stable")
-            rank = np.arange(len(order)) - np.searchsorted(found[order], found[order])
-            order = order[rank < needed[found[order]]]
-            places = places_of(split, batch.take(pa.array(rows[order])))
-            for label, place in zip(found[order].tolist(), places, strict=True):
-                if (label, place.record_id) not in seen:
-                    seen.add((label, place.record_id))
-                    needed[label] -= 1
-                    yield label, place
 
 
 def _sample_size(finished: FinishedSet, num_classes: int) -> int:

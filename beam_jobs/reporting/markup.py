@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import re
+import unicodedata
 from collections.abc import Iterable
 
 from shard_format.wording import shortened, visible
@@ -35,6 +36,7 @@ _EMPTY_ELEMENTS = frozenset({"br", "img", "meta"})
 _ATTRIBUTE = re.compile(r"[A-Za-z][A-Za-z-]*")
 _STYLE = re.compile(r"(?:[a-z-]+:-?[0-9.]+(?:px|%|em)?;?)*")  # places and sizes, nothing else
 _SHOWN_CHARACTERS = 160  # longer names and messages would push the rest off the page
+_JOINERS = "\u200c\u200d"  # they shape letters and pictographs, and have no direction
 
 
 def escape(value: object) -> Html:
@@ -99,6 +101,45 @@ def style_sheet(text: str) -> Html:
 def foreign(text: str, limit: int = _SHOWN_CHARACTERS) -> Html:
     """Text from the corpus: shortened, and in an element that keeps its direction to itself."""
     return element("bdi", shortened(visible(text), limit))
+
+
+def excerpt(text: str, limit: int, lines: int, *, more: bool = False) -> Html:
+    """The beginning of a document: a block with a paragraph for every line.
+
+    Unlike a name, a document has lines and blanks of its own, and may be written from right to
+    left: every line finds its own direction, and gives none to its neighbours.
+
+    Args:
+        text: The document, or its beginning.
+        limit: Characters to show.
+        lines: Lines to show; empty ones do not count.
+        more: Whether the document is longer than the text.
+    """
+    parts = text[:limit].replace("\r\n", "\n").split("\n")
+    full = [part for part in parts if part and not part.isspace()]
+    cut = more or len(text) > limit or len(full) > lines
+    made = [
+        element("p", Html(html.escape(_readable(line), quote=True)), dir="auto")
+        for line in full[:lines]
+    ]
+    if not made:
+        made = [element("p", "nothing but white space" if text else "no text", class_="none")]
+    return element(
+        "div", made, element("p", "...", class_="none") if cut else None, class_="excerpt"
+    )
+
+
+def _readable(line: str) -> str:
+    """What `visible` gives, but with blanks of all kinds as blanks, and joiners where they join."""
+    shown = []
+    for before, char, after in zip(" " + line, line, line[1:] + " ", strict=False):
+        if char == "\t" or unicodedata.category(char) == "Zs":
+            shown.append(" ")
+        elif char in _JOINERS and all(c.isprintable() and not c.isascii() for c in (before, after)):
+            shown.append(char)
+        else:
+            shown.append(visible(char))
+    return "".join(shown)
 
 
 def foreign_words(text: str) -> str:

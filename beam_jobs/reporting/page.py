@@ -54,13 +54,13 @@ def write_report(directory: Path, out: Path | None = None) -> Path:
 def render(facts: Facts) -> Html:
     """The whole page."""
     name = f"{facts.manifest.name}: shard set report"
+    shown = [section for section in SECTIONS if section.applies(facts)]
     links = [
-        element("li", element("a", section.title, href=f"#{section.anchor}"))
-        for section in SECTIONS
+        element("li", element("a", section.title, href=f"#{section.anchor}")) for section in shown
     ]
     sections = [
         element("section", element("h2", section.title), section.content(facts), id=section.anchor)
-        for section in SECTIONS
+        for section in shown
     ]
     head = element(
         "head",

@@ -127,5 +127,22 @@ figure{margin:0}
 .blank{flex-direction:column;align-items:flex-start;justify-content:flex-start;padding:6px;
   font-size:13px;line-height:1.25;color:var(--quiet)}
 .blank code{font-size:12px;line-height:1.3;margin-top:3px;overflow-wrap:anywhere}
+.pair{display:grid;gap:18px 36px;
+  grid-template-columns:repeat(auto-fill,minmax(min(100%,400px),1fr))}
+.documents,.clusters.texts,.examples.texts{display:block;columns:2 420px;column-gap:28px}
+.documents>*,.texts>*{break-inside:avoid;padding-bottom:8px;margin-bottom:10px}
+.document{margin:0 0 10px}
+.document .note{margin:2px 0 0;font-size:13px}
+.document figcaption{display:flex;flex-wrap:wrap;gap:0 12px;margin-bottom:2px;font-size:13px;
+  color:var(--text)}
+.excerpt{padding:6px 10px;overflow:hidden;background:var(--raised);border-radius:3px;
+  font-size:14px}
+.excerpt p{margin:0 0 2px}
+.excerpt .none{margin:0}
+.document.kept .excerpt{border-inline-start:3px solid var(--s2)}
+.texts .tiles{display:block}
+.examples.texts li{display:block}
+.examples.texts .excerpt{margin-top:5px}
+.examples.texts .none{margin:0}
 @media print{nav,summary{display:none}section{break-inside:avoid-page}}
 """

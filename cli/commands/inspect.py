@@ -13,6 +13,8 @@ import click
 def inspect(directory: Path, as_json: bool) -> None:
     """Show what is in a shard set: ledger, splits, classes, statistics, duplicates, options.
 
+    Of documents also languages, encodings, vocabulary and how full packed sequences are.
+
     \b
     Examples:
       shardmill inspect set
@@ -23,7 +25,8 @@ def inspect(directory: Path, as_json: bool) -> None:
     from cli.console import print_json, stdout, table
     from cli.dropped import dropped_json, print_dropped
     from cli.ledger import print_ledger
-    from cli.statistics import print_channels, print_classes, print_statistics, print_tokens
+    from cli.statistics import print_channels, print_classes, print_statistics
+    from cli.text_statistics import print_cleaning, print_text, text_json
     from shard_format import load_manifest, naming
 
     manifest = load_manifest(directory)
@@ -37,16 +40,19 @@ def inspect(directory: Path, as_json: bool) -> None:
                 "config": dict(manifest.config),
                 "statistics": statistics,
             }
+            | text_json(directory, manifest)
             | dropped_json(directory, manifest)
         )
         return
     print_classes(manifest)
     print_statistics(manifest)
     print_channels(manifest)
-    print_tokens(manifest)
+    print_text(directory, manifest)
+    steps = print_cleaning(manifest)
     options = table("Options", "option", "value")
     for option, value in manifest.config.items():
-        options.add_row(option, json.dumps(value))
+        if option != "clean" or not steps:
+            options.add_row(option, json.dumps(value))
     stdout().print(options)
     stdout().print()
     print_dropped(directory, manifest)

@@ -7,11 +7,14 @@ import dataclasses
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
+
+if TYPE_CHECKING:
+    from shard_format import Schema
 
 
 class _WithBeamOptions(click.Command):
@@ -59,7 +62,10 @@ def job_options(
 
 @click.group()
 def preprocess() -> None:
-    """Turn a raw corpus into a shard set."""
+    """Turn a raw corpus into a shard set.
+
+    Photographs, or documents: text as it is, as token ids, or packed into sequences.
+    """
 
 
 @preprocess.command(cls=_WithBeamOptions)
@@ -159,7 +165,20 @@ def _closing(report: Any, out: str) -> str:
         again = f", {reused} of {build['units']} units reused" if reused else ""
         rate = f"{build['records_per_second']:,.0f} records/s"
         first = f"built in {build['seconds']:.1f} s ({rate}{again})"
-    return f"{first}\nnext       shardmill train {out} --model small_cnn"
+    return f"{first}\nnext       {next_command(report.manifest.schema, out)}"
+
+
+def next_command(schema: Schema, out: str) -> str:
+    """What to do with a set of this kind: to train on it, if there is a model for such sets."""
+    names = {feature.name for feature in schema.features}
+    model = None
+    if schema.record_type == "image":
+        model = "small_cnn"
+    elif "segments" in names:
+        model = "causal_transformer"
+    elif {"tokens", "label"} <= names:
+        model = "text_transformer"
+    return f"shardmill train {out} --model {model}" if model else f"shardmill report {out}"
 
 
 @contextlib.contextmanager

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+_IMAGE_SIZE = 224  # pixels: what most networks for pictures see
+
 
 @click.command()
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
@@ -14,7 +16,7 @@ import click
 @click.option("--seconds", default=10.0, show_default=True, metavar="S", help="How long to read.")
 @click.option("--batch-size", default=64, show_default=True, metavar="N", help="Records per batch.")
 @click.option(
-    "--image-size", default=224, show_default=True, metavar="N", help="Side of the pictures."
+    "--image-size", type=int, metavar="N", help="Side of the pictures, if it is pictures (224)."
 )
 @click.option(
     "--augment", default="standard", show_default=True, metavar="NAME", help="As in train."
@@ -34,7 +36,7 @@ def read(
     split: str,
     seconds: float,
     batch_size: int,
-    image_size: int,
+    image_size: int | None,
     augment: str,
     normalize: str,
     shuffle: str,
@@ -50,7 +52,10 @@ def read(
     """
     from shard_format import load_manifest
 
-    load_manifest(directory)  # a wrong path is told at once, not after TensorFlow has loaded
+    # A wrong path is told at once, not after TensorFlow has loaded.
+    manifest = load_manifest(directory)
+    if image_size is None and manifest.schema.record_type == "image":
+        image_size = _IMAGE_SIZE
     from cli.console import Bars, native_noise_kept, print_json, say
     from cli.logs import quiet_tensorflow
 

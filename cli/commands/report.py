@@ -17,7 +17,7 @@ import click
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def report(directory: Path, out: Path | None, as_json: bool) -> None:
-    """Make a page with counts, histograms, sample pictures, duplicates and refused files.
+    """Make a page with counts, histograms, samples, duplicates and what was refused.
 
     It is one HTML file with everything in it: no network, no script. It is made from the finished
     set, so it can be made again at any time.

@@ -38,7 +38,7 @@ def test_help_is_fast_and_loads_nothing_heavy(repository):
         "from cli.main import shardmill\n"
         "try: shardmill()\n"
         "except SystemExit: pass\n"
-        "heavy = {'tensorflow', 'keras', 'apache_beam', 'cv2', 'rich'}\n"
+        "heavy = {'tensorflow', 'keras', 'apache_beam', 'cv2', 'rich', 'tokenizers', 'fasttext'}\n"
         "print('LOADED', sorted(heavy & set(sys.modules)))\n"
     )
     seconds = []
@@ -58,7 +58,16 @@ def test_help_is_fast_and_loads_nothing_heavy(repository):
 
 @pytest.mark.parametrize(
     "command",
-    [[], ["demo"], ["preprocess"], ["preprocess", "images"], ["inspect"], ["verify"], ["read"]]
+    [
+        [],
+        ["demo"],
+        ["preprocess"],
+        ["preprocess", "images"],
+        ["preprocess", "text"],
+        ["inspect"],
+        ["verify"],
+        ["read"],
+    ]
     + [["train"], ["report"]],
 )
 def test_every_command_has_help_with_examples(shardmill, command):

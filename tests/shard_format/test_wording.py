@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shard_format.wording import counted, format_bytes, shortened, visible
+from shard_format.wording import counted, format_bytes, shortened, statistic, visible
 
 
 @given(st.text())
@@ -49,3 +49,22 @@ def test_numbers():
         "1.0 KiB",
         "1024.0 TiB",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("padding_share", 0.125, "12.50%"),
+        ("coverage", 1.0, "100.00%"),
+        ("unknown", 0.5, "50.00%"),
+        ("unknown", 1, "1"),
+        ("coverage", 7, "7"),
+        ("size", 32000, "32,000"),
+        ("mean", 1.5, "1.50"),
+        ("file", "a\x1b", r"a\x1b"),
+        ("odd", True, None),
+        ("odd", [1], None),
+    ],
+)
+def test_statistics_of_all_kinds(name, value, words):
+    assert statistic(name, value) == words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from beam_jobs.reporting.charts import rank_curve, stacked_bar
 from beam_jobs.reporting.markup import Html, element, escape, figure, foreign, note, table
-from beam_jobs.reporting.sections.base import Facts
+from beam_jobs.reporting.sections.base import Facts, legend
 from shard_format.wording import counted
 
 _MOST_ROWS = 40
@@ -34,7 +34,7 @@ def content(facts: Facts) -> Html:
     return escape(
         (
             _summary(totals),
-            _legend(list(counts)),
+            legend(list(counts)),
             element("div", table(head, rows), class_="classes"),
             _rest(names, totals, len(shown)),
         )
@@ -50,14 +50,6 @@ def _summary(totals: list[int]) -> Html:
     if least:
         return note(f"{text}; the largest is {most / least:.1f} times the smallest.")
     return note(f"{text}; {sum(not total for total in totals):,} without a record.")
-
-
-def _legend(splits: list[str]) -> Html:
-    marks = [
-        element("span", element("span", class_=f"mark s{number % 6}"), name)
-        for number, name in enumerate(splits)
-    ]
-    return element("p", marks, class_="legend")
 
 
 def _rest(names: tuple[str, ...], totals: list[int], shown: int) -> Html | None:

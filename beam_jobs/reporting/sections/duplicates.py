@@ -1,12 +1,25 @@
-"""Clusters of duplicates as pictures: was the right one kept, and do their labels agree?"""
+"""Clusters of duplicates as people see them: was the right one kept, and do their labels agree?"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from beam_jobs.reporting.clusters import MOST_CLUSTERS, Cluster, Member, read_clusters
-from beam_jobs.reporting.markup import DataUri, Html, element, escape, foreign, foreign_words, note
+from beam_jobs.reporting.markup import (
+    Html,
+    element,
+    escape,
+    figure,
+    foreign,
+    foreign_words,
+    note,
+)
 from beam_jobs.reporting.sections.base import Facts, tile, tiles
+from beam_jobs.reporting.sections.texts import sight
 from shard_format.dropped import DuplicateCounts, count_duplicates
 from shard_format.wording import counted
+
+_SHOWN_CHARACTERS, _SHOWN_LINES = 200, 4  # of each of some documents that are alike
 
 
 def content(facts: Facts) -> Html:
@@ -20,7 +33,8 @@ def content(facts: Facts) -> Html:
     if not counts.clusters:
         return note("No duplicates were found.")
     clusters = read_clusters(facts)
-    shown = element("div", [_cluster(cluster) for cluster in clusters], class_="clusters")
+    kind = "clusters texts" if facts.holds_text else "clusters"
+    shown = element("div", [_cluster(facts, cluster) for cluster in clusters], class_=kind)
     return escape((note(_summary(counts)), shown))
 
 
@@ -35,7 +49,7 @@ def _summary(counts: DuplicateCounts) -> str:
     return text
 
 
-def _cluster(cluster: Cluster) -> Html:
+def _cluster(facts: Facts, cluster: Cluster) -> Html:
     contradictory = cluster.left_out or any(member.conflict for member in cluster.members)
     split = f"kept in {cluster.kept_split}" if cluster.kept_split else "kept, but in no split"
     if cluster.left_out:
@@ -43,21 +57,18 @@ def _cluster(cluster: Cluster) -> Html:
     label = None
     if cluster.kept_label is not None:
         label = element("small", foreign(cluster.kept_label, 40))
-    kept = tile(
-        _sight(cluster.picture, cluster.kept_id),
-        (foreign(cluster.kept_id, 40), label, element("small", foreign(split, 80))),
-        kind="" if cluster.left_out else "kept",
-    )
+    words = (foreign(cluster.kept_id, 40), label, element("small", foreign(split, 80)))
+    kept = _tile(facts, cluster, cluster.kept_id, words, "" if cluster.left_out else "kept")
     rest = cluster.size - len(cluster.members)
     return element(
         "div",
-        tiles([kept, *map(_member, cluster.members)]),
+        tiles([kept, *(_member(facts, member) for member in cluster.members)]),
         note(f"and {rest:,} more") if rest else None,
         class_="cluster contradictory" if contradictory else "cluster",
     )
 
 
-def _member(member: Member) -> Html:
+def _member(facts: Facts, member: Member) -> Html:
     kind = "exact" if member.kind == "exact" else f"{member.kind} {member.similarity:.3f}"
     if not member.dropped:
         kind += f", stays in {member.split}" if member.split else ", stays"
@@ -67,13 +78,17 @@ def _member(member: Member) -> Html:
         label = element("strong", label, class_="warning")
     elif member.label is not None:
         label = element("small", foreign(member.label, 40))
-    return tile(
-        _sight(member.picture, member.record_id),
-        (foreign(member.record_id, 40), label, element("small", foreign(kind, 80))),
-    )
+    words = (foreign(member.record_id, 40), label, element("small", foreign(kind, 80)))
+    return _tile(facts, member, member.record_id, words)
 
 
-def _sight(picture: DataUri | None, record_id: str) -> Html:
-    if picture is None:
-        return element("span", "no preview", class_="none")
-    return element("img", src=picture, alt=foreign_words(record_id))
+def _tile(
+    facts: Facts, shown: Cluster | Member, record_id: str, words: Iterable[object], kind: str = ""
+) -> Html:
+    """A picture with words below it, or a document with words above it."""
+    if facts.holds_text:
+        document = sight(shown.excerpt, _SHOWN_CHARACTERS, _SHOWN_LINES)
+        return figure(document, words, class_=f"document {kind}".strip())
+    if shown.picture is None:
+        return tile(element("span", "no preview", class_="none"), words, kind=kind)
+    return tile(element("img", src=shown.picture, alt=foreign_words(record_id)), words, kind=kind)

@@ -7,7 +7,8 @@ import json
 from beam_jobs.reporting.markup import Html, element, escape, foreign, table
 from beam_jobs.reporting.sections.base import Facts
 from shard_format import SplitInfo
-from shard_format.wording import format_bytes
+from shard_format.cleaning import cleaning_steps
+from shard_format.wording import counted, format_bytes
 
 
 def content(facts: Facts) -> Html:
@@ -22,6 +23,8 @@ def content(facts: Facts) -> Html:
         (manifest.ledger.duplicates, "duplicate", "duplicates"),
         (manifest.ledger.quarantined, "quarantined", "quarantined"),
     ]
+    if facts.holds_text:  # rules on documents leave out far more than those on pictures
+        numbers.insert(-1, (manifest.ledger.filtered, "filtered", "filtered"))
     shown = [_number(f"{count:,}", one if count == 1 else many) for count, one, many in numbers]
     shown.append(_number(format_bytes(sum(split.bytes for split in splits)), "in shards"))
     return escape(
@@ -29,6 +32,7 @@ def content(facts: Facts) -> Html:
             element("ul", shown, class_="numbers"),
             _splits(facts),
             element("p", "Root hash ", element("code", manifest.root_hash, class_="hash")),
+            _cleaning(facts),
             _options(facts),
         )
     )
@@ -60,10 +64,23 @@ def _per_shard(split: SplitInfo) -> str:
     return f"{min(counts):,} to {max(counts):,}"
 
 
+def _cleaning(facts: Facts) -> Html | None:
+    steps = cleaning_steps(facts.manifest.config)
+    if not steps:
+        return None
+    rows = [
+        ((f"{number}. ", foreign(name)), foreign(parameters))
+        for number, (name, parameters) in enumerate(steps, 1)
+    ]
+    summary = element("summary", counted(len(steps), "cleaning step"))
+    return element("details", summary, table(("step", "parameters"), rows), class_="words")
+
+
 def _options(facts: Facts) -> Html:
     rows = [
         (foreign(option), foreign(json.dumps(value, ensure_ascii=False)))
         for option, value in facts.manifest.config.items()
+        if option != "clean" or not cleaning_steps(facts.manifest.config)
     ]
     return element(
         "details",

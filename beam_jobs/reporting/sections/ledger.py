@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from beam_jobs.reporting.flow import Node, draw_flow
 from beam_jobs.reporting.markup import Html, element, escape, foreign, note, table
 from beam_jobs.reporting.sections.base import Facts
+from shard_format.wording import counted
 
 _MOST_REASONS = 8  # bars of their own in the flow
 _MOST_ROWS = 40  # of reasons in the table
@@ -42,15 +43,20 @@ def content(facts: Facts) -> Html:
 
 
 def _splits(facts: Facts) -> list[Node]:
-    return [
-        Node(escape(name), split.records, f"s{number % 6}")
-        for number, (name, split) in enumerate(facts.manifest.splits.items())
-    ]
+    nodes = []
+    total = sum(split.records for split in facts.manifest.splits.values())
+    for number, (name, split) in enumerate(facts.manifest.splits.items()):
+        count, amount = split.records, None
+        if facts.packed:  # sequences are another unit: they share the width of the documents
+            count = round(facts.manifest.ledger.kept * count / max(1, total))
+            amount = counted(split.records, "sequence")
+        nodes.append(Node(escape(name), count, f"s{number % 6}", amount=amount))
+    return nodes
 
 
 def _reasons(reasons: Mapping[str, int], colour: str) -> list[Node]:
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    nodes = [Node(foreign(reason, 24), count, colour) for reason, count in ordered[:_MOST_REASONS]]
+    nodes = [Node(foreign(reason, 30), count, colour) for reason, count in ordered[:_MOST_REASONS]]
     rest = ordered[_MOST_REASONS:]
     if rest:
         name = escape(f"{len(rest)} more reasons")
@@ -67,8 +73,11 @@ def _balance(facts: Facts) -> Html | None:
     difference = records - facts.manifest.ledger.kept
     if not difference:
         return None
-    if facts.manifest.config.get("pack"):
-        return note(f"What was kept is packed into {records:,} sequences, which are the records.")
+    if facts.packed:
+        return note(
+            f"The {facts.manifest.ledger.kept:,} documents that were kept are packed into "
+            f"{records:,} sequences, which are the records of the splits."
+        )
     what = "more" if difference > 0 else "fewer"
     return note(
         f"The splits hold {abs(difference):,} records {what} than were kept: class balance repeats "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from beam_jobs.reporting.gallery import MOST_CLASSES, SHOWN_PER_CLASS, ClassSample
+from beam_jobs.reporting.choosing import MOST_CLASSES
+from beam_jobs.reporting.gallery import SHOWN_PER_CLASS, ClassSample
 from beam_jobs.reporting.markup import Html, element, escape, foreign, foreign_words, note
 from beam_jobs.reporting.sections.base import Facts
 

@@ -8,7 +8,6 @@ import re
 import pytest
 
 from beam_jobs.reporting import write_report
-from beam_jobs.reporting.sections import SECTIONS
 from shard_format import DamageError, InputError, ShardSetError, load_manifest, naming, verify
 
 
@@ -19,7 +18,8 @@ def read(directory, out=None):
 def test_the_page_is_well_formed_and_loads_nothing(clothing, page):
     text = read(clothing)
     parsed = page(text)
-    anchors = [section.anchor for section in SECTIONS]
+    anchors = "set ledger classes samples means sizes channels duplicates".split()
+    anchors += ["quarantine", "throughput"]  # and none of those for documents
     assert [name for name in parsed.sections if name] == anchors
     assert not re.search(r"https?:|//|javascript|@import|url\(", re.sub(r'src="[^"]*"', "", text))
     sources = parsed.attributes("src")

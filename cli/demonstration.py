@@ -1,0 +1,101 @@
+"""The two parts of `shardmill demo`: raw samples to a shard set, and a small network on it.
+
+Run again, what is done already is not done twice: a set that is there is the same set, and a run
+that is finished stays as it is. So there is a run directory for every number of epochs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from beam_jobs.options import PreprocessOptions
+    from trainer import TrainOptions
+
+SAMPLES = Path(__file__).parents[1] / "samples"
+
+
+class Part(NamedTuple):
+    """One corpus and what is learned from it.
+
+    Attributes:
+        noun: What its records are.
+        preprocessing: From the corpus to a shard set.
+        training: From the shard set to a model.
+    """
+
+    noun: str
+    preprocessing: PreprocessOptions
+    training: TrainOptions
+
+
+def photographs(out: Path, epochs: int) -> Part:
+    """Clothes in ten classes, and a small convolutional network."""
+    from beam_jobs.options import ImageOptions
+    from trainer import TrainOptions
+
+    data = out / "clothing"
+    preprocessing = ImageOptions(
+        sources=(str(SAMPLES / "clothing"),),
+        out=str(data),
+        name="clothing",
+        resize="shorter:128",
+        split="train=0.75,validation=0.25",
+        num_shards=4,
+    )
+    run_dir = out / f"run-{epochs}-epochs"
+    training = TrainOptions(data=data, run_dir=run_dir, model="small_cnn", epochs=epochs)
+    return Part("photographs", preprocessing, training)
+
+
+def questions(out: Path, epochs: int) -> Part:
+    """Questions of bank customers in sixteen classes, and a small Transformer on token ids."""
+    from beam_jobs.options import TextOptions
+    from trainer import TrainOptions
+
+    data = out / "banking"
+    preprocessing = TextOptions(
+        sources=(str(SAMPLES / "banking"),),
+        out=str(data),
+        name="banking",
+        label_column="category",
+        split="folders",
+        dedup="near",
+        train_tokenizer="bpe:2000",
+    )
+    run_dir = out / f"banking-run-{epochs}-epochs"
+    training = TrainOptions(data=data, run_dir=run_dir, model="text_transformer", epochs=epochs)
+    return Part("questions", preprocessing, training)
+
+
+def show(part: Part) -> str:
+    """Builds the set and trains on it; what came out, for people."""
+    from cli.commands.preprocess import build_set
+    from cli.commands.train import train_model
+    from cli.console import stdout
+    from shard_format import load_manifest
+
+    data, console = part.training.data, stdout()
+    source = _shown(Path(part.preprocessing.sources[0]))
+    console.rule(f"preprocess {source} -> {data}", align="left")
+    build_set(part.preprocessing, [], as_json=False)
+    console.print()
+    console.rule(f"train {part.training.model} on {data}", align="left")
+    result = train_model(part.training, as_json=False)
+    console.print()
+    classes = len(load_manifest(data).schema["label"].class_names)
+    return (
+        f"accuracy   {result.final.val_accuracy or 0.0:.1%} of {part.noun} it has not learned from "
+        f"are right; guessing one of {classes} classes is right for {1 / classes:.0%}\n"
+        f"shard set  {data}\n"
+        f"model      {result.model_path}\n"
+        f"logs       {part.training.run_dir / 'tensorboard'}\n"
+        f"next       shardmill inspect {data}"
+    )
+
+
+def _shown(path: Path) -> Path:
+    """Relative to the working directory where that is shorter."""
+    cwd = Path.cwd()
+    return path.relative_to(cwd) if path.is_relative_to(cwd) else path

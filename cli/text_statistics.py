@@ -1,0 +1,113 @@
+"""What was counted over documents and their tokens, for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cli.console import say, stdout, table
+from shard_format import DamageError, Manifest, ShardSetError, naming, open_index
+from shard_format.cleaning import cleaning_steps
+from shard_format.counting import count_values
+from shard_format.wording import shortened, statistic, visible
+
+_SHOWN_VALUES = 12  # more languages would push the summary off the screen; --json has all
+_NAME_WIDTH = 40
+_PARAMETERS_WIDTH = 300  # characters; a table folds them into a few lines
+_COLUMNS = {"language": "Languages", "source_encoding": "Encodings"}
+
+
+def text_json(directory: Path, manifest: Manifest) -> dict[str, Any]:
+    """The same as `print_text` for --json: records by language and encoding, of each split.
+
+    Lengths, vocabulary and packing are among the statistics. Null where there is no such column,
+    or the index cannot be read; nothing for sets of other records.
+    """
+    if manifest.schema.record_type != "text":
+        return {}
+    found, _ = _counts(directory, manifest)
+    return {
+        name: {split: _named(counts) for split, counts in found[column].items()}
+        if column in found
+        else None
+        for column, name in (("language", "languages"), ("source_encoding", "source_encodings"))
+    }
+
+
+def print_text(directory: Path, manifest: Manifest) -> None:
+    """Prints vocabulary, packing, languages and encodings of a text set."""
+    if manifest.schema.record_type != "text":
+        return
+    for split, info in manifest.splits.items():
+        for name, title in (("vocabulary", "Vocabulary"), ("packing", "Packing")):
+            numbers = info.statistics.get(name)
+            if isinstance(numbers, Mapping) and numbers:
+                _print_numbers(title, split, numbers)
+    found, problem = _counts(directory, manifest)
+    if problem:
+        say(f"note: {problem}\n")
+    for column, counts in found.items():
+        _print_counts(column, counts)
+
+
+def print_cleaning(manifest: Manifest) -> int:
+    """Prints the cleaning steps in order, with their parameters; how many there are."""
+    steps = cleaning_steps(manifest.config)
+    if steps:
+        rows = table("Cleaning", "step", "parameters")
+        for name, parameters in steps:
+            rows.add_row(visible(name), shortened(visible(parameters), _PARAMETERS_WIDTH))
+        stdout().print(rows)
+        stdout().print()
+    return len(steps)
+
+
+def _print_numbers(title: str, split: str, numbers: Mapping[str, Any]) -> None:
+    # The title of a narrow table is wrapped, so the split is named below it.
+    rows = table(title, f"of {split}", "value", right=("value",))
+    for name, value in numbers.items():
+        shown = statistic(name, value)
+        if shown is not None:
+            rows.add_row(visible(name).replace("_", " "), shortened(shown, _NAME_WIDTH))
+    stdout().print(rows)
+    stdout().print()
+
+
+def _print_counts(column: str, counts: Mapping[str, Mapping[str | None, int]]) -> None:
+    totals: dict[str | None, int] = {}
+    for own in counts.values():
+        for value, count in own.items():
+            totals[value] = totals.get(value, 0) + count
+    order = sorted(totals, key=lambda value: (-totals[value], value or ""))
+    name = column.replace("_", " ")
+    rows = table(_COLUMNS[column], name, *counts, right=tuple(counts))
+    for value in order[:_SHOWN_VALUES]:
+        name = "unknown" if value is None else shortened(visible(value), _NAME_WIDTH)
+        rows.add_row(name, *(f"{own.get(value, 0):,}" for own in counts.values()))
+    console = stdout()
+    console.print(rows)
+    if len(order) > _SHOWN_VALUES:
+        console.print(f"and {len(order) - _SHOWN_VALUES} more; --json lists all")
+    console.print()
+
+
+def _counts(
+    directory: Path, manifest: Manifest
+) -> tuple[dict[str, dict[str, dict[str | None, int]]], str]:
+    """Records by value, by split, by column; and why not, where an index cannot be read."""
+    found: dict[str, dict[str, dict[str | None, int]]] = {}
+    try:
+        for split in manifest.splits:
+            index = open_index(directory / naming.index_file(split))
+            for column in _COLUMNS:
+                counts = count_values(index, column)
+                if counts:
+                    found.setdefault(column, {})[split] = counts
+    except (DamageError, ShardSetError) as error:
+        return {}, str(error)
+    return found, ""
+
+
+def _named(counts: Mapping[str | None, int]) -> dict[str, int]:
+    return {"unknown" if value is None else value: count for value, count in counts.items()}
