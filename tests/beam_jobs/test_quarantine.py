@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_jobs.quarantine import Replacement, export, reasons, refused, replay_options
 from beam_jobs.mended import original_path
+from beam_jobs.quarantine import Replacement, export, reasons, refused, replay_options
 from beam_jobs.run import run_preprocess
 from shard_format import DamageError, InputError, load_manifest
 from shard_format.verify import verify
