@@ -44,8 +44,8 @@ class Part(NamedTuple):
     Attributes:
         file_id: The record id of the file, or of the member.
         open: Opens it from its beginning, decompressed; more than once.
-        start: First byte of the stretch; 0 unless the file was cut. Of Parquet, a row group.
-        end: One behind its last byte; -1 is the end of the file. Records that begin before it are
+        start: First byte of the stretch, of Parquet its first row; 0 unless the file was cut.
+        end: One behind its last; -1 is the end of the file. Records that begin before it are
             of this part, to their last byte.
         label: What the folders say.
         split: Likewise.
@@ -127,15 +127,27 @@ class Ignored(NamedTuple):
     place: str
 
 
+class Stretch(NamedTuple):
+    """A stretch of a file.
+
+    Attributes:
+        start: As in Part.
+        end: As in Part.
+        bytes: What it takes.
+    """
+
+    start: int
+    end: int
+    bytes: int
+
+
 class Format(abc.ABC):
     """One way in which documents lie in a file; an instance belongs to one job.
 
     Attributes:
-        cut_by_lines: Whether a file may be cut anywhere, since a record is a line.
         has_columns: Whether records say by name what is text and what is label.
     """
 
-    cut_by_lines: bool = False
     has_columns: bool = False
 
     def __init__(self, options: TextOptions) -> None:
@@ -157,6 +169,15 @@ class Format(abc.ABC):
         Raises:
             Refusal: There is none.
         """
+
+    def stretches(self, file: Bytes, size: int) -> list[Stretch]:
+        """Where a large file is cut: a function of the file alone; one stretch is not to cut.
+
+        Args:
+            file: At its beginning, not compressed.
+            size: Its bytes.
+        """
+        return [Stretch(0, -1, size)]
 
     def columns(self, part: Part) -> list[dict[str, Any]]:
         """The first records of a file by column, for a look; empty if it has none.

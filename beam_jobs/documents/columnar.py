@@ -24,7 +24,7 @@ from beam_jobs.documents.base import (
 )
 from beam_jobs.documents.decoding import decode
 from beam_jobs.documents.fields import LOOKED_AT, Fields
-from beam_jobs.documents.plain import whole
+from beam_jobs.documents.plain import bytes_of
 from beam_jobs.options import TextOptions
 from beam_jobs.refusal import Refusal
 from beam_jobs.rejects import Reject
@@ -59,7 +59,7 @@ class Opened(abc.ABC):
 
     @abc.abstractmethod
     def rows(self, columns: list[str], start: int, end: int) -> Iterator[tuple[int, Rows]]:
-        """(number of the first row, rows) of the groups in [start, end); -1 is the last."""
+        """(number of the first row, rows) of the groups that begin in [start, end); -1: the end."""
 
 
 class Columnar(Format):
@@ -86,7 +86,7 @@ class Columnar(Format):
                 with self.open_rows(file) as opened_file:
                     yield from self._rows(opened_file, part)
             except DAMAGE as error:
-                raise Refusal("damaged-file", why(error), data=whole(part)) from None
+                raise Refusal("damaged-file", why(error), data=bytes_of(part)) from None
 
     def _rows(self, file: Opened, part: Part) -> Iterator[Found | RefusedDocument]:
         names = file.schema.names

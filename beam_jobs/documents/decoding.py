@@ -161,9 +161,10 @@ def _likely(head: bytes) -> str:
     if best is None:
         return "utf-8"
     for one in found:
-        if one.encoding == _USUAL and one.chaos <= best.chaos + _MORE_CHAOS:
-            if one.coherence >= best.coherence - _LESS_COHERENCE:
-                return _USUAL
+        is_usual = _USUAL in (one.encoding, *one.could_be_from_charset)
+        is_near = one.chaos <= best.chaos + _MORE_CHAOS
+        if is_usual and is_near and one.coherence >= best.coherence - _LESS_COHERENCE:
+            return _USUAL
     return normal_name(best.encoding)
 
 

@@ -24,7 +24,7 @@ from beam_jobs.documents.base import (
 from beam_jobs.documents.decoding import decode, detected, marked, normal_name
 from beam_jobs.documents.fields import Fields
 from beam_jobs.documents.json_lines import document_of, json_value, looked_at
-from beam_jobs.documents.plain import whole
+from beam_jobs.documents.plain import bytes_of, whole
 from beam_jobs.options import TextOptions
 from beam_jobs.refusal import Refusal
 from beam_jobs.sources.base import check_size
@@ -95,8 +95,8 @@ def _loaded(element: _Element, part: Part) -> None:
     try:
         orjson.loads(element.data)
     except orjson.JSONDecodeError as error:
-        data = whole(part)
-        decode(data, "utf-8")
+        data = bytes_of(part)
+        decode(element.data, "utf-8", element.offset)
         detail = f"the element at byte {element.offset}: {error}"
         raise Refusal("bad-json", detail, data=data) from None
 
@@ -115,7 +115,7 @@ def _elements_of(part: Part) -> Iterator[_Element]:
         try:
             yield from _split(file)
         except Refusal as refusal:
-            data = None if refusal.reason == "file-too-large" else whole(part)
+            data = None if refusal.reason == "file-too-large" else bytes_of(part)
             raise Refusal(refusal.reason, refusal.detail, data=data) from None
 
 

@@ -7,12 +7,22 @@ from typing import Any
 
 import orjson
 
-from beam_jobs.documents.base import Document, Format, Found, Ignored, Part, RefusedDocument
+from beam_jobs.documents.base import (
+    Document,
+    Format,
+    Found,
+    Ignored,
+    Part,
+    RefusedDocument,
+    Stretch,
+)
 from beam_jobs.documents.decoding import decode
 from beam_jobs.documents.fields import LOOKED_AT, Fields
+from beam_jobs.documents.lines import cut_lines
 from beam_jobs.documents.plain import found_lines
 from beam_jobs.options import TextOptions
 from beam_jobs.refusal import Refusal
+from beam_jobs.sources.streams import Bytes
 
 _MARK = b"\xef\xbb\xbf"
 
@@ -20,7 +30,6 @@ _MARK = b"\xef\xbb\xbf"
 class JsonLines(Format):
     """See Format."""
 
-    cut_by_lines = True
     has_columns = True
 
     def __init__(self, options: TextOptions) -> None:
@@ -35,6 +44,10 @@ class JsonLines(Format):
         """See Format."""
         encoding, start = found.context
         return document_of(json_value(found.data, encoding, start), encoding, part, self._fields)
+
+    def stretches(self, file: Bytes, size: int) -> list[Stretch]:
+        """See Format."""
+        return cut_lines(size)
 
     def columns(self, part: Part) -> list[dict[str, Any]]:
         """See Format."""

@@ -5,10 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from beam_jobs.documents.base import Stretch
 from beam_jobs.sources.base import MAX_RECORD_BYTES
 from beam_jobs.sources.streams import Bytes
 
+_STRETCHES_PER_FILE = 64  # aimed at
+_MIN_STRETCH_BYTES = 1 << 20  # 1 MiB
+_MAX_STRETCH_BYTES = 32 << 20  # 32 MiB, about a unit
 _BLOCK_BYTES = 1 << 20  # 1 MiB of a line that is too long at a time
+
+
+def cut_lines(size: int) -> list[Stretch]:
+    """The stretches of a file of lines, which may be cut anywhere.
+
+    Their length is a power of two, so it rarely changes while a file grows.
+
+    Args:
+        size: Bytes of the file.
+    """
+    aimed = size // _STRETCHES_PER_FILE
+    step = 1 << max(0, aimed - 1).bit_length()
+    step = min(_MAX_STRETCH_BYTES, max(_MIN_STRETCH_BYTES, step))
+    return [
+        Stretch(start, start + step if start + step < size else -1, min(step, size - start))
+        for start in range(0, max(1, size), step)
+    ]
 
 
 class Line(NamedTuple):

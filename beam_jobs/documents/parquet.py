@@ -8,9 +8,12 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from beam_jobs.documents.base import Stretch
 from beam_jobs.documents.columnar import Columnar, Opened, Rows
+from beam_jobs.sources.rows import DAMAGE
 from beam_jobs.sources.streams import Bytes
 
+_STRETCH_BYTES = 8 << 20  # 8 MiB of row groups at least, as they are unpacked
 _BATCH_BYTES = 4 << 20  # 4 MiB of rows in memory at a time, about
 _MAX_BATCH_ROWS = 4096
 _BUFFER_BYTES = 1 << 20  # 1 MiB a system call; without a buffer a column is read whole
@@ -25,6 +28,16 @@ class Parquet(Columnar):
         with pa.PythonFile(file, mode="r") as source:
             yield ParquetRows(source)
 
+    def stretches(self, file: Bytes, size: int) -> list[Stretch]:
+        """See Format."""
+        try:
+            with self.open_rows(file) as opened:
+                found = list(opened.stretches()) if isinstance(opened, ParquetRows) else []
+        except DAMAGE:
+            found = []  # reading says what is wrong
+        rising = all(one.start < one.end or one.end < 0 for one in found)
+        return found if found and rising else super().stretches(file, size)
+
 
 class ParquetRows(Opened):
     """See Opened; a group of rows is a row group."""
@@ -38,11 +51,18 @@ class ParquetRows(Opened):
         )
         self.schema = self._file.schema_arrow
 
-    @property
-    def group_bytes(self) -> list[int]:
-        """What each row group takes in the file, about."""
+    def stretches(self) -> Iterator[Stretch]:
+        """Row groups, small ones together; `start` and `end` are numbers of rows."""
         metadata = self._file.metadata
-        return [metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups)]
+        start = row = size = 0
+        for number in range(metadata.num_row_groups):
+            described = metadata.row_group(number)
+            row += described.num_rows
+            size += max(0, described.total_byte_size)
+            if size >= _STRETCH_BYTES and number < metadata.num_row_groups - 1:
+                yield Stretch(start, row, size)
+                start, size = row, 0
+        yield Stretch(start, -1, size)
 
     def rows(self, columns: list[str], start: int, end: int) -> Iterator[tuple[int, Rows]]:
         """See Opened."""
@@ -51,7 +71,7 @@ class ParquetRows(Opened):
         for number in range(metadata.num_row_groups):
             described = metadata.row_group(number)
             count, size = described.num_rows, described.total_byte_size
-            if number >= start and (end < 0 or number < end):
+            if first >= start and (end < 0 or first < end):
                 at_once = _BATCH_BYTES // max(1, size // max(1, count))
                 at_once = max(1, min(_MAX_BATCH_ROWS, at_once))
                 yield first, Rows(count, size, self._batches(number, columns, count, at_once))

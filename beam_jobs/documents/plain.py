@@ -12,11 +12,12 @@ from beam_jobs.documents.base import (
     Ignored,
     Part,
     RefusedDocument,
+    Stretch,
     place_at,
     rest_of,
 )
 from beam_jobs.documents.decoding import Encoding, decode, encoding_of_lines
-from beam_jobs.documents.lines import Line, aligned, read_lines
+from beam_jobs.documents.lines import Line, aligned, cut_lines, read_lines
 from beam_jobs.options import TextOptions
 from beam_jobs.refusal import Refusal
 from beam_jobs.rejects import Reject
@@ -32,7 +33,6 @@ class Plain(Format):
 
     def __init__(self, options: TextOptions) -> None:
         super().__init__(options)
-        self.cut_by_lines = options.per_line
         separator = options.separator or ""
         for written, meant in _ESCAPES.items():
             separator = separator.replace(written, meant)
@@ -54,6 +54,10 @@ class Plain(Format):
         if self.options.per_line:
             text = text.rstrip("\r\n")  # editors put one behind a mended line
         return Document(text, encoding=encoding, label=part.label, split=part.split)
+
+    def stretches(self, file: Bytes, size: int) -> list[Stretch]:
+        """See Format."""
+        return cut_lines(size) if self.options.per_line else super().stretches(file, size)
 
     def _separated(self, part: Part) -> Iterator[Found | RefusedDocument]:
         with part.open() as file:
@@ -80,6 +84,13 @@ def whole(part: Part) -> bytes:
         if file.damage is not None:
             raise Refusal(file.damage.reason, file.damage.detail, data=data)
     return data
+
+
+def bytes_of(part: Part) -> bytes | None:
+    """What can be read of a part that is refused; None if it is too large to be kept."""
+    with part.open() as file:
+        data = file.read(MAX_RECORD_BYTES + 1)
+    return data if len(data) <= MAX_RECORD_BYTES else None
 
 
 def found_lines(part: Part, encoding: str) -> Iterator[Found | RefusedDocument]:

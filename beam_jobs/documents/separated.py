@@ -26,7 +26,7 @@ from beam_jobs.documents.base import (
 from beam_jobs.documents.decoding import Encoding, decode, encoding_of_lines
 from beam_jobs.documents.fields import LOOKED_AT, Fields
 from beam_jobs.documents.lines import Line, read_lines
-from beam_jobs.documents.plain import whole
+from beam_jobs.documents.plain import bytes_of
 from beam_jobs.options import TextOptions
 from beam_jobs.options.values import parse_names
 from beam_jobs.refusal import Refusal
@@ -66,7 +66,7 @@ class Csv(Format):
                 context = Columns(names, encoding.name, row.offset)
                 if row.refused is not None and not names:
                     detail = f"its header cannot be used: {row.refused.detail}"
-                    raise Refusal(row.refused.reason, detail, data=whole(part))
+                    raise Refusal(row.refused.reason, detail, data=bytes_of(part))
                 if row.refused is not None:
                     yield RefusedDocument(place_at(row.offset), row.refused, context)
                 elif not names:
@@ -123,7 +123,7 @@ class Csv(Format):
         for name in self._fields.needed:
             if names.count(name) > 1:
                 detail = f"the header names {name!r} {names.count(name)} times"
-                raise Refusal("repeated-column", detail, data=whole(part))
+                raise Refusal("repeated-column", detail, data=bytes_of(part))
 
 
 class Tsv(Csv):

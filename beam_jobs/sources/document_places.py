@@ -26,7 +26,7 @@ class Where(NamedTuple):
         container: "tar" or "zip"; "" of a file that is none.
         place: Where in it, in that source's words; "-" has no bytes.
         form: The format of a file that was cut.
-        start: First byte of the stretch, or first row group.
+        start: First byte of the stretch, or first row.
         end: One behind the last; -1 is the end.
         mended: A hash of the mended files in place of documents of this stretch; "" if none.
     """

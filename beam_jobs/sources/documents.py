@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.documents import FORMATS
+from beam_jobs.documents.base import Stretch
 from beam_jobs.documents.content import HEAD_BYTES, container_of, format_of
 from beam_jobs.documents.reading import ReadDocument
 from beam_jobs.mended import MendedFiles
@@ -36,9 +37,7 @@ from beam_jobs.sources.streams import Range, opened
 from beam_jobs.sources.tar import Tar
 from beam_jobs.sources.zip import Zip
 
-_STRETCHES_PER_FILE = 64  # aimed at
-_MIN_STRETCH_BYTES = 1 << 20  # 1 MiB
-_MAX_STRETCH_BYTES = 32 << 20  # 32 MiB, about a unit
+_MIN_CUT_BYTES = 1 << 20  # 1 MiB: a smaller file is not cut
 _HEADER_BYTES = 512  # of a tar
 # Files that describe those beside them: of TFDS, Hugging Face, Spark and shardmill.
 _NOTES = frozenset(
@@ -168,40 +167,37 @@ class Documents(BatchSource):
         return item
 
     def _stretches(self, item: Item) -> Iterator[Item]:
-        """The file, or its stretches if it is a huge one of lines.
-
-        They are a function of the file alone: a power of two, so that a record has one place.
-        """
-        form = ""
-        if not item.refused and item.size > _MIN_STRETCH_BYTES:
-            form = self._form_if_cut(item)
-        if not form:
+        """The file, or its stretches if it is large and of a format that can be cut."""
+        found: tuple[str, list[Stretch]] = "", []
+        if not item.refused and item.size > _MIN_CUT_BYTES:
+            found = self._cut(item)
+        form, stretches = found
+        if len(stretches) < 2:
             yield item
             return
-        aimed = item.size // _STRETCHES_PER_FILE
-        step = 1 << max(0, aimed - 1).bit_length()
-        step = min(_MAX_STRETCH_BYTES, max(_MIN_STRETCH_BYTES, step))
-        for start in range(0, item.size, step):
-            end = start + step if start + step < item.size else -1
-            size = min(step, item.size - start)
+        for start, end, size in stretches:
             where = str(Where(form=form, start=start, end=end))
             # A name of its own, since units are cut by it.
             name = f"{item.record_id}/{start:012d}"
             yield item._replace(record_id=name, size=size, locator=where)
 
-    def _form_if_cut(self, item: Item) -> str:
-        """The format of a file that can be cut anywhere; "" of others."""
+    def _cut(self, item: Item) -> tuple[str, list[Stretch]]:
+        """(format, stretches) of a large file; none if it cannot be cut."""
         form = self.options.format
+        path = item.repaired or item.path
         try:
-            with opened(Range(item.repaired or item.path)) as file:
+            with opened(Range(path)) as file:
                 head = file.head(HEAD_BYTES)
+            if codec_of_head(head):
+                return "", []
+            if form == "auto":
+                form = format_of(head, item.record_id.rpartition("/")[2])
+            if form not in self.formats:
+                return "", []
+            with opened(Range(path)) as file:
+                return form, self.formats[form].stretches(file, item.size)
         except OSError:
-            return ""
-        if codec_of_head(head):
-            return ""
-        if form == "auto":
-            form = format_of(head, item.record_id.rpartition("/")[2])
-        return form if form in self.formats and self.formats[form].cut_by_lines else ""
+            return "", []  # reading says why
 
     def _with_mended(self, item: Item, mended: MendedFiles) -> Item:
         """The item with what tells its unit that documents of it were mended."""

@@ -80,7 +80,7 @@ def test_columns_that_are_not_there(file):
     with pytest.raises(InputError, match="--stratify needs labels"):
         resolved(path, text_column="content", stratify=True)
     plain = file("b.txt", "x")
-    with pytest.raises(InputError, match="--label-column must name a column.*plain text"):
+    with pytest.raises(InputError, match=r"--label-column must name a column.*plain text"):
         resolved(plain, label_column="label")
     with pytest.raises(InputError, match="--multi-label needs labels"):
         resolved(plain, multi_label=True)
@@ -210,14 +210,15 @@ def test_encodings_of_files_and_lines(name, file, documents):
 
 def test_what_was_chosen_is_told(file, documents):
     text = (
-        "d\u00e9j\u00e0 vu, na\u00efve caf\u00e9 et cr\u00e8me br\u00fbl\u00e9e, o\u00f9 \u00eates-vous all\u00e9s hier au soir? "
-        * 5
+        "Tous les \u00eatres humains naissent libres et \u00e9gaux en dignit\u00e9 et en droits. "
+        "Ils sont dou\u00e9s de raison et de conscience et doivent agir dans un esprit de "
+        "fraternit\u00e9."
     )
     read = documents(file("a.txt", text.encode("cp1252")), encoding="auto")
     assert [(one.text, one.encoding) for one in read.documents.values()] == [(text, "cp1252")]
     read = documents(file("b.txt", text.encode("cp1252")))
     assert read.counts == {"bad-encoding": 1}
-    assert "offset 1 " in read.rejects["b.txt"].detail
+    assert "offset 9 " in read.rejects["b.txt"].detail
     lines = b"fine\nb\xe9d\nfine\n"
     read = documents(file("c.txt", lines), per_line=True)
     assert read.reasons == {"c.txt/000000000005": "bad-encoding"}

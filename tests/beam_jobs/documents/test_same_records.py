@@ -7,9 +7,11 @@ import csv
 import gzip
 import io
 import lzma
+import random
 
 import orjson
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -232,3 +234,16 @@ def test_a_stream_can_be_looked_at_first(tmp_path):
         assert file.head(100) == bytes(range(20, 50))
         assert file.seek(5) == 5
         assert file.read(2) == bytes([25, 26])
+
+
+def test_a_large_parquet_is_cut_by_row_groups(file, documents):
+    generator = random.Random(1)
+    table = pa.table({"text": [f"{generator.getrandbits(8000):x}" for _ in range(15_000)]})
+    path = file("a.parquet", b"")
+    pq.write_table(table, path, row_group_size=700)
+    read = documents(path)
+    assert len(read.items) > 2
+    assert list(read.texts.values()) == table["text"].to_pylist()
+    assert list(read.texts) == [f"a.parquet/{row:012d}" for row in range(15_000)]
+    packed = documents(file("b.parquet.gz", gzip.compress(path.read_bytes(), 1)))
+    assert list(packed.texts.values()) == table["text"].to_pylist() and len(packed.items) == 1
