@@ -152,6 +152,7 @@ def build(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Any]:
     from beam_jobs.run import run_preprocess
 
     kind = request.getfixturevalue("kind") if "kind" in request.fixturenames else None
+    kind = kind if isinstance(kind, Kind) else None  # a test may call something else so
 
     def run(source: Path, out: str | Path = "set", /, **options: object) -> object:
         target = out if isinstance(out, Path) else tmp_path / out
