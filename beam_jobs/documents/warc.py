@@ -87,7 +87,11 @@ def _found(record: WarcRecord) -> Found | RefusedDocument | Ignored:
         return Ignored(place)
     if kind not in _DOCUMENTS and kind != "continuation":
         refused = f"unknown-record: it is of the type {kind[:40]!r}"
-    elif fields.get("warc-segment-number", "1") != "1" or "warc-segment-total-length" in fields:
+    elif (
+        kind == "continuation"
+        or fields.get("warc-segment-number", "1") != "1"
+        or "warc-segment-total-length" in fields
+    ):
         refused = "segmented-record: it is one part of several"
     if not refused:
         return Found(place, record.data, None, record)
