@@ -53,12 +53,12 @@ class Json(Format):
         except Refusal as refusal:
             raise Refusal(refusal.reason, refusal.detail, data=bytes_of(part)) from None
 
-    def _found(self, part: Part) -> Iterator[Found]:
+    def _found(self, part: Part, *, checked: bool = True) -> Iterator[Found]:
         with part.open() as file:
             encoding = self._encoding(file)
             is_list = encoding == "utf-8" and _begins_list(file)
         if is_list:
-            for element in _elements_of(part):
+            for element in _elements_of(part) if checked else ():
                 _check(element)
             for element in _elements_of(part):
                 yield Found(place_at(element.offset), element.data, (encoding, element.offset))
@@ -82,7 +82,7 @@ class Json(Format):
 
     def columns(self, part: Part) -> list[dict[str, Any]]:
         """See Format."""
-        return looked_at(self.find(part))
+        return looked_at(self._found(part, checked=False))
 
     def _encoding(self, file: Bytes) -> str:
         name = normal_name(self.options.encoding)

@@ -19,11 +19,11 @@ from beam_jobs.documents.base import (
     place_at,
 )
 from beam_jobs.documents.decoding import decode, is_utf8
+from beam_jobs.documents.gzip_members import GzipMembers
 from beam_jobs.documents.html import decode_page, meant_by
 from beam_jobs.documents.http_body import Response, media_type, parse_response
 from beam_jobs.documents.warc_records import (
     Gap,
-    GzipMembers,
     WarcRecord,
     read_warc,
     split_record,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -60,10 +61,12 @@ class Archives:
 
     Args:
         scratch: A path for a file, which holds one member at a time.
+        most: Bytes of a compressed member to read, for a look.
     """
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, most: int = sys.maxsize) -> None:
         self._scratch = scratch
+        self._most = most
         self._path = b""
         self._position = 0
         self._damage: Refusal | None = None
@@ -117,7 +120,7 @@ class Archives:
             self._path, self._position, self._damage = path, 0, None
             self._stream = self._opened.enter_context(open_stream(path, place.codec))
         self._held = place
-        left = place.size
+        left = min(place.size, self._most)
         with self._scratch.open("wb") as sink:
             try:
                 if self._damage is None:
@@ -140,9 +143,9 @@ class Archives:
 
 
 @contextmanager
-def archives(scratch: Path) -> Iterator[Archives]:
-    """Opens the archives of one unit."""
-    opened = Archives(scratch)
+def archives(scratch: Path, most: int = sys.maxsize) -> Iterator[Archives]:
+    """Opens the archives of one unit, see Archives."""
+    opened = Archives(scratch, most)
     try:
         yield opened
     finally:
