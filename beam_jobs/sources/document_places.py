@@ -29,7 +29,8 @@ class Where(NamedTuple):
         form: The format of a file that was cut.
         start: First byte of the stretch, or first row.
         end: One behind the last; -1 is the end.
-        mended: A hash of the mended files in place of documents of this stretch; "" if none.
+        beside: A hash of what else decides what is read: class names that lie beside the file, and
+            mended files in place of documents of this stretch; "" if there is none.
     """
 
     container: str = ""
@@ -37,7 +38,7 @@ class Where(NamedTuple):
     form: str = ""
     start: int = 0
     end: int = -1
-    mended: str = ""
+    beside: str = ""
 
     def __str__(self) -> str:
         return "" if self == Where() else "|".join(map(str, self))
@@ -47,8 +48,8 @@ class Where(NamedTuple):
         """The inverse of str()."""
         if not text:
             return cls()
-        container, place, form, start, end, mended = text.split("|")
-        return cls(container, place, form, int(start), int(end), mended)
+        container, place, form, start, end, beside = text.split("|")
+        return cls(container, place, form, int(start), int(end), beside)
 
     @property
     def is_stretch(self) -> bool:
