@@ -7,7 +7,8 @@
     lines         the lines of a file, or of a stretch of one
     fields        what a row or an object says: text, label, group, split, kept columns
     columnar      what Parquet and Arrow have in common
-    warc_records  the framing of WARC; http_body what is in its responses
+    warc_records  the framing of WARC, gzip_members that of its compressed form, and http_body what
+                  is in responses
 
 A format is one file more, and one line in FORMATS.
 """

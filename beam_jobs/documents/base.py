@@ -52,6 +52,7 @@ class Part(NamedTuple):
         scratch: A path for a file, to be removed by who makes it.
         codec: How it is compressed; "" if it is not.
         open_packed: Opens it as it is compressed.
+        class_names: If labels of a TFRecord are indexes into them.
     """
 
     file_id: str
@@ -63,6 +64,7 @@ class Part(NamedTuple):
     scratch: Path = Path()
     codec: str = ""
     open_packed: Callable[[], AbstractContextManager[Bytes]] = _not_packed
+    class_names: tuple[str, ...] = ()
 
 
 class Found(NamedTuple):

@@ -64,20 +64,19 @@ class Fields:
         """
         wanted = self._wanted
         label, split, group = part.label, part.split, None
-        if "label" in wanted:
-            label = label_of(row.get(wanted["label"]), class_names, self._options)
-        if "group" in wanted:
-            group = text_of(row.get(wanted["group"]))
-        if "split" in wanted:
-            split = split_of(row.get(wanted["split"]))
-        return Document(
-            text=self.text_of_row(row) if text is None else text,
-            encoding=encoding,
-            label=label,
-            group=group,
-            split=split,
-            kept=tuple(_kept_value(row, name, kind) for name, kind in self._kept),
-        )
+        if wanted:
+            if "label" in wanted:
+                label = label_of(row.get(wanted["label"]), class_names, self._options)
+            if "group" in wanted:
+                group = text_of(row.get(wanted["group"]))
+            if "split" in wanted:
+                split = split_of(row.get(wanted["split"]))
+        if text is None:
+            text = self.text_of_row(row)
+        kept: tuple[Any, ...] = ()
+        if self._kept:
+            kept = tuple(_kept_value(row, name, kind) for name, kind in self._kept)
+        return Document(text, False, encoding, label, group, split, kept)
 
     def text_of_row(self, row: Mapping[str, Any]) -> str:
         """What the text columns of a row hold.

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from beam_jobs.documents.decoding import is_utf8
 from beam_jobs.documents.warc_records import parse_header
 from beam_jobs.refusal import Refusal
 from beam_jobs.sources.base import MAX_RECORD_BYTES, check_size
@@ -132,4 +133,6 @@ def _decoded(body: bytes, coding: str) -> bytes:
             why = str(error)
     else:
         raise Refusal("unknown-coding", f"the content encoding is {coding[:40]!r}")
+    if is_utf8(body, whole=True):  # as what is packed never is
+        return body
     raise Refusal("damaged-record", f"undoing {coding} fails: {why}")

@@ -48,12 +48,18 @@ class Json(Format):
 
     def find(self, part: Part) -> Iterator[Found | RefusedDocument | Ignored]:
         """See Format."""
+        try:
+            yield from self._found(part)
+        except Refusal as refusal:
+            raise Refusal(refusal.reason, refusal.detail, data=bytes_of(part)) from None
+
+    def _found(self, part: Part, *, checked: bool = True) -> Iterator[Found]:
         with part.open() as file:
             encoding = self._encoding(file)
             is_list = encoding == "utf-8" and _begins_list(file)
         if is_list:
-            for element in _elements_of(part):
-                _loaded(element, part)
+            for element in _elements_of(part) if checked else ():
+                _check(element)
             for element in _elements_of(part):
                 yield Found(place_at(element.offset), element.data, (encoding, element.offset))
             return
@@ -76,7 +82,7 @@ class Json(Format):
 
     def columns(self, part: Part) -> list[dict[str, Any]]:
         """See Format."""
-        return looked_at(self.find(part))
+        return looked_at(self._found(part, checked=False))
 
     def _encoding(self, file: Bytes) -> str:
         name = normal_name(self.options.encoding)
@@ -91,14 +97,17 @@ class _Element(NamedTuple):
     data: bytes
 
 
-def _loaded(element: _Element, part: Part) -> None:
+def _check(element: _Element) -> None:
+    """Returns if an element is JSON.
+
+    Raises:
+        Refusal: It is none.
+    """
     try:
         orjson.loads(element.data)
     except orjson.JSONDecodeError as error:
-        data = bytes_of(part)
         decode(element.data, "utf-8", element.offset)
-        detail = f"the element at byte {element.offset}: {error}"
-        raise Refusal("bad-json", detail, data=data) from None
+        raise Refusal("bad-json", f"the element at byte {element.offset}: {error}") from None
 
 
 def _begins_list(file: Bytes) -> bool:
@@ -112,11 +121,7 @@ def _elements_of(part: Part) -> Iterator[_Element]:
         Refusal: It is no list.
     """
     with part.open() as file:
-        try:
-            yield from _split(file)
-        except Refusal as refusal:
-            data = None if refusal.reason == "file-too-large" else bytes_of(part)
-            raise Refusal(refusal.reason, refusal.detail, data=data) from None
+        yield from _split(file)
 
 
 def _split(file: Bytes) -> Iterator[_Element]:

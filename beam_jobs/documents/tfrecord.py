@@ -76,7 +76,8 @@ class TfRecord(Format):
         except DamageError:
             detail = f"its {len(found.data)} bytes are no Example"
             raise Refusal("not-an-example", detail) from None
-        return self._fields.document(self._row(features), part)
+        row = self._row(features)
+        return self._fields.document(row, part, class_names=part.class_names)
 
     def columns(self, part: Part) -> list[dict[str, Any]]:
         """See Format."""

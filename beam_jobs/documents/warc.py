@@ -19,11 +19,11 @@ from beam_jobs.documents.base import (
     place_at,
 )
 from beam_jobs.documents.decoding import decode, is_utf8
+from beam_jobs.documents.gzip_members import GzipMembers
 from beam_jobs.documents.html import decode_page, meant_by
 from beam_jobs.documents.http_body import Response, media_type, parse_response
 from beam_jobs.documents.warc_records import (
     Gap,
-    GzipMembers,
     WarcRecord,
     read_warc,
     split_record,
@@ -87,7 +87,11 @@ def _found(record: WarcRecord) -> Found | RefusedDocument | Ignored:
         return Ignored(place)
     if kind not in _DOCUMENTS and kind != "continuation":
         refused = f"unknown-record: it is of the type {kind[:40]!r}"
-    elif fields.get("warc-segment-number", "1") != "1" or "warc-segment-total-length" in fields:
+    elif (
+        kind == "continuation"
+        or fields.get("warc-segment-number", "1") != "1"
+        or "warc-segment-total-length" in fields
+    ):
         refused = "segmented-record: it is one part of several"
     if not refused:
         return Found(place, record.data, None, record)

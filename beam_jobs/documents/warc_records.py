@@ -5,22 +5,16 @@ FastWARC reads faster, but goes over what it cannot read without a word: nothing
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from beam_jobs.documents.gzip_members import BEGINS, GzipMembers
 from beam_jobs.refusal import Refusal
 from beam_jobs.sources.base import MAX_RECORD_BYTES
-from beam_jobs.sources.streams import Bytes, Raw
+from beam_jobs.sources.streams import Bytes
 
-_GZIP_MAGIC = b"\x1f\x8b\x08"
-_GZIP = 31  # window bits: a gzip header and a checksum around the stream
-_PACKED_BYTES = 1 << 12  # 4 KiB at a time: what is lost of a member before damage
-_KEPT_BYTES = 16 << 20  # 16 MiB: a longer member is not looked through again, nor kept
-_LOOKED_AT_BYTES = 1 << 14  # 16 KiB of packed bytes tell whether a record begins there
 _LINE_BYTES = 1 << 16  # 64 KiB: a longer line of a header is damage
 _HEADER_BYTES = 1 << 20  # 1 MiB: a longer header is damage
-_BEGINS = b"WARC/"
 _NEXT = b"\r\n\r\nWARC/"
 _GAP_BYTES = 64 << 20  # 64 MiB of a stretch without records are kept
 
@@ -53,88 +47,6 @@ class Gap(NamedTuple):
     offset: int
     data: bytes | None
     why: Refusal
-
-
-class GzipMembers(Raw):
-    """The content of a gzip file in which reading can go on behind a damaged member."""
-
-    def __init__(self, packed: Bytes) -> None:
-        super().__init__()
-        self._packed = packed
-        self._waiting = b""
-        self._member = bytearray()  # what was read of the packed member
-        self._inflater: zlib._Decompress | None = None
-
-    def more(self, size: int) -> bytes:
-        """See Raw."""
-        while True:
-            if not self._waiting:
-                self._waiting = self._packed.read(_PACKED_BYTES)
-            if self._inflater is None:
-                self._waiting = self._waiting.lstrip(b"\0")
-                if not self._waiting and not self._packed.peek(1):
-                    if self._packed.damage is not None:
-                        raise self._packed.damage
-                    return b""
-                if not self._waiting:
-                    continue
-                self._inflater, self._member = zlib.decompressobj(_GZIP), bytearray()
-            elif not self._waiting:
-                cut = Refusal("damaged-stream", "decompressing fails: a member ends too early")
-                raise self._packed.damage or cut
-            data = self._inflated(size)
-            if data:
-                return data
-
-    def _inflated(self, size: int) -> bytes:
-        inflater, waiting = self._inflater, self._waiting
-        if inflater is None:
-            return b""
-        try:
-            data = inflater.decompress(waiting, size)
-        except zlib.error as error:
-            self._member += waiting
-            self._waiting = b""
-            raise Refusal("damaged-stream", f"decompressing fails: {error}") from None
-        self._waiting = inflater.unconsumed_tail or inflater.unused_data
-        if len(self._member) <= _KEPT_BYTES:
-            self._member += waiting[: len(waiting) - len(self._waiting)]
-        if inflater.eof:
-            self._inflater = None
-        return data
-
-    def recover(self) -> tuple[bytes | None, bool]:
-        """(packed bytes gone over, whether a record begins behind them), after damage."""
-        kept = len(self._member) <= _KEPT_BYTES
-        gone = bytearray(self._member[:1])
-        block = bytes(self._member[1:]) + self._waiting if kept else self._waiting
-        while True:
-            at = block.find(_GZIP_MAGIC)
-            if at < 0 or len(block) - at < _LOOKED_AT_BYTES:
-                more = self._packed.read(_LOOKED_AT_BYTES)
-                if more:
-                    over = len(block) - len(_GZIP_MAGIC) + 1 if at < 0 else at
-                    gone += block[: max(0, over)]
-                    block = block[max(0, over) :] + more
-                    kept = kept and len(gone) <= _GAP_BYTES
-                    gone = gone if kept else bytearray()
-                    continue
-            if at < 0:
-                gone += block
-                return bytes(gone) if kept else None, False
-            if _begins_record(block[at : at + _LOOKED_AT_BYTES]):
-                gone += block[:at]
-                self._waiting, self._inflater, self.damage = block[at:], None, None
-                return bytes(gone) if kept else None, True
-            gone += block[: at + 1]
-            block = block[at + 1 :]
-
-
-def _begins_record(packed: bytes) -> bool:
-    try:
-        return zlib.decompressobj(_GZIP).decompress(packed, len(_BEGINS)) == _BEGINS
-    except zlib.error:
-        return False
 
 
 def read_warc(file: Bytes) -> Iterator[WarcRecord | Gap]:
@@ -179,7 +91,7 @@ def split_record(data: bytes) -> WarcRecord:
         Refusal: They are none.
     """
     end, width = _header_end(data)
-    if not data.startswith(_BEGINS) or end < 0:
+    if not data.startswith(BEGINS) or end < 0:
         raise Refusal("not-a-record", "it does not begin with the header of a WARC record")
     return WarcRecord(0, data, data[end + width :], parse_header(data[:end]))
 
@@ -209,13 +121,13 @@ class _Reader:
         if not line:
             return None
         start = self.position - len(line)
-        if not line.startswith(_BEGINS):
+        if not line.startswith(BEGINS):
             why = Refusal("damaged-record", "no record begins here")
             return self._gap(start, line, why)
         header = [line]
         while (line := self._line()) and line not in (b"\r\n", b"\n"):
             header.append(line)
-            if line.startswith(_BEGINS):
+            if line.startswith(BEGINS):
                 self._push(header.pop())
                 why = Refusal("damaged-record", "another record begins inside of its header")
                 return Gap(start, b"".join(header), why)
@@ -241,7 +153,7 @@ class _Reader:
             detail = f"it ends after {len(block)} of {size} bytes"
             return self._cut_short(start, head + block, Refusal("truncated-record", detail))
         tail = self._read(4)
-        if tail.strip(b"\r\n") and not tail.lstrip(b"\r\n").startswith(_BEGINS[: len(tail)]):
+        if tail.strip(b"\r\n") and not tail.lstrip(b"\r\n").startswith(BEGINS[: len(tail)]):
             why = Refusal("damaged-record", f"no record ends after its {size} bytes")
             return self._cut_short(start, head + block + tail, why)
         self._push(tail if tail.strip(b"\r\n") else b"")
@@ -249,9 +161,9 @@ class _Reader:
 
     def _cut_short(self, start: int, data: bytes, why: Refusal) -> Gap:
         """A record of another length than it says, up to where the next one begins."""
-        at = data.find(_NEXT, len(_BEGINS))
+        at = data.find(_NEXT, len(BEGINS))
         if at >= 0:
-            at += len(_NEXT) - len(_BEGINS)
+            at += len(_NEXT) - len(BEGINS)
             self._push(data[at:])
             return Gap(start, data[:at], why)
         return self._gap(start, data, why)
@@ -268,7 +180,7 @@ class _Reader:
         kept: list[bytes] | None = [data]
         size, begins = len(data), data.endswith(b"\n")
         while line := self._line():
-            if begins and line.startswith(_BEGINS):
+            if begins and line.startswith(BEGINS):
                 self._push(line)
                 break
             size, begins = size + len(line), line.endswith(b"\n")

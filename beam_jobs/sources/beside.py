@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,6 +61,28 @@ def set_files(root: Path) -> set[bytes] | None:
             f"in {root}. Run 'shardmill verify' on it, and restore what is missing."
         )
     return {os.fsencode(root / shard.file) for shard in shards}
+
+
+class ShardSets:
+    """Which files of a corpus are shards of sets that lie in it; their notes are no records.
+
+    Args:
+        roots: Of the corpus; no set is looked for above them.
+    """
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self._sets: dict[bytes, set[bytes] | None] = {}
+        self._shortest = min((len(os.fsencode(root)) for root in roots), default=0)
+
+    def around(self, folder: bytes) -> set[bytes] | None:
+        """The shards of the set that a folder is, or lies in; None if there is none."""
+        if folder not in self._sets:
+            found = set_files(Path(os.fsdecode(folder)))
+            above = os.path.dirname(folder)
+            if found is None and len(above) >= self._shortest and above != folder:
+                found = self.around(above)
+            self._sets[folder] = found
+        return self._sets[folder]
 
 
 def known_names(folder: bytes, column: str) -> Names:

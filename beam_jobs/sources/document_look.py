@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,8 @@ from shard_format import InputError
 _LABEL = "label"
 _MAX_FILES = 64  # opened to see what they hold
 _MAX_MEMBERS = 64  # of one archive
+_MAX_COMPRESSED_MEMBERS = 8  # since going over one means decompressing it
+_MAX_BYTES = 16 << 20  # 16 MiB of such a member
 _MAX_ENTRIES = 4096  # of a folder, looked for files beside the class folders
 # Files that people put beside class folders, which do not mean that there are none.
 _BESIDE = re.compile(
@@ -95,8 +98,10 @@ def _look(options: TextOptions) -> _Look | None:
     roots = [Path(path) for path in options.sources]
     tables: dict[str, list[dict[str, Any]]] = {}
     seen, others, in_folders = 0, False, True
-    scratch = Path(options.out).parent / f".shardmill-look-{os.getpid()}"
-    with archives(scratch) as opened:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        archives(scratch := Path(folder, "member"), _MAX_BYTES) as opened,
+    ):
         reader = PartReader(options, source.formats, opened, MendedFiles(()), scratch)
         for item, folders in itertools.islice(_files(source, roots, options), _MAX_FILES):
             where = Where.parse(item.locator)
@@ -127,9 +132,12 @@ def _files(
         if not kind:
             yield item, _without_split(folders, options)
             continue
-        entries = source.members(Listed(item), kind, lambda _: None)
+        listed = Listed(item)
+        entries = source.members(listed, kind, lambda _: None)
         try:
-            for one in itertools.islice(entries, _MAX_MEMBERS):
+            for number, one in enumerate(entries, start=1):
+                if number > (_MAX_COMPRESSED_MEMBERS if listed.compressed else _MAX_MEMBERS):
+                    break
                 inside = tuple(one.name.split("/")[:-1])
                 if not one.refused:
                     member = item_of(item, one)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -28,7 +29,8 @@ class Where(NamedTuple):
         form: The format of a file that was cut.
         start: First byte of the stretch, or first row.
         end: One behind the last; -1 is the end.
-        mended: A hash of the mended files in place of documents of this stretch; "" if none.
+        beside: A hash of what else decides what is read: class names that lie beside the file, and
+            mended files in place of documents of this stretch; "" if there is none.
     """
 
     container: str = ""
@@ -36,7 +38,7 @@ class Where(NamedTuple):
     form: str = ""
     start: int = 0
     end: int = -1
-    mended: str = ""
+    beside: str = ""
 
     def __str__(self) -> str:
         return "" if self == Where() else "|".join(map(str, self))
@@ -46,8 +48,8 @@ class Where(NamedTuple):
         """The inverse of str()."""
         if not text:
             return cls()
-        container, place, form, start, end, mended = text.split("|")
-        return cls(container, place, form, int(start), int(end), mended)
+        container, place, form, start, end, beside = text.split("|")
+        return cls(container, place, form, int(start), int(end), beside)
 
     @property
     def is_stretch(self) -> bool:
@@ -60,10 +62,12 @@ class Archives:
 
     Args:
         scratch: A path for a file, which holds one member at a time.
+        most: Bytes of a compressed member to read, for a look.
     """
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, most: int = sys.maxsize) -> None:
         self._scratch = scratch
+        self._most = most
         self._path = b""
         self._position = 0
         self._damage: Refusal | None = None
@@ -117,7 +121,7 @@ class Archives:
             self._path, self._position, self._damage = path, 0, None
             self._stream = self._opened.enter_context(open_stream(path, place.codec))
         self._held = place
-        left = place.size
+        left = min(place.size, self._most)
         with self._scratch.open("wb") as sink:
             try:
                 if self._damage is None:
@@ -140,9 +144,9 @@ class Archives:
 
 
 @contextmanager
-def archives(scratch: Path) -> Iterator[Archives]:
-    """Opens the archives of one unit."""
-    opened = Archives(scratch)
+def archives(scratch: Path, most: int = sys.maxsize) -> Iterator[Archives]:
+    """Opens the archives of one unit, see Archives."""
+    opened = Archives(scratch, most)
     try:
         yield opened
     finally:

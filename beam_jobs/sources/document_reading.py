@@ -17,6 +17,7 @@ from beam_jobs.options import TextOptions
 from beam_jobs.refusal import Refusal
 from beam_jobs.rejects import Reject
 from beam_jobs.sources.base import Item
+from beam_jobs.sources.beside import Names
 from beam_jobs.sources.compression import codec_of_head
 from beam_jobs.sources.document_places import Archives, Where
 from beam_jobs.sources.frames import is_frame
@@ -49,6 +50,7 @@ class PartReader:
         archives: Of the unit.
         mended: Files in place of documents.
         scratch: A path for a file.
+        names: The class names beside a file, by its path.
     """
 
     def __init__(
@@ -58,7 +60,9 @@ class PartReader:
         archives: Archives,
         mended: MendedFiles,
         scratch: Path,
+        names: Callable[[bytes], Names] = lambda _: Names((), ""),
     ) -> None:
+        self._names = names
         self._options = options
         self._formats = formats
         self._archives = archives
@@ -113,6 +117,7 @@ class PartReader:
             self._scratch,
             content.codec,
             partial(_open, source, ""),
+            self._names(item.path).names,
         )
         return part, self._formats[content.form]
 
@@ -128,7 +133,7 @@ class PartReader:
             yield ReadDocument(item.record_id, b"", Reject("read", "unreadable", detail, None))
             return
         mended = {}
-        if where.mended:
+        if where.beside and self._options.repaired:
             below = self._mended.below(part.file_id)
             mended = {place: Mended(path, size) for place, (path, size, _) in below.items()}
         yield from read_part(part, form, mended)

@@ -19,6 +19,7 @@ from beam_jobs.options.values import SPLIT_BY_FOLDER
 from beam_jobs.refusal import Refusal
 from beam_jobs.sources.archives import item_of
 from beam_jobs.sources.base import BatchSource, Item
+from beam_jobs.sources.beside import Names, ShardSets, describes, known_names
 from beam_jobs.sources.class_folders import file_item, walk_root
 from beam_jobs.sources.compression import codec_of_head
 from beam_jobs.sources.contents import Contents, Entry
@@ -58,6 +59,7 @@ class Documents(BatchSource):
         super().__init__(options)
         self.formats = {name: form(options) for name, form in FORMATS.items()}
         self._archives: dict[str, PackedFiles] = {"tar": Tar(options), "zip": Zip(options)}
+        self._names_of: dict[bytes, Names] = {}
         self._by_split = options.split == SPLIT_BY_FOLDER
         self._needs_folder = not options.no_labels and options.label_column is None
 
@@ -71,7 +73,11 @@ class Documents(BatchSource):
             else:
                 item = mended.in_place_of(item) if self.options.repaired else item
                 listed = self._stretches(self._placed(item, item.record_id, folders))
+            names = "" if item.refused else self._names(item.path).digest
             for one in listed:
+                if names:
+                    where = Where.parse(one.locator)._replace(beside=names)
+                    one = one._replace(locator=str(where))
                 yield self._with_mended(one, mended) if self.options.repaired else one
         if self.options.repaired:
             mended.check_matched()
@@ -83,7 +89,9 @@ class Documents(BatchSource):
         """See BatchSource."""
         mended = MendedFiles([Path(folder) for folder in self.options.repaired])
         with archives(scratch) as opened_archives:
-            reader = PartReader(self.options, self.formats, opened_archives, mended, scratch)
+            reader = PartReader(
+                self.options, self.formats, opened_archives, mended, scratch, self._names
+            )
             yield reader.read
 
     def container(self, item: Item) -> str:
@@ -115,6 +123,14 @@ class Documents(BatchSource):
                 on_ignored(f"{listed.file.record_id}/{one.name}")
             else:
                 yield one
+
+    def _names(self, path: bytes) -> Names:
+        """The class names that the folder of a file gives the numbers of the label column."""
+        folder = os.path.dirname(path)
+        if folder not in self._names_of:
+            column = self.options.label_column
+            self._names_of[folder] = known_names(folder, column) if column else Names((), "")
+        return self._names_of[folder]
 
     def _listed(
         self,
@@ -213,8 +229,8 @@ class Documents(BatchSource):
         if not below:
             return item
         told = [(place, size, changed) for place, (_, size, changed) in below.items()]
-        digest = hashlib.blake2b(repr(told).encode(), digest_size=8).hexdigest()
-        return item._replace(locator=str(where._replace(mended=digest)))
+        digest = hashlib.blake2b(repr([where.beside, told]).encode(), digest_size=8).hexdigest()
+        return item._replace(locator=str(where._replace(beside=digest)))
 
 
 def find(roots: Sequence[Path], on_ignored: Callable[[str], None]) -> Iterator[Found]:
@@ -223,10 +239,15 @@ def find(roots: Sequence[Path], on_ignored: Callable[[str], None]) -> Iterator[F
     Raises:
         InputError: A root is missing, or two roots have the same name.
     """
+    sets = ShardSets(roots)
     for prefix, root in prefixes(roots):
         if root.is_dir():
             for item, folders in walk_root(prefix, root, on_ignored):
-                if _is_note(item.path):
+                shards = sets.around(os.path.dirname(item.path))
+                if shards is not None:
+                    if item.path in shards:
+                        yield item, folders
+                elif _is_note(item.path):
                     on_ignored(item.record_id)
                 else:
                     yield item, folders
@@ -238,7 +259,7 @@ def find(roots: Sequence[Path], on_ignored: Callable[[str], None]) -> Iterator[F
 def _is_note(path: bytes) -> bool:
     """Whether a file describes files of records beside it."""
     folder, name = os.path.split(os.fsdecode(path))
-    if name not in _NOTES:
+    if name not in _NOTES and not describes(path):
         return False
     try:
         beside = os.listdir(folder)

@@ -115,6 +115,19 @@ class Range(Raw):
         self._offset, self._size, self._position = offset, size, 0
         self._at_end = damage
 
+    def readinto(self, buffer: Any, /) -> int:
+        """See RawIOBase; the usual case without a copy."""
+        view = memoryview(buffer)
+        if self._size < 0 and not self._pushed and self.damage is None:
+            try:
+                found = os.preadv(self._descriptor, [view], self._offset + self._position)
+            except OSError:
+                found = 0  # said below
+            self._position += found
+            if found:
+                return found
+        return super().readinto(view)
+
     def more(self, size: int) -> bytes:
         """See Raw."""
         left = size if self._size < 0 else min(size, self._size - self._position)

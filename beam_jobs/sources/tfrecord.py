@@ -12,7 +12,7 @@ from pathlib import Path
 from beam_jobs.options import ImageOptions
 from beam_jobs.refusal import Refusal
 from beam_jobs.sources.base import MAX_RECORD_BYTES, Item, Raw, ReadRecord, Source, read_whole_file
-from beam_jobs.sources.beside import Names, describes, known_names, set_files
+from beam_jobs.sources.beside import Names, ShardSets, describes, known_names
 from beam_jobs.sources.cells import said_by, wanted_columns
 from beam_jobs.sources.containers import find_files, split_by_folder
 from beam_jobs.sources.forwards import open_forwards
@@ -60,21 +60,9 @@ class TfRecord(Source):
 
     def _files(self, roots: Sequence[Path], on_ignored: Callable[[str], None]) -> Iterator[Item]:
         """The files with records: of a shard set its shards, of other folders all but notes."""
-        sets: dict[bytes, set[bytes] | None] = {}
-
-        def shards_around(folder: bytes) -> set[bytes] | None:
-            """The shards of the set that a folder is, or lies in."""
-            if folder not in sets:
-                found = set_files(Path(os.fsdecode(folder)))
-                above = os.path.dirname(folder)
-                if found is None and len(above) >= shortest and above != folder:
-                    found = shards_around(above)
-                sets[folder] = found
-            return sets[folder]
-
-        shortest = min((len(os.fsencode(root)) for root in roots), default=0)
+        sets = ShardSets(roots)
         for item in find_files(roots, on_ignored):
-            shards = shards_around(os.path.dirname(item.path))
+            shards = sets.around(os.path.dirname(item.path))
             if shards is not None:
                 # Its index and its quarantine are no records of it.
                 if item.path in shards:

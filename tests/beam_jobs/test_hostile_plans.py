@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from beam_jobs.mended import original_path
 from beam_jobs.options.values import parse_splits
 from beam_jobs.planning.classes import sorted_names
 from beam_jobs.planning.recipes import RecipeWriter
 from beam_jobs.planning.splits import Assignment
 from beam_jobs.quarantine import Replacement, export, refused, replay_options
-from beam_jobs.repairs import original_path
 from beam_jobs.reporting.clusters import read_clusters
 from beam_jobs.reporting.finished import FinishedSet
 from beam_jobs.run import run_preprocess
