@@ -89,7 +89,8 @@ def test_where_everything_is_refused_the_set_says_why(build_text, tmp_path):
     (tmp_path / "source" / "a.jsonl").write_text("no json\n")
     manifest = build_text("set", tmp_path / "source", no_labels=True, train_tokenizer="bpe:300")
     assert manifest.ledger.quarantined == manifest.ledger.read == 1
-    manifest = build_text("packed", tmp_path / "source", no_labels=True, train_tokenizer="bpe:300", pack=64)
+    options = {"no_labels": True, "train_tokenizer": "bpe:300", "pack": 64}
+    manifest = build_text("packed", tmp_path / "source", **options)
     assert manifest.ledger.quarantined == 1
 
 
