@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_jobs.options.base import PreprocessOptions, option
 from beam_jobs.options.values import check_path, check_range, parse_names, parse_size
 from shard_format import UsageError
+
+if TYPE_CHECKING:
+    from beam_jobs.text_cleaning import Applied
 
 FORMAT_NAMES = (
     "auto",
@@ -24,7 +27,7 @@ FORMAT_NAMES = (
 )
 
 # Repairs that hurt no corpus. `beam_jobs/text_cleaning/recipes.py` has longer recipes by name.
-DEFAULT_CLEANING = "nfc,whitespace,length"
+DEFAULT_CLEANING = "html,ftfy,nfc,controls,whitespace,length,language"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +89,7 @@ class TextOptions(PreprocessOptions):
     clean: str = option(
         DEFAULT_CLEANING,
         "Cleaning steps in order, each with its parameters: STEP[:NAME=VALUE...]. A recipe is a "
-        "list with a name: web, web-en, none.",
+        "list with a name: default, web, web-en, none.",
         "STEP,...",
     )
     languages: str | None = option(
@@ -95,7 +98,7 @@ class TextOptions(PreprocessOptions):
     decontaminate: str | None = option(
         None,
         "Filter out documents that share a run of words with these files of a benchmark (text, "
-        "JSONL, CSV).",
+        "JSON, JSONL, CSV, TSV).",
         "FILE,...",
     )
     contamination_words: int = option(
@@ -180,5 +183,22 @@ class TextOptions(PreprocessOptions):
 
     def config(self) -> dict[str, Any]:
         """See PreprocessOptions."""
-        sample = parse_size("--tokenizer-sample", self.tokenizer_sample)
-        return super().config() | {"tokenizer_sample": sample}
+        values = super().config()
+        values["tokenizer_sample"] = parse_size("--tokenizer-sample", self.tokenizer_sample)
+        # The steps as they are applied, so that two ways to write a recipe are one.
+        values["clean"] = [applied.described() for applied in self.cleaning_steps()]
+        for said_there in ("languages", "contamination_words"):
+            del values[said_there]
+        return values
+
+    def cleaning_steps(self) -> tuple[Applied, ...]:
+        """The cleaning steps of the job, in order.
+
+        Raises:
+            UsageError: --clean or --languages names what there is not.
+            InputError: A file that a step needs cannot be used.
+        """
+        from beam_jobs.text_cleaning import make_steps  # heavy: not for --help
+
+        files = parse_names("--decontaminate", self.decontaminate) if self.decontaminate else ()
+        return make_steps(self.clean, self.languages, files, self.contamination_words)

@@ -12,7 +12,7 @@ from beam_jobs.documents.base import KEPT_PREFIX
 from beam_jobs.options import TextOptions
 from beam_jobs.options.values import parse_kept
 from beam_jobs.record_types.base import BatchRecords, PreparedBatch
-from beam_jobs.text_cleaning import Texts, make_steps
+from beam_jobs.text_cleaning import Texts, versions
 from shard_format import LABELS_FIELD, Feature, Schema
 
 
@@ -32,10 +32,10 @@ class TextRecords(BatchRecords):
 
     def __init__(self, options: TextOptions) -> None:
         self._options = options
-        self._steps = make_steps(options.clean)
+        self._steps = options.cleaning_steps()
         self._kept = parse_kept(options.keep_columns)
         reported = [field for applied in self._steps for field in applied.step.reports]
-        self.statistics = (*type(self).statistics, *reported)
+        self.statistics = (*type(self).statistics, *dict.fromkeys(reported))
         self.schema = _schema(options)
         self.late_columns = (LABELS_FIELD,) if options.multi_label else ()
 
@@ -43,7 +43,7 @@ class TextRecords(BatchRecords):
         """The steps with their parameters, and the versions of what they call."""
         return {
             "cleaning": [applied.described() for applied in self._steps],
-            "kernels": [pa.__version__],
+            "kernels": versions(),
         }
 
     def prepare_batch(self, batch: pa.RecordBatch) -> PreparedBatch:
