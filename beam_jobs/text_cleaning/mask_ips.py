@@ -17,12 +17,15 @@ _IP = re.compile(
     r"|(?=[0-9A-Fa-f:]{0,4}:[0-9A-Fa-f:]*:)[0-9A-Fa-f:]{2,39}(?:\.\d{1,3}){0,3}(?![\w:]))"
 )
 
+_DIGIT = re.compile("[0-9]")
+
 
 @dataclasses.dataclass(frozen=True)
 class MaskIps:
     """Puts a token in the place of IPv4 and IPv6 addresses.
 
-    Four numbers with dots are an address unless "v" or "version" stands before them.
+    Four numbers with dots are an address unless "v" or "version" stands before them; groups with
+    colons are if there are at least three colons and a digit.
 
     Attributes:
         token: What takes their place.
@@ -39,6 +42,8 @@ class MaskIps:
         mask(texts, hint, _IP, self.token, self._is_address)
 
     def _is_address(self, found: str) -> bool:
+        if ":" in found and (found.count(":") < 3 or not _DIGIT.search(found)):
+            return False  # a::b is more often two names
         try:
             address = ipaddress.ip_address(found)
         except ValueError:

@@ -15,7 +15,7 @@ _BEFORE = r"(?<![\w.,/:$\u20ac\u00a3+-])"
 _AFTER = r"(?![\w%]|[-.,/:]\d)"
 _PHONE = re.compile(
     # International, by its plus sign: E.123, E.164 (at most 15 digits).
-    rf"{_BEFORE}\+[1-9](?:[ .-]?\(?\d\)?){{6,14}}{_AFTER}"
+    rf"{_BEFORE}\+[1-9]\d{{0,2}}(?:[ .-]?\(\d{{1,4}}\))?(?:[ .-]?\d){{5,13}}{_AFTER}"
     # North America, with separators: 10 digits, area code and exchange not below 200.
     rf"|{_BEFORE}(?:1[ .-])?(?:\([2-9]\d\d\) ?|[2-9]\d\d([-.]))[2-9]\d\d[-.]\d{{4}}{_AFTER}"
     # Elsewhere, by the trunk prefix 0 in brackets or with a separator behind the area code.

@@ -25,9 +25,8 @@ class StopWords:
 
     Attributes:
         words: The stop words, whatever their case and the punctuation around them.
-        min_share: Least share of the words that are stop words. The eight of the Gopher paper make
-            up about a fifth of English prose (0.19 of the words of 1,000 film reviews, 0.1 or more
-            of all but three of them).
+        min_share: Least share of the words that are stop words. The eight of the Gopher paper are
+            0.14 of the words of 1,000 English film reviews, and at least 0.08 of each of them.
         min_different: How many different ones must be there.
     """
 

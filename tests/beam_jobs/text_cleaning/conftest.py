@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import beam_jobs.sources  # noqa: F401, first: documents needs it whole
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
+
+import beam_jobs.sources  # noqa: F401, first: documents needs it whole
 from beam_jobs.documents.base import DOCUMENT_FIELDS
 from beam_jobs.text_cleaning import Texts, make_steps
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from beam_jobs.text_cleaning import STEPS
 from hypothesis import given, settings
 from hypothesis.strategies import SearchStrategy
+
+from beam_jobs.text_cleaning import STEPS
 
 # Bounds that some documents of a few words meet and others do not.
 TIGHT = [

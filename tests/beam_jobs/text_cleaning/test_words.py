@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 
 import hypothesis.strategies as st
 import numpy as np
 import pyarrow as pa
-from beam_jobs.text_cleaning.repeats import longer, repeated
-from beam_jobs.text_cleaning.words import Spans, Words, count_words, split_words
 from hypothesis import given
 from hypothesis.strategies import SearchStrategy
+
+from beam_jobs.text_cleaning.repeats import longer, repeated
+from beam_jobs.text_cleaning.words import Spans, Words, count_words, split_words
 
 
 def split(*documents: str) -> Words:
@@ -20,7 +22,7 @@ def split(*documents: str) -> Words:
 
 def lists(spans: Spans) -> list[list[str]]:
     texts, bounds = spans.text.to_pylist(), spans.bounds.tolist()
-    return [texts[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [texts[a:b] for a, b in itertools.pairwise(bounds)]
 
 
 @given(data=st.data())
