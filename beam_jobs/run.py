@@ -130,9 +130,12 @@ def _absolute(options: PreprocessOptions) -> PreprocessOptions:
         staging=os.path.abspath(options.staging) if options.staging else None,
         repaired=tuple(os.path.abspath(folder) for folder in options.repaired),
         **{
-            field.name: os.path.abspath(getattr(options, field.name))
+            field.name: ",".join(os.path.abspath(path) for path in value.split(","))
+            if "," in field.metadata["metavar"]
+            else os.path.abspath(value)
             for field in dataclasses.fields(options)
-            if field.metadata.get("metavar") == "FILE" and getattr(options, field.name)
+            if (field.metadata.get("metavar") or "").startswith("FILE")
+            and (value := getattr(options, field.name))
         },
     )
 

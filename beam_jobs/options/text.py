@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from beam_jobs.options.base import PreprocessOptions, option
 from beam_jobs.options.encodings import check_encoding
@@ -16,6 +16,9 @@ from beam_jobs.options.values import (
     parse_trained,
 )
 from shard_format import UsageError, file_sha256
+
+if TYPE_CHECKING:
+    from beam_jobs.text_cleaning import Applied
 
 FORMAT_NAMES = (
     "auto",
@@ -32,7 +35,7 @@ FORMAT_NAMES = (
 )
 
 # Repairs that hurt no corpus. `beam_jobs/text_cleaning/recipes.py` has longer recipes by name.
-DEFAULT_CLEANING = "nfc,whitespace,length"
+DEFAULT_CLEANING = "html,ftfy,nfc,controls,whitespace,length,language"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +97,7 @@ class TextOptions(PreprocessOptions):
     clean: str = option(
         DEFAULT_CLEANING,
         "Cleaning steps in order, each with its parameters: STEP[:NAME=VALUE...]. A recipe is a "
-        "list with a name: web, web-en, none.",
+        "list with a name: default, web, web-en, none.",
         "STEP,...",
     )
     languages: str | None = option(
@@ -103,7 +106,7 @@ class TextOptions(PreprocessOptions):
     decontaminate: str | None = option(
         None,
         "Filter out documents that share a run of words with these files of a benchmark (text, "
-        "JSONL, CSV).",
+        "JSON, JSONL, CSV, TSV).",
         "FILE,...",
     )
     contamination_words: int = option(
@@ -216,9 +219,24 @@ class TextOptions(PreprocessOptions):
 
     def config(self) -> dict[str, Any]:
         """See PreprocessOptions."""
-        sample = parse_size("--tokenizer-sample", self.tokenizer_sample)
-        return super().config() | {
-            "tokenizer_sample": sample,
-            # The file itself, wherever it lies.
-            "tokenizer": file_sha256(Path(self.tokenizer)) if self.tokenizer else None,
-        }
+        values = super().config()
+        values["tokenizer_sample"] = parse_size("--tokenizer-sample", self.tokenizer_sample)
+        # The file itself, wherever it lies.
+        values["tokenizer"] = file_sha256(Path(self.tokenizer)) if self.tokenizer else None
+        # The steps as they are applied, so that two ways to write a recipe are one.
+        values["clean"] = [applied.described() for applied in self.cleaning_steps()]
+        for said_there in ("languages", "contamination_words"):
+            del values[said_there]
+        return values
+
+    def cleaning_steps(self) -> tuple[Applied, ...]:
+        """The cleaning steps of the job, in order.
+
+        Raises:
+            UsageError: --clean or --languages names what there is not.
+            InputError: A file that a step needs cannot be used.
+        """
+        from beam_jobs.text_cleaning import make_steps  # heavy: not for --help
+
+        files = parse_names("--decontaminate", self.decontaminate) if self.decontaminate else ()
+        return make_steps(self.clean, self.languages, files, self.contamination_words)

@@ -26,7 +26,7 @@ from beam_jobs.record_types.base import (
     Settled,
 )
 from beam_jobs.storage import Workspace
-from beam_jobs.text_cleaning import Texts, make_steps
+from beam_jobs.text_cleaning import Texts, versions
 from beam_jobs.tokenizing.finishing import TextFinisher
 from beam_jobs.tokenizing.job import PACKED_COLUMNS, TOKENS_COLUMN, Tokenizing
 from shard_format import LABELS_FIELD, Feature, Schema
@@ -62,10 +62,10 @@ class TextRecords(BatchRecords):
 
     def __init__(self, options: TextOptions) -> None:
         self._options = options
-        self._steps = make_steps(options.clean)
+        self._steps = options.cleaning_steps()
         self._kept = parse_kept(options.keep_columns)
         reported = [field for applied in self._steps for field in applied.step.reports]
-        self.statistics = (*type(self).statistics, *reported)
+        self.statistics = (*type(self).statistics, *dict.fromkeys(reported))
         self._near = options.dedup == "near"
         self._parts = options.dedup_parts
         self.evidence = (*_NEAR_FIELDS * self._near, *(_PART_FIELD,) * (self._parts != "off"))
@@ -87,7 +87,7 @@ class TextRecords(BatchRecords):
             "cleaning": [applied.described() for applied in self._steps],
             "near": self._near,
             "parts": self._parts,
-            "kernels": [pa.__version__],
+            "kernels": versions(),
         }
 
     def preview(self, example: Mapping[str, Any]) -> bytes | None:

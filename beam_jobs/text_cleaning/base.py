@@ -10,17 +10,29 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray
 from beam_jobs.rejects import FILTER, Reject
+from beam_jobs.text_cleaning.words import BoolArray, Words, count_words, matches, split_words
 
-BoolArray = npt.NDArray[np.bool_]
+
+class Rule(NamedTuple):
+    """A rule, applied.
+
+    Attributes:
+        reason: A short constant name, counted in the ledger.
+        out: [n], whom it leaves out.
+        detail: What was found in document i of [0, n); it never differs from run to run.
+    """
+
+    reason: str
+    out: BoolArray
+    detail: Callable[[int], str]
 
 
 class Texts:
@@ -57,6 +69,15 @@ class Texts:
         """Puts other text in the place of every document; [n] large_string."""
         self.measured = Measures(text.cast(pa.large_string()))
 
+    def replace_where(self, which: BoolArray, change: Callable[[str], str]) -> None:
+        """Puts `change(text)` in the place of those documents for which the [n] `which` holds."""
+        if not which.any():
+            return
+        mask = pa.array(which)
+        changed = [change(text) for text in self.text.filter(mask).to_pylist()]
+        column = pa.array(changed, pa.large_string())
+        self.replace(pc.replace_with_mask(self.text, mask, column))
+
     def leave_out(
         self,
         out: BoolArray,
@@ -73,19 +94,28 @@ class Texts:
             detail: What was found in document i of [0, n); it never differs from run to run.
             filtered: Whether a rule leaves out what could be used; otherwise it cannot be used.
         """
-        if not out.any():
+        self.leave_out_by([Rule(reason, out, detail)], filtered=filtered)
+
+    def leave_out_by(self, rules: Sequence[Rule], *, filtered: bool = True) -> None:
+        """Takes out whom any of the rules leaves out; the first of them is the reason.
+
+        All rules are told by the same documents, so measures are computed once for all of them.
+        """
+        inside = np.ones(len(self), bool)
+        stage = FILTER if filtered else "prepare"
+        for rule in rules:
+            for i in np.flatnonzero(rule.out & inside).tolist():
+                row = int(self.rows[i])
+                original = self._originals[row].as_py()
+                self.rejects.append((row, Reject(stage, rule.reason, rule.detail(i), original)))
+            inside &= ~rule.out
+        if inside.all():
             return
-        for i in np.flatnonzero(out).tolist():
-            row = int(self.rows[i])
-            stage = FILTER if filtered else "prepare"
-            original = self._originals[row].as_py()
-            self.rejects.append((row, Reject(stage, reason, detail(i), original)))
-        inside = ~out
-        mask = pa.array(inside)
         self.rows = self.rows[inside]
         self.is_html = self.is_html[inside]
+        mask = pa.array(inside)
         self.columns = {name: column.filter(mask) for name, column in self.columns.items()}
-        self.measured = Measures(self.text.filter(mask))
+        self.measured = self.measured.filter(inside)
 
 
 class Measures:
@@ -98,22 +128,48 @@ class Measures:
     def __init__(self, text: pa.LargeStringArray) -> None:
         self.text = text
 
+    def filter(self, mask: BoolArray) -> Measures:
+        """Those of the documents for which the [n] mask holds, with what is known by now."""
+        measures = Measures(self.text.filter(pa.array(mask)))
+        if "words" in self.__dict__:
+            measures.__dict__["words"] = self.words.filter(mask)
+        for name in {"chars", "word_counts", "wide"} & self.__dict__.keys():
+            measures.__dict__[name] = self.__dict__[name][mask]
+        return measures
+
     @cached_property
     def chars(self) -> IntArray:
         """[n] int64, Unicode code points of each document."""
         return np.asarray(pc.utf8_length(self.text).to_numpy(zero_copy_only=False), np.int64)
 
     @cached_property
-    def words(self) -> pa.LargeListArray:
-        """[n] lists of what stands between runs of white space, without empty ones."""
-        trimmed = pc.utf8_trim_whitespace(self.text)
-        split = pc.utf8_split_whitespace(trimmed)
-        return pc.if_else(pc.equal(trimmed, ""), pa.scalar([], split.type), split)
+    def words(self) -> Words:
+        """The words of the documents, with their lines and paragraphs."""
+        return split_words(self.text)
 
     @cached_property
     def word_counts(self) -> IntArray:
         """[n] int64, words of each document."""
-        return np.asarray(pc.list_value_length(self.words).to_numpy(zero_copy_only=False), np.int64)
+        return self.words.counts if "words" in self.__dict__ else count_words(self.text)
+
+    @cached_property
+    def wide(self) -> BoolArray:
+        """[n] bool, which have a character beyond ASCII."""
+        return ~np.asarray(pc.string_is_ascii(self.text).to_numpy(zero_copy_only=False), bool)
+
+    def containing(self, text: str) -> BoolArray:
+        """[n] bool, which documents have this in them."""
+        found = pc.match_substring(self.text, text)
+        return np.asarray(found.to_numpy(zero_copy_only=False), bool)
+
+    def matching(self, pattern: str) -> BoolArray:
+        """[n] bool, in which a regular expression of RE2 is found."""
+        return matches(self.text, pattern)
+
+    def occurrences(self, text: str) -> IntArray:
+        """[n] int64, how often each document has this in it."""
+        counted = pc.count_substring(self.text, text)
+        return np.asarray(counted.to_numpy(zero_copy_only=False), np.int64)
 
 
 class Step(Protocol):
@@ -142,7 +198,10 @@ class Applied:
     step: Step
 
     def described(self) -> dict[str, Any]:
-        """{"step": name, parameter: value, ...}."""
-        fields: Sequence[dataclasses.Field[Any]] = dataclasses.fields(self.step)  # type: ignore[arg-type]
-        values = {field.name: getattr(self.step, field.name) for field in fields}
-        return {"step": self.name, **values}
+        """{"step": name, parameter: value, ...}; of a file, what it holds and not where it lies."""
+        described: dict[str, Any] = {"step": self.name}
+        for field in dataclasses.fields(self.step):  # type: ignore[arg-type]
+            value = getattr(self.step, field.name)
+            tell = field.metadata.get("tell")
+            described[field.name] = tell(value) if tell else value
+        return described

@@ -7,21 +7,25 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from beam_jobs.text_cleaning.base import Texts
+from beam_jobs.columns import IntArray
+from beam_jobs.text_cleaning.base import Rule, Texts
+from beam_jobs.text_cleaning.words import BoolArray
 
 
 @dataclasses.dataclass(frozen=True)
 class Length:
     """Leaves out documents by their number of characters and words.
 
+    A document of white space alone is empty, whatever the bounds.
+
     Attributes:
         min_chars: Least number of Unicode code points.
         max_chars: Greatest; 0 is no bound.
-        min_words: Least number of words.
+        min_words: Least number of words between white space.
         max_words: Greatest; 0 is no bound.
     """
 
-    min_chars: int = 1
+    min_chars: int = 0
     max_chars: int = 0
     min_words: int = 0
     max_words: int = 0
@@ -29,20 +33,18 @@ class Length:
 
     def __call__(self, texts: Texts) -> None:
         """See Step."""
-        chars = texts.measured.chars
-        texts.leave_out(
-            chars < self.min_chars, "too-short", lambda i: f"it has {chars[i]} characters"
-        )
+        chars, words = texts.measured.chars, texts.measured.word_counts
+        rules = [
+            Rule("empty", words == 0, lambda i: f"it has {chars[i]} characters, all white space"),
+            _bound("too-short", chars < self.min_chars, chars, "characters"),
+            _bound("few-words", words < self.min_words, words, "words"),
+        ]
         if self.max_chars:
-            longer = texts.measured.chars
-            texts.leave_out(
-                longer > self.max_chars, "too-long", lambda i: f"it has {longer[i]} characters"
-            )
-        if self.min_words:
-            few = texts.measured.word_counts
-            texts.leave_out(few < self.min_words, "few-words", lambda i: f"it has {few[i]} words")
+            rules.append(_bound("too-long", chars > self.max_chars, chars, "characters"))
         if self.max_words:
-            many = texts.measured.word_counts
-            texts.leave_out(
-                many > self.max_words, "many-words", lambda i: f"it has {many[i]} words"
-            )
+            rules.append(_bound("many-words", words > self.max_words, words, "words"))
+        texts.leave_out_by(rules)
+
+
+def _bound(reason: str, out: BoolArray, counts: IntArray, unit: str) -> Rule:
+    return Rule(reason, out, lambda i: f"it has {counts[i]} {unit}")

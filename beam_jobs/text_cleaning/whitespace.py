@@ -5,21 +5,50 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.text_cleaning.base import Texts
 
+# White space but the line break: that of str.isspace, which is more than \s of RE2.
+_BLANK = (
+    r"[\t\x0b-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}"
+    r"\x{3000}]"
+)
+_WIDE_BREAKS = r"\r\n?|\x{2028}|\x{2029}|\x{85}"
+
 
 @dataclasses.dataclass(frozen=True)
 class Whitespace:
-    """One line break for each of them, no blanks at the ends of lines, no run of empty lines."""
+    r"""One kind of line break, no blanks at the ends of lines, no run of empty lines.
 
+    \r\n, \r, U+0085, U+2028 and U+2029 become \n. Blanks within lines and before them stay: they
+    may be code, verse or a table. Doing it twice changes nothing more.
+
+    Attributes:
+        empty_lines: How many empty lines in a row may stay.
+        blanks: Whether to leave only one blank of every run within a line, and none before it.
+    """
+
+    empty_lines: int = 1
+    blanks: bool = False
     reports: ClassVar[tuple[pa.Field, ...]] = ()
 
     def __call__(self, texts: Texts) -> None:
         """See Step."""
-        text = pc.replace_substring_regex(texts.text, r"\r\n?|\x{2028}|\x{2029}|\x{85}", "\n")
-        text = pc.replace_substring_regex(text, r"[ \t]+\n", "\n")
-        text = pc.replace_substring_regex(text, r"\n{3,}", "\n\n")
-        texts.replace(pc.utf8_trim_whitespace(text))
+        text, wide = texts.text, bool(texts.measured.wide.any())
+        if wide:
+            text = pc.replace_substring_regex(text, _WIDE_BREAKS, "\n")
+        elif pc.any(pc.match_substring(text, "\r")).as_py():
+            text = pc.replace_substring_regex(text, r"\r\n?", "\n")
+        blank = _BLANK if wide else r"[\t\x0b-\r\x1c-\x20]"
+        text = pc.replace_substring_regex(text, f"{blank}+\n", "\n")
+        if self.blanks:
+            text = pc.replace_substring_regex(text, f"\n{blank}+", "\n")
+            text = pc.replace_substring_regex(text, f"{blank}{{2,}}|\t", " ")
+        most = "\n" * (self.empty_lines + 1)
+        text = pc.replace_substring_regex(text, f"{most}\n+", most)
+        text = pc.utf8_trim_whitespace(text)
+        if not np.all(pc.equal(text, texts.text).to_numpy(zero_copy_only=False)):
+            texts.replace(text)
