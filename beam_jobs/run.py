@@ -124,19 +124,19 @@ def check_kept(report: BuildReport) -> None:
 
 def _absolute(options: PreprocessOptions) -> PreprocessOptions:
     """The options with paths that mean the same in every process."""
+    files: dict[str, Any] = {}
+    for field in dataclasses.fields(options):
+        metavar, value = field.metadata.get("metavar"), getattr(options, field.name)
+        if metavar == "FILE" and value:
+            files[field.name] = os.path.abspath(value)
+        elif metavar == "FILE,..." and value:
+            files[field.name] = ",".join(map(os.path.abspath, value.split(",")))
     return dataclasses.replace(
         options,
         out=os.path.abspath(options.out),
         staging=os.path.abspath(options.staging) if options.staging else None,
         repaired=tuple(os.path.abspath(folder) for folder in options.repaired),
-        **{
-            field.name: ",".join(os.path.abspath(path) for path in value.split(","))
-            if "," in field.metadata["metavar"]
-            else os.path.abspath(value)
-            for field in dataclasses.fields(options)
-            if (field.metadata.get("metavar") or "").startswith("FILE")
-            and (value := getattr(options, field.name))
-        },
+        **files,
     )
 
 
