@@ -138,6 +138,14 @@ class Words(Spans):
         """[k] bool, whether a regular expression of RE2 is found in each word."""
         return self.of_spelling(pattern, lambda spellings: matches(spellings, pattern))
 
+    def number_of(self, text: str) -> IntArray:
+        """[n] int64, how often each document has this in it; no white space may be in it."""
+
+        def count(spellings: pa.LargeStringArray) -> npt.NDArray[Any]:
+            return pc.count_substring(spellings, text).to_numpy(zero_copy_only=False)
+
+        return self.total(self.of_spelling(("number of", text), count))
+
     @cached_property
     def chars(self) -> IntArray:
         """[k] int64, Unicode code points of each word."""
@@ -201,6 +209,11 @@ class Lines(Spans):
 
     firsts: IntArray
     lasts: IntArray
+
+    def having(self, words: BoolArray) -> BoolArray:
+        """[k] bool, which have one of the words for which a mask holds."""
+        sums = np.append(0, np.cumsum(words))
+        return sums[self.lasts + 1] > sums[self.firsts]
 
 
 def split_words(text: pa.LargeStringArray) -> Words:
