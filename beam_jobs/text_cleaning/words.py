@@ -22,14 +22,8 @@ from beam_jobs.columns import IntArray
 BoolArray = npt.NDArray[np.bool_]
 ByteArray = npt.NDArray[np.uint8]
 
-# The white space of str.split() beyond ASCII, by its first byte in UTF-8.
-_WIDE_BLANKS: dict[int, tuple[bytes, ...]] = {
-    first: tuple(code for code in codes if code[0] == first)
-    for codes in [
-        tuple(chr(point).encode() for point in range(0x80, 0x3001) if chr(point).isspace())
-    ]
-    for first in {code[0] for code in codes}
-}
+# The white space of str.split() beyond ASCII, in UTF-8; U+3000 is the last.
+_WIDE_BLANKS = [chr(point).encode() for point in range(0x80, 0x3001) if chr(point).isspace()]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -292,9 +286,9 @@ def _blanks(data: ByteArray) -> BoolArray:
     blank = (data - np.uint8(9) <= 4) | (data - np.uint8(28) <= 4)  # \t to \r, \x1c to the blank
     if data.max() < 0x80:
         return blank
-    for first, codes in _WIDE_BLANKS.items():
+    for first in sorted({code[0] for code in _WIDE_BLANKS}):
         places = np.flatnonzero(data == first)
-        for code in codes:
+        for code in (code for code in _WIDE_BLANKS if code[0] == first):
             found = places[places <= len(data) - len(code)]
             for step, byte in enumerate(code[1:], 1):
                 found = found[data[found + step] == byte]
