@@ -18,7 +18,15 @@ import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray
 from beam_jobs.rejects import FILTER, Reject
-from beam_jobs.text_cleaning.words import BoolArray, Words, count_words, matches, split_words
+from beam_jobs.text_cleaning.words import (
+    BoolArray,
+    ByteArray,
+    Words,
+    buffers,
+    count_words,
+    matches,
+    split_words,
+)
 
 
 class Rule(NamedTuple):
@@ -157,19 +165,27 @@ class Measures:
         """[n] bool, which have a character beyond ASCII."""
         return ~np.asarray(pc.string_is_ascii(self.text).to_numpy(zero_copy_only=False), bool)
 
+    @cached_property
+    def buffers(self) -> tuple[IntArray, ByteArray]:
+        """([n + 1] int64 offsets that begin with 0, the bytes of all documents in UTF-8)."""
+        return buffers(self.text)
+
+    @cached_property
+    def line_breaks(self) -> IntArray:
+        """[n] int64, how many line feeds each document has."""
+        offsets, data = self.buffers
+        return np.diff(np.searchsorted(np.flatnonzero(data == ord("\n")), offsets))
+
     def containing(self, text: str) -> BoolArray:
-        """[n] bool, which documents have this in them."""
+        """[n] bool, which documents have this in them; fast where none has its first byte."""
+        if not (self.buffers[1] == text.encode()[0]).any():
+            return np.zeros(len(self.text), bool)
         found = pc.match_substring(self.text, text)
         return np.asarray(found.to_numpy(zero_copy_only=False), bool)
 
     def matching(self, pattern: str) -> BoolArray:
         """[n] bool, in which a regular expression of RE2 is found."""
         return matches(self.text, pattern)
-
-    def occurrences(self, text: str) -> IntArray:
-        """[n] int64, how often each document has this in it."""
-        counted = pc.count_substring(self.text, text)
-        return np.asarray(counted.to_numpy(zero_copy_only=False), np.int64)
 
 
 class Step(Protocol):

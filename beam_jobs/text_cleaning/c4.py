@@ -15,12 +15,15 @@ from beam_jobs.columns import IntArray
 from beam_jobs.text_cleaning.base import Rule, Texts
 from beam_jobs.text_cleaning.files import InputFile, told
 from beam_jobs.text_cleaning.sentences import SENTENCE_END
-from beam_jobs.text_cleaning.words import BoolArray, Words, matches
+from beam_jobs.text_cleaning.words import BoolArray, Lines, Words, matches
 
 _CITATION = r"\[\d*\]|\[edit\]|\[citation needed\]"
 _JAVASCRIPT = r"(?i)javascript"
 _POLICY = "(?i)terms of use|privacy policy|cookie policy|uses cookies|use of cookies|use cookies"
 _LOREM_IPSUM = "(?i)lorem ipsum"
+# Words that what is looked for has in it: spellings are fewer than lines, so they are asked first.
+_POLICY_WORD = "(?i)terms|policy|cookies"
+_LOREM = "(?i)lorem"
 # ! . " ? end a line, and as in the code of the authors ' does; an ellipsis does not.
 _TERMINAL = r"([!\"?']|(^|[^.])\.|(^|[^.])\.\.)$"
 _NOTHING = pa.scalar("", pa.large_string())
@@ -75,7 +78,7 @@ class C4:
             if not text.equals(texts.text):
                 texts.replace(text)
         words = texts.measured.words
-        kept = self._kept(texts, words)
+        kept = self._kept(words)
         sentences = _sentences(words, kept)
         few = Rule(
             "c4-few-sentences",
@@ -88,12 +91,15 @@ class C4:
 
     def _leave_out_pages(self, texts: Texts) -> None:
         rules = []
-        measured = texts.measured
+        words = texts.measured.words
         if self.lorem_ipsum:
-            found = measured.matching(_LOREM_IPSUM)
+            lines = words.lines
+            places = np.flatnonzero(lines.having(words.matching(_LOREM)))
+            found = np.zeros(len(texts), bool)
+            found[lines.documents[places[_matches_at(lines, places, _LOREM_IPSUM)]]] = True
             rules.append(Rule("c4-lorem-ipsum", found, lambda i: "'lorem ipsum' is in it"))
         if self.curly_brackets:
-            found = measured.containing("{")
+            found = words.number_of("{") > 0
             rules.append(Rule("c4-curly-bracket", found, lambda i: "a '{' is in it"))
         if self.bad_words:
             pattern = _bad_words(InputFile.at(self.bad_words))
@@ -102,7 +108,7 @@ class C4:
             rules.append(Rule("c4-bad-word", bad, lambda i: f"{first[i][0]!r} is in it"))  # type: ignore[index]
         texts.leave_out_by(rules)
 
-    def _kept(self, texts: Texts, words: Words) -> BoolArray:
+    def _kept(self, words: Words) -> BoolArray:
         """[lines] bool, which lines stay."""
         lines = words.lines
         kept: BoolArray = lines.lasts - lines.firsts + 1 >= self.min_words_per_line
@@ -111,13 +117,19 @@ class C4:
         if self.max_word_chars:
             if (words.chars > self.max_word_chars).any():
                 kept &= np.maximum.reduceat(words.chars, lines.firsts) <= self.max_word_chars
-        for wanted, pattern in ((self.javascript, _JAVASCRIPT), (self.policy, _POLICY)):
-            # A look at whole documents is several times as fast as one at lines.
-            where = texts.measured.matching(pattern) if wanted else np.zeros(len(texts), bool)
-            places = np.flatnonzero(where[lines.documents])
-            some = lines.text.take(pa.array(places)) if len(places) else lines.text[:0]
-            kept[places[matches(some, pattern)]] = False
+        if self.javascript:
+            kept &= ~lines.having(words.matching(_JAVASCRIPT))
+        if self.policy:
+            places = np.flatnonzero(lines.having(words.matching(_POLICY_WORD)))
+            kept[places[_matches_at(lines, places, _POLICY)]] = False
         return kept
+
+
+def _matches_at(lines: Lines, places: IntArray, pattern: str) -> BoolArray:
+    """[len(places)] bool, which of some lines match."""
+    if not len(places):
+        return np.zeros(0, bool)
+    return matches(lines.text.take(pa.array(places)), pattern)
 
 
 def _sentences(words: Words, kept: BoolArray) -> IntArray:

@@ -6,10 +6,11 @@ import dataclasses
 import re
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from beam_jobs.text_cleaning.base import Texts
-from beam_jobs.text_cleaning.words import matches
+from beam_jobs.text_cleaning.words import ByteArray, matches
 
 # Vertical tab, form feed and the separators of files, groups and records end a line
 # (str.splitlines); the unit separator is a blank. Removing them would join words.
@@ -59,10 +60,18 @@ class Controls:
     def __call__(self, texts: Texts) -> None:
         """See Step."""
         measured = texts.measured
-        which = measured.matching(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+        which = np.zeros(len(texts), bool)
+        if _has_controls(measured.buffers[1]):
+            which = measured.matching(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
         wide = measured.wide & ~which
         which[wide] = matches(texts.text.filter(pa.array(wide)), _WIDE)
         texts.replace_where(which, without_controls)
+
+
+def _has_controls(data: ByteArray) -> bool:
+    """Whether a control character of ASCII that is no tab or line break is among some bytes."""
+    known = sum(np.count_nonzero(data == byte) for byte in b"\t\n\r")
+    return bool(np.count_nonzero(data < 0x20) > known or (data == 0x7F).any())
 
 
 def without_controls(text: str) -> str:

@@ -43,7 +43,7 @@ class FineWeb:
         measured = texts.measured
         words, lines = measured.words, measured.words.lines
         ended = words.matching(f"[{TERMINAL}{QUOTES}]$")[lines.lasts]
-        breaks = measured.occurrences("\n")
+        breaks = measured.line_breaks
         short = lines.total(lines.chars <= self.short_line_chars)
         again = duplicates(lines)[1]
         rules = [

@@ -53,13 +53,13 @@ class GopherQuality:
 
     def __call__(self, texts: Texts) -> None:
         """See Step."""
-        measured = texts.measured
-        words, lines = measured.words, measured.words.lines
+        words = texts.measured.words
+        lines = words.lines
         real = words.matching(r"[\pL\pN]")
         count, length = words.total(real), words.total(np.where(real, words.chars, 0))
         bullets = lines.total(words.matching("^[\u2022\u2023\u25e6\u25aa\u25cf*-]")[lines.firsts])
         trailing = lines.total(words.matching("(\\.\\.\\.|\u2026)$")[lines.lasts])
-        ellipses = measured.occurrences("...") + measured.occurrences("\u2026")
+        ellipses = words.number_of("...") + words.number_of("\u2026")
         found = stop_words_found(words, parse_words("gopher-quality", self.stop_words))
         mean = (length, count)
         texts.leave_out_by(
@@ -68,7 +68,7 @@ class GopherQuality:
                 Rule("gopher-many-words", count > self.max_words, lambda i: f"it has {count[i]}"),
                 below("gopher-short-words", *mean, self.min_word_chars),
                 above("gopher-long-words", *mean, self.max_word_chars),
-                above("gopher-hashes", measured.occurrences("#"), words.counts, self.hashes),
+                above("gopher-hashes", words.number_of("#"), words.counts, self.hashes),
                 above("gopher-ellipses", ellipses, words.counts, self.ellipses),
                 above("gopher-bullet-lines", bullets, lines.counts, self.bullet_lines),
                 above("gopher-ellipsis-lines", trailing, lines.counts, self.ellipsis_lines),

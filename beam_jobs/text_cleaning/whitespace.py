@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.text_cleaning.base import Texts
+from beam_jobs.text_cleaning.words import BoolArray
 
 # White space but the line break: that of str.isspace, which is more than \s of RE2.
 _BLANK = (
@@ -37,11 +38,31 @@ class Whitespace:
 
     def __call__(self, texts: Texts) -> None:
         """See Step."""
-        text, wide = texts.text, bool(texts.measured.wide.any())
-        if wide:
-            text = pc.replace_substring_regex(text, _WIDE_BREAKS, "\n")
-        elif pc.any(pc.match_substring(text, "\r")).as_py():
-            text = pc.replace_substring_regex(text, r"\r\n?", "\n")
+        which = self._untidy(texts)
+        if which.any():
+            mask = pa.array(which)
+            tidy = self._tidied(texts.text.filter(mask), bool(texts.measured.wide[which].any()))
+            texts.replace(pc.replace_with_mask(texts.text, mask, tidy))
+
+    def _untidy(self, texts: Texts) -> BoolArray:
+        """[n] bool, which documents may have to be changed; a quarter of the time of trying."""
+        measured = texts.measured
+        offsets, data = measured.buffers
+        which = measured.wide | measured.containing("\r")
+        if self.blanks:
+            return np.ones(len(texts), bool)
+        breaks = np.flatnonzero(data == ord("\n"))
+        run = self.empty_lines + 1
+        odd = np.zeros(len(breaks), bool)
+        odd[run:] = breaks[run:] - breaks[:-run] == run  # one line break too many
+        odd |= (breaks > 0) & (data[breaks - 1] <= 0x20) & (data[breaks - 1] != ord("\n"))
+        which[np.searchsorted(offsets, breaks[odd], side="right") - 1] = True
+        trimmed = pc.utf8_trim_whitespace(texts.text)
+        return which | pc.not_equal(trimmed, texts.text).to_numpy(zero_copy_only=False)
+
+    def _tidied(self, text: pa.LargeStringArray, wide: bool) -> pa.LargeStringArray:
+        """The same documents; `wide` tells whether one has a character beyond ASCII."""
+        text = pc.replace_substring_regex(text, _WIDE_BREAKS if wide else r"\r\n?", "\n")
         blank = _BLANK if wide else r"[\t\x0b-\r\x1c-\x20]"
         text = pc.replace_substring_regex(text, f"{blank}+\n", "\n")
         if self.blanks:
@@ -49,6 +70,4 @@ class Whitespace:
             text = pc.replace_substring_regex(text, f"{blank}{{2,}}|\t", " ")
         most = "\n" * (self.empty_lines + 1)
         text = pc.replace_substring_regex(text, f"{most}\n+", most)
-        text = pc.utf8_trim_whitespace(text)
-        if not np.all(pc.equal(text, texts.text).to_numpy(zero_copy_only=False)):
-            texts.replace(text)
+        return pc.utf8_trim_whitespace(text)

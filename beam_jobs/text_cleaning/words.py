@@ -22,14 +22,8 @@ from beam_jobs.columns import IntArray
 BoolArray = npt.NDArray[np.bool_]
 ByteArray = npt.NDArray[np.uint8]
 
-# The white space of str.split() beyond ASCII, by its first byte in UTF-8.
-_WIDE_BLANKS: dict[int, tuple[bytes, ...]] = {
-    first: tuple(code for code in codes if code[0] == first)
-    for codes in [
-        tuple(chr(point).encode() for point in range(0x80, 0x3001) if chr(point).isspace())
-    ]
-    for first in {code[0] for code in codes}
-}
+# The white space of str.split() beyond ASCII, in UTF-8; U+3000 is the last.
+_WIDE_BLANKS = [chr(point).encode() for point in range(0x80, 0x3001) if chr(point).isspace()]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -138,6 +132,14 @@ class Words(Spans):
         """[k] bool, whether a regular expression of RE2 is found in each word."""
         return self.of_spelling(pattern, lambda spellings: matches(spellings, pattern))
 
+    def number_of(self, text: str) -> IntArray:
+        """[n] int64, how often each document has this in it; no white space may be in it."""
+
+        def count(spellings: pa.LargeStringArray) -> npt.NDArray[Any]:
+            return pc.count_substring(spellings, text).to_numpy(zero_copy_only=False)
+
+        return self.total(self.of_spelling(("number of", text), count))
+
     @cached_property
     def chars(self) -> IntArray:
         """[k] int64, Unicode code points of each word."""
@@ -201,6 +203,11 @@ class Lines(Spans):
 
     firsts: IntArray
     lasts: IntArray
+
+    def having(self, words: BoolArray) -> BoolArray:
+        """[k] bool, which have one of the words for which a mask holds."""
+        sums = np.append(0, np.cumsum(words))
+        return sums[self.lasts + 1] > sums[self.firsts]
 
 
 def split_words(text: pa.LargeStringArray) -> Words:
@@ -279,9 +286,9 @@ def _blanks(data: ByteArray) -> BoolArray:
     blank = (data - np.uint8(9) <= 4) | (data - np.uint8(28) <= 4)  # \t to \r, \x1c to the blank
     if data.max() < 0x80:
         return blank
-    for first, codes in _WIDE_BLANKS.items():
+    for first in sorted({code[0] for code in _WIDE_BLANKS}):
         places = np.flatnonzero(data == first)
-        for code in codes:
+        for code in (code for code in _WIDE_BLANKS if code[0] == first):
             found = places[places <= len(data) - len(code)]
             for step, byte in enumerate(code[1:], 1):
                 found = found[data[found + step] == byte]
