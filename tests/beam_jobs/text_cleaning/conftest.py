@@ -9,7 +9,6 @@ import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
 
-import beam_jobs.sources  # noqa: F401, first: documents needs it whole
 from beam_jobs.documents.base import DOCUMENT_FIELDS
 from beam_jobs.text_cleaning import Texts, make_steps
 
