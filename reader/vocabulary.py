@@ -1,7 +1,7 @@
 """The token ids of a set: how many there are, and which of them stand for special things.
 
-They come from the tokenizer that lies in the set, and from the manifest. The packages that read
-tokenizers are loaded here only, for a set of token ids.
+They come from the manifest, or from the tokenizer that lies in the set; the packages that read
+tokenizers are loaded here only, for a set whose manifest does not tell.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ def find_vocabulary(root: Path, manifest: Manifest) -> Vocabulary:
         ShardSetError: The set holds no tokenizer, and its manifest no size.
         DamageError: The tokenizer cannot be read.
     """
+    told = manifest.config.get("vocabulary")
+    if isinstance(told, dict) and told.get("size"):
+        return Vocabulary(int(told["size"]), told.get("pad"), told.get("unknown"))
     counted = _counted_size(manifest)
     for name, read in ((HUGGING_FACE, _hugging_face), (SENTENCE_PIECE, _sentence_piece)):
         path = root / name

@@ -12,6 +12,7 @@ from typing import IO, Any
 import click
 
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
+from shard_format import Schema
 
 
 class _WithBeamOptions(click.Command):
@@ -158,7 +159,19 @@ def _closing(report: Any, out: str) -> str:
         again = f", {reused} of {build['units']} units reused" if reused else ""
         rate = f"{build['records_per_second']:,.0f} records/s"
         first = f"built in {build['seconds']:.1f} s ({rate}{again})"
-    return f"{first}\nnext       shardmill train {out} --model small_cnn"
+    return f"{first}\nnext       {_next_command(report.manifest.schema, out)}"
+
+
+def _next_command(schema: Schema, out: str) -> str:
+    """What fits the set: raw text is read, all else can be trained on."""
+    names = {feature.name for feature in schema.features}
+    if schema.record_type == "image":
+        return f"shardmill train {out} --model small_cnn"
+    if "segments" in names:
+        return f"shardmill train {out} --model causal_transformer"
+    if "tokens" in names and "label" in names:
+        return f"shardmill train {out} --model text_transformer"
+    return f"shardmill read {out}"
 
 
 @contextlib.contextmanager
