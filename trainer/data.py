@@ -11,10 +11,11 @@ from trainer.defaults import DEFAULTS
 from trainer.models.shapes import InputShape, SequenceShape, TokenShape
 from trainer.options import Settings, TrainOptions
 
-# Into how many groups of similar length the documents of a window are divided. More save little
-# padding: of the reviews of text-movie-reviews in batches of 32, 2 groups leave PADDING_2, 8 leave
-# PADDING_8, 32 leave PADDING_32 of all positions empty, and batches become alike.
-BUCKETS = 8
+# Into how many groups of similar length the documents of a window are divided. In batches of 32, 1,
+# 4, 16 and 32 groups leave 69, 40, 16 and 9 % of the positions empty with the queries of Banking77,
+# and 55, 26, 11 and 7 % with 905 film reviews; but the more groups, the more a batch is the same
+# documents in every epoch.
+BUCKETS = 16
 
 
 class StreamInfo(Protocol):
@@ -215,7 +216,13 @@ def require_batch(records: int, options: Settings) -> None:
 
     Raises:
         UsageError: It has none.
+        ShardSetError: It has no record at all.
     """
+    if not records:
+        raise ShardSetError(
+            f"a split to learn from must have records, got none in the training split of "
+            f"{options.data}. Build the set again with a larger share for it."
+        )
     if records < options.batch_size:
         raise UsageError(
             f"--batch-size must be at most the number of training records, got "

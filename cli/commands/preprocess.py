@@ -163,14 +163,15 @@ def _closing(report: Any, out: str) -> str:
 
 
 def _next_command(schema: Schema, out: str) -> str:
-    """What fits the set: raw text is read, all else can be trained on."""
-    names = {feature.name for feature in schema.features}
-    if schema.record_type == "image":
-        return f"shardmill train {out} --model small_cnn"
-    if "segments" in names:
+    """What fits the set: where a model of ours learns from it train, else read."""
+    shapes = {feature.name: feature.shape for feature in schema.features}
+    if "segments" in shapes:
         return f"shardmill train {out} --model causal_transformer"
-    if "tokens" in names and "label" in names:
-        return f"shardmill train {out} --model text_transformer"
+    if shapes.get("label") == ():
+        if schema.record_type == "image":
+            return f"shardmill train {out} --model small_cnn"
+        if "tokens" in shapes:
+            return f"shardmill train {out} --model text_transformer"
     return f"shardmill read {out}"
 
 
