@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import tensorflow as tf
+
 from reader.stream import Stream
 from shard_format import UsageError
 
@@ -21,6 +23,8 @@ class ReadRate:
         seconds: Time they took.
         records_per_second: records / seconds; 0 where there was but one batch.
         megabytes_per_second: The same in 10**6 stored bytes, at the mean size of a record.
+        tokens_per_second: The same in tokens, padding not counted, at the mean length of a record;
+            None where the set holds no token ids.
         first_batch_seconds: Time until the first batch, in none of the above.
     """
 
@@ -29,6 +33,7 @@ class ReadRate:
     seconds: float
     records_per_second: float
     megabytes_per_second: float
+    tokens_per_second: float | None
     first_batch_seconds: float
 
 
@@ -61,17 +66,18 @@ def measure(
             break
     elapsed = now - start
     rate = num_records / elapsed if num_batches else 0.0
+    tokens = stream.info.tokens
     return ReadRate(
         records=num_records,
         batches=num_batches,
         seconds=elapsed,
         records_per_second=rate,
         megabytes_per_second=rate * stream.info.stored_bytes / stream.info.records / 1e6,
+        tokens_per_second=rate * tokens.num_tokens / stream.info.records if tokens else None,
         first_batch_seconds=start - begin,
     )
 
 
 def _size(batch: Any) -> int:
-    """Records of a batch, be it inputs and targets or inputs alone."""
-    inputs = batch[0] if isinstance(batch, tuple) else batch
-    return int(inputs.shape[0])
+    """Records of a batch, be it inputs and targets or inputs alone, one tensor or several."""
+    return int(tf.nest.flatten(batch)[0].shape[0])

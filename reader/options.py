@@ -15,6 +15,25 @@ SHUFFLES = ("window", "off")
 CACHES = ("auto", "off", "memory", "disk")
 DTYPES = ("uint8", "float32")
 NORMALIZATIONS = ("none", "zscore", "minmax")
+PADS = ("longest", "max", "none")
+
+# What sets of each kind are called in messages.
+KINDS = {
+    "image": "pictures",
+    "text": "raw text",
+    "tokens": "token ids",
+    "packed": "packed sequences",
+}
+# option -> (its value where it was not given, the kinds of sets that it is for)
+_FITTING: dict[str, tuple[object, tuple[str, ...]]] = {
+    "image_size": (None, ("image",)),
+    "dtype": ("uint8", ("image",)),
+    "normalize": ("none", ("image",)),
+    "max_tokens": (None, ("tokens",)),
+    "pad": ("longest", ("tokens",)),
+    "buckets": (1, ("tokens",)),
+    "synonyms": (None, ("text",)),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +55,10 @@ class ReadOptions:
             where epochs is 1: there the last batch may be smaller.
         dtype: Element type of the pictures, "uint8" or "float32"; values in [0, 255] either way.
         normalize: "none" leaves them so; "zscore" and "minmax" make float32 of any dtype.
+        max_tokens: Records of token ids are cut to that many; None cuts none.
+        pad: One of `PADS`.
+        buckets: How many groups of similar length the records of a window fall into; 1 is none.
+        synonyms: The file with the words that may stand for each other, or None.
     """
 
     split: str
@@ -50,6 +73,10 @@ class ReadOptions:
     drop_remainder: bool | None
     dtype: str
     normalize: str
+    max_tokens: int | None = None
+    pad: str = "longest"
+    buckets: int = 1
+    synonyms: Path | None = None
 
     def __post_init__(self) -> None:
         check_choice("augment", self.augment, AUGMENTATIONS)
@@ -57,16 +84,25 @@ class ReadOptions:
         check_choice("cache", self.cache, CACHES)
         check_choice("dtype", self.dtype, DTYPES)
         check_choice("normalize", self.normalize, NORMALIZATIONS)
+        check_choice("pad", self.pad, PADS)
         _check_integer("batch_size", self.batch_size, 1)
+        _check_integer("buckets", self.buckets, 1)
         _check_integer("seed", self.seed, 0, (1 << 63) - 1)
         if self.epochs is not None:
             _check_integer("epochs", self.epochs, 1)
         if self.image_size is not None:
             _check_integer("image_size", self.image_size, 1)
-        elif self.augment != "none":
+        if self.max_tokens is not None:
+            _check_integer("max_tokens", self.max_tokens, 1)
+        if self.buckets > 1 and self.shuffle == "off":
             raise UsageError(
-                f"augment={self.augment!r} needs an image_size, got None in reader.load. "
-                'Give one, such as image_size=224, or pass augment="none".'
+                f"buckets={self.buckets} changes the order, got shuffle='off' in reader.load. "
+                "Leave one of them out."
+            )
+        if self.synonyms is not None and self.augment == "none":
+            raise UsageError(
+                "synonyms are for augmentation, got augment='none' in reader.load. Pass "
+                'augment="standard" or "strong", or leave synonyms out.'
             )
         if self.drop_remainder is False and self.epochs != 1:
             raise UsageError(
@@ -78,6 +114,28 @@ class ReadOptions:
     def drops_remainder(self) -> bool:
         """`drop_remainder` with its default filled in."""
         return self.epochs != 1 if self.drop_remainder is None else self.drop_remainder
+
+
+def check_fits(options: ReadOptions, kind: str, where: object) -> None:
+    """Returns if every option that was given is one for this kind of set.
+
+    Raises:
+        UsageError: One is not; the message says what it is for.
+    """
+    for name, (absent, kinds) in _FITTING.items():
+        value = getattr(options, name)
+        if value == absent or kind in kinds:
+            continue
+        meant = " and ".join(KINDS[kind] for kind in kinds)
+        advice = f"Leave {name} out."
+        if kind == "text" and "tokens" in kinds:
+            advice += " Token ids are stored by 'shardmill preprocess text --train-tokenizer'."
+        if kind == "packed" and "tokens" in kinds:
+            advice += " Their length was set by 'shardmill preprocess text --pack'."
+        raise UsageError(
+            f"{name} is for sets of {meant}, got {name}={value} for {KINDS[kind]} in "
+            f"{where}. {advice}"
+        )
 
 
 def check_choice(

@@ -24,6 +24,7 @@ from shard_format import mix
 CHUNK_STREAM = 0x4348554E4B  # "CHUNK"
 RECORD_STREAM = 0x5245434F5244  # "RECORD"
 AUGMENT_STREAM = 0x4155474D454E54  # "AUGMENT"
+BATCH_STREAM = 0x4241544348  # "BATCH"
 
 UInt64Array = npt.NDArray[np.uint64]
 
@@ -74,6 +75,36 @@ def window_order(
         return records
     keys = mix(epoch_key(RECORD_STREAM, seed, epoch) ^ records.astype(np.uint64))
     return np.asarray(records[np.argsort(keys)])
+
+
+def bucket_order(
+    lengths: Int64Array, position: int, batch_size: int, buckets: int, seed: int, epoch: int
+) -> Int64Array:
+    """[n] int64: where, among the shuffled records of a window, to find the next one to emit.
+
+    The records are divided by rank of length into `buckets` groups of nearly equal size, shuffled
+    within each; whole batches are cut from them, and shuffled. What completes the last batch of
+    the window before, and what begins one that the next window completes, are of the shortest
+    group on both sides, so that these batches are of similar length too.
+
+    Args:
+        lengths: [n] of the records, in shuffled order.
+        position: How many records of the epoch come before the window.
+        batch_size: Records per batch.
+        buckets: Number of groups.
+        seed: In [0, 2**63).
+        epoch: In [0, 2**63).
+    """
+    count = len(lengths)
+    ranks = np.empty(count, np.int64)
+    ranks[np.argsort(lengths, kind="stable")] = np.arange(count)
+    grouped = np.argsort(ranks * buckets // max(1, count), kind="stable")
+    head = min(-position % batch_size, count)
+    tail = (count - head) % batch_size
+    whole = grouped[head + tail :].reshape(-1, batch_size)
+    numbers = np.arange(len(whole), dtype=np.uint64) + np.uint64(position)
+    whole = whole[np.argsort(mix(epoch_key(BATCH_STREAM, seed, epoch) ^ numbers))]
+    return np.concatenate([grouped[:head], whole.ravel(), grouped[head : head + tail]])
 
 
 def uniforms(records: Any, count: int, seed: int, epoch: int) -> npt.NDArray[np.float32]:

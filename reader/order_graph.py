@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from reader.order import AUGMENT_STREAM, CHUNK_STREAM, RECORD_STREAM, stream_key
+from reader.order import AUGMENT_STREAM, BATCH_STREAM, CHUNK_STREAM, RECORD_STREAM, stream_key
 
 _SIGN = 1 << 63
 
@@ -50,12 +50,44 @@ def record_order(records: Any, seed: int, epoch: Any, shuffle: bool) -> Any:
     return _argsort(mix(epoch_key(RECORD_STREAM, seed, epoch) ^ tf.cast(records, tf.uint64)))
 
 
+def bucket_order(
+    lengths: Any, position: Any, batch_size: int, buckets: int, seed: int, epoch: Any
+) -> Any:
+    """[n] int64: `reader.order.bucket_order` of [n] int64 lengths and a scalar int64 position."""
+    count = tf.size(lengths, tf.int64)
+    by_length = _stable_argsort(lengths)
+    ranks = tf.scatter_nd(by_length[:, None], tf.range(count), [count])
+    grouped = _stable_argsort(ranks * buckets // tf.maximum(count, 1))
+    head = tf.minimum(-position % batch_size, count)
+    tail = (count - head) % batch_size
+    whole = tf.reshape(grouped[head + tail :], [-1, batch_size])
+    numbers = tf.cast(tf.range(tf.shape(whole, tf.int64)[0]) + position, tf.uint64)
+    order = _argsort(mix(epoch_key(BATCH_STREAM, seed, epoch) ^ numbers))
+    whole = tf.reshape(tf.gather(whole, order), [-1])
+    return tf.concat([grouped[:head], whole, grouped[head : head + tail]], axis=0)
+
+
+def augment_keys(records: Any, seed: int, epoch: Any) -> Any:
+    """[n] uint64: what all random numbers of these records in this epoch are drawn from."""
+    return mix(epoch_key(AUGMENT_STREAM, seed, epoch) ^ tf.cast(records, tf.uint64))
+
+
 def uniforms(records: Any, count: int, seed: int, epoch: Any) -> Any:
     """[n, count] float32 in [0, 1): `reader.order.uniforms`."""
-    keys = mix(epoch_key(AUGMENT_STREAM, seed, epoch) ^ tf.cast(records, tf.uint64))
     numbers = tf.range(count, dtype=tf.int64)
-    bits = _shifted(mix(keys[:, None] ^ tf.cast(numbers, tf.uint64)), 40)
+    return numbered(augment_keys(records, seed, epoch)[:, None], numbers)
+
+
+def numbered(keys: Any, numbers: Any) -> Any:
+    """Float32 in [0, 1): of each key (uint64) the random number of this number (int64)."""
+    bits = _shifted(mix(keys ^ tf.cast(numbers, tf.uint64)), 40)
     return tf.cast(bits, tf.float32) * 2**-24
+
+
+def _stable_argsort(values: Any) -> Any:
+    """[n] int64 of small values >= 0: equal ones keep their order, whatever tf.argsort does."""
+    count = tf.size(values, tf.int64)
+    return tf.cast(tf.argsort(values * count + tf.range(count)), tf.int64)
 
 
 def _argsort(keys: Any) -> Any:

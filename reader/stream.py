@@ -10,68 +10,13 @@ import tensorflow as tf
 
 from reader import cache as caches
 from reader.chunks import cut_chunks
-from reader.normalization import Normalization, find_normalization
+from reader.info import StreamInfo, stream_info
 from reader.options import ReadOptions, check_choice
 from reader.payloads import FilePayloads, Payloads, load_payloads
 from reader.pipeline import build_dataset
-from reader.record_types import RECORD_TYPES, RecordType, RecordTypeFactory
+from reader.record_types import RECORD_TYPES, OpenSplit, RecordTypeFactory, kind_of
 from shard_format import Manifest, ShardSetError, SplitInfo, UsageError, load_manifest, open_index
 from shard_format.naming import index_file
-
-# What a batch has beside its inputs: one label a record [batch] int64, any number of them as
-# [batch, num_classes] float32 of zeros and ones, or nothing (a batch is then no pair).
-TARGETS = ("label", "labels", "none")
-
-
-@dataclasses.dataclass(frozen=True)
-class StreamInfo:
-    """What a stream reads.
-
-    Attributes:
-        directory: The shard set.
-        root_hash: Names the content of the set.
-        split: Name of the split.
-        records: Records of the split.
-        stored_bytes: Bytes of the split's shards.
-        record_type: Of the schema, such as "image".
-        targets: One of `TARGETS`.
-        class_names: The name of every label.
-        element_shape: Shape of one input, such as (224, 224, 3); None where it varies.
-        dtype: Element type of the inputs.
-        normalization: What was done to them, or None; an evaluation must do the same.
-        batch_size: Records per batch.
-        seed: What order and augmentation were drawn from.
-        epochs: How often the split is read; None is endless.
-        cache: "off", "memory" or "disk".
-        cache_reason: Why, in a sentence.
-    """
-
-    directory: Path
-    root_hash: str
-    split: str
-    records: int
-    stored_bytes: int
-    record_type: str
-    targets: str
-    class_names: tuple[str, ...]
-    element_shape: tuple[int | None, ...]
-    dtype: str
-    normalization: Normalization | None
-    batch_size: int
-    seed: int
-    epochs: int | None
-    cache: str
-    cache_reason: str
-
-    @property
-    def num_classes(self) -> int:
-        """How many classes labels tell apart."""
-        return len(self.class_names)
-
-    @property
-    def image_shape(self) -> tuple[int | None, ...]:
-        """`element_shape` under the name that fits pictures: (height, width, 3)."""
-        return self.element_shape
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +25,7 @@ class Stream:
 
     Attributes:
         dataset: Of (inputs [batch, ...], targets [batch, ...]), or of inputs alone where the set
-            has no labels.
+            has no labels; of packed sequences (inputs, targets, weights). See `load`.
         steps_per_epoch: Batches in one pass over the split.
         info: What is read, and how.
     """
@@ -105,12 +50,29 @@ def load(
     drop_remainder: bool | None = None,
     dtype: str = "uint8",
     normalize: str = "none",
+    max_tokens: int | None = None,
+    pad: str = "longest",
+    buckets: int = 1,
+    synonyms: str | os.PathLike[str] | None = None,
 ) -> Stream:
     """A stream over one split of a shard set, for `model.fit` or any loop over tf.data.
 
     Training: `load(d, batch_size=128, image_size=224, augment="standard")`, endless, and
     `model.fit(stream.dataset, steps_per_epoch=stream.steps_per_epoch, epochs=...)`.
     Evaluation: `load(d, split="test", batch_size=128, image_size=224, shuffle="off", epochs=1)`.
+
+    What a batch is depends on the set (`info.record_type`):
+
+        image    (pictures [batch, height, width, 3] uint8 or float32, labels)
+        text     (texts [batch] string, labels)
+        tokens   (ids [batch, length] int64, labels); see max_tokens, pad and buckets
+        packed   ({"tokens", "segments", "positions"}: [batch, N - 1] int64 each, targets
+                 [batch, N - 1] int64, weights [batch, N - 1] float32); the targets are the next
+                 tokens, the weights 0 where that is padding or of another document. A model must
+                 attend within a segment only.
+
+    Labels are [batch] int64, or [batch, num_classes] float32 of zeros and ones where a record has
+    any number of them; a set without labels gives its inputs alone.
 
     A record that is damaged on disk raises tf.errors.DataLossError while the data set is iterated;
     TensorFlow names no file there, 'shardmill verify' does. With cache="memory" or "disk" every
@@ -122,8 +84,10 @@ def load(
         batch_size: Records per batch.
         image_size: Height and width in pixels of the pictures of a batch. None leaves them at
             their stored size, which must be the same for all unless batch_size is 1.
-        augment: "none" (the largest square in the middle), "standard" (random crop and flip) or
-            "strong" (brightness and contrast too).
+        augment: "none" (of pictures the largest square in the middle), "standard" or "strong".
+            Pictures: random crop and flip; brightness and contrast too. Text: words change places
+            or are left out, or give way to synonyms; letters change too. Token ids: some are left
+            out; some are hidden too. Packed sequences: some of the inputs are hidden ("standard").
         shuffle: "window" (every epoch in another order) or "off" (the order on disk).
         seed: Order and augmentation are functions of seed, epoch and record, nothing else.
         epochs: None is endless. With a number the data set is finite; iterated again, it gives
@@ -139,6 +103,15 @@ def load(
         normalize: "zscore" takes away the mean of each channel and divides by its standard
             deviation; "minmax" maps its least and greatest value to 0 and 1. Both were measured on
             the training split, whatever split is read, and give float32 whatever the dtype.
+        max_tokens: Of token ids: no more than that many of a record, its first; None is all.
+        pad: Of token ids, with `info.tokens.pad_id`: "longest" (to the longest of the batch),
+            "max" (all batches alike, to max_tokens or to the longest of the split) or "none" (a
+            tf.RaggedTensor).
+        buckets: Of token ids: above 1, batches are of records of similar length, which saves
+            padding (`info.tokens.padding_share`). The records of a window of some thousands are
+            divided by length into that many groups, from each of which whole batches are taken.
+        synonyms: Of raw text, with augment: a text file, each line some words that may stand for
+            each other, with commas between them.
 
     Raises:
         UsageError: An option is wrong, or does not fit the set.
@@ -158,6 +131,10 @@ def load(
         drop_remainder=drop_remainder,
         dtype=dtype,
         normalize=normalize,
+        max_tokens=max_tokens,
+        pad=pad,
+        buckets=buckets,
+        synonyms=None if synonyms is None else Path(synonyms).expanduser(),
     )
     root = Path(directory)
     manifest = load_manifest(root)
@@ -165,21 +142,19 @@ def load(
     index_path = root / index_file(split)
     index = open_index(index_path)
     chunks = cut_chunks(split_info, index, index_path)
-    normalization = find_normalization(normalize, manifest, root)
-    records = _record_type(manifest, root)(
-        manifest.schema, index, options, normalization, index_path
-    )
+    opened = OpenSplit(root, manifest, index, chunks, index_path)
 
-    choice, paths = _open_cache(root, manifest, split_info, options)
     # On the host, though there be a GPU: tf.data runs there, and would copy tensors back and forth.
     with tf.device("/CPU:0"):
+        records = _record_type(manifest, root)(opened, options)
+        choice, paths = _open_cache(root, manifest, split_info, options)
         payloads: Payloads
         if choice.cache == "memory":
             payloads = load_payloads(paths, split_info)
         else:
             payloads = FilePayloads(paths, chunks)
         dataset = build_dataset(chunks, payloads, records, options)
-    info = _info(root, manifest, options, records, normalization, choice)
+    info = stream_info(opened, options, records, choice)
     return Stream(dataset, _steps(split_info.records, options), info)
 
 
@@ -220,7 +195,7 @@ def _open_cache(
 
 
 def _record_type(manifest: Manifest, root: Path) -> RecordTypeFactory:
-    name = manifest.schema.record_type
+    name = kind_of(manifest.schema)
     if name not in RECORD_TYPES:
         raise ShardSetError(
             f"this version reads records of type {', '.join(RECORD_TYPES)}, got {name!r} in "
@@ -233,33 +208,3 @@ def _steps(records: int, options: ReadOptions) -> int:
     if options.drops_remainder:
         return records // options.batch_size
     return -(-records // options.batch_size)
-
-
-def _info(
-    root: Path,
-    manifest: Manifest,
-    options: ReadOptions,
-    records: RecordType,
-    normalization: Normalization | None,
-    choice: caches.CacheChoice,
-) -> StreamInfo:
-    split = manifest.splits[options.split]
-    labels = [item for item in manifest.schema.features if item.kind == "class_label"]
-    return StreamInfo(
-        directory=root,
-        root_hash=manifest.root_hash,
-        split=options.split,
-        records=split.records,
-        stored_bytes=split.bytes,
-        record_type=manifest.schema.record_type,
-        targets=records.targets,
-        class_names=labels[0].class_names if labels else (),
-        element_shape=records.element_shape,
-        dtype=records.element_dtype,
-        normalization=normalization,
-        batch_size=options.batch_size,
-        seed=options.seed,
-        epochs=options.epochs,
-        cache=choice.cache,
-        cache_reason=choice.reason,
-    )

@@ -7,9 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 from reader import order_graph
-from reader.chunks import Chunks
+from reader.chunks import Chunks, Int64Array
+from reader.options import ReadOptions
 from reader.payloads import Payloads
-from reader.record_types import RecordType
 
 
 class Windows:
@@ -18,30 +18,29 @@ class Windows:
     Args:
         chunks: The split, cut up.
         payloads: Where the serialized records come from.
-        records: How they are parsed.
-        shuffle: False gives the order on disk.
-        seed: Of the order and of the random numbers.
+        options: Order, seed, and how batches are made.
         emitted: Records per epoch; those after that many are left out.
+        lengths: [num_records] by which batches of similar length are made, where the options ask
+            for such: 4 bytes of memory a record.
     """
 
     def __init__(
         self,
         chunks: Chunks,
         payloads: Payloads,
-        records: RecordType,
-        *,
-        shuffle: bool,
-        seed: int,
+        options: ReadOptions,
         emitted: int,
+        lengths: Int64Array | None = None,
     ) -> None:
         self._num_chunks = len(chunks.first)
         self._window_chunks = chunks.window_chunks
         # Made here, eagerly: as constants inside the graph, the chunks of a large split would
         # not fit the 2 GB that a graph may have.
         self._first, self._count = tf.constant(chunks.first), tf.constant(chunks.count)
+        self._lengths = None if lengths is None else tf.constant(lengths, tf.int32)
         self._payloads = payloads
-        self._records = records
-        self._shuffle, self._seed, self._emitted = shuffle, seed, emitted
+        self._shuffle, self._seed, self._emitted = options.shuffle != "off", options.seed, emitted
+        self._batch_size, self._buckets = options.batch_size, options.buckets
 
     def of_epoch(self, epoch: Any) -> tf.data.Dataset:
         """(epoch, position of the first record, [c] chunk numbers) of every window, in order."""
@@ -52,8 +51,8 @@ class Windows:
             lambda chunks, positions: (epoch, positions[0], chunks)
         )
 
-    def read(self, epoch: Any, position: Any, chunks: Any) -> tuple[dict[str, Any], Any]:
-        """The records of one window in the order of the epoch, and their random numbers.
+    def read(self, epoch: Any, position: Any, chunks: Any) -> tuple[Any, Any]:
+        """The records of one window in the order of the epoch.
 
         Args:
             epoch: Scalar int64.
@@ -61,14 +60,16 @@ class Windows:
             chunks: [c] int64.
 
         Returns:
-            ({feature: [n]}, [n, at least num_random] float32).
+            ([n] string tf.train.Examples, [n] int64 record numbers).
         """
         first = tf.gather(self._first, chunks)
         numbers = tf.ragged.range(first, first + tf.gather(self._count, chunks)).flat_values
         wanted = order_graph.record_order(numbers, self._seed, epoch, self._shuffle)
         wanted = wanted[: tf.maximum(self._emitted - position, 0)]
-        serialized = self._payloads.read(chunks, numbers, wanted)
-        # At least one, wanted or not: unbatch() of a tensor [n, 0] ends the process (TF 2.21).
-        count = max(1, self._records.num_random)
-        random = order_graph.uniforms(tf.gather(numbers, wanted), count, self._seed, epoch)
-        return self._records.parse(serialized), random
+        if self._lengths is not None:
+            lengths = tf.cast(tf.gather(self._lengths, tf.gather(numbers, wanted)), tf.int64)
+            similar = order_graph.bucket_order(
+                lengths, position, self._batch_size, self._buckets, self._seed, epoch
+            )
+            wanted = tf.gather(wanted, similar)
+        return self._payloads.read(chunks, numbers, wanted), tf.gather(numbers, wanted)

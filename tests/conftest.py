@@ -12,8 +12,25 @@ from typing import Any
 
 import hypothesis
 import numpy as np
+import pyarrow as pa
 import pytest
 import simplejpeg
+
+from shard_format import (
+    LABELS_FIELD,
+    Feature,
+    IndexWriter,
+    Ledger,
+    Manifest,
+    Schema,
+    ShardInfo,
+    SplitInfo,
+    encode_example,
+    file_sha256,
+    frame,
+    index_schema,
+)
+from shard_format.naming import MANIFEST, index_file, shard_file
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -181,3 +198,132 @@ def shardmill() -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return run
+
+
+@pytest.fixture
+def write_records(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a shard set of any schema, in shards of at most 50 records."""
+
+    def write(
+        schema: Schema,
+        splits: dict[str, list[tuple[dict[str, object], dict[str, object]]]],
+        columns: tuple[pa.Field, ...] = (),
+        statistics: dict[str, object] | None = None,
+        name: str = "set",
+    ) -> Path:
+        """A set in `tmp_path / name`; `splits` has features and index columns of every record."""
+        directory = tmp_path / name
+        (directory / "index").mkdir(parents=True)
+        infos, files, key = {}, {}, 0
+        many = any(f.kind == "class_label" and f.shape for f in schema.features)
+        columns = (*columns, *([LABELS_FIELD] if many else []))
+        for split, records in splits.items():
+            shards = [records[start : start + 50] for start in range(0, len(records), 50)]
+            written = []
+            with IndexWriter(directory / index_file(split), columns) as index:
+                for shard, inside in enumerate(shards):
+                    path = directory / shard_file("tiny", split, shard, len(shards))
+                    rows, offset = [], 0
+                    with path.open("wb") as file:
+                        for values, row in inside:
+                            framed = frame(encode_example(schema, values))  # type: ignore[arg-type]
+                            file.write(framed)
+                            label = values.get("label")
+                            own = {"shard": shard, "offset": offset, "length": len(framed)}
+                            own |= {"key": key, "record_id": str(key), "fingerprint": b"f" * 16}
+                            own |= {"labels": label} if many else {"label": label}
+                            rows.append(row | own)
+                            offset, key = offset + len(framed), key + 1
+                    index.append(pa.Table.from_pylist(rows, schema=index_schema(columns)))
+                    written.append(ShardInfo(path.name, len(inside), offset, file_sha256(path)))
+            infos[split] = SplitInfo(tuple(written), statistics or {})
+            path = directory / index_file(split)
+            files[index_file(split)] = {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
+        manifest = Manifest("tiny", schema, infos, Ledger(key, key, 0, 0, 0, {}), {}, files)
+        (directory / MANIFEST).write_text(manifest.to_text())
+        return directory
+
+    return write
+
+
+@pytest.fixture
+def token_set(write_records: Callable[..., Path]) -> Callable[..., Path]:
+    """Writes a set of token ids below 50: of every split pairs of ids and label, or ids alone."""
+
+    def write(name: str = "set", classes: int = 2, **splits: list[tuple[list[int], int]]) -> Path:
+        features = [Feature("id", "text"), Feature("tokens", "int64", (-1,))]
+        if classes:
+            names = tuple(f"class{number}" for number in range(classes))
+            features.append(Feature("label", "class_label", (), "", names, late=True))
+        return write_records(
+            Schema("tokens", tuple(features)),
+            {
+                split: [
+                    ({"id": str(n), "tokens": ids, "label": label}, {"tokens": len(ids)})
+                    for n, (ids, label) in enumerate(records)
+                ]
+                for split, records in splits.items()
+            },
+            columns=(pa.field("tokens", pa.int64()),),
+            statistics={"vocabulary": {"size": 50}},
+            name=name,
+        )
+
+    return write
+
+
+@pytest.fixture
+def packed_set(write_records: Callable[..., Path]) -> Callable[..., Path]:
+    """Writes packed sequences: of every split, of every record the token ids of its documents."""
+
+    def write(
+        length: int, name: str = "set", size: int = 50, **splits: list[list[list[int]]]
+    ) -> Path:
+        def record(documents: list[list[int]]) -> tuple[dict[str, object], dict[str, object]]:
+            padding = length - sum(map(len, documents))
+            tokens = [token for ids in documents for token in ids] + [0] * padding
+            segments = [n for n, ids in enumerate(documents, 1) for _ in ids] + [0] * padding
+            positions = [p for ids in documents for p in range(len(ids))] + [0] * padding
+            values = {"tokens": tokens, "segments": segments, "positions": positions}
+            names = [f"d{number}" for number in range(len(documents))]
+            return values, {"documents": names, "padding": padding}
+
+        return write_records(
+            Schema(
+                "packed",
+                tuple(
+                    Feature(feature, "int64", (length,))
+                    for feature in ("tokens", "segments", "positions")
+                ),
+            ),
+            {split: [record(documents) for documents in found] for split, found in splits.items()},
+            columns=(pa.field("documents", pa.list_(pa.string())), pa.field("padding", pa.int64())),
+            statistics={"vocabulary": {"size": size}},
+            name=name,
+        )
+
+    return write
+
+
+@pytest.fixture
+def text_set(write_records: Callable[..., Path]) -> Callable[..., Path]:
+    """Writes documents: of every split pairs of text and label, or of labels, or None."""
+
+    def write(classes: int = 2, many: bool = False, **splits: list[tuple[str, object]]) -> Path:
+        features = [Feature("id", "text"), Feature("text", "text")]
+        names = tuple(f"class{number}" for number in range(classes))
+        if classes:
+            shape = (-1,) if many else ()
+            features.append(Feature("label", "class_label", shape, "", names, late=True))
+        return write_records(
+            Schema("text", tuple(features)),
+            {
+                split: [
+                    ({"id": str(n), "text": text, "label": label}, {})
+                    for n, (text, label) in enumerate(records)
+                ]
+                for split, records in splits.items()
+            },
+        )
+
+    return write

@@ -22,7 +22,7 @@ class RunStarted:
         steps_per_epoch: Steps of one epoch.
         num_train_records: Records of the training split.
         num_validation_records: Records of the validation split, 0 without one.
-        num_classes: Length of the model's output.
+        num_classes: Length of the model's output; of a language model the number of token ids.
     """
 
     model: str
@@ -48,7 +48,8 @@ class StepsDone:
         step: Steps of this phase that are done.
         num_steps: Steps of this phase in all.
         loss: Mean over the examples of this phase so far.
-        accuracy: Share of these examples that were classified right, in [0, 1].
+        accuracy: Share of these examples that were predicted right, in [0, 1]; an example of a
+            language model is a token.
     """
 
     epoch: int
@@ -65,24 +66,37 @@ class EpochDone:
 
     Attributes:
         epoch: Counted from 1.
-        loss: Mean over the training examples, each seen when its step was computed.
-        accuracy: Share of the training examples classified right, in [0, 1].
+        loss: Mean over the training examples, each seen when its step was computed. An example of
+            a language model is a token to be predicted.
+        accuracy: Share of the training examples classified right, in [0, 1]; None for a language
+            model.
         val_loss: Mean over every validation example; None without a validation split.
         val_accuracy: Share of the validation examples classified right, in [0, 1], or None.
         learning_rate: At the last step of the epoch.
-        examples_per_second: Training examples over the seconds of the training steps. The first
+        examples_per_second: Training records over the seconds of the training steps. The first
             epoch of a process holds the tracing of the graph too.
         loss_scale: Factor on the loss after the epoch; None unless mixed_float16.
+        perplexity: Of a language model, e to the power of the loss (with the label smoothing that
+            is in it); else None.
+        token_accuracy: Of a language model, share of the tokens predicted right, in [0, 1].
+        val_perplexity: The same over every validation token, or None.
+        val_token_accuracy: The same over every validation token, or None.
+        tokens_per_second: Of a language model, tokens predicted in training over these seconds.
     """
 
     epoch: int
     loss: float
-    accuracy: float
+    accuracy: float | None
     val_loss: float | None
     val_accuracy: float | None
     learning_rate: float
     examples_per_second: float
     loss_scale: float | None
+    perplexity: float | None = None
+    token_accuracy: float | None = None
+    val_perplexity: float | None = None
+    val_token_accuracy: float | None = None
+    tokens_per_second: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from shard_format.errors import UsageError
 from trainer.loop import Loop
-from trainer.models import MODELS, build_model
+from trainer.models import MODELS, InputShape, build_model
 from trainer.optimizers import OPTIMIZERS, warm_up_then_cosine, with_loss_scale
-from trainer.options import TrainOptions
+from trainer.options import Settings
 from trainer.precision import dtype_policy
 from trainer.strategies import STRATEGIES
 
@@ -23,7 +23,7 @@ class Learner:
 
     Attributes:
         strategy: The tf.distribute.Strategy that holds the variables of both.
-        model: From float32 pictures in [0, 255] to float32 probabilities.
+        model: From float32 pictures in [0, 255], or from token ids, to float32 probabilities.
         optimizer: Built for the model's weights.
         schedule: From a step, counted from 0, to its learning rate.
         loop: The steps.
@@ -42,7 +42,11 @@ class Learner:
 
 
 def make_learner(
-    options: TrainOptions, precision: str, steps_per_epoch: int, num_classes: int
+    options: Settings,
+    precision: str,
+    steps_per_epoch: int,
+    num_classes: int,
+    input_shape: InputShape | None = None,
 ) -> Learner:
     """The untrained model of a run under its strategy, its weights a function of the seed.
 
@@ -51,6 +55,7 @@ def make_learner(
         precision: The Keras dtype policy.
         steps_per_epoch: For the length of the learning-rate schedule.
         num_classes: Length of the model's output.
+        input_shape: What the model is fed; None for pictures of the size in the options.
 
     Raises:
         UsageError: The options contradict the machine, or name a model that does not fit.
@@ -66,7 +71,8 @@ def make_learner(
             f"--batch-size must be a multiple of the number of devices, got {options.batch_size} "
             f"for {replicas} devices. Pass {options.batch_size // replicas * replicas or replicas}."
         )
-    shape = (options.image_size, options.image_size, 3)
+    side = options.image_size or 0
+    shape: InputShape = input_shape or (side, side, 3)
     with strategy.scope(), dtype_policy(precision):
         model = build_model(options.model, MODELS, shape, num_classes)
         if not model.trainable_variables:
@@ -85,7 +91,7 @@ def make_learner(
     return Learner(strategy, model, optimizer, schedule, loop)
 
 
-def _make_schedule(options: TrainOptions, steps_per_epoch: int) -> Any:
+def _make_schedule(options: Settings, steps_per_epoch: int) -> Any:
     return warm_up_then_cosine(
         options.learning_rate,
         # At most half the run, so that a run of few epochs reaches the peak and comes down again.

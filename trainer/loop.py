@@ -29,9 +29,11 @@ MAX_STEPS_PER_CALL = 512
 class Totals:
     """Sums over the examples of a phase, so that a partial batch weighs what it holds.
 
+    An example of a language model is a token to be predicted, one whose weight is not 0.
+
     Attributes:
         loss: Sum of the losses.
-        correct: Examples classified right.
+        correct: Examples predicted right.
         examples: Examples.
         bad_step: The first step, counted from 0 in this phase, whose loss was not finite, or -1.
     """
@@ -43,13 +45,13 @@ class Totals:
 
     @property
     def mean_loss(self) -> float:
-        """Loss per example."""
-        return self.loss / self.examples
+        """Loss per example; 0 where there is none."""
+        return self.loss / max(1, self.examples)
 
     @property
     def accuracy(self) -> float:
-        """Share of the examples classified right, in [0, 1]."""
-        return self.correct / self.examples
+        """Share of the examples predicted right, in [0, 1]."""
+        return self.correct / max(1, self.examples)
 
 
 # called with (steps done, totals so far) after every call into the graph
@@ -61,9 +63,10 @@ class Loop:
 
     Args:
         strategy: The tf.distribute.Strategy in whose scope model and optimizer were made.
-        model: From float32 pictures in [0, 255] to float32 probabilities [batch, num_classes].
+        model: To float32 probabilities [batch, ..., num_classes], from float32 pictures in
+            [0, 255] or from whole numbers.
         optimizer: A built Keras optimizer; a LossScaleOptimizer has the loss scaled.
-        batch_size: Examples of one training step over all replicas.
+        batch_size: Records of one training step over all replicas.
         label_smoothing: Share of the target in [0, 1) that is spread over all classes. Validation
             is measured without it.
     """
@@ -127,15 +130,18 @@ class Loop:
 
         return call
 
-    def _train_step(self, images: Any, labels: Any) -> Any:
+    def _train_step(self, inputs: Any, targets: Any, weights: Any = None) -> Any:
+        """One step on a replica's share: [batch, ...] inputs, [batch, ...] targets and weights."""
         variables = self._model.trainable_variables
         with tf.GradientTape() as tape:
-            probabilities = self._model(tf.cast(images, tf.float32), training=True)
-            losses = self._losses(labels, probabilities, self._label_smoothing)
+            probabilities = self._model(_fed(inputs), training=True)
+            losses = self._losses(targets, probabilities, weights, self._label_smoothing)
             # Divided by the examples of ALL replicas: the optimizer sums the replicas' gradients,
             # and the sum is then the gradient of the mean over the whole batch. A mean over the
-            # replica's own examples would also be NaN for a replica that got none.
-            loss = tf.reduce_sum(losses) / self._batch_size
+            # replica's own examples would also be NaN for a replica that got none. Tokens of
+            # weight 0 are counted too: so every other one weighs the same in every batch.
+            per_record = tf.cast(tf.reduce_prod(tf.shape(targets)[1:]), tf.float32)
+            loss = tf.reduce_sum(losses) / (self._batch_size * per_record)
             if self._model.losses:  # the model's own penalties, the same on every replica
                 loss += tf.add_n(self._model.losses) / self._strategy.num_replicas_in_sync
             target = self._optimizer.scale_loss(loss) if self._scales_loss else loss
@@ -143,26 +149,43 @@ class Loop:
         if self._scales_loss:
             gradients = _overflow_everywhere(gradients)
         self._optimizer.apply(gradients, variables)
-        return _sums(losses, labels, probabilities)
+        return _sums(losses, targets, probabilities, weights)
 
-    def _validation_step(self, images: Any, labels: Any) -> Any:
+    def _validation_step(self, inputs: Any, targets: Any, weights: Any = None) -> Any:
         # The last batch may have fewer examples than there are replicas. TensorFlow 2.21's CPU
         # kernels fail on the empty share ("Incompatible shapes: [0,8,8,3] vs. [8]" in a bfloat16
-        # BatchNorm), so it gets one black picture, and its answer is cut off again.
-        count = tf.shape(labels)[0]
+        # BatchNorm), so it gets one example of zeros, and its answer is cut off again.
+        count = tf.shape(targets)[0]
         filler = tf.where(count == 0, 1, 0)
-        images = tf.pad(images, [[0, filler], [0, 0], [0, 0], [0, 0]])
-        probabilities = self._model(tf.cast(images, tf.float32), training=False)[:count]
-        return _sums(self._losses(labels, probabilities, 0.0), labels, probabilities)
+        inputs = tf.nest.map_structure(lambda value: _filled_up(value, filler), inputs)
+        probabilities = self._model(_fed(inputs), training=False)[:count]
+        losses = self._losses(targets, probabilities, weights, 0.0)
+        return _sums(losses, targets, probabilities, weights)
 
-    def _losses(self, labels: Any, probabilities: Any, label_smoothing: float) -> Any:
-        """Cross-entropy of every example, [batch] float32."""
-        if not label_smoothing:
-            return keras.losses.sparse_categorical_crossentropy(labels, probabilities)
-        targets = tf.one_hot(labels, probabilities.shape[-1])
-        return keras.losses.categorical_crossentropy(
-            targets, probabilities, label_smoothing=label_smoothing
-        )
+    def _losses(
+        self, targets: Any, probabilities: Any, weights: Any, label_smoothing: float
+    ) -> Any:
+        """Cross-entropy of every target, [batch, ...] float32, times its weight."""
+        if label_smoothing:
+            one_hot = tf.one_hot(targets, probabilities.shape[-1])
+            losses = keras.losses.categorical_crossentropy(
+                one_hot, probabilities, label_smoothing=label_smoothing
+            )
+        else:
+            losses = keras.losses.sparse_categorical_crossentropy(targets, probabilities)
+        return losses if weights is None else losses * weights
+
+
+def _fed(inputs: Any) -> Any:
+    """What a model is called with: pictures, which come as uint8, as float32; ids as they are."""
+    return tf.nest.map_structure(
+        lambda value: value if value.dtype == tf.int64 else tf.cast(value, tf.float32), inputs
+    )
+
+
+def _filled_up(value: Any, count: Any) -> Any:
+    """[batch, ...] -> [batch + count, ...]."""
+    return tf.pad(value, [[0, count], *([[0, 0]] * (value.shape.rank - 1))])
 
 
 def _overflow_everywhere(gradients: list[Any]) -> list[Any]:
@@ -192,10 +215,17 @@ def _overflow_everywhere(gradients: list[Any]) -> list[Any]:
     return [*gradients[:first], poisoned, *gradients[first + 1 :]]
 
 
-def _sums(losses: Any, labels: Any, probabilities: Any) -> tuple[Any, Any, Any]:
-    predicted = tf.argmax(probabilities, axis=-1, output_type=labels.dtype)
-    correct = tf.reduce_sum(tf.cast(tf.equal(predicted, labels), tf.int64))
-    return tf.reduce_sum(losses), correct, tf.shape(labels, out_type=tf.int64)[0]
+def _sums(losses: Any, targets: Any, probabilities: Any, weights: Any) -> tuple[Any, Any, Any]:
+    predicted = tf.argmax(probabilities, axis=-1, output_type=targets.dtype)
+    right = tf.equal(predicted, targets)
+    if weights is None:
+        return tf.reduce_sum(losses), _count(right), tf.size(targets, out_type=tf.int64)
+    counted = weights > 0
+    return tf.reduce_sum(losses), _count(right & counted), _count(counted)
+
+
+def _count(values: Any) -> Any:
+    return tf.reduce_sum(tf.cast(values, tf.int64))
 
 
 def _run_phase(call: Any, batches: Any, num_steps: int, on_steps: OnSteps) -> Totals:

@@ -9,7 +9,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from shard_format.errors import UsageError
-from trainer.models import MODELS
+from trainer.defaults import DEFAULTS
+from trainer.models import MODELS, MODELS_OF
 from trainer.optimizers import OPTIMIZERS
 from trainer.precision import PRECISIONS
 from trainer.strategies import STRATEGIES
@@ -18,17 +19,23 @@ from trainer.strategies import STRATEGIES
 # has no part in what the run means. Everything else has.
 FREE_TO_CHANGE = ("data", "run_dir", "cache", "keep_checkpoints", "strategy", "deterministic")
 
+# What sets of each kind are called in messages.
+_CALLED = {"image": "pictures", "tokens": "token ids", "packed": "packed sequences"}
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainOptions:
     """The options of one run.
 
+    None stands for what `trainer.defaults` has for the kind of set that the run learns from.
+
     Attributes:
         data: Directory of the shard set.
         run_dir: Directory for checkpoints, history, TensorBoard files and the trained model.
         model: A name in `trainer.MODELS`, or package.module:function.
-        image_size: Height and width of the pictures the model sees, in pixels.
-        batch_size: Pictures per step over all devices.
+        image_size: Height and width of the pictures the model sees, in pixels; of pictures only.
+        max_tokens: Documents are cut to that many tokens; of token ids only.
+        batch_size: Examples per step over all devices.
         epochs: Passes over the training split.
         optimizer: A name in `trainer.optimizers.OPTIMIZERS`.
         learning_rate: The peak, reached after the warm-up.
@@ -37,7 +44,7 @@ class TrainOptions:
         label_smoothing: Share of the target in [0, 1) that is spread over all classes.
         precision: float32, mixed_float16, mixed_bfloat16, or auto (see `trainer.precision`).
         strategy: A name in `trainer.STRATEGIES`.
-        augment: Of the training pictures; the reader knows which there are, and checks it.
+        augment: Of the training examples; the reader knows which there are, and checks it.
         normalize: "none", "zscore" or "minmax", as in `reader.load`, of training and validation
             pictures. Only for a model of your own: those with a name scale pixels themselves.
         train_split: Split to learn from.
@@ -52,18 +59,19 @@ class TrainOptions:
 
     data: Path
     run_dir: Path
-    model: str = "small_cnn"
-    image_size: int = 64
-    batch_size: int = 32
-    epochs: int = 10
+    model: str | None = None
+    image_size: int | None = None
+    max_tokens: int | None = None
+    batch_size: int | None = None
+    epochs: int | None = None
     optimizer: str = "adamw"
-    learning_rate: float = 2e-3
-    warmup_epochs: float = 3.0
+    learning_rate: float | None = None
+    warmup_epochs: float | None = None
     weight_decay: float = 0.05
     label_smoothing: float = 0.0
     precision: str = "auto"
     strategy: str = "default"
-    augment: str = "standard"
+    augment: str | None = None
     normalize: str = "none"
     train_split: str = "train"
     validation_split: str = "auto"
@@ -76,29 +84,65 @@ class TrainOptions:
         # A command line hands in strings; every path below is a Path.
         object.__setattr__(self, "data", Path(self.data))
         object.__setattr__(self, "run_dir", Path(self.run_dir))
-        if ":" not in self.model:
-            _require_choice("--model", self.model, MODELS, " or package.module:function")
+        if self.model is None or ":" not in self.model:
+            name = self.model or DEFAULTS["image"].model
+            _require_choice("--model", name, MODELS, " or package.module:function")
             if self.normalize != "none":
                 raise UsageError(
                     f"--normalize needs a model of your own, for those with a name scale pixels in "
-                    f"[0, 255] themselves, got --normalize {self.normalize} with --model "
-                    f"{self.model}. Leave it out, or pass --model package.module:function."
+                    f"[0, 255] themselves, got --normalize {self.normalize} with --model {name}. "
+                    "Leave it out, or pass --model package.module:function."
                 )
         _require_choice("--optimizer", self.optimizer, OPTIMIZERS)
         _require_choice("--precision", self.precision, PRECISIONS)
         _require_choice("--strategy", self.strategy, STRATEGIES)
-        for name in ("image_size", "batch_size", "epochs", "keep_checkpoints"):
-            _require(name, getattr(self, name), getattr(self, name) >= 1, "be at least 1")
+        for name in ("image_size", "max_tokens", "batch_size", "epochs", "keep_checkpoints"):
+            value = getattr(self, name)
+            _require(name, value, value is None or value >= 1, "be at least 1")
         rate = self.learning_rate
-        _require("learning_rate", rate, math.isfinite(rate) and rate > 0, "be above 0 and finite")
+        sound = rate is None or (math.isfinite(rate) and rate > 0)
+        _require("learning_rate", rate, sound, "be above 0 and finite")
         decay = self.weight_decay
         _require("weight_decay", decay, math.isfinite(decay) and decay >= 0, "be at least 0")
         smoothing = self.label_smoothing
         _require("label_smoothing", smoothing, 0 <= smoothing < 1, "lie in [0, 1)")
         warmup = self.warmup_epochs
-        _require("warmup_epochs", warmup, math.isfinite(warmup) and warmup >= 0, "be at least 0")
+        sound = warmup is None or (math.isfinite(warmup) and warmup >= 0)
+        _require("warmup_epochs", warmup, sound, "be at least 0")
         # The range of numpy's seed, which Keras sets beside its own.
         _require("seed", self.seed, 0 <= self.seed < 2**32, "lie in [0, 2**32)")
+
+    def settled(self, kind: str) -> Settings:
+        """These options with the defaults of a kind of set filled in.
+
+        Args:
+            kind: One of `trainer.defaults.DEFAULTS`.
+
+        Raises:
+            UsageError: An option, or the model, is for sets of another kind.
+        """
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        for name, value in dataclasses.asdict(DEFAULTS[kind]).items():
+            if value is None and given[name] is not None:
+                meant = next(k for k, d in DEFAULTS.items() if getattr(d, name) is not None)
+                raise UsageError(
+                    f"--{name.replace('_', '-')} is for sets of {_CALLED[meant]}, got "
+                    f"{given[name]} for {_CALLED[kind]} in {self.data}. Leave it out."
+                )
+            if given[name] is None:
+                given[name] = value
+        if kind != "image" and self.normalize != "none":
+            raise UsageError(
+                f"--normalize is for sets of pictures, got {self.normalize} for {_CALLED[kind]} in "
+                f"{self.data}. Leave it out."
+            )
+        if given["model"] in MODELS and given["model"] not in MODELS_OF[kind]:
+            raise UsageError(
+                f"a model for {_CALLED[kind]} must be one of {', '.join(MODELS_OF[kind])} or "
+                f"package.module:function, got --model {self.model} for {self.data}. Leave --model "
+                "out, or pass one of these."
+            )
+        return Settings(**given)
 
     def identity(self) -> dict[str, object]:
         """The options that make a run what it is, JSON-able: equal ones may continue each other."""
@@ -107,6 +151,18 @@ class TrainOptions:
             for field in dataclasses.fields(self)
             if field.name not in FREE_TO_CHANGE
         }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(TrainOptions):
+    """Options in which nothing is left open; see TrainOptions."""
+
+    model: str
+    batch_size: int
+    epochs: int
+    learning_rate: float
+    warmup_epochs: float
+    augment: str
 
 
 def _require(name: str, value: object, holds: bool, rule: str) -> None:

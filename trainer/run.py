@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from typing import Any
 
@@ -12,7 +13,7 @@ from trainer.errors import TrainingError
 from trainer.events import EpochDone, OnEvent, RunDone, RunStarted, StepsDone, TrainResult, ignore
 from trainer.learner import Learner, make_learner
 from trainer.loop import OnSteps, Totals
-from trainer.options import TrainOptions
+from trainer.options import Settings, TrainOptions
 from trainer.scalars import Scalars
 
 # Below this a loss scale no longer lifts gradients out of float16's subnormals; getting here means
@@ -25,9 +26,10 @@ def train(options: TrainOptions, on_event: OnEvent = ignore) -> TrainResult:
     return train_on(open_data(options), options, on_event)
 
 
-def train_on(data: Data, options: TrainOptions, on_event: OnEvent = ignore) -> TrainResult:
+def train_on(data: Data, asked: TrainOptions, on_event: OnEvent = ignore) -> TrainResult:
     """Like `train`, on any data."""
     started = time.perf_counter()
+    options = asked.settled(data.kind)
     policy = precision.resolve(options.precision)
     claim = run_dir.Claim(options, policy, data.root_hash, data.class_names, data.normalization)
     claim.check()
@@ -35,14 +37,16 @@ def train_on(data: Data, options: TrainOptions, on_event: OnEvent = ignore) -> T
     epochs_done = checkpoints.epochs_done(directory)
     stream = data.open_training(epochs_done)
     require_batch(stream.info.records, options)
-    learner = make_learner(options, policy, stream.steps_per_epoch, len(data.class_names))
+    learner = make_learner(
+        options, policy, stream.steps_per_epoch, data.num_outputs, data.input_shape
+    )
     kept = checkpoints.Checkpoints(
         directory, learner.model, learner.optimizer, options.keep_checkpoints
     )
     kept.restore()
     claim.write()
-    run = _Run(options, learner, stream, data.validation, on_event)
-    on_event(run.started(policy, epochs_done, len(data.class_names)))
+    run = _Run(options, data.kind, learner, stream, data.validation, on_event)
+    on_event(run.started(policy, epochs_done, data.num_outputs))
     history = run_dir.read_history(options.run_dir, epochs_done)
     if epochs_done < options.epochs:
         run.finish(history, kept)
@@ -58,7 +62,8 @@ def train_on(data: Data, options: TrainOptions, on_event: OnEvent = ignore) -> T
 class _Run:
     """What every epoch of a run needs."""
 
-    options: TrainOptions
+    options: Settings
+    kind: str
     learner: Learner
     stream: Stream
     validation: Stream | None
@@ -108,15 +113,22 @@ class _Run:
             num_steps = self.validation.steps_per_epoch
             report = self._report(epoch, "validation", num_steps)
             measured = loop.validate(iter(validation), num_steps, report)
+        predicts_tokens = self.kind == "packed"
+        records = self.stream.steps_per_epoch * self.options.batch_size
         return EpochDone(
             epoch=epoch,
             loss=totals.mean_loss,
-            accuracy=totals.accuracy,
+            accuracy=None if predicts_tokens else totals.accuracy,
             val_loss=measured.mean_loss if measured else None,
-            val_accuracy=measured.accuracy if measured else None,
+            val_accuracy=measured.accuracy if measured and not predicts_tokens else None,
             learning_rate=self.learner.last_learning_rate,
-            examples_per_second=totals.examples / seconds,
+            examples_per_second=records / seconds,
             loss_scale=loop.loss_scale,
+            perplexity=_perplexity(totals) if predicts_tokens else None,
+            token_accuracy=totals.accuracy if predicts_tokens else None,
+            val_perplexity=_perplexity(measured) if measured and predicts_tokens else None,
+            val_token_accuracy=measured.accuracy if measured and predicts_tokens else None,
+            tokens_per_second=totals.examples / seconds if predicts_tokens else None,
         )
 
     def _report(self, epoch: int, phase: str, num_steps: int) -> OnSteps:
@@ -134,6 +146,11 @@ class _Run:
             )
 
         return report
+
+
+def _perplexity(totals: Totals) -> float:
+    """Of the tokens of a phase; at most e**700, the last power that a float64 holds."""
+    return math.exp(min(totals.mean_loss, 700.0))
 
 
 def _require_loss_scale(loss_scale: float | None, epoch: int) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from shard_format.errors import InputError
 from trainer.events import EpochDone
-from trainer.options import TrainOptions
+from trainer.options import Settings
 
 RUN = "run.json"
 HISTORY = "history.json"
@@ -42,7 +42,7 @@ class Claim:
         normalization: What was done to the pictures; recorded likewise. None for nothing.
     """
 
-    options: TrainOptions
+    options: Settings
     precision: str
     root_hash: str
     class_names: Sequence[str]

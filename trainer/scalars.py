@@ -44,15 +44,23 @@ class Scalars:
             {
                 "loss": epoch.loss,
                 "accuracy": epoch.accuracy,
+                "perplexity": epoch.perplexity,
+                "token_accuracy": epoch.token_accuracy,
                 "learning_rate": epoch.learning_rate,
                 "examples_per_second": epoch.examples_per_second,
+                "tokens_per_second": epoch.tokens_per_second,
                 "loss_scale": epoch.loss_scale,
             },
         )
         _write(
             self._validation,
             epoch.epoch,
-            {"loss": epoch.val_loss, "accuracy": epoch.val_accuracy},
+            {
+                "loss": epoch.val_loss,
+                "accuracy": epoch.val_accuracy,
+                "perplexity": epoch.val_perplexity,
+                "token_accuracy": epoch.val_token_accuracy,
+            },
         )
 
 

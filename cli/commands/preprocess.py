@@ -7,14 +7,12 @@ import dataclasses
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
 
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
-
-if TYPE_CHECKING:
-    from shard_format import Schema
+from shard_format import Schema
 
 
 class _WithBeamOptions(click.Command):
@@ -169,16 +167,16 @@ def _closing(report: Any, out: str) -> str:
 
 
 def next_command(schema: Schema, out: str) -> str:
-    """What to do with a set of this kind: to train on it, if there is a model for such sets."""
-    names = {feature.name for feature in schema.features}
-    model = None
-    if schema.record_type == "image":
-        model = "small_cnn"
-    elif "segments" in names:
-        model = "causal_transformer"
-    elif {"tokens", "label"} <= names:
-        model = "text_transformer"
-    return f"shardmill train {out} --model {model}" if model else f"shardmill report {out}"
+    """What fits the set: where a model of ours learns from it train, else read."""
+    shapes = {feature.name: feature.shape for feature in schema.features}
+    if "segments" in shapes:
+        return f"shardmill train {out} --model causal_transformer"
+    if shapes.get("label") == ():
+        if schema.record_type == "image":
+            return f"shardmill train {out} --model small_cnn"
+        if "tokens" in shapes:
+            return f"shardmill train {out} --model text_transformer"
+    return f"shardmill read {out}"
 
 
 @contextlib.contextmanager

@@ -16,10 +16,37 @@ _IMAGE_SIZE = 224  # pixels: what most networks for pictures see
 @click.option("--seconds", default=10.0, show_default=True, metavar="S", help="How long to read.")
 @click.option("--batch-size", default=64, show_default=True, metavar="N", help="Records per batch.")
 @click.option(
-    "--image-size", type=int, metavar="N", help="Side of the pictures, if it is pictures (224)."
+    "--image-size",
+    type=int,
+    show_default="224",
+    metavar="N",
+    help="Pictures: their side in pixels.",
+)
+@click.option(
+    "--max-tokens", type=int, metavar="N", help="Token ids: records are cut to that many."
+)
+@click.option(
+    "--pad",
+    default="longest",
+    show_default=True,
+    metavar="MODE",
+    help="Token ids: longest, max or none.",
+)
+@click.option(
+    "--buckets",
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Token ids: batches of similar length, from that many groups.",
 )
 @click.option(
     "--augment", default="standard", show_default=True, metavar="NAME", help="As in train."
+)
+@click.option(
+    "--synonyms",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Raw text: words that may stand for each other, a line each, with commas.",
 )
 @click.option(
     "--normalize", default="none", show_default=True, metavar="MODE", help="none, zscore or minmax."
@@ -37,7 +64,11 @@ def read(
     seconds: float,
     batch_size: int,
     image_size: int | None,
+    max_tokens: int | None,
+    pad: str,
+    buckets: int,
     augment: str,
+    synonyms: Path | None,
     normalize: str,
     shuffle: str,
     cache: str,
@@ -49,16 +80,16 @@ def read(
     Examples:
       shardmill read set
       shardmill read set --seconds 30 --batch-size 256 --cache off
+      shardmill read reviews --max-tokens 256 --buckets 8 --augment none
     """
     from shard_format import load_manifest
 
     # A wrong path is told at once, not after TensorFlow has loaded.
     manifest = load_manifest(directory)
-    if image_size is None and manifest.schema.record_type == "image":
-        image_size = _IMAGE_SIZE
     from cli.console import Bars, native_noise_kept, print_json, say
     from cli.logs import quiet_tensorflow
 
+    is_image = manifest.schema.record_type == "image"
     quiet_tensorflow()
     done = 0
     with native_noise_kept() as stderr, Bars(stderr) as bars:
@@ -69,7 +100,11 @@ def read(
             directory,
             split=split,
             batch_size=batch_size,
-            image_size=image_size,
+            image_size=224 if is_image and image_size is None else image_size,
+            max_tokens=max_tokens,
+            pad=pad,
+            buckets=buckets,
+            synonyms=synonyms,
             augment=augment,
             normalize=normalize,
             shuffle=shuffle,
@@ -85,15 +120,23 @@ def read(
 
         rate = reader.measure(stream, seconds, show)
         bars.finish("read")
+    tokens = stream.info.tokens
     if as_json:
         print_json(
-            dataclasses.asdict(rate) | {"split": split, "cache": stream.info.cache, "records": done}
+            dataclasses.asdict(rate)
+            | {"split": split, "cache": stream.info.cache, "records": done}
+            | ({"padding_share": tokens.padding_share} if tokens else {})
         )
         return
+    per_token = padding = ""
+    if tokens and rate.tokens_per_second is not None:
+        per_token = f"{rate.tokens_per_second:,.0f} tokens/s, "
+        padding = f"padding    {tokens.padding_share:.1%} of the positions of a batch\n"
     say(
         f"read       {done:,} records of {split} in {rate.seconds:.1f} s, "
         f"first batch after {rate.first_batch_seconds:.2f} s\n"
-        f"rate       {rate.records_per_second:,.0f} records/s, "
+        f"rate       {rate.records_per_second:,.0f} records/s, {per_token}"
         f"{rate.megabytes_per_second:,.1f} MB/s as stored\n"
+        f"{padding}"
         f"cache      {stream.info.cache}: {stream.info.cache_reason}"
     )

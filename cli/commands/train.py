@@ -11,13 +11,14 @@ import click
 
 if TYPE_CHECKING:
     from cli.console import Bars
-    from trainer import TrainOptions, TrainResult
+    from trainer import EpochDone, TrainOptions, TrainResult
 
 # Flag -> (type, metavar, help). Defaults are the trainer's own, read from its options.
 _FLAGS: dict[str, tuple[Any, str, str]] = {
-    "model": (str, "NAME", "small_cnn, mobilenet_v3_small, ..., or package.module:function."),
-    "image_size": (int, "N", "Side of the pictures the model sees, in pixels."),
-    "batch_size": (int, "N", "Pictures per step, over all devices."),
+    "model": (str, "NAME", "A model by its name, or package.module:function."),
+    "image_size": (int, "N", "Pictures: their side as the model sees them, in pixels."),
+    "max_tokens": (int, "N", "Token ids: documents are cut to that many."),
+    "batch_size": (int, "N", "Pictures, documents or sequences per step, over all devices."),
     "epochs": (int, "N", "Passes over the training split."),
     "learning_rate": (float, "X", "Peak learning rate."),
     "warmup_epochs": (float, "X", "Epochs over which the learning rate grows from 0."),
@@ -46,10 +47,21 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
             default=defaults[name],
             type=kind,
             metavar=metavar,
-            show_default=True,
+            show_default=_shown_default(name) if defaults[name] is None else True,
             help=text,
         )(command)
     return command
+
+
+def _shown_default(name: str) -> str:
+    """The default of an option that depends on the set: one, or one for each kind of set."""
+    from trainer.defaults import DEFAULTS
+
+    found = {kind: getattr(defaults, name) for kind, defaults in DEFAULTS.items()}
+    found = {kind: value for kind, value in found.items() if value is not None}
+    if len(set(found.values())) == 1:
+        return str(next(iter(found.values())))
+    return ", ".join(f"{kind} {value}" for kind, value in found.items())
 
 
 @click.command()
@@ -66,12 +78,17 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
 def train(directory: Path, run_dir: Path | None, as_json: bool, **values: Any) -> None:
     """Train a Keras model on a shard set.
 
+    The set decides what is learnt: of pictures and of token ids their class, of packed sequences
+    the next token. Raw text has to be stored as token ids first.
+
     A run that was interrupted goes on after its last whole epoch when the same command is run
     again.
 
     \b
     Examples:
       shardmill train set --model small_cnn --epochs 20
+      shardmill train reviews --max-tokens 400
+      shardmill train books --model causal_transformer --epochs 3
       shardmill train set --model resnet50 --image-size 224 --batch-size 256 --strategy mirrored
       shardmill train set --model mypackage.models:build --run-dir runs/1
     """
@@ -109,17 +126,20 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
         )
         return result
     _print_history(result)
-    measured = (
-        f"validation {final.val_accuracy:.1%} right, loss {final.val_loss:.3f}"
-        if final.val_accuracy is not None and final.val_loss is not None
-        else "validation none: the set has no validation or test split"
-    )
     say(
-        f"{measured}\n"
+        f"{_measured(final)}\n"
         f"model      {result.model_path}\n"
         f"logs       tensorboard --logdir {result.run_dir / 'tensorboard'}"
     )
     return result
+
+
+def _measured(final: EpochDone) -> str:
+    if final.val_loss is None:
+        return "validation none: the set has no validation or test split"
+    if final.val_perplexity is not None:
+        return f"validation perplexity {final.val_perplexity:.2f}, loss {final.val_loss:.3f}"
+    return f"validation {final.val_accuracy:.1%} right, loss {final.val_loss:.3f}"
 
 
 class _Show:
@@ -141,10 +161,13 @@ class _Show:
         elif isinstance(event, StepsDone) and event.phase == "train":
             self._note = f"epoch {event.epoch}/{self._epochs}, loss {event.loss:.3f}"
             self._draw((event.epoch - 1) * self._steps_per_epoch + event.step)
-        elif isinstance(event, EpochDone) and event.val_accuracy is not None:
-            self._note = (
-                f"epoch {event.epoch}/{self._epochs}, val accuracy {event.val_accuracy:.1%}"
+        elif isinstance(event, EpochDone) and event.val_loss is not None:
+            reached = (
+                f"val perplexity {event.val_perplexity:.2f}"
+                if event.val_perplexity is not None
+                else f"val accuracy {event.val_accuracy:.1%}"
             )
+            self._note = f"epoch {event.epoch}/{self._epochs}, {reached}"
             self._draw(event.epoch * self._steps_per_epoch)
 
     def _draw(self, steps: int) -> None:
@@ -159,20 +182,34 @@ def _print_history(result: TrainResult) -> None:
     """Some epochs from first to last."""
     from cli.console import stdout, table
 
-    columns = ("epoch", "loss", "accuracy", "val loss", "val accuracy", "examples/s")
+    predicts_tokens = result.final.perplexity is not None
+    columns = (
+        ("epoch", "loss", "perplexity", "val loss", "val perplexity", "tokens/s")
+        if predicts_tokens
+        else ("epoch", "loss", "accuracy", "val loss", "val accuracy", "examples/s")
+    )
     rows = table("Epochs", *columns, right=columns)
     count = len(result.history)
     shown = sorted(
         {round(i * (count - 1) / max(1, _SHOWN_EPOCHS - 1)) for i in range(_SHOWN_EPOCHS)}
     )
     for epoch in [result.history[i] for i in shown if i < count]:
-        rows.add_row(
-            str(epoch.epoch),
-            f"{epoch.loss:.3f}",
-            f"{epoch.accuracy:.1%}",
-            "" if epoch.val_loss is None else f"{epoch.val_loss:.3f}",
-            "" if epoch.val_accuracy is None else f"{epoch.val_accuracy:.1%}",
-            f"{epoch.examples_per_second:,.0f}",
-        )
+        rows.add_row(str(epoch.epoch), *_numbers(epoch))
     stdout().print(rows)
     stdout().print()
+
+
+def _numbers(epoch: EpochDone) -> tuple[str, ...]:
+    """The columns of an epoch behind its number."""
+    if epoch.perplexity is None:
+        values = (epoch.loss, epoch.accuracy, epoch.val_loss, epoch.val_accuracy)
+        formats, rate = ("{:.3f}", "{:.1%}", "{:.3f}", "{:.1%}"), epoch.examples_per_second
+    else:
+        values = (epoch.loss, epoch.perplexity, epoch.val_loss, epoch.val_perplexity)
+        formats = ("{:.3f}", "{:.2f}", "{:.3f}", "{:.2f}")
+        rate = epoch.tokens_per_second or 0.0
+    shown = (
+        "" if value is None else form.format(value)
+        for form, value in zip(formats, values, strict=True)
+    )
+    return (*shown, f"{rate:,.0f}")

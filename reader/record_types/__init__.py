@@ -7,50 +7,45 @@ line here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Protocol
 
-import pyarrow as pa
-
-from reader.normalization import Normalization
 from reader.options import ReadOptions
+from reader.record_types.base import BatchRecords, OpenSplit, RecordType, SingleRecords, TokenInfo
 from reader.record_types.image import image_records
+from reader.record_types.packed import packed_records
+from reader.record_types.text import text_records
+from reader.record_types.tokens import token_records
 from shard_format import Schema
 
-
-class RecordType(Protocol):
-    """What the pipeline needs to know of the records of one split."""
-
-    @property
-    def num_random(self) -> int:
-        """Random numbers that one record takes."""
-
-    @property
-    def element_shape(self) -> tuple[int | None, ...]:
-        """Shape of the input of an element, without the batch; None where it varies."""
-
-    @property
-    def element_dtype(self) -> str:
-        """Element type of the input of an element."""
-
-    @property
-    def targets(self) -> str:
-        """What an element has beside its input: one of `reader.stream.TARGETS`."""
-
-    def parse(self, serialized: Any) -> dict[str, Any]:
-        """[n] string tf.train.Examples -> {feature: [n] ...}."""
-
-    def decode(self, features: dict[str, Any], random: Any) -> Any:
-        """{feature: scalar ...}, [num_random] float32 -> (input, target), or input alone."""
-
-
-# (schema, index of the split, options, normalization, index file for messages) -> RecordType
-RecordTypeFactory = Callable[
-    [Schema, pa.Table, ReadOptions, Normalization | None, Path], RecordType
-]
+RecordTypeFactory = Callable[[OpenSplit, ReadOptions], SingleRecords | BatchRecords]
 
 RECORD_TYPES: dict[str, RecordTypeFactory] = {
     "image": image_records,
+    "text": text_records,
+    "tokens": token_records,
+    "packed": packed_records,
 }
 
-__all__ = ["RECORD_TYPES", "RecordType", "RecordTypeFactory"]
+
+def kind_of(schema: Schema) -> str:
+    """Which of `RECORD_TYPES` a set is read as; what is none of them is returned as it is.
+
+    Documents are stored as text, as token ids, or as packed sequences of them: the features tell.
+    """
+    if schema.record_type not in ("text", "tokens"):
+        return schema.record_type
+    names = {feature.name for feature in schema.features}
+    if "tokens" not in names:
+        return "text"
+    return "packed" if "segments" in names else "tokens"
+
+
+__all__ = [
+    "RECORD_TYPES",
+    "BatchRecords",
+    "OpenSplit",
+    "RecordType",
+    "RecordTypeFactory",
+    "SingleRecords",
+    "TokenInfo",
+    "kind_of",
+]

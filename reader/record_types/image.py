@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
 from reader.decoders import DECODERS, Decoder
-from reader.normalization import Normalization
-from reader.options import ReadOptions
+from reader.normalization import Normalization, find_normalization
+from reader.options import ReadOptions, check_fits
+from reader.record_types.base import OpenSplit
+from reader.record_types.labels import find_feature, find_label, label_spec, targets_of
 from reader.transforms import AUGMENTATIONS, TRANSFORMS, Transform
-from shard_format import Feature, Schema, ShardSetError, UsageError
+from shard_format import Feature, ShardSetError, UsageError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +46,7 @@ class ImageRecords:
     stored_size: tuple[int | None, int | None]
     dtype: str
     normalization: Normalization | None
+    tokens: ClassVar[None] = None
 
     @property
     def num_random(self) -> int:
@@ -64,21 +67,15 @@ class ImageRecords:
 
     @property
     def targets(self) -> str:
-        """One of `reader.stream.TARGETS`."""
-        if self.label is None:
-            return "none"
-        return "labels" if self.label.shape else "label"
+        """One of `reader.info.TARGETS`."""
+        return targets_of(self.label)
 
     def parse(self, serialized: Any) -> dict[str, Any]:
         """[n] string -> {"image": [n] string, "label": [n] int64, ...}; labels are [n, ragged]."""
         wanted: dict[str, Any] = {self.image: tf.io.FixedLenFeature([], tf.string)}
         wanted |= {name: tf.io.FixedLenFeature([], tf.int64) for name in self.decoder.sides}
         if self.label is not None:
-            wanted[self.label.name] = (
-                tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
-                if self.label.shape
-                else tf.io.FixedLenFeature([], tf.int64)
-            )
+            wanted[self.label.name] = label_spec(self.label)
         found = tf.io.parse_example(serialized, wanted)
         features = {"image": found[self.image]}
         features |= {name: found[name] for name in self.decoder.sides}
@@ -134,57 +131,53 @@ class ImageRecords:
         return tf.tensor_scatter_nd_update(zeros, label[:, None], ones)
 
 
-def image_records(
-    schema: Schema,
-    index: pa.Table,
-    options: ReadOptions,
-    normalization: Normalization | None,
-    where: Path,
-) -> ImageRecords:
+def image_records(split: OpenSplit, options: ReadOptions) -> ImageRecords:
     """The image record type of one split.
 
     Args:
-        schema: Has one feature of kind image, and at most one of kind class_label.
-        index: The split's index; its columns width and height are used where there is no resize.
+        split: Its schema has one feature of kind image, and at most one of kind class_label; the
+            columns width and height of its index are used where there is no resize.
         options: What the caller asked for.
-        normalization: What is done to the values.
-        where: The index file, for messages.
 
     Raises:
-        ShardSetError: The schema lacks a feature, or a record has no label.
-        UsageError: The pictures differ in size and are not to be resized.
+        ShardSetError: The schema lacks a feature, a record has no label, or pixels that are to be
+            normalized were not measured.
+        UsageError: The pictures differ in size and are not to be resized, or an option is not for
+            pictures.
     """
-    image, label = _feature(schema, "image"), _feature(schema, "class_label")
+    check_fits(options, "image", split.root)
+    image = find_feature(split.schema, "image")
     if image is None:
-        found = ", ".join(f"{feature.name} ({feature.kind})" for feature in schema.features)
+        features = split.schema.features
+        found = ", ".join(f"{feature.name} ({feature.kind})" for feature in features)
         raise ShardSetError(
-            f"image records need a feature of kind image, got {found or 'none'} for {where}. "
+            f"image records need a feature of kind image, got {found or 'none'} for {split.where}. "
             "Build the set again with one."
-        )
-    if label is not None and not label.shape and index["label"].null_count:
-        raise ShardSetError(
-            f"every record must have a label, got {index['label'].null_count} without one in "
-            f"{where}. Build the set again from a source with labels."
         )
     names = AUGMENTATIONS[options.augment]
     stored: tuple[int | None, int | None] = (None, None)
     if options.image_size is None:
-        stored = _stored_size(index, options.batch_size, where)
+        _require_no_augmentation(options)
+        stored = _stored_size(split.index, options.batch_size, split.where)
         names = ()  # the whole picture
     return ImageRecords(
         image=image.name,
-        decoder=_decoder(image, where),
-        label=label,
+        decoder=_decoder(image, split.where),
+        label=find_label(split),
         transforms=tuple(TRANSFORMS[name] for name in names),
         image_size=options.image_size,
         stored_size=stored,
         dtype=options.dtype,
-        normalization=normalization,
+        normalization=find_normalization(options.normalize, split.manifest, split.root),
     )
 
 
-def _feature(schema: Schema, kind: str) -> Feature | None:
-    return next((feature for feature in schema.features if feature.kind == kind), None)
+def _require_no_augmentation(options: ReadOptions) -> None:
+    if options.augment != "none":
+        raise UsageError(
+            f"augment={options.augment!r} needs an image_size, got None in reader.load. "
+            'Give one, such as image_size=224, or pass augment="none".'
+        )
 
 
 def _decoder(image: Feature, where: Path) -> Decoder:

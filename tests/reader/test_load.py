@@ -68,7 +68,9 @@ def test_empty_split(make_set: Any) -> None:
 
 def test_record_type_and_encoding_this_version_does_not_know(tmp_path: Path, make_set: Any) -> None:
     directory = make_set({"train": (3,)}, record_type="audio")
-    with pytest.raises(ShardSetError, match="records of type image, got 'audio' in"):
+    with pytest.raises(
+        ShardSetError, match="records of type image, text, tokens, packed, got 'audio' in"
+    ):
         reader.load(directory, batch_size=1, image_size=8)
     shutil.rmtree(directory)
     directory = make_set({"train": (3,)}, encoding="jxl")

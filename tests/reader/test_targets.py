@@ -99,9 +99,9 @@ def test_normalize(make_set: Any, mode: str, shift: Any, scale: Any, dtype: str)
 
 def test_normalize_runs_eagerly_too(make_set: Any) -> None:
     """`decode` of a record outside tf.data gives what the stream gives."""
-    from reader.normalization import find_normalization
+    from reader.chunks import cut_chunks
     from reader.options import ReadOptions
-    from reader.record_types import RECORD_TYPES
+    from reader.record_types import RECORD_TYPES, OpenSplit
     from shard_format import load_manifest, open_index, read_records
 
     directory: Path = make_set({"train": (3,)}, encoding="raw", statistics={"pixels": PIXELS})
@@ -110,13 +110,10 @@ def test_normalize_runs_eagerly_too(make_set: Any) -> None:
     options |= {"cache_dir": None, "drop_remainder": None, "dtype": "uint8"}
     manifest = load_manifest(directory)
     path = directory / "index" / "train.arrow"
-    records = RECORD_TYPES["image"](
-        manifest.schema,
-        open_index(path),
-        ReadOptions(**options, normalize="zscore"),
-        find_normalization("zscore", manifest, directory),
-        path,
-    )
+    index = open_index(path)
+    chunks = cut_chunks(manifest.splits["train"], index, path)
+    split = OpenSplit(directory, manifest, index, chunks, path)
+    records: Any = RECORD_TYPES["image"](split, ReadOptions(**options, normalize="zscore"))
     serialized = [
         payload for _, payload in read_records(directory / manifest.splits["train"].shards[0].file)
     ]

@@ -74,7 +74,7 @@ def test_an_epoch_in_the_history_without_a_checkpoint_runs_again(options):
 
 def test_a_checkpoint_holds_the_loss_scale(options, tmp_path):
     given = options()
-    first, second = (make_learner(given, "mixed_float16", 4, 3) for _ in range(2))
+    first, second = (make_learner(given.settled("image"), "mixed_float16", 4, 3) for _ in range(2))
     first.optimizer.dynamic_scale.assign(77.0)
     Checkpoints(tmp_path / "c", first.model, first.optimizer, 1).save(4)
     Checkpoints(tmp_path / "c", second.model, second.optimizer, 1).restore()

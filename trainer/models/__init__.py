@@ -1,20 +1,44 @@
 """The networks that have a name.
 
-To add one: a file of that name with `build(input_shape, num_classes) -> keras.Model`, ending in
+To add one: a file of that name with `build(input_shape, num_outputs) -> keras.Model`, ending in
 logits, and one line below. A network of your own needs neither: `--model package.module:function`.
 """
 
 from __future__ import annotations
 
-from trainer.models import efficientnet_v2_b0, mobilenet_v3_small, resnet50, small_cnn
+from trainer.models import (
+    causal_transformer,
+    efficientnet_v2_b0,
+    mobilenet_v3_small,
+    resnet50,
+    small_cnn,
+    text_transformer,
+)
 from trainer.models.build import Builder, build_model, find_builder
+from trainer.models.shapes import InputShape, SequenceShape, TokenShape
 
-# value of --model -> what builds the network
+# kind of set -> value of --model -> what builds the network
+MODELS_OF: dict[str, dict[str, Builder]] = {
+    "image": {
+        "small_cnn": small_cnn.build,
+        "mobilenet_v3_small": mobilenet_v3_small.build,
+        "efficientnet_v2_b0": efficientnet_v2_b0.build,
+        "resnet50": resnet50.build,
+    },
+    "tokens": {"text_transformer": text_transformer.build},
+    "packed": {"causal_transformer": causal_transformer.build},
+}
 MODELS: dict[str, Builder] = {
-    "small_cnn": small_cnn.build,
-    "mobilenet_v3_small": mobilenet_v3_small.build,
-    "efficientnet_v2_b0": efficientnet_v2_b0.build,
-    "resnet50": resnet50.build,
+    name: builder for models in MODELS_OF.values() for name, builder in models.items()
 }
 
-__all__ = ["MODELS", "Builder", "build_model", "find_builder"]
+__all__ = [
+    "MODELS",
+    "MODELS_OF",
+    "Builder",
+    "InputShape",
+    "SequenceShape",
+    "TokenShape",
+    "build_model",
+    "find_builder",
+]

@@ -10,8 +10,17 @@ import numpy as np
 
 from shard_format.errors import UsageError
 from trainer.models import custom
+from trainer.models.shapes import (
+    InputShape,
+    SequenceShape,
+    keras_inputs,
+    kind_of_inputs,
+    two_examples,
+    two_outputs,
+)
 
-Builder = Callable[[tuple[int, int, int], int], Any]
+# (input shape, see `trainer.models.shapes`; length of the output) -> keras.Model
+Builder = Callable[[Any, int], Any]
 
 
 def find_builder(name: str, models: Mapping[str, Builder]) -> Builder:
@@ -33,42 +42,48 @@ def find_builder(name: str, models: Mapping[str, Builder]) -> Builder:
 
 
 def build_model(
-    name: str, models: Mapping[str, Builder], input_shape: tuple[int, int, int], num_classes: int
+    name: str, models: Mapping[str, Builder], input_shape: InputShape, num_classes: int
 ) -> Any:
-    """A keras.Model from float32 pictures in [0, 255] to float32 class probabilities.
+    """A keras.Model from pictures, token ids or packed sequences to float32 probabilities.
 
-    With --normalize, which is for functions of the user's own, the pictures are normalized instead.
+    Pictures are float32 in [0, 255]. With --normalize, which is for functions of the user's own,
+    they are normalized instead.
 
     Args:
         name: A key of `models`, or package.module:function.
         models: The models that have a name.
-        input_shape: `(height, width, channels)` of one picture.
-        num_classes: The length of the output.
+        input_shape: `(height, width, channels)` of one picture, or see `trainer.models.shapes`.
+        num_classes: The length of the output; of a language model the number of token ids.
 
     Returns:
-        The model, [batch, height, width, channels] -> [batch, num_classes]. A builder may end in
+        The model, [batch, ...] -> [batch, num_classes]; of packed sequences {...: [batch, length]}
+        -> [batch, length, num_classes]. A builder may end in
         logits or in probabilities. To logits a float32 softmax is added, so a saved model always
         predicts probabilities, and no builder has to think of mixed precision.
 
     Raises:
-        UsageError: There is no such model, or it is no classifier of these pictures.
+        UsageError: There is no such model, or it does not fit these inputs.
     """
     model = _call(find_builder(name, models), name, input_shape, num_classes)
+    inputs = kind_of_inputs(input_shape)
     # A forward pass of noise costs a second at worst and tells what no attribute does: whether
     # rows are probabilities. The fixed generator leaves the seed of the training alone.
-    noise = np.random.default_rng(0).uniform(0.0, 255.0, (2, *input_shape)).astype(np.float32)
     try:
-        output = model(noise, training=False)
+        output = model(two_examples(input_shape), training=False)
     except Exception as error:  # Keras and TensorFlow raise a dozen types for a wrong shape
+        advice = " or pass --image-size" if inputs == "pictures" else ""
         raise UsageError(
-            f"a model must accept pictures of shape {input_shape}, got {type(error).__name__}: "
-            f"{_first_line(error)} (--model {name}). Correct the model or pass --image-size."
+            f"a model must accept {inputs} of shape {tuple(input_shape)}, got "
+            f"{type(error).__name__}: {_first_line(error)} (--model {name}). Correct the "
+            f"model{advice}."
         ) from error
     shape, dtype = tuple(output.shape), str(output.dtype.name)
-    if shape != (2, num_classes):
+    expected = two_outputs(input_shape, num_classes)
+    if shape != expected:
+        column = "token id" if isinstance(input_shape, SequenceShape) else "class"
         raise UsageError(
-            f"a model must map a batch of 2 pictures to shape (2, {num_classes}), one column for "
-            f"each class, got {shape} (--model {name}). End it with Dense(num_classes)."
+            f"a model must map a batch of 2 {inputs} to shape {expected}, one column for "
+            f"each {column}, got {shape} (--model {name}). End it with Dense(num_classes)."
         )
     if not _are_probabilities(np.asarray(output, dtype=np.float32)):
         return _with_softmax(model, input_shape)
@@ -81,15 +96,15 @@ def build_model(
     return model
 
 
-def _call(builder: Builder, name: str, input_shape: tuple[int, int, int], num_classes: int) -> Any:
+def _call(builder: Builder, name: str, input_shape: InputShape, num_classes: int) -> Any:
     import keras
 
     try:
         model = builder(input_shape, num_classes)
     except Exception as error:  # the user's function, or a picture too small for the architecture
         raise UsageError(
-            f"a model must build for input shape {input_shape} and {num_classes} classes, got "
-            f"{type(error).__name__}: {_first_line(error)} (--model {name}). "
+            f"a model must build for input shape {tuple(input_shape)} and {num_classes} classes, "
+            f"got {type(error).__name__}: {_first_line(error)} (--model {name}). "
             f"Its signature is {custom.SIGNATURE}; a larger --image-size may help."
         ) from error
     if not isinstance(model, keras.Model):
@@ -116,18 +131,18 @@ def _require_serializable(model: Any, name: str) -> None:
 
 def _are_probabilities(output: Any) -> bool:
     # bfloat16 keeps 8 bits, so a row of ten such probabilities may sum to 1 plus or minus 0.02.
-    return bool(np.all(output >= 0.0) and np.allclose(output.sum(axis=1), 1.0, atol=0.02))
+    return bool(np.all(output >= 0.0) and np.allclose(output.sum(axis=-1), 1.0, atol=0.02))
 
 
-def _with_softmax(model: Any, input_shape: tuple[int, int, int]) -> Any:
+def _with_softmax(model: Any, input_shape: InputShape) -> Any:
     import keras
 
-    pixels = keras.Input(input_shape, name="pixels")
-    logits = model(pixels)
+    inputs = keras_inputs(input_shape)
+    logits = model(inputs)
     probabilities = keras.layers.Activation("softmax", dtype="float32", name="probabilities")(
         logits
     )
-    return keras.Model(pixels, probabilities, name=model.name)
+    return keras.Model(inputs, probabilities, name=model.name)
 
 
 def _first_line(error: Exception) -> str:

@@ -14,7 +14,7 @@ from shard_format.errors import UsageError
 SIGNATURE = "function(input_shape, num_classes) -> keras.Model"
 
 
-def find_function(reference: str) -> Callable[[tuple[int, int, int], int], Any]:
+def find_function(reference: str) -> Callable[[Any, int], Any]:
     """The function that `package.module:function` names.
 
     Raises:

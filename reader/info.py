@@ -1,0 +1,97 @@
+"""What a stream reads, and how: for whoever trains on it or measures it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from reader.cache import CacheChoice
+from reader.normalization import Normalization
+from reader.options import ReadOptions
+from reader.record_types import OpenSplit, RecordType, TokenInfo, kind_of
+
+# What a batch has beside its inputs: one label a record [batch] int64, any number of them as
+# [batch, num_classes] float32 of zeros and ones, nothing (a batch is then no pair), or the next
+# token at every position and its weight (a batch has then three parts).
+TARGETS = ("label", "labels", "none", "next_tokens")
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamInfo:
+    """What a stream reads.
+
+    Attributes:
+        directory: The shard set.
+        root_hash: Names the content of the set.
+        split: Name of the split.
+        records: Records of the split.
+        stored_bytes: Bytes of the split's shards.
+        record_type: "image", "text", "tokens" or "packed".
+        targets: One of `TARGETS`.
+        class_names: The name of every label.
+        element_shape: Shape of one input, such as (224, 224, 3), or () for a text; None where it
+            varies.
+        dtype: Element type of the inputs.
+        normalization: What was done to them, or None; an evaluation must do the same.
+        tokens: What there is to say of token ids; None for sets of pictures and raw text.
+        batch_size: Records per batch.
+        seed: What order and augmentation were drawn from.
+        epochs: How often the split is read; None is endless.
+        cache: "off", "memory" or "disk".
+        cache_reason: Why, in a sentence.
+    """
+
+    directory: Path
+    root_hash: str
+    split: str
+    records: int
+    stored_bytes: int
+    record_type: str
+    targets: str
+    class_names: tuple[str, ...]
+    element_shape: tuple[int | None, ...]
+    dtype: str
+    normalization: Normalization | None
+    tokens: TokenInfo | None
+    batch_size: int
+    seed: int
+    epochs: int | None
+    cache: str
+    cache_reason: str
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes labels tell apart."""
+        return len(self.class_names)
+
+    @property
+    def image_shape(self) -> tuple[int | None, ...]:
+        """`element_shape` under the name that fits pictures: (height, width, 3)."""
+        return self.element_shape
+
+
+def stream_info(
+    split: OpenSplit, options: ReadOptions, records: RecordType, choice: CacheChoice
+) -> StreamInfo:
+    """What a stream of these records, options and cache reads."""
+    stored = split.manifest.splits[options.split]
+    labels = [item for item in split.schema.features if item.kind == "class_label"]
+    return StreamInfo(
+        directory=split.root,
+        root_hash=split.manifest.root_hash,
+        split=options.split,
+        records=stored.records,
+        stored_bytes=stored.bytes,
+        record_type=kind_of(split.schema),
+        targets=records.targets,
+        class_names=labels[0].class_names if labels else (),
+        element_shape=records.element_shape,
+        dtype=records.element_dtype,
+        normalization=records.normalization,
+        tokens=records.tokens,
+        batch_size=options.batch_size,
+        seed=options.seed,
+        epochs=options.epochs,
+        cache=choice.cache,
+        cache_reason=choice.reason,
+    )

@@ -1,0 +1,114 @@
+"""What the pipeline needs to know of the records of a split, and what they are made from."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from reader.chunks import Chunks, Int64Array
+from reader.normalization import Normalization
+from shard_format import Manifest, Schema
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenSplit:
+    """A split whose index is open and whose records are not read yet.
+
+    Attributes:
+        root: Directory of the set.
+        manifest: Of the set.
+        index: One row per record; its columns lie in a memory map.
+        chunks: The split, cut up.
+        where: The index file, for messages.
+    """
+
+    root: Path
+    manifest: Manifest
+    index: pa.Table
+    chunks: Chunks
+    where: Path
+
+    @property
+    def schema(self) -> Schema:
+        """Of the set."""
+        return self.manifest.schema
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenInfo:
+    """What a stream of token ids gives.
+
+    Attributes:
+        vocabulary_size: Every id of a batch is smaller, padding included: the rows that an
+            embedding needs.
+        pad_id: What stands where there is no token: the tokenizer's own padding, or an id of its
+            own, behind all others, where the tokenizer has none.
+        max_tokens: No element is longer; None where nothing is cut.
+        num_tokens: Tokens of one pass, without padding, after records were cut to max_tokens.
+        num_cut: Records that were cut.
+        padding_share: Positions of the batches that hold no token, in [0, 1), computed from the
+            index. Of the first epoch, before augmentation: by at most the first `reader.padding.
+            MAX_WINDOWS` windows of it where a batch is as long as its longest record.
+    """
+
+    vocabulary_size: int
+    pad_id: int
+    max_tokens: int | None
+    num_tokens: int
+    num_cut: int
+    padding_share: float
+
+
+class RecordType(Protocol):
+    """What the pipeline needs to know of the records of one split."""
+
+    @property
+    def element_shape(self) -> tuple[int | None, ...]:
+        """Shape of the input of an element, without the batch; None where it varies."""
+
+    @property
+    def element_dtype(self) -> str:
+        """Element type of the input of an element."""
+
+    @property
+    def targets(self) -> str:
+        """What an element has beside its input: one of `reader.info.TARGETS`."""
+
+    @property
+    def normalization(self) -> Normalization | None:
+        """What is done to the values of pictures."""
+
+    @property
+    def tokens(self) -> TokenInfo | None:
+        """What there is to say of token ids."""
+
+
+class SingleRecords(RecordType, Protocol):
+    """Records that are decoded one by one, because each of them is work enough: pictures."""
+
+    @property
+    def num_random(self) -> int:
+        """Random numbers that one record takes."""
+
+    def parse(self, serialized: Any) -> dict[str, Any]:
+        """[n] string tf.train.Examples -> {feature: [n] ...}."""
+
+    def decode(self, features: dict[str, Any], random: Any) -> Any:
+        """{feature: scalar ...}, [num_random] float32 -> (input, target), or input alone."""
+
+
+class BatchRecords(RecordType, Protocol):
+    """Records that are decoded a batch at a time, because each of them is little work: text."""
+
+    @property
+    def lengths(self) -> Int64Array | None:
+        """[num_records] by which batches of similar length are made; None for any batches."""
+
+    def decode_batch(self, serialized: Any, keys: Any) -> Any:
+        """[batch] string tf.train.Examples, [batch] uint64 -> a batch of the data set.
+
+        A key is what the random numbers of a record in an epoch are drawn from.
+        """

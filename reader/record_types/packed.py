@@ -1,0 +1,123 @@
+"""Token ids of several documents in sequences of one length, for language modelling."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from reader.chunks import Int64Array
+from reader.options import ReadOptions, check_choice, check_fits
+from reader.record_types.base import OpenSplit, TokenInfo
+from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
+from reader.vocabulary import Vocabulary, find_vocabulary
+from shard_format import DamageError, ShardSetError
+
+FEATURES = ("tokens", "segments", "positions")
+PADDING = "padding"  # the column of the index that counts positions without a token
+
+
+@dataclasses.dataclass(frozen=True)
+class PackedRecords:
+    """Records of packed sequences of N tokens.
+
+    Input: tf.train.Examples with tokens, segments (1, 2, ... for each document, 0 where there is
+    none) and positions (within the document), [N] each.
+    Output: (inputs, targets, weights), the next token being the target at every position:
+        inputs: {"tokens", "segments", "positions"}, each [batch, N - 1] int64, without the last.
+        targets: [batch, N - 1] int64, the tokens without the first.
+        weights: [batch, N - 1] float32, 1 where the target is of the same document as its input,
+            0 where it is padding or the first token of another one.
+
+    Attributes:
+        tokens: What there is to say of the ids.
+        vocabulary: Of the set.
+        length: N.
+        transforms: Of the augmentation, on the inputs alone.
+    """
+
+    tokens: TokenInfo
+    vocabulary: Vocabulary
+    length: int
+    transforms: tuple[TokenTransform, ...]
+
+    element_dtype: ClassVar[str] = "int64"
+    normalization: ClassVar[None] = None
+    targets: ClassVar[str] = "next_tokens"
+    lengths: ClassVar[Int64Array | None] = None
+
+    @property
+    def element_shape(self) -> tuple[int | None, ...]:
+        """(N - 1,)."""
+        return (self.length - 1,)
+
+    def decode_batch(self, serialized: Any, keys: Any) -> Any:
+        """See `BatchRecords.decode_batch`."""
+        wanted = {name: tf.io.FixedLenFeature([self.length], tf.int64) for name in FEATURES}
+        found = tf.io.parse_example(serialized, wanted)
+        tokens, segments = found["tokens"], found["segments"]
+        inputs = tokens[:, :-1]
+        for number, transform in enumerate(self.transforms):
+            rows = tf.RaggedTensor.from_tensor(inputs, row_splits_dtype=tf.int64)
+            rows = transform(rows, keys, number, self.vocabulary)
+            masked = tf.reshape(rows.flat_values, tf.shape(inputs))
+            inputs = tf.where(segments[:, :-1] > 0, masked, inputs)
+        same = (segments[:, :-1] == segments[:, 1:]) & (segments[:, 1:] > 0)
+        return (
+            {
+                "tokens": inputs,
+                "segments": segments[:, :-1],
+                "positions": found["positions"][:, :-1],
+            },
+            tokens[:, 1:],
+            tf.cast(same, tf.float32),
+        )
+
+
+def packed_records(split: OpenSplit, options: ReadOptions) -> PackedRecords:
+    """The record type of one split of packed sequences.
+
+    Raises:
+        ShardSetError: The schema lacks a feature or a length, or the set has no tokenizer.
+        DamageError: The index does not count padding.
+        UsageError: An option is not for packed sequences.
+    """
+    check_fits(options, "packed", split.root)
+    check_choice("augment", options.augment, TOKEN_AUGMENTATIONS["packed"], split.root)
+    vocabulary = find_vocabulary(split.root, split.manifest)
+    length = _length(split)
+    if PADDING not in split.index.column_names:
+        raise DamageError(
+            f"the index of packed sequences must have a column {PADDING!r}, got "
+            f"{', '.join(split.index.column_names)} in {split.where}. Build the set again."
+        )
+    padding = int(np.asarray(split.index[PADDING].to_numpy(), np.int64).sum())
+    positions = split.chunks.num_records * length
+    return PackedRecords(
+        tokens=TokenInfo(
+            vocabulary_size=vocabulary.rows,
+            pad_id=vocabulary.padding,
+            max_tokens=length,
+            num_tokens=positions - padding,
+            num_cut=0,
+            padding_share=padding / positions,
+        ),
+        vocabulary=vocabulary,
+        length=length,
+        transforms=TOKEN_AUGMENTATIONS["packed"][options.augment],
+    )
+
+
+def _length(split: OpenSplit) -> int:
+    """The tokens of every sequence."""
+    shapes = {feature.name: feature.shape for feature in split.schema.features}
+    found = {name: shapes.get(name) for name in FEATURES}
+    lengths = {shape[0] for shape in found.values() if shape and len(shape) == 1}
+    if None in found.values() or len(lengths) != 1 or min(lengths) < 2:
+        raise ShardSetError(
+            f"packed sequences need {', '.join(FEATURES)} of one length of 2 or more, got {found} "
+            f"for {split.where}. Build the set again."
+        )
+    return lengths.pop()

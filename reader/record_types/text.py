@@ -1,0 +1,80 @@
+"""Documents as strings, with one label, any number of them, or none."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from reader.chunks import Int64Array
+from reader.options import ReadOptions, check_fits
+from reader.record_types.base import OpenSplit
+from reader.record_types.labels import batch_target, find_label, label_spec, targets_of
+from reader.transforms.text import TEXT_AUGMENTATIONS, Draws, Step, make_step
+from reader.transforms.text.synonyms import read_synonyms
+from shard_format import Feature, ShardSetError
+
+TEXT = "text"
+
+
+@dataclasses.dataclass(frozen=True)
+class TextRecords:
+    """Records of type "text".
+
+    Input: tf.train.Examples with a document each, and its label or labels.
+    Output: ([batch] string of UTF-8, target); the strings alone where the set has no labels. The
+    target is [batch] int64, or [batch, num_classes] float32 of zeros and ones.
+
+    Attributes:
+        label: The feature with the class or classes; None where there are no labels.
+        steps: Of the augmentation, in order.
+    """
+
+    label: Feature | None
+    steps: tuple[Step, ...]
+
+    element_shape: ClassVar[tuple[int | None, ...]] = ()
+    element_dtype: ClassVar[str] = "string"
+    normalization: ClassVar[None] = None
+    tokens: ClassVar[None] = None
+    lengths: ClassVar[Int64Array | None] = None
+
+    @property
+    def targets(self) -> str:
+        """One of `reader.info.TARGETS`."""
+        return targets_of(self.label)
+
+    def decode_batch(self, serialized: Any, keys: Any) -> Any:
+        """See `BatchRecords.decode_batch`."""
+        wanted: dict[str, Any] = {TEXT: tf.io.FixedLenFeature([], tf.string)}
+        if self.label is not None:
+            wanted[self.label.name] = label_spec(self.label)
+        found = tf.io.parse_example(serialized, wanted)
+        text = found[TEXT]
+        for number, step in enumerate(self.steps):
+            text = step(text, Draws(keys).stream(number))
+        if self.label is None:
+            return text
+        return text, batch_target(self.label, found[self.label.name])
+
+
+def text_records(split: OpenSplit, options: ReadOptions) -> TextRecords:
+    """The record type of one split of documents.
+
+    Raises:
+        ShardSetError: The schema has no text, or a record has no label.
+        UsageError: An option is not for raw text, or the synonyms cannot be read.
+    """
+    check_fits(options, "text", split.root)
+    if all(feature.name != TEXT for feature in split.schema.features):
+        found = ", ".join(f"{feature.name} ({feature.kind})" for feature in split.schema.features)
+        raise ShardSetError(
+            f"records of documents need a feature {TEXT!r}, got {found or 'none'} for "
+            f"{split.where}. Build the set again."
+        )
+    synonyms = None if options.synonyms is None else read_synonyms(options.synonyms)
+    return TextRecords(
+        label=find_label(split),
+        steps=tuple(make_step(names, synonyms) for names in TEXT_AUGMENTATIONS[options.augment]),
+    )

@@ -1,0 +1,132 @@
+"""Documents as token ids: cut, padded or ragged, in batches of similar length where asked for."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from reader.chunks import Int64Array
+from reader.options import ReadOptions, check_fits
+from reader.padding import padding_share
+from reader.record_types.base import OpenSplit, TokenInfo
+from reader.record_types.labels import batch_target, find_label, label_spec, targets_of
+from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
+from reader.vocabulary import Vocabulary, find_vocabulary
+from shard_format import DamageError, Feature
+
+TOKENS = "tokens"  # the feature, and the column of the index that counts them
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenRecords:
+    """Records of token ids.
+
+    Input: tf.train.Examples with the ids of a document each, and its label or labels.
+    Output: (ids [batch, length] int64, target), or the ids alone where the set has no labels. The
+    length is that of the longest record of the batch (pad="longest"), the same for all batches
+    (pad="max"), or each record's own (pad="none", a tf.RaggedTensor).
+
+    Attributes:
+        label: The feature with the class or classes; None where there are no labels.
+        tokens: What there is to say of the ids.
+        vocabulary: Of the set.
+        pad: One of `reader.options.PADS`.
+        length: Of every batch where pad is "max".
+        transforms: Of the augmentation, in order.
+        lengths: [num_records] by which batches of similar length are made, or None.
+    """
+
+    label: Feature | None
+    tokens: TokenInfo
+    vocabulary: Vocabulary
+    pad: str
+    length: int
+    transforms: tuple[TokenTransform, ...]
+    lengths: Int64Array | None
+
+    element_dtype: ClassVar[str] = "int64"
+    normalization: ClassVar[None] = None
+
+    @property
+    def element_shape(self) -> tuple[int | None, ...]:
+        """(length,)."""
+        return (self.length if self.pad == "max" else None,)
+
+    @property
+    def targets(self) -> str:
+        """One of `reader.info.TARGETS`."""
+        return targets_of(self.label)
+
+    def decode_batch(self, serialized: Any, keys: Any) -> Any:
+        """See `BatchRecords.decode_batch`."""
+        wanted: dict[str, Any] = {
+            TOKENS: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64),
+        }
+        if self.label is not None:
+            wanted[self.label.name] = label_spec(self.label)
+        found = tf.io.parse_example(serialized, wanted)
+        ids = found[TOKENS]
+        for number, transform in enumerate(self.transforms):
+            ids = transform(ids, keys, number, self.vocabulary)
+        if self.tokens.max_tokens is not None:
+            ids = ids[:, : self.tokens.max_tokens]
+        if self.pad != "none":
+            ids = self._padded(ids, (serialized.shape[0], *self.element_shape))
+        if self.label is None:
+            return ids
+        return ids, batch_target(self.label, found[self.label.name])
+
+    def _padded(self, ids: Any, shape: tuple[int | None, int | None]) -> Any:
+        """[batch, ragged] -> [batch, length], at least 1 long: a model need not expect nothing."""
+        dense = ids.to_tensor(default_value=self.tokens.pad_id, shape=shape)
+        missing = tf.maximum(1 - tf.shape(dense)[1], 0)
+        dense = tf.pad(dense, [[0, 0], [0, missing]], constant_values=self.tokens.pad_id)
+        return tf.ensure_shape(dense, shape)
+
+
+def token_records(split: OpenSplit, options: ReadOptions) -> TokenRecords:
+    """The record type of one split of token ids.
+
+    Raises:
+        ShardSetError: A record has no label, or the set no tokenizer.
+        DamageError: The index does not count tokens.
+        UsageError: An option is not for token ids.
+    """
+    check_fits(options, "tokens", split.root)
+    vocabulary = find_vocabulary(split.root, split.manifest)
+    stored = count_tokens(split)
+    limit = options.max_tokens
+    lengths = stored if limit is None else np.minimum(stored, limit)
+    return TokenRecords(
+        label=find_label(split),
+        tokens=TokenInfo(
+            vocabulary_size=vocabulary.rows,
+            pad_id=vocabulary.padding,
+            max_tokens=limit,
+            num_tokens=int(lengths.sum()),
+            num_cut=int((stored > lengths).sum()),
+            padding_share=padding_share(lengths, split.chunks, options),
+        ),
+        vocabulary=vocabulary,
+        pad=options.pad,
+        length=limit or max(1, int(lengths.max())),
+        transforms=TOKEN_AUGMENTATIONS["tokens"][options.augment],
+        lengths=lengths if options.buckets > 1 else None,
+    )
+
+
+def count_tokens(split: OpenSplit) -> Int64Array:
+    """[num_records] tokens of every record, as the index counts them.
+
+    Raises:
+        DamageError: The index has no such column.
+    """
+    if TOKENS not in split.index.column_names:
+        raise DamageError(
+            f"the index of token ids must have a column {TOKENS!r}, got "
+            f"{', '.join(split.index.column_names)} in {split.where}. Build the set again."
+        )
+    return np.asarray(split.index[TOKENS].to_numpy(), np.int64)

@@ -1,0 +1,35 @@
+"""As many random numbers as the words of a record need, drawn from the record's key."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import tensorflow as tf
+
+from reader import order_graph
+
+
+@dataclasses.dataclass(frozen=True)
+class Draws:
+    """The random numbers of some records in one epoch, all in [0, 1).
+
+    Attributes:
+        keys: [n] uint64, one of each record.
+    """
+
+    keys: Any
+
+    def stream(self, number: int) -> Draws:
+        """Other numbers of the same records: one stream for each purpose."""
+        return Draws(order_graph.mix(self.keys ^ tf.constant(number, tf.uint64)))
+
+    def one(self) -> Any:
+        """[n] float32: one number for each record."""
+        return order_graph.numbered(self.keys, tf.constant(0, tf.int64))
+
+    def each(self, ragged: Any) -> Any:
+        """[number of values] float32: one for each value of a tf.RaggedTensor [n, ragged]."""
+        rows = ragged.value_rowids()
+        within = tf.range(tf.size(rows, tf.int64)) - tf.gather(ragged.row_starts(), rows)
+        return order_graph.numbered(tf.gather(self.keys, rows), within)

@@ -1,0 +1,60 @@
+"""Words of a batch of texts: taken apart, chosen at random, put together again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+# alpha of EDA: the share of the words of a text that one operation changes. Wei and Zou, "EDA: Easy
+# Data Augmentation Techniques for Boosting Performance on Text Classification Tasks" (2019, arXiv
+# 1901.11196), section 3.2 and table 3: 0.1 is best or near it for sets of every size.
+SHARE = 0.1
+
+
+def split_words(text: Any) -> Any:
+    """[n] string -> [n, ragged] string: what stands between white space of any kind."""
+    return tf.strings.split(tf.strings.regex_replace(text, r"[\s\pZ]+", " "))
+
+
+def join_words(words: Any) -> Any:
+    """[n, ragged] string -> [n] string, a space between words."""
+    return tf.strings.reduce_join(words, axis=-1, separator=" ")
+
+
+def num_changed(num_words: Any, share: float = SHARE) -> Any:
+    """[n] int64: how many words an operation changes, at least one where there is one (EDA)."""
+    rounded = tf.cast(tf.cast(num_words, tf.float32) * share, tf.int64)
+    return tf.minimum(tf.maximum(rounded, 1), num_words)
+
+
+def in_random_order(words: Any, draws: Any) -> Any:
+    """[number of words] int64: the flat indices of the words, those of each text shuffled.
+
+    Args:
+        words: [n, ragged].
+        draws: [number of words] float32 in [0, 1), by which each text is sorted.
+    """
+    # 24 bits of random number behind the number of the text: whole in 53 bits of a float64 up to
+    # 2**29 texts a batch.
+    keys = tf.cast(words.value_rowids(), tf.float64) + tf.cast(draws, tf.float64)
+    return tf.cast(tf.argsort(keys, stable=True), tf.int64)
+
+
+def places(words: Any) -> Any:
+    """[number of words] int64: the place of every word within its text, from 0."""
+    rows = words.value_rowids()
+    return tf.range(tf.size(rows, tf.int64)) - tf.gather(words.row_starts(), rows)
+
+
+def choose(words: Any, draws: Any, counts: Any) -> Any:
+    """[number of words] bool: in each text as many words as are to be chosen, at random.
+
+    Args:
+        words: [n, ragged].
+        draws: [number of words] float32; the words with the least are chosen.
+        counts: [n] int64.
+    """
+    order = in_random_order(words, draws)
+    wanted = places(words) < tf.gather(counts, words.value_rowids())
+    return tf.scatter_nd(order[:, None], tf.cast(wanted, tf.int32), tf.shape(order, tf.int64)) > 0

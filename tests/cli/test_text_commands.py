@@ -1,0 +1,82 @@
+"""`read`, `train` and the hint at the end of `preprocess`, of documents."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cli.commands.preprocess import next_command
+from cli.commands.train import train
+from shard_format import Feature, Schema
+
+
+def test_read_tells_tokens_and_padding(shardmill: Any, token_set: Any) -> None:
+    directory = token_set(train=[([1] * (n % 20 + 1), n % 2) for n in range(200)])
+    arguments = ("read", directory, "--seconds", 0.5, "--batch-size", 16)
+    done = shardmill(*arguments, "--buckets", 4, "--max-tokens", 12)
+    assert done.returncode == 0, done.stderr
+    assert " tokens/s, " in done.stdout and "% of the positions" in done.stdout
+    shares = []
+    for buckets in (1, 8):
+        done = shardmill(*arguments, "--buckets", buckets, "--json")
+        found = json.loads(done.stdout.splitlines()[-1])
+        assert found["tokens_per_second"] > found["records_per_second"]
+        shares.append(found["padding_share"])
+    assert shares[1] < shares[0] / 2
+    done = shardmill(*arguments, "--image-size", 64)
+    assert done.returncode == 2 and "image_size is for sets of pictures" in done.stderr
+
+
+def test_read_of_raw_text_and_training_on_it(shardmill: Any, text_set: Any, tmp_path: Any) -> None:
+    directory = text_set(train=[(f"the film {n} was good", n % 2) for n in range(70)])
+    (tmp_path / "words").write_text("film, movie\n")
+    done = shardmill("read", directory, "--seconds", 0.2, "--synonyms", tmp_path / "words")
+    assert done.returncode == 0, done.stderr
+    assert "records/s" in done.stdout and "tokens/s" not in done.stdout
+    done = shardmill("train", directory)
+    assert done.returncode == 2 and "--train-tokenizer bpe:8000" in done.stderr
+
+
+def test_training_a_language_model_shows_perplexity(
+    shardmill: Any, packed_set: Any, tmp_path: Any
+) -> None:
+    rows = [[[n, n + 1, n + 2]] * 2 for n in range(24)]
+    directory = packed_set(8, train=rows, test=rows[:5])
+    arguments = ("train", directory, "--run-dir", tmp_path / "run", "--epochs", 1)
+    done = shardmill(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert "validation perplexity" in done.stdout and "accuracy" not in done.stdout
+    again = json.loads(shardmill(*arguments, "--json").stdout.splitlines()[-1])
+    assert again["val_perplexity"] > 1 and again["val_accuracy"] is None
+
+
+@pytest.mark.parametrize(
+    ("record_type", "features", "command"),
+    [
+        ("image", ("image", "label"), "shardmill train set --model small_cnn"),
+        ("text", ("text", "label"), "shardmill read set"),
+        ("text", ("tokens", "label"), "shardmill train set --model text_transformer"),
+        ("text", ("tokens",), "shardmill read set"),
+        ("image", ("image",), "shardmill read set"),
+        ("text", ("tokens", "segments"), "shardmill train set --model causal_transformer"),
+    ],
+)
+def test_the_hint_after_preprocess_fits_the_set(
+    record_type: str, features: tuple[str, ...], command: str
+) -> None:
+    schema = Schema(record_type, tuple(Feature(name, "int64") for name in features))
+    assert next_command(schema, "set") == command
+
+
+def test_many_labels_are_read() -> None:
+    label = Feature("label", "class_label", (-1,))
+    schema = Schema("text", (Feature("tokens", "int64", (-1,)), label))
+    assert next_command(schema, "set") == "shardmill read set"
+
+
+def test_train_shows_the_defaults_of_every_kind_of_set() -> None:
+    shown = {option.name: getattr(option, "show_default", None) for option in train.params}
+    assert shown["image_size"] == "64" and shown["max_tokens"] == "256"
+    assert shown["model"] == "image small_cnn, tokens text_transformer, packed causal_transformer"

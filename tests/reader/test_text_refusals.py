@@ -1,0 +1,126 @@
+"""What can be wrong with options for documents, or with a set of them; and its vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import reader
+from reader.vocabulary import Vocabulary, find_vocabulary
+from shard_format import DamageError, ShardSetError, UsageError, load_manifest
+
+MakeSet = Callable[..., Path]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("text", {"image_size": 64}, "image_size is for sets of pictures, got .*=64 for raw text"),
+        ("text", {"max_tokens": 8}, "max_tokens is for sets of token ids.*--train-tokenizer"),
+        ("text", {"pad": "max"}, "pad is for sets of token ids"),
+        ("tokens", {"dtype": "float32"}, "dtype is for sets of pictures"),
+        ("tokens", {"normalize": "zscore"}, "normalize is for sets of pictures"),
+        ("tokens", {"pad": "maximum"}, "pad must be one of longest, max, none, got 'maximum'"),
+        ("tokens", {"buckets": 0}, "buckets must be a whole number at least 1, got 0"),
+        ("tokens", {"max_tokens": 0}, "max_tokens must be a whole number at least 1, got 0"),
+        ("tokens", {"buckets": 4, "shuffle": "off"}, "changes the order, got shuffle='off'"),
+        ("tokens", {"synonyms": "x", "augment": "strong"}, "synonyms is for sets of raw text"),
+        ("tokens", {"synonyms": "x"}, "synonyms are for augmentation, got augment='none'"),
+        ("packed", {"max_tokens": 8}, "max_tokens is for .* --pack'"),
+        ("packed", {"buckets": 2}, "buckets is for sets of token ids, got .*=2 for packed"),
+    ],
+)
+def test_options_of_other_sets_are_refused(
+    text_set: MakeSet,
+    token_set: MakeSet,
+    packed_set: MakeSet,
+    kind: str,
+    options: Any,
+    message: str,
+) -> None:
+    if kind == "text":
+        directory = text_set(train=[("a", 0)])
+    elif kind == "tokens":
+        directory = token_set(train=[([1], 0)])
+    else:
+        directory = packed_set(8, train=[[[1, 2]]])
+    with pytest.raises(UsageError, match=message):
+        reader.load(directory, batch_size=1, **options)
+
+
+@pytest.mark.parametrize("option", [{"max_tokens": 8}, {"pad": "none"}, {"buckets": 2}])
+def test_options_of_text_are_refused_for_pictures(make_set: Any, option: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"is for sets of token ids, got .* for pictures in "):
+        reader.load(make_set({"train": (4,)}), batch_size=1, **option)
+
+
+def test_text_sets_that_are_not_what_they_should_be(write_records: Any, tmp_path: Path) -> None:
+    from shard_format import Feature, Schema
+
+    tokens = Schema("text", (Feature("tokens", "int64", (-1,)),))
+    directory = write_records(tokens, {"train": [({"tokens": [1]}, {})]}, name="a")
+    with pytest.raises(ShardSetError, match="must hold its tokenizer"):
+        reader.load(directory, batch_size=1)
+    (directory / "tokenizer.json").write_text("{")
+    with pytest.raises(DamageError, match=r"must be readable, got .*tokenizer\.json"):
+        reader.load(directory, batch_size=1)
+    (directory / "tokenizer.json").unlink()
+    size = {"vocabulary": {"size": 3}}
+    directory = write_records(tokens, {"train": [({"tokens": [1]}, {})]}, (), size, "b")
+    with pytest.raises(DamageError, match="must have a column 'tokens'"):
+        reader.load(directory, batch_size=1)
+    named = Schema("text", (Feature("title", "text"),))
+    directory = write_records(named, {"train": [({"title": "x"}, {})]}, name="c")
+    with pytest.raises(ShardSetError, match=r"need a feature 'text', got title \(text\)"):
+        reader.load(directory, batch_size=1)
+
+
+def test_the_vocabulary_of_a_hugging_face_tokenizer(token_set: MakeSet) -> None:
+    from tokenizers import Tokenizer, models
+
+    directory = token_set(train=[([1], 0)])
+    ids = {"[UNK]": 3, "a": 0, "b": 60}
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
+    tokenizer.save(str(directory / "tokenizer.json"))
+    found = find_vocabulary(directory, load_manifest(directory))
+    assert found == Vocabulary(size=61, pad_id=None, unknown_id=3)
+    assert (found.padding, found.rows) == (61, 62)
+    tokenizer.add_special_tokens(["<pad>"])
+    tokenizer.save(str(directory / "tokenizer.json"))
+    found = find_vocabulary(directory, load_manifest(directory))
+    assert found.pad_id == found.padding == tokenizer.token_to_id("<pad>")
+
+
+def test_the_vocabulary_of_a_sentence_piece_model(token_set: MakeSet) -> None:
+    import io
+
+    import sentencepiece
+
+    directory = token_set(train=[([1], 0)])
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["a rose is a rose is a rose"] * 9), model_writer=model,
+        vocab_size=14, pad_id=3, minloglevel=2, hard_vocab_limit=False,
+    )  # fmt: skip
+    (directory / "tokenizer.model").write_bytes(model.getvalue())
+    found = find_vocabulary(directory, load_manifest(directory))
+    assert (found.size, found.pad_id, found.unknown_id) == (50, 3, 0)
+
+
+def test_the_vocabulary_that_a_manifest_tells(write_records: Any) -> None:
+    from shard_format import Feature, Manifest, Schema
+    from shard_format.naming import MANIFEST
+
+    schema = Schema("text", (Feature("tokens", "int64", (-1,)),))
+    directory = write_records(schema, {"train": [({"tokens": [1]}, {})]})
+    manifest = load_manifest(directory)
+    told = {"vocabulary": {"size": 9, "pad": 2, "unknown": None, "end": 3}}
+    manifest = Manifest(
+        manifest.name, schema, manifest.splits, manifest.ledger, told, manifest.files
+    )
+    (directory / MANIFEST).write_text(manifest.to_text())
+    found = find_vocabulary(directory, load_manifest(directory))
+    assert found == Vocabulary(size=9, pad_id=2, unknown_id=None)
