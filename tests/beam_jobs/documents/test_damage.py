@@ -115,6 +115,14 @@ def test_hidden_files_and_unknown_ones(file, documents):
     assert read.ignored == [".hidden.txt"]
 
 
+@pytest.mark.parametrize("first", ["[Content_Types].xml", "mimetype"])
+def test_the_zip_of_a_program_is_no_archive_of_documents(first, file, packed, documents):
+    data = packed("zip-stored", {first: b"application/epub", "content.xml": b"<p>text</p>"})
+    read = documents(file("a.docx", data), resolve=False, no_labels=True)
+    assert read.reasons == {"a.docx": "unknown-format"}
+    assert read.rejects["a.docx"].data == data
+
+
 def test_an_archive_in_an_archive_is_told(file, packed, documents):
     inner = packed("zip", {"a.txt": b"x"})
     read = documents(file("a.tar", packed("tar", {"in.zip": inner})), no_labels=True)
