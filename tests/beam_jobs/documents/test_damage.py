@@ -249,3 +249,13 @@ def samples_of():
         return b"text,label\n" + b"\n".join(rows)
 
     return make
+
+
+def test_cells_that_lie_outside_of_their_column(file, documents):
+    offsets = pa.py_buffer(b"".join(n.to_bytes(4, "little") for n in (0, 2**30, 3)))
+    text = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"abc")])
+    path = file("a.arrow", b"")
+    with pa.ipc.new_file(str(path), pa.schema([("text", pa.string())])) as writer:
+        writer.write_batch(pa.record_batch([text], names=["text"]))
+    read = documents(path, resolve=False, no_labels=True)
+    assert list(read.counts) == ["damaged-file"] and not read.documents
