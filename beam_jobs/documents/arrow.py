@@ -72,8 +72,4 @@ class _ArrowRows(Opened):
 
 def _sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     for start in range(0, batch.num_rows, _SLICE_ROWS):
-        part = batch.slice(start, _SLICE_ROWS)
-        for column in part.columns:
-            # Offsets alone: text that is no UTF-8 is a matter of its row.
-            column.validate()
-        yield part
+        yield batch.slice(start, _SLICE_ROWS)

@@ -111,6 +111,7 @@ class Columnar(Format):
                 return
             try:
                 for batch in group.batches:
+                    _check(batch)
                     for found in self._found(batch, row + 1, classes):
                         row += 1
                         yield found
@@ -138,6 +139,7 @@ class Columnar(Format):
                     for _, group in opened_file.rows(names, 0, -1):
                         for batch in group.batches:
                             if batch.num_rows:
+                                _check(batch)
                                 return list(batch.slice(0, LOOKED_AT).to_pylist())
                     return [dict.fromkeys(names)]
             except DAMAGE as error:
@@ -163,6 +165,22 @@ class Columnar(Format):
                 continue
             data = b"\n".join(cell for cell in cells if isinstance(cell, bytes))
             yield Found(place_at(first + row), data, context)
+
+
+def _check(batch: pa.RecordBatch) -> None:
+    """Returns if every cell lies inside of its column; damage may have moved it anywhere.
+
+    Text that is no UTF-8 is a matter of its row, so text is checked as bytes.
+
+    Raises:
+        ArrowInvalid: One does not.
+    """
+    for column in batch.columns:
+        kind = _BYTES_OF.get(column.type)
+        (column if kind is None else column.view(kind)).validate(full=True)
+
+
+_BYTES_OF = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
 
 
 def _unreadable(row: int, rows: str, error: Exception) -> RefusedDocument:

@@ -25,6 +25,9 @@ _MAGIC = {
 }
 # Formats with little or no zero byte at their beginning that are no text.
 _NO_TEXT = (b"%PDF-", b"%!PS", b"{\\rtf", b"filedesc://", b"\x89PNG", b"\xff\xd8\xff", b"GIF8")
+# The first member of a zip that is one document of some program (OOXML, ODF, EPUB, Java).
+_ZIPS_OF_PROGRAMS = (b"[Content_Types].xml", b"_rels/", b"mimetype", b"META-INF/")
+_ZIP_NAME = 30  # where its name begins
 _NAMES = {
     "txt": ("txt", "text", "md", "rst", "log"),
     "html": ("html", "htm", "xhtml"),
@@ -43,7 +46,7 @@ _MARKUP = re.compile(rb"\s*(<!--.{0,4096}?-->\s*)*<(!doctype\s+html|html|head|bo
 def container_of(head: bytes) -> str:
     """The value of CONTAINERS that a file is by its first bytes; "" if it is none."""
     if head.startswith((b"PK\3\4", b"PK\5\6")):
-        return "zip"
+        return "" if head[_ZIP_NAME:].startswith(_ZIPS_OF_PROGRAMS) else "zip"
     return "tar" if is_header(head[:512]) and head[:512].strip(b"\0") else ""
 
 

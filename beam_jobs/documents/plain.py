@@ -25,6 +25,7 @@ from beam_jobs.sources.base import MAX_RECORD_BYTES, check_size
 from beam_jobs.sources.streams import Bytes
 
 _BLOCK_BYTES = 1 << 20  # 1 MiB a read
+_SMALL_BYTES = 1 << 16  # 64 KiB: most files are smaller
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r"}
 
 
@@ -79,7 +80,7 @@ def whole(part: Part) -> bytes:
         Refusal: They are too many, or there is damage; then with what could be read.
     """
     with part.open() as file:
-        data = file.read(MAX_RECORD_BYTES + 1)
+        data = _up_to_most(file)
         check_size(len(data))
         if file.damage is not None:
             raise Refusal(file.damage.reason, file.damage.detail, data=data)
@@ -89,8 +90,16 @@ def whole(part: Part) -> bytes:
 def bytes_of(part: Part) -> bytes | None:
     """What can be read of a part that is refused; None if it is too large to be kept."""
     with part.open() as file:
-        data = file.read(MAX_RECORD_BYTES + 1)
+        data = _up_to_most(file)
     return data if len(data) <= MAX_RECORD_BYTES else None
+
+
+def _up_to_most(file: Bytes) -> bytes:
+    """All bytes of a file, or one more than may be held; room is made for what is asked for."""
+    data = file.read(_SMALL_BYTES)
+    if len(data) < _SMALL_BYTES:
+        return data
+    return data + file.read(MAX_RECORD_BYTES + 1 - _SMALL_BYTES)
 
 
 def found_lines(part: Part, encoding: str) -> Iterator[Found | RefusedDocument]:

@@ -109,7 +109,7 @@ class Csv(Format):
         try:
             rows = [row for row in csv.reader(lines, delimiter=self.delimiter, strict=True) if row]
         except csv.Error as error:
-            raise Refusal("bad-csv", str(error)) from None
+            raise Refusal("bad-csv", _said(error)) from None
         if len(rows) != 1:
             raise Refusal("bad-csv", f"there must be one row, got {len(rows)}")
         return rows[0]
@@ -124,6 +124,14 @@ class Csv(Format):
             if names.count(name) > 1:
                 detail = f"the header names {name!r} {names.count(name)} times"
                 raise Refusal("repeated-column", detail, data=bytes_of(part))
+
+
+def _said(error: csv.Error) -> str:
+    """What the csv module says, where that is for its callers in words for users."""
+    text = str(error)
+    if text.startswith("new-line character"):
+        return "a carriage return alone stands outside of quotes; rows end in a line feed"
+    return text
 
 
 class Tsv(Csv):
@@ -167,7 +175,7 @@ class _Rows:
                     yield from self._ended(values, None)
             except csv.Error as error:
                 if str(error) != "unexpected end of data" or self.cut:
-                    yield from self._ended([], Refusal("bad-csv", str(error)))
+                    yield from self._ended([], Refusal("bad-csv", _said(error)))
                 else:
                     yield from self._unclosed_quote()
                 continue

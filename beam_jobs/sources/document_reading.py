@@ -21,7 +21,7 @@ from beam_jobs.sources.beside import Names
 from beam_jobs.sources.compression import codec_of_head
 from beam_jobs.sources.document_places import Archives, Where
 from beam_jobs.sources.frames import is_frame
-from beam_jobs.sources.streams import Bytes, Range, Raw, opened
+from beam_jobs.sources.streams import Bytes, Held, Range, Raw, opened
 
 _UNKNOWN_BYTES = 16 << 20  # 16 MiB: larger files of no known format are not copied to quarantine
 _ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")  # how TFRecord's other codec begins
@@ -33,11 +33,13 @@ class _Content(NamedTuple):
     Attributes:
         codec: How it is compressed.
         form: The name of its format; UNKNOWN if it has none.
-        why: Then, why.
+        source: Opens it.
+        why: If it has no format, why.
     """
 
     codec: str
     form: str
+    source: Callable[[], Raw]
     why: str = ""
 
 
@@ -102,21 +104,23 @@ class PartReader:
         name = item.record_id.rpartition("/")[2]
         file_id = item.record_id
         if where.is_stretch:
-            file_id, content = item.record_id.rpartition("/")[0], _Content("", where.form)
+            file_id, content = item.record_id.rpartition("/")[0], _Content("", where.form, source)
         else:
             content = self._content(name, source)
         if content.form == UNKNOWN:
-            raise Refusal("unknown-format", content.why, data=_bytes_of(source, _UNKNOWN_BYTES))
+            raise Refusal(
+                "unknown-format", content.why, data=_bytes_of(content.source, _UNKNOWN_BYTES)
+            )
         part = Part(
             file_id,
-            partial(_open, source, content.codec),
+            partial(_open, content.source, content.codec),
             where.start,
             where.end,
             item.label,
             item.split,
             self._scratch,
             content.codec,
-            partial(_open, source, ""),
+            partial(_open, content.source, ""),
             self._names(item.path).names,
         )
         return part, self._formats[content.form]
@@ -139,8 +143,10 @@ class PartReader:
         yield from read_part(part, form, mended)
 
     def _content(self, name: str, source: Callable[[], Raw]) -> _Content:
-        with opened(source()) as file:
-            packed = head = file.head(HEAD_BYTES)
+        with source() as raw:
+            packed = head = raw.look(HEAD_BYTES)
+            if len(head) < HEAD_BYTES and raw.damage is None:
+                source = partial(Held, head)  # which is all of it
         form = self._options.format
         may_be_frames = form in ("auto", "tfrecord")
         codec = "" if may_be_frames and is_frame(head[:12]) else codec_of_head(head)
@@ -154,11 +160,11 @@ class PartReader:
             with opened(source(), codec) as file:
                 head = file.head(HEAD_BYTES)
         if container_of(head) or container_of(packed):
-            return _Content(codec, UNKNOWN, "it is an archive inside of another")
+            return _Content(codec, UNKNOWN, source, "it is an archive inside of another")
         if form == "auto":
             form = format_of(head, name)
         begins = f"it begins with {head[:16]!r}, as no format of documents does"
-        return _Content(codec, form, "" if form else begins)
+        return _Content(codec, form, source, "" if form else begins)
 
     def _refused(self, item: Item, where: Where) -> ReadDocument:
         """What listing refused, with its bytes if it has some."""

@@ -23,7 +23,8 @@ from shard_format import InputError
 MAX_ROWS = 10**9  # of a file: the row number in a record id has 9 digits; more is damage
 PLAUSIBLE_ROWS = 10**7  # of a group, whatever its bytes: a damaged number may be any
 LIST_ROWS = 8192  # rows of labels in memory at a time
-DAMAGE = (pa.ArrowException, OSError, ValueError, UnicodeDecodeError)
+# Arrow takes a damaged size for one that there is no memory for.
+DAMAGE = (pa.ArrowException, OSError, ValueError, UnicodeDecodeError, MemoryError)
 
 
 class Group(NamedTuple):

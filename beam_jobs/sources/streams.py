@@ -28,9 +28,11 @@ class Raw(io.RawIOBase):
 
     Attributes:
         damage: Why the stream ends before its end; None if it does not, as far as it was read.
+        buffer_bytes: To read at a time.
     """
 
     damage: Refusal | None = None
+    buffer_bytes = _BLOCK_BYTES
     _pushed = b""
 
     def more(self, size: int) -> bytes:
@@ -85,7 +87,7 @@ class Bytes(io.BufferedReader):
     raw: Raw
 
     def __init__(self, raw: Raw) -> None:
-        super().__init__(raw, _BLOCK_BYTES)
+        super().__init__(raw, raw.buffer_bytes)
 
     @property
     def damage(self) -> Refusal | None:
@@ -164,6 +166,35 @@ class Range(Raw):
         if not self.closed:
             os.close(self._descriptor)
         super().close()
+
+
+class Held(Raw):
+    """Bytes that are in memory: a small file, whose opening costs more than its reading."""
+
+    buffer_bytes = 1 << 12  # 4 KiB
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self._file = io.BytesIO(data)
+
+    def more(self, size: int) -> bytes:
+        """See Raw."""
+        return self._file.read(size)
+
+    def seekable(self) -> bool:
+        """See RawIOBase."""
+        return True
+
+    def tell(self) -> int:
+        """See RawIOBase."""
+        return self._file.tell() - len(self._pushed)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """See RawIOBase."""
+        if whence == os.SEEK_CUR:
+            offset, whence = offset + self.tell(), os.SEEK_SET
+        self._pushed = b""
+        return self._file.seek(offset, whence)
 
 
 class Unpacked(Raw):

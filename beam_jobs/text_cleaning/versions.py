@@ -1,4 +1,4 @@
-"""What decides, beside our own code, what a step makes of a document."""
+"""What decides, beside our own code, what is staged of a document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import unicodedata
 
 from beam_jobs.text_cleaning.language import MODEL
 
-_PACKAGES = ("ftfy", "pyarrow", "resiliparse")
+_PACKAGES = ("charset-normalizer", "ftfy", "pyarrow", "resiliparse", "xxhash")
 _FASTTEXT = ("fasttext-predict", "fasttext-predict-v2")  # the latter from Python 3.14 on
 
 

@@ -10,8 +10,7 @@ import sys
 import pyarrow as pa
 import pytest
 
-from cli.commands.preprocess import next_command
-from shard_format import Feature, IndexWriter, Schema, load_manifest, naming, open_index
+from shard_format import IndexWriter, load_manifest, naming, open_index
 
 VOCABULARY = {"size": 32000, "used": 3100, "coverage": 0.096875, "unknown_share": 0.0}
 PACKING = {"sequences": 7, "padding_share": 0.125, "documents": 90, "cut_share": 0.5}
@@ -90,19 +89,3 @@ def test_no_more_than_the_manifest_is_needed(text_set, shardmill, tmp_path):
 def test_other_sets_say_nothing_of_text(shardmill, repository):
     found = shardmill("inspect", repository / "tests/golden/v1/set", "--json")
     assert "languages" not in json.loads(found.stdout.splitlines()[-1])
-
-
-@pytest.mark.parametrize(
-    ("record_type", "names", "following"),
-    [
-        ("image", ["image", "label"], "train set --model small_cnn"),
-        ("image", ["image"], "train set --model small_cnn"),
-        ("text", ["text", "label"], "report set"),
-        ("text", ["tokens", "label"], "train set --model text_transformer"),
-        ("text", ["tokens"], "report set"),
-        ("text", ["tokens", "segments", "positions"], "train set --model causal_transformer"),
-    ],
-)
-def test_what_comes_next_fits_the_set(record_type, names, following):
-    schema = Schema(record_type, tuple(Feature(name, "bytes") for name in names))
-    assert next_command(schema, "set") == f"shardmill {following}"

@@ -115,6 +115,14 @@ def test_hidden_files_and_unknown_ones(file, documents):
     assert read.ignored == [".hidden.txt"]
 
 
+@pytest.mark.parametrize("first", ["[Content_Types].xml", "mimetype"])
+def test_the_zip_of_a_program_is_no_archive_of_documents(first, file, packed, documents):
+    data = packed("zip-stored", {first: b"application/epub", "content.xml": b"<p>text</p>"})
+    read = documents(file("a.docx", data), resolve=False, no_labels=True)
+    assert read.reasons == {"a.docx": "unknown-format"}
+    assert read.rejects["a.docx"].data == data
+
+
 def test_an_archive_in_an_archive_is_told(file, packed, documents):
     inner = packed("zip", {"a.txt": b"x"})
     read = documents(file("a.tar", packed("tar", {"in.zip": inner})), no_labels=True)
@@ -241,3 +249,13 @@ def samples_of():
         return b"text,label\n" + b"\n".join(rows)
 
     return make
+
+
+def test_cells_that_lie_outside_of_their_column(file, documents):
+    offsets = pa.py_buffer(b"".join(n.to_bytes(4, "little") for n in (0, 2**30, 3)))
+    text = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"abc")])
+    path = file("a.arrow", b"")
+    with pa.ipc.new_file(str(path), pa.schema([("text", pa.string())])) as writer:
+        writer.write_batch(pa.record_batch([text], names=["text"]))
+    read = documents(path, resolve=False, no_labels=True)
+    assert list(read.counts) == ["damaged-file"] and not read.documents
