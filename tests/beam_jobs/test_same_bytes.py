@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import random
@@ -64,6 +65,69 @@ def test_every_option_on_any_units(root_hash, golden, name):
         root_hash(f"{workers}", workers=workers, unit_size=unit_size, **VARIANTS[name])
         for workers, unit_size in ((1, "64KiB"), (2, "1MiB"))
     }
+    assert found == {golden[name]}
+
+
+# The same of documents; tokenizers are trained, so their bytes count too.
+TEXT_VARIANTS = {
+    "text": {},
+    "text-near": {"dedup": "near", "near_threshold": 0.5},
+    "text-parts": {"dedup_parts": "lines"},
+    "text-stratified": {"stratify": True, "split": "train=0.7,validation=0.2,test=0.1"},
+    "text-oversampled": {"balance": "oversample", "split": "train=0.5,test=0.5"},
+    "text-given-splits": {"split": "folders"},
+    "text-web": {"clean": "web", "no_labels": True},
+    "text-tokens": {"train_tokenizer": "bpe:600"},
+    "text-wordpiece": {"train_tokenizer": "wordpiece:700"},
+    "text-unigram": {"train_tokenizer": "unigram:600"},
+    "text-packed": {"train_tokenizer": "bpe:600", "pack": 64},
+    "text-best-fit": {"train_tokenizer": "bpe:600", "pack": 64, "packing": "best-fit"},
+    "text-kept": {"keep_columns": "category", "no_labels": True, "encoding": "auto"},
+}
+
+
+def write_questions(source, folder):
+    """The sample questions in a dozen files of JSON Lines; every third has the same last line."""
+    for part in ("train", "test"):
+        with (source / f"{part}.csv").open(encoding="utf-8", errors="replace", newline="") as file:
+            rows = list(csv.DictReader(file))
+        (folder / part).mkdir(parents=True)
+        for number in range(6):
+            with (folder / part / f"{number}.jsonl").open("w") as file:
+                for row in rows[number::6]:
+                    if len(row["text"]) % 3 == 0:
+                        row["text"] += "\nSent from the telephone of a customer of the bank."
+                    file.write(json.dumps(row) + "\n")
+    (folder / "train" / "0.jsonl").open("a").write("no JSON\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def questions(repository, tmp_path_factory):
+    return write_questions(
+        repository / "samples" / "banking", tmp_path_factory.mktemp("questions") / "corpus"
+    )
+
+
+@pytest.mark.parametrize("name", TEXT_VARIANTS)
+def test_every_option_of_documents_on_any_units(questions, golden, tmp_path, name):
+    from beam_jobs.options import TextOptions
+    from beam_jobs.run import run_preprocess
+
+    options = {"label_column": "category", "num_shards": 3, "no_report": True}
+    options |= TEXT_VARIANTS[name]
+    if "no_labels" in options:
+        del options["label_column"]
+    found = set()
+    for workers, unit_size in ((1, "16KiB"), (2, "1MiB")):
+        job = TextOptions(
+            (str(questions),),
+            str(tmp_path / str(workers)),
+            workers=workers,
+            unit_size=unit_size,
+            **options,
+        )
+        found.add(run_preprocess(job).manifest.root_hash)
     assert found == {golden[name]}
 
 
