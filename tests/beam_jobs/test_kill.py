@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import random
@@ -15,28 +16,34 @@ import pytest
 
 from shard_format import naming, verify
 
-KILLS = 10
-COMMAND = [sys.executable, "-m", "beam_jobs", "images"]
-OPTIONS = [
-    "--unit-size",
-    "100KiB",
-    "--num-shards",
-    "6",
-    "--workers",
-    "2",
-    "--resize",
-    "shorter:200",
+COMMAND = [sys.executable, "-m", "beam_jobs"]
+COMMON = ["--num-shards", "6", "--workers", "2"]
+PICTURES = ["--unit-size", "100KiB", "--resize", "shorter:200"]
+# Everything that planning and sharding can do, by workers that are processes.
+DOCUMENTS = [
+    *("--unit-size", "2KiB", "--label-column", "category", "--dedup", "near"),
+    *("--dedup-parts", "lines", "--train-tokenizer", "bpe:600", "--pack", "64"),
+    "--direct_running_mode=multi_processing",
 ]
+# (kind, number of kills) -> one test for each kill
+KILLS = [("images", kill, 10) for kill in range(10)] + [("text", kill, 6) for kill in range(6)]
 
 
-def _start(source: Path, out: Path, repository: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [*COMMAND, str(source), "--out", str(out), *OPTIONS],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        cwd=repository,
-    )
+class _Job:
+    """A command that can be killed."""
+
+    def __init__(self, arguments: list[str], repository: Path) -> None:
+        self._arguments = arguments
+        self._repository = repository
+
+    def start(self, out: Path) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*COMMAND, *self._arguments, "--out", str(out), *COMMON],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd=self._repository,
+        )
 
 
 def _finish(process: subprocess.Popen[bytes]) -> dict[str, object]:
@@ -55,31 +62,49 @@ def _wait_for_work(out: Path, process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory, samples, repository):
-    """(summary, files, seconds from the first trace on disk to the end)."""
-    out = tmp_path_factory.mktemp("whole") / "set"
-    process = _start(samples, out, repository)
-    _wait_for_work(out, process)
-    begun = time.monotonic()
-    summary = _finish(process)
-    return summary, _files(out), time.monotonic() - begun
+def jobs(samples, repository, tmp_path_factory):
+    """By kind; pictures of the samples, and its questions in forty files of JSON Lines."""
+    with (repository / "samples/banking/test.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    questions = tmp_path_factory.mktemp("questions")
+    for number in range(40):
+        lines = (json.dumps(row) for row in rows[number::40])
+        (questions / f"{number}.jsonl").write_text("\n".join(lines))
+    return {
+        "images": _Job(["images", str(samples), *PICTURES], repository),
+        "text": _Job(["text", str(questions), *DOCUMENTS], repository),
+    }
 
 
-@pytest.mark.parametrize("kill", range(KILLS))
-def test_sigkill_at_a_seeded_moment(kill, uninterrupted, samples, repository, tmp_path):
-    summary, files, seconds = uninterrupted
-    out = tmp_path / "set"
-    process = _start(samples, out, repository)
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory, jobs):
+    """By kind: (summary, files, seconds from the first trace on disk to the end)."""
+    found = {}
+    for kind, job in jobs.items():
+        out = tmp_path_factory.mktemp("whole") / kind
+        process = job.start(out)
+        _wait_for_work(out, process)
+        begun = time.monotonic()
+        summary = _finish(process)
+        found[kind] = summary, _files(out), time.monotonic() - begun
+    return found
+
+
+@pytest.mark.parametrize(("what", "kill", "kills"), KILLS)
+def test_sigkill_at_a_seeded_moment(what, kill, kills, uninterrupted, jobs, tmp_path):
+    summary, files, seconds = uninterrupted[what]
+    job, out = jobs[what], tmp_path / "set"
+    process = job.start(out)
     _wait_for_work(out, process)
-    # Spread over the whole of the run, each at a random place of its tenth.
-    moment = (kill + random.Random(kill).random()) / KILLS * seconds
+    # Spread over the whole of the run, each at a random place of its part.
+    moment = (kill + random.Random(kill).random()) / kills * seconds
     time.sleep(moment)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     units = len(list((out / naming.WORK_DIR / "units").glob("*.json")))
     finished = (out / naming.MANIFEST).exists()
 
-    again = _finish(_start(samples, out, repository))
+    again = _finish(job.start(out))
     assert again["root_hash"] == summary["root_hash"]
     assert _files(out) == files
     assert verify(out)[1] == []
