@@ -10,9 +10,10 @@ from shard_format import DamageError, open_index, verify
 
 
 @pytest.fixture
-def shard_set(pictures, build, tmp_path):
-    corpus = pictures(24)
-    (corpus / "class0" / "broken.jpg").write_bytes(b"nothing")
+def shard_set(kind, build, tmp_path):
+    corpus = kind.make(24)
+    one = (corpus / "class0" / kind.file("000")).read_bytes()
+    (corpus / "class0" / kind.file("broken")).write_bytes(kind.damaged(one))
     build(corpus, num_shards=2)
     return tmp_path / "set"
 
