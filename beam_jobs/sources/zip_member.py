@@ -9,8 +9,9 @@ import zlib
 from typing import IO, Any
 
 from beam_jobs.refusal import Refusal
+from beam_jobs.sources.inflating import RAW_DEFLATE, Inflater
 from beam_jobs.sources.ranges import read_range
-from beam_jobs.sources.streams import RAW_DEFLATE, Bytes, Inflater, Range, Raw
+from beam_jobs.sources.streams import Bytes, Range, Raw
 from beam_jobs.sources.zip import ZipPlace
 from beam_jobs.sources.zip_directory import LOCAL_BYTES, data_offset
 
