@@ -35,7 +35,7 @@ def job_options(
 
     Args:
         command: To give them to.
-        kinds: The options of the job; of several that share a flag, it takes what one of them takes.
+        kinds: The options of the job; a flag of several takes what any of them takes.
         unset: Leave every default out: what is not given is None.
     """
     fields = {field.name: field for kind in reversed(kinds) for field in dataclasses.fields(kind)}
