@@ -10,7 +10,7 @@ from beam_jobs.options import TextOptions
 from beam_jobs.quarantine import replay_options
 from beam_jobs.run import run_preprocess
 from cli.commands.quarantine import replay
-from shard_format import UsageError
+from shard_format import InputError, UsageError
 
 _SENTENCE = "The quick brown fox number {} jumps over the lazy dog and runs to the old barn."
 
@@ -40,3 +40,23 @@ def test_a_replay_refuses_options_of_other_records(lines, tmp_path):
     job(lines, tmp_path / "set")
     with pytest.raises(UsageError, match="--lenient"):
         replay_options(tmp_path / "set", None, (), {"lenient": True})
+
+
+def test_a_number_is_not_read_across_underscores(tmp_path):
+    """A kept "2020_01" became 202001, as Python reads its own numbers."""
+    texts = [_SENTENCE.format(number) for number in range(2)]
+    rows = [
+        {"text": text, "year": year} for text, year in zip(texts, ("2020_01", "7"), strict=True)
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    for kind in ("int64", "float32"):
+        report = job(tmp_path / "a.jsonl", tmp_path / kind, keep_columns=f"year:{kind}")
+        assert report.manifest.ledger.reasons == {"bad-value": 1}
+
+
+def test_a_source_without_documents_is_told_no_option_of_pictures(tmp_path):
+    """It was advised to say --labels FILE, which a job on documents does not have."""
+    (tmp_path / "data.bin").write_bytes(bytes(range(256)) * 20)
+    with pytest.raises(InputError, match="no-class-folder") as raised:
+        job(tmp_path / "data.bin", tmp_path / "set")
+    assert "--labels" not in str(raised.value)
