@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from beam_jobs.documents.html import decode_page
+from beam_jobs.documents.http_body import media_type
 from beam_jobs.options import TextOptions
 from beam_jobs.quarantine import replay_options
 from beam_jobs.run import run_preprocess
@@ -60,3 +62,16 @@ def test_a_source_without_documents_is_told_no_option_of_pictures(tmp_path):
     with pytest.raises(InputError, match="no-class-folder") as raised:
         job(tmp_path / "data.bin", tmp_path / "set")
     assert "--labels" not in str(raised.value)
+
+
+@pytest.mark.parametrize("charset", ["a\0b", "\ud800", "unicode_escape", "raw_unicode_escape"])
+def test_a_page_may_declare_any_charset(charset):
+    """One page of a crawl whose server sent a zero in it ended the job with a traceback."""
+    page = rb"<p>A caf\xe9 in C:\u0041".replace(rb"\xe9", b"\xe9")
+    assert decode_page(page, charset) == ("<p>A caf\u00e9 in C:\\u0041", "cp1252")
+
+
+@pytest.mark.parametrize("part", ["charset*0*=a'b'c; charset*=", f"charset*{'9' * 5000}=a"])
+def test_a_server_may_number_parameters_in_any_way(part):
+    """Likewise with a parameter in parts of which one has no number."""
+    assert media_type(f"text/html; {part}") == ("text/html", "")
