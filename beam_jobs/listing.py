@@ -205,11 +205,16 @@ def _check_not_empty(
         )
     if not usable:
         first = next(_batches(workspace.listing))["refused"][0].as_py()
+        if options.record_type == "text":
+            hint = "With class folders, make one folder per class (SRC/pos/1.txt), or name the "
+            hint += "folder above; without labels, say --no-labels."
+        else:
+            hint = "With class folders, make one folder per class (SRC/hat/1.jpg), or name the "
+            hint += "folder above; with a table of labels, say --labels FILE; without labels, say "
+            hint += "--no-labels."
         raise InputError(
             f"a source must hold records that can be used, got {records} entries and none usable "
-            f"in {where}; the first is '{first}'. With class folders, make one folder per class "
-            "(SRC/hat/1.jpg), or name the folder above; with a table of labels, say --labels FILE; "
-            "without labels, say --no-labels."
+            f"in {where}; the first is '{first}'. {hint}"
         )
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from beam_jobs.mended import original_path, own_path
 from beam_jobs.options import OPTIONS, PreprocessOptions
 from beam_jobs.storage import read_json
-from shard_format import DamageError, InputError, Manifest, load_manifest, naming
+from shard_format import DamageError, InputError, Manifest, UsageError, load_manifest, naming
 
 FILES = "files"  # the originals, in a folder that was exported
 TABLE = "quarantine.tsv"
@@ -208,6 +208,7 @@ def replay_options(
 
     Raises:
         InputError: The set does not say how it was built, or the folder is missing.
+        UsageError: An option is none of jobs on such records.
     """
     load_manifest(directory)
     build = read_json(directory / naming.BUILD)
@@ -226,6 +227,12 @@ def replay_options(
     values["sources"] = tuple(sources or saved["sources"])
     kind = OPTIONS[values.get("record_type") or "image"]
     known = {field.name for field in dataclasses.fields(kind)}
+    if foreign := sorted(changes.keys() - known):
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in foreign)
+        raise UsageError(
+            f"a replay takes options of the job that built the set, got {flags} and a set of "
+            f"{kind.record_type} records. Leave it out."
+        )
     return kind(**{name: value for name, value in values.items() if name in known})
 
 

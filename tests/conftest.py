@@ -154,7 +154,7 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
         lambda data: data[:-4] + b"\xff\xfe\xfd",
         ("read", "bad-encoding"),
         b" \n",
-        ("filter", "too-short"),
+        ("filter", "empty"),
         ("chars", "words", "source_bytes"),
     )
 

@@ -103,6 +103,8 @@ def _kept_value(row: Mapping[str, Any], name: str, kind: str) -> Any:
     try:
         if kind == "text":
             return _as_text(value)
+        if isinstance(value, str) and "_" in value:
+            raise ValueError  # Python would take "2020_01" for 202001
         number = float(value) if kind == "float32" else _whole(value)  # type: ignore[arg-type]
         if kind == "float32" and abs(number) > _LARGEST_FLOAT32 and abs(number) != float("inf"):
             raise ValueError

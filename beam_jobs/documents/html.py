@@ -24,6 +24,8 @@ _MEANT = {
     "tis-620": "cp874",
     "utf-16": "utf-16-le",
 }
+# What Python has beside encodings of text: these would change what a page says.
+_OF_PYTHON = frozenset(("unicode-escape", "raw-unicode-escape", "charmap", "idna", "punycode"))
 _PRESCAN_BYTES = 1024  # WHATWG HTML, section 13.2.3.2: a charset must be said in these
 _CHARSET = re.compile(rb"<meta[^>]{0,512}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{2,40})", re.I)
 
@@ -72,8 +74,11 @@ def meant_by(name: str) -> str:
     Raises:
         LookupError: It is the name of none.
     """
-    known = codecs.lookup(name.strip().strip("\"'"))
-    if not known._is_text_encoding:
+    try:
+        known = codecs.lookup(name.strip().strip("\"'"))
+    except ValueError:  # it has a zero or half a character in it
+        raise LookupError(name) from None
+    if not known._is_text_encoding or known.name in _OF_PYTHON:
         raise LookupError(name)
     normal = normal_name(known.name)
     return _MEANT.get(normal, normal)

@@ -64,7 +64,10 @@ def media_type(value: str) -> tuple[str, str]:
     """(media type, charset) of a Content-Type, both "" if it has none."""
     message = Message()
     message["content-type"] = " ".join(value.split())
-    charset = message.get_param("charset", "")
+    try:
+        charset = message.get_param("charset", "")
+    except (TypeError, ValueError):  # parts of it that are numbered in no way of RFC 2231
+        charset = ""
     mime = value.partition(";")[0].strip().lower()
     return mime, charset.strip() if isinstance(charset, str) else ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -32,14 +33,14 @@ def job_options(
 
     Args:
         command: To give them to.
-        kinds: The options of the job; of several that share a flag, the first defines it.
+        kinds: The options of the job; a flag of several takes what any of them takes.
         unset: Leave every default out: what is not given is None.
     """
     fields = {field.name: field for kind in reversed(kinds) for field in dataclasses.fields(kind)}
     for field in reversed(fields.values()):
         if "help" not in field.metadata:
             continue
-        choices = field.metadata["choices"]
+        choices = _choices_of_all(field.name, kinds)
         flag = f"--{field.name.replace('_', '-')}"
         if field.metadata["type"] is bool:
             default = None if unset else False
@@ -51,11 +52,21 @@ def job_options(
             flag,
             default=None if unset else field.default,
             type=click.Choice(choices) if choices else field.metadata["type"],
-            metavar=None if choices else field.metadata["metavar"],
+            metavar=None if choices else field.metadata["metavar"] or "NAME",
             show_default=field.default is not None and not unset,
             help=field.metadata["help"],
         )(command)
     return command
+
+
+def _choices_of_all(name: str, kinds: Sequence[type[PreprocessOptions]]) -> tuple[str, ...]:
+    """The values that an option has for some kind of job; none if it takes any for one of them.
+
+    Which of them are for the kind at hand is checked by its options.
+    """
+    fields = [field for kind in kinds for field in dataclasses.fields(kind) if field.name == name]
+    choices: list[tuple[str, ...]] = [field.metadata["choices"] for field in fields]
+    return tuple(dict.fromkeys(itertools.chain(*choices))) if all(choices) else ()
 
 
 @click.group()

@@ -1,0 +1,77 @@
+"""What went wrong once with documents, found by people who tried to break it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from beam_jobs.documents.html import decode_page
+from beam_jobs.documents.http_body import media_type
+from beam_jobs.options import TextOptions
+from beam_jobs.quarantine import replay_options
+from beam_jobs.run import run_preprocess
+from cli.commands.quarantine import replay
+from shard_format import InputError, UsageError
+
+_SENTENCE = "The quick brown fox number {} jumps over the lazy dog and runs to the old barn."
+
+
+def job(source, out, **options):
+    values = {"workers": 1, "no_report": True} | options
+    return run_preprocess(TextOptions((str(source),), str(out), **values))
+
+
+@pytest.fixture
+def lines(tmp_path):
+    """Ten documents as JSON Lines."""
+    path = tmp_path / "corpus.jsonl"
+    rows = [{"text": _SENTENCE.format(number), "label": "ab"[number % 2]} for number in range(10)]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+def test_a_replay_takes_the_encoding_of_documents(tmp_path):
+    """It took those of pictures alone, though a refusal says that --encoding auto may help."""
+    context = replay.make_context("replay", [str(tmp_path), "--encoding", "auto"])
+    assert context.params["encoding"] == "auto"
+
+
+def test_a_replay_refuses_options_of_other_records(lines, tmp_path):
+    """They were ignored, and the set was built again as it was."""
+    job(lines, tmp_path / "set")
+    with pytest.raises(UsageError, match="--lenient"):
+        replay_options(tmp_path / "set", None, (), {"lenient": True})
+
+
+def test_a_number_is_not_read_across_underscores(tmp_path):
+    """A kept "2020_01" became 202001, as Python reads its own numbers."""
+    texts = [_SENTENCE.format(number) for number in range(2)]
+    rows = [
+        {"text": text, "year": year} for text, year in zip(texts, ("2020_01", "7"), strict=True)
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    for kind in ("int64", "float32"):
+        report = job(tmp_path / "a.jsonl", tmp_path / kind, keep_columns=f"year:{kind}")
+        assert report.manifest.ledger.reasons == {"bad-value": 1}
+
+
+def test_a_source_without_documents_is_told_no_option_of_pictures(tmp_path):
+    """It was advised to say --labels FILE, which a job on documents does not have."""
+    (tmp_path / "data.bin").write_bytes(bytes(range(256)) * 20)
+    with pytest.raises(InputError, match="no-class-folder") as raised:
+        job(tmp_path / "data.bin", tmp_path / "set")
+    assert "--labels" not in str(raised.value)
+
+
+@pytest.mark.parametrize("charset", ["a\0b", "\ud800", "unicode_escape", "raw_unicode_escape"])
+def test_a_page_may_declare_any_charset(charset):
+    """One page of a crawl whose server sent a zero in it ended the job with a traceback."""
+    page = rb"<p>A caf\xe9 in C:\u0041".replace(rb"\xe9", b"\xe9")
+    assert decode_page(page, charset) == ("<p>A caf\u00e9 in C:\\u0041", "cp1252")
+
+
+@pytest.mark.parametrize("part", ["charset*0*=a'b'c; charset*=", f"charset*{'9' * 5000}=a"])
+def test_a_server_may_number_parameters_in_any_way(part):
+    """Likewise with a parameter in parts of which one has no number."""
+    assert media_type(f"text/html; {part}") == ("text/html", "")
