@@ -235,7 +235,9 @@ def _validation_split(options: Settings, manifest: Manifest) -> str | None:
     if options.validation_split == "none":
         return None
     if options.validation_split == "auto":
-        filled = [name for name in ("validation", "test") if name in splits and splits[name].records]
+        filled = [
+            name for name in ("validation", "test") if name in splits and splits[name].records
+        ]
         return filled[0] if filled else None
     _require_split("validation", options.validation_split, tuple(splits), options)
     return options.validation_split
