@@ -55,7 +55,7 @@ def print_dropped(directory: Path, manifest: Manifest) -> None:
         console.print(rows)
         console.print()
     if duplicates is not None and duplicates.clusters:
-        kinds = f"{duplicates.exact:,} exact, {duplicates.near:,} near"
+        kinds = f"{duplicates.exact:,} exact and {duplicates.near:,} near copies"
         say(
             f"duplicates {counted(duplicates.clusters, 'cluster')} ({kinds}), "
             f"{duplicates.conflicts:,} with contradictory labels\n"

@@ -96,7 +96,7 @@ def open_data(asked: TrainOptions) -> Data:
     _require_split("training", options.train_split, splits, options)
     # The reader would refuse it too, in words that are not of the command line.
     require_batch(manifest.splits[options.train_split].records, options)
-    validation = _validation_split(options, splits)
+    validation = _validation_split(options, manifest)
     class_names = () if kind == "packed" else _class_names(kind, manifest, options)
 
     def open_training(epochs_done: int) -> Stream:
@@ -230,12 +230,16 @@ def require_batch(records: int, options: Settings) -> None:
         )
 
 
-def _validation_split(options: Settings, splits: tuple[str, ...]) -> str | None:
+def _validation_split(options: Settings, manifest: Manifest) -> str | None:
+    splits = manifest.splits
     if options.validation_split == "none":
         return None
     if options.validation_split == "auto":
-        return next((name for name in ("validation", "test") if name in splits), None)
-    _require_split("validation", options.validation_split, splits, options)
+        filled = [
+            name for name in ("validation", "test") if name in splits and splits[name].records
+        ]
+        return filled[0] if filled else None
+    _require_split("validation", options.validation_split, tuple(splits), options)
     return options.validation_split
 
 

@@ -48,8 +48,8 @@ class TrainOptions:
         normalize: "none", "zscore" or "minmax", as in `reader.load`, of training and validation
             pictures. Only for a model of your own: those with a name scale pixels themselves.
         train_split: Split to learn from.
-        validation_split: Split to measure on after every epoch; "auto" is "validation" if the set
-            has it, else "test", else none; "none" is none.
+        validation_split: Split to measure on after every epoch; "auto" is "validation" if it has
+            records, else "test", else none; "none" is none.
         seed: Of the weights, the order, the augmentation and dropout.
         cache: Of the reader, which checks it.
         keep_checkpoints: How many of the latest checkpoints stay, at least 1.
@@ -84,15 +84,9 @@ class TrainOptions:
         # A command line hands in strings; every path below is a Path.
         object.__setattr__(self, "data", Path(self.data))
         object.__setattr__(self, "run_dir", Path(self.run_dir))
-        if self.model is None or ":" not in self.model:
-            name = self.model or DEFAULTS["image"].model
-            _require_choice("--model", name, MODELS, " or package.module:function")
-            if self.normalize != "none":
-                raise UsageError(
-                    f"--normalize needs a model of your own, for those with a name scale pixels in "
-                    f"[0, 255] themselves, got --normalize {self.normalize} with --model {name}. "
-                    "Leave it out, or pass --model package.module:function."
-                )
+        if self.model is not None and ":" not in self.model:
+            _require_choice("--model", self.model, MODELS, " or package.module:function")
+            self._require_no_normalization(self.model)
         _require_choice("--optimizer", self.optimizer, OPTIMIZERS)
         _require_choice("--precision", self.precision, PRECISIONS)
         _require_choice("--strategy", self.strategy, STRATEGIES)
@@ -142,7 +136,17 @@ class TrainOptions:
                 f"package.module:function, got --model {self.model} for {self.data}. Leave --model "
                 "out, or pass one of these."
             )
+        if given["model"] in MODELS:
+            self._require_no_normalization(str(given["model"]))
         return Settings(**given)
+
+    def _require_no_normalization(self, model: str) -> None:
+        if self.normalize != "none":
+            raise UsageError(
+                f"--normalize needs a model of your own, for those with a name scale pixels in "
+                f"[0, 255] themselves, got --normalize {self.normalize} with --model {model}. "
+                "Leave it out, or pass --model package.module:function."
+            )
 
     def identity(self) -> dict[str, object]:
         """The options that make a run what it is, JSON-able: equal ones may continue each other."""

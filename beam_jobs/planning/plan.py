@@ -188,6 +188,7 @@ def _work(sidecars: Sidecars, options: PreprocessOptions, partition_rows: int) -
     partitions = -(-sidecars.records // partition_rows)
     passes = (
         4
+        + splits_are_given(options.split)
         + (options.dedup == "near")
         + 4 * (getattr(options, "dedup_parts", "off") != "off")
         + (options.balance != "none")

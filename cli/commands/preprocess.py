@@ -174,18 +174,22 @@ def _closing(report: Any, out: str) -> str:
         again = f", {reused} of {build['units']} units reused" if reused else ""
         rate = f"{build['records_per_second']:,.0f} records/s"
         first = f"built in {build['seconds']:.1f} s ({rate}{again})"
-    return f"{first}\nnext       {next_command(report.manifest.schema, out)}"
+    following = f"shardmill quarantine list {out}"
+    if report.manifest.ledger.kept:
+        following = next_command(report.manifest.schema, out)
+    return f"{first}\nnext       {following}"
 
 
 def next_command(schema: Schema, out: str) -> str:
     """What fits the set: where a model of ours learns from it train, else read."""
-    shapes = {feature.name: feature.shape for feature in schema.features}
-    if "segments" in shapes:
+    features = {feature.name: feature for feature in schema.features}
+    if "segments" in features:
         return f"shardmill train {out} --model causal_transformer"
-    if shapes.get("label") == ():
+    label = features.get("label")
+    if label is not None and label.shape == () and len(label.class_names) > 1:
         if schema.record_type == "image":
             return f"shardmill train {out} --model small_cnn"
-        if "tokens" in shapes:
+        if "tokens" in features:
             return f"shardmill train {out} --model text_transformer"
     return f"shardmill read {out}"
 

@@ -18,7 +18,7 @@ _IMAGE_SIZE = 224  # pixels: what most networks for pictures see
 @click.option(
     "--image-size",
     type=int,
-    show_default="224",
+    show_default=str(_IMAGE_SIZE),
     metavar="N",
     help="Pictures: their side in pixels.",
 )
@@ -100,7 +100,7 @@ def read(
             directory,
             split=split,
             batch_size=batch_size,
-            image_size=224 if is_image and image_size is None else image_size,
+            image_size=_IMAGE_SIZE if is_image and image_size is None else image_size,
             max_tokens=max_tokens,
             pad=pad,
             buckets=buckets,

@@ -136,7 +136,7 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
 
 def _measured(final: EpochDone) -> str:
     if final.val_loss is None:
-        return "validation none: the set has no validation or test split"
+        return "validation none: no split to measure on"
     if final.val_perplexity is not None:
         return f"validation perplexity {final.val_perplexity:.2f}, loss {final.val_loss:.3f}"
     return f"validation {final.val_accuracy:.1%} right, loss {final.val_loss:.3f}"

@@ -101,7 +101,10 @@ def test_inspect_tells_the_essentials(rich, shardmill):
     assert max(map(len, lines)) <= 80
     assert any(line.split() == ["red", "200.50", "60.00", "0.7863", "0.2353"] for line in lines)
     assert any(line.split()[:1] == ["hat"] and line.split()[-1] == "1.5" for line in lines)
-    for text in ("2 clusters (6 exact, 0 near), 2 with contradictory labels", "not-found.jpg"):
+    for text in (
+        "2 clusters (6 exact and 0 near copies), 2 with contradictory labels",
+        "not-found.jpg",
+    ):
         assert text in done.stdout
     assert r"x/\x1b[31mred" in done.stdout and "\x1b" not in done.stdout
     assert r"odd\x07" in done.stdout and "\x07" not in done.stdout

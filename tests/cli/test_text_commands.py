@@ -66,14 +66,29 @@ def test_training_a_language_model_shows_perplexity(
 def test_the_hint_after_preprocess_fits_the_set(
     record_type: str, features: tuple[str, ...], command: str
 ) -> None:
-    schema = Schema(record_type, tuple(Feature(name, "int64") for name in features))
+    classes = {"label": ("bad", "good")}
+    found = tuple(Feature(name, "int64", (), "", classes.get(name, ())) for name in features)
+    schema = Schema(record_type, found)
     assert next_command(schema, "set") == command
 
 
-def test_many_labels_are_read() -> None:
-    label = Feature("label", "class_label", (-1,))
+@pytest.mark.parametrize(
+    "label",
+    [
+        Feature("label", "class_label", (-1,), "", ("bad", "good")),
+        Feature("label", "class_label", (), "", ("the only one",)),
+    ],
+)
+def test_labels_that_no_model_of_ours_learns_are_read(label: Feature) -> None:
     schema = Schema("text", (Feature("tokens", "int64", (-1,)), label))
     assert next_command(schema, "set") == "shardmill read set"
+
+
+def test_the_hint_after_a_job_that_kept_nothing(shardmill: Any, tmp_path: Any) -> None:
+    (tmp_path / "all.csv").write_text('text\n" "\n')
+    done = shardmill("preprocess", "text", tmp_path / "all.csv", "--out", tmp_path / "set")
+    assert done.returncode == 3 and "got none among 1" in done.stderr
+    assert f"next       shardmill quarantine list {tmp_path / 'set'}" in done.stdout
 
 
 def test_train_shows_the_defaults_of_every_kind_of_set() -> None:

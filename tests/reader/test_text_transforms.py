@@ -143,6 +143,17 @@ def test_synonym_replacement(synonyms: Path) -> None:
     assert found == {"quick", "swift", "rapid transit"}
 
 
+def test_synonyms_that_end_in_a_mark_and_a_list_that_begins_with_one(tmp_path: Path) -> None:
+    (tmp_path / "list").write_text("\ufefffilm, movie\nहिंदी, भाषा\n", encoding="utf-8")
+    listed = read_synonyms(tmp_path / "list")
+
+    def apply(text: Any, draws: Draws) -> Any:
+        return synonym_replacement(text, draws, listed)
+
+    texts = ["film", "हिंदी", '"हिंदी,"', "भाषा।", "हिंद"]
+    assert both_ways(apply, texts) == ["movie", "भाषा", '"भाषा,"', "हिंदी।", "हिंद"]
+
+
 LETTERS = st.characters(exclude_categories=("Cc", "Cs"))
 
 

@@ -118,6 +118,11 @@ def test_the_validation_split_is_the_one_asked_for_or_the_best_there_is(write_se
     assert records["none"] is None
 
 
+def test_a_validation_split_without_records_is_passed_over(write_set, options):
+    write_set(train=16, validation=0, test=8)
+    assert open_data(options()).validation.info.records == 8
+
+
 def test_a_continued_run_reads_another_order(write_set, options):
     write_set(train=32)
     data = open_data(options(augment="none"))

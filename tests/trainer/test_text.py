@@ -253,6 +253,8 @@ def test_defaults_depend_on_the_set(options):
         ("packed", {"model": "text_transformer"}, "must be one of causal_transformer or"),
         ("image", {"model": "text_transformer"}, "a model for pictures must be one of small_cnn,"),
         ("tokens", {"model": "a:b", "normalize": "zscore"}, "--normalize is for sets of pictures"),
+        ("tokens", {"normalize": "zscore"}, "--normalize is for sets of pictures, got zscore"),
+        ("image", {"normalize": "zscore"}, "--normalize needs a model of your own, .* small_cnn"),
     ],
 )
 def test_options_of_other_sets_are_refused(text, kind, changes, message):

@@ -13,9 +13,10 @@ from reader.transforms.text.letters import pick
 from reader.transforms.text.words import choose, join_words, num_changed, split_words
 from shard_format import UsageError
 
-# What stands around a word without being of it: a comma, a bracket, a quotation mark.
-_BEFORE, _AFTER = r"^([^\pL\pN]*).*$", r"^.*?([^\pL\pN]*)$"
-_AROUND = r"^[^\pL\pN]+|[^\pL\pN]+$"
+# What stands around a word without being of it: a comma, a bracket, a quotation mark. Marks are of
+# it: words of Hindi or Thai end in a vowel sign, and an accent may be a character of its own.
+_BEFORE, _AFTER = r"^([^\pL\pM\pN]*).*$", r"^.*?([^\pL\pM\pN]*)$"
+_AROUND = r"^[^\pL\pM\pN]+|[^\pL\pM\pN]+$"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +70,8 @@ def read_synonyms(path: Path) -> Synonyms:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8").splitlines()
+        # some editors begin a file with a byte order mark, which is of no word
+        return path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"a list of synonyms must be a text file in UTF-8, got {error} in {path}. Check the "

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from beam_jobs.planning import plan, sidecars
 from beam_jobs.planning.boundaries import Quantiles
@@ -53,6 +54,25 @@ def test_of_equal_records_the_first_id_is_kept(tmp_path, kind, build):
         ids = {row["record_id"] for row in _rows(report.manifest, tmp_path / f"set{seed}")}
         assert kind.file("class0/000") in ids
         assert not ids & {kind.file("class0/aaa"), kind.file("class1/zzz")}
+
+
+@pytest.mark.parametrize("changes", [{}, {"dedup": "off"}, {"split": "folders"}])
+def test_planning_reads_as_many_rows_as_it_says(tmp_path, build, changes, monkeypatch):
+    corpus = tmp_path / "corpus"
+    for split in ("train", "test"):
+        (corpus / split / "a").mkdir(parents=True)
+        for number in range(3):
+            Image.new("RGB", (8, 8), (number, 9, 99)).save(corpus / split / "a" / f"{number}.png")
+    reported = []
+
+    def note(path, stage, done=0, total=0):
+        if stage == "plan":
+            reported.append((done, total))
+
+    monkeypatch.setattr(plan, "report", note)
+    build(corpus, **changes)
+    done, total = (sum(column) for column in zip(*reported, strict=True))
+    assert done == total > 0
 
 
 def test_dedup_off_keeps_all(kind, build):
