@@ -36,7 +36,7 @@ layers: venv
 	$(BIN)/lint-imports
 
 pytest: venv
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 format: venv  ## Format and fix what ruff can fix.
 	$(BIN)/ruff format .
