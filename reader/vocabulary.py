@@ -28,11 +28,13 @@ class Vocabulary:
         size: Every id is smaller.
         pad_id: Of padding, which no text is encoded to; None where the tokenizer has none.
         unknown_id: Of what the tokenizer does not know; None where it knows everything.
+        end_id: Of the end of a document in packed sequences; None where nobody says.
     """
 
     size: int
     pad_id: int | None = None
     unknown_id: int | None = None
+    end_id: int | None = None
 
     @property
     def padding(self) -> int:
@@ -54,7 +56,8 @@ def find_vocabulary(root: Path, manifest: Manifest) -> Vocabulary:
     """
     told = manifest.config.get("vocabulary")
     if isinstance(told, dict) and told.get("size"):
-        return Vocabulary(int(told["size"]), told.get("pad"), told.get("unknown"))
+        ids = (told.get(name) for name in ("pad", "unknown", "end"))
+        return Vocabulary(int(told["size"]), *ids)
     counted = _counted_size(manifest)
     for name, read in ((HUGGING_FACE, _hugging_face), (SENTENCE_PIECE, _sentence_piece)):
         path = root / name

@@ -87,8 +87,8 @@ class _Run:
     def finish(self, history: list[EpochDone], kept: checkpoints.Checkpoints) -> None:
         """Runs the epochs that `history` lacks, and appends them.
 
-        history.json comes before the checkpoint: a kill in between repeats one epoch; in the other
-        order its line would be missing for good.
+        history.json and TensorBoard come before the checkpoint: a kill in between repeats one
+        epoch; in the other order its numbers would be missing for good.
         """
         distribute = self.learner.loop.distribute
         batches = iter(distribute(self.stream.dataset))
@@ -98,8 +98,8 @@ class _Run:
                 done = self._run_epoch(epoch, batches, validation)
                 history.append(done)
                 run_dir.write_history(self.options.run_dir, history)
-                kept.save(epoch)
                 scalars.write(done)
+                kept.save(epoch)
                 self.on_event(done)
 
     def _run_epoch(self, epoch: int, batches: Any, validation: Any) -> EpochDone:

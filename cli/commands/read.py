@@ -82,10 +82,16 @@ def read(
       shardmill read set --seconds 30 --batch-size 256 --cache off
       shardmill read reviews --max-tokens 256 --buckets 8 --augment none
     """
-    from shard_format import load_manifest
+    from shard_format import UsageError, load_manifest
 
     # A wrong path is told at once, not after TensorFlow has loaded.
     manifest = load_manifest(directory)
+    records = manifest.splits[split].records if split in manifest.splits else 0
+    if 0 < records < batch_size:  # the reader would refuse it too, in words of reader.load
+        raise UsageError(
+            f"--batch-size must be at most the records of the split, got {batch_size} for "
+            f"{records} in {split!r} of {directory}. Pass {records} or less."
+        )
     from cli.console import Bars, native_noise_kept, print_json, say
     from cli.logs import quiet_tensorflow
 

@@ -45,7 +45,8 @@ class TokenInfo:
         vocabulary_size: Every id of a batch is smaller, padding included: the rows that an
             embedding needs.
         pad_id: What stands where there is no token: the tokenizer's own padding, or an id of its
-            own, behind all others, where the tokenizer has none.
+            own, behind all others, where the tokenizer has none. Packed sequences were padded when
+            they were made, there with the id that ends a document: tell padding by segment 0.
         max_tokens: No element is longer; None where nothing is cut.
         num_tokens: Tokens of one pass, without padding, after records were cut to max_tokens.
         num_cut: Records that were cut.

@@ -98,7 +98,7 @@ def packed_records(split: OpenSplit, options: ReadOptions) -> PackedRecords:
     return PackedRecords(
         tokens=TokenInfo(
             vocabulary_size=vocabulary.rows,
-            pad_id=vocabulary.padding,
+            pad_id=_padding(vocabulary),
             max_tokens=length,
             num_tokens=positions - padding,
             num_cut=0,
@@ -108,6 +108,13 @@ def packed_records(split: OpenSplit, options: ReadOptions) -> PackedRecords:
         length=length,
         transforms=TOKEN_AUGMENTATIONS["packed"][options.augment],
     )
+
+
+def _padding(vocabulary: Vocabulary) -> int:
+    """The id that sequences were padded with: where there is none of padding, that of the end."""
+    if vocabulary.pad_id is None and vocabulary.end_id is not None:
+        return vocabulary.end_id
+    return vocabulary.padding
 
 
 def _length(split: OpenSplit) -> int:

@@ -25,6 +25,9 @@ def test_read_tells_tokens_and_padding(shardmill: Any, token_set: Any) -> None:
         assert found["tokens_per_second"] > found["records_per_second"]
         shares.append(found["padding_share"])
     assert shares[1] < shares[0] / 2
+    done = shardmill("read", directory, "--batch-size", 201)
+    assert done.returncode == 2 and "--batch-size must be at most" in done.stderr
+    assert "got 201 for 200 in 'train'" in done.stderr and "epochs" not in done.stderr
     done = shardmill(*arguments, "--image-size", 64)
     assert done.returncode == 2 and "image_size is for sets of pictures" in done.stderr
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,4 +124,17 @@ def test_the_vocabulary_that_a_manifest_tells(write_records: Any) -> None:
     )
     (directory / MANIFEST).write_text(manifest.to_text())
     found = find_vocabulary(directory, load_manifest(directory))
-    assert found == Vocabulary(size=9, pad_id=2, unknown_id=None)
+    assert found == Vocabulary(size=9, pad_id=2, unknown_id=None, end_id=3)
+
+
+def test_without_an_id_of_padding_sequences_are_padded_with_the_end(packed_set: Any) -> None:
+    from shard_format.naming import MANIFEST
+
+    directory = packed_set(16, train=[[[5] * 10]] * 4)
+    told = {"vocabulary": {"size": 50, "pad": None, "unknown": None, "end": 0}}
+    manifest = dataclasses.replace(load_manifest(directory), config=told)
+    (directory / MANIFEST).write_text(manifest.to_text())
+    stream = reader.load(directory, batch_size=4, epochs=1)
+    ((inputs, _, _),) = stream.dataset
+    padding = inputs["tokens"].numpy()[inputs["segments"].numpy() == 0]
+    assert stream.info.tokens is not None and {*padding.tolist()} == {stream.info.tokens.pad_id}

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 import tiny
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from shard_format import (
     Feature,
@@ -26,6 +27,7 @@ from shard_format import (
 )
 from shard_format.naming import MANIFEST, index_file, shard_file
 from trainer import train
+from trainer.checkpoints import Checkpoints
 from trainer.data import open_data
 
 STATISTICS = (pa.field("width", pa.int32()), pa.field("height", pa.int32()))
@@ -121,6 +123,25 @@ def test_the_validation_split_is_the_one_asked_for_or_the_best_there_is(write_se
 def test_a_validation_split_without_records_is_passed_over(write_set, options):
     write_set(train=16, validation=0, test=8)
     assert open_data(options()).validation.info.records == 8
+
+
+def test_a_kill_behind_a_checkpoint_loses_no_point_of_tensorboard(write_set, options, monkeypatch):
+    write_set(train=16, test=8)
+    save = Checkpoints.save
+
+    def save_and_die(self, epochs_done):
+        save(self, epochs_done)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoints, "save", save_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            train(options(epochs=2))
+    result = train(options(epochs=2))
+    for part in ("train", "validation"):
+        events = EventAccumulator(str(result.run_dir / "tensorboard" / part))
+        events.Reload()
+        assert [point.step for point in events.Tensors("loss")] == [1, 2]
 
 
 def test_a_continued_run_reads_another_order(write_set, options):
