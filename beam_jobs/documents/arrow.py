@@ -13,6 +13,11 @@ from beam_jobs.sources.streams import Bytes
 
 _FILE_MAGIC = b"ARROW1\0\0"
 _SLICE_ROWS = 4096
+_BYTES_OF = {
+    pa.string(): pa.binary(),
+    pa.large_string(): pa.large_binary(),
+    pa.string_view(): pa.binary_view(),
+}
 
 
 class Arrow(Columnar):
@@ -74,6 +79,14 @@ def _sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     for start in range(0, batch.num_rows, _SLICE_ROWS):
         part = batch.slice(start, _SLICE_ROWS)
         for column in part.columns:
-            # Offsets alone: text that is no UTF-8 is a matter of its row.
-            column.validate()
+            _as_bytes(column).validate(full=True)
         yield part
+
+
+def _as_bytes(column: pa.Array) -> pa.Array:
+    """A column whose places can be checked alone: text that is no UTF-8 is a matter of its row."""
+    if pa.types.is_dictionary(column.type):
+        words = _as_bytes(column.dictionary)
+        return pa.DictionaryArray.from_arrays(column.indices, words, safe=False)
+    kind = _BYTES_OF.get(column.type)
+    return column.view(kind) if kind is not None else column

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pytest
+from pyarrow import feather
 
 from beam_jobs.documents.html import decode_page
 from beam_jobs.documents.http_body import media_type
@@ -75,3 +77,21 @@ def test_a_page_may_declare_any_charset(charset):
 def test_a_server_may_number_parameters_in_any_way(part):
     """Likewise with a parameter in parts of which one has no number."""
     assert media_type(f"text/html; {part}") == ("text/html", "")
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
+def test_an_arrow_file_with_impossible_places_is_refused(tmp_path, kind):
+    """Only the first and last were looked at; one between them made the worker read anywhere."""
+    texts = [_SENTENCE.format(number) for number in range(100)]
+    column = pa.array(texts).cast(kind)
+    table = pa.table({"text": column, "label": ["a"] * 100})
+    path = tmp_path / "a.arrow"
+    feather.write_feather(table, path, compression="uncompressed")
+    data = bytearray(path.read_bytes())
+    offsets = column.buffers()[1].to_pybytes()
+    width = 8 if kind == pa.large_string() else 4
+    at = data.index(offsets[: 101 * width]) + 50 * width
+    data[at : at + width] = (1 << 30).to_bytes(width, "little")
+    path.write_bytes(data)
+    report = job(path, tmp_path / "set", label_column="label", on_bad="quarantine")
+    assert report.manifest.ledger.reasons == {"damaged-file": 1}
