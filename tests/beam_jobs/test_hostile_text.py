@@ -95,3 +95,14 @@ def test_an_arrow_file_with_impossible_places_is_refused(tmp_path, kind):
     path.write_bytes(data)
     report = job(path, tmp_path / "set", label_column="label", on_bad="quarantine")
     assert report.manifest.ledger.reasons == {"damaged-file": 1}
+
+
+@pytest.mark.parametrize(("kind", "reasons"), [("text", {}), ("int64", {"bad-value": 1})])
+def test_columns_are_kept_beside_plain_text(tmp_path, kind, reasons):
+    """A text file among files with columns ended the job with a traceback."""
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    (corpus / "a.jsonl").write_text(json.dumps({"text": _SENTENCE.format(1), "year": 1999}))
+    (corpus / "b.txt").write_text(_SENTENCE.format(2))
+    report = job(corpus, tmp_path / "set", no_labels=True, keep_columns=f"year:{kind}")
+    assert report.manifest.ledger.reasons == reasons
