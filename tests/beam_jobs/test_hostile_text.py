@@ -6,12 +6,14 @@ import json
 
 import pyarrow as pa
 import pytest
-from pyarrow import feather
+from pyarrow import feather, parquet
 
+from beam_jobs.documents.decoding import decode
 from beam_jobs.documents.html import decode_page
 from beam_jobs.documents.http_body import media_type
 from beam_jobs.options import TextOptions
 from beam_jobs.quarantine import replay_options
+from beam_jobs.refusal import Refusal
 from beam_jobs.run import run_preprocess
 from cli.commands.quarantine import replay
 from shard_format import InputError, UsageError
@@ -106,3 +108,22 @@ def test_columns_are_kept_beside_plain_text(tmp_path, kind, reasons):
     (corpus / "b.txt").write_text(_SENTENCE.format(2))
     report = job(corpus, tmp_path / "set", no_labels=True, keep_columns=f"year:{kind}")
     assert report.manifest.ledger.reasons == reasons
+
+
+def test_a_mark_in_a_value_stays(tmp_path):
+    """Of Parquet, Arrow and TFRecord it was taken away as if a file began there."""
+    marked = f"\ufeff{_SENTENCE.format(1)}"
+    parquet.write_table(pa.table({"text": [marked]}), tmp_path / "a.parquet")
+    (tmp_path / "b.jsonl").write_text(json.dumps({"text": f"{marked} Again."}))
+    job(tmp_path / "a.parquet", tmp_path / "a", clean="none", split="train=1", no_labels=True)
+    job(tmp_path / "b.jsonl", tmp_path / "b", clean="none", split="train=1", no_labels=True)
+    for name in "ab":
+        (shard,) = (tmp_path / name).glob("text-train*")
+        assert marked.encode() in shard.read_bytes()
+
+
+def test_utf16_that_is_read_as_utf8_is_told_of_the_other_way():
+    """Lines of it have zeros, and were called no text without a way out."""
+    text = f"{_SENTENCE.format(1)}\n{_SENTENCE.format(2)}\n"
+    with pytest.raises(Refusal, match="--encoding auto"):
+        decode(text.encode("utf-16-le"), "utf-8")
