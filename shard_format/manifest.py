@@ -204,7 +204,7 @@ def _why_no_set(directory: Path) -> str:
         )
     return (
         f"a shard set has a {naming.MANIFEST}, got none in {directory}. "
-        f"Build one with 'shardmill preprocess images SRC --out {directory}'."
+        f"Build one with 'shardmill preprocess images|text SRC --out {directory}'."
     )
 
 

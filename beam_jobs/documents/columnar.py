@@ -22,7 +22,7 @@ from beam_jobs.documents.base import (
     RefusedDocument,
     place_at,
 )
-from beam_jobs.documents.decoding import decode
+from beam_jobs.documents.decoding import decode_value
 from beam_jobs.documents.fields import LOOKED_AT, Fields
 from beam_jobs.documents.plain import bytes_of
 from beam_jobs.options import TextOptions
@@ -127,7 +127,7 @@ class Columnar(Format):
     def parse(self, found: Found, part: Part) -> Document:
         """See Format."""
         row, classes = found.context
-        text, _ = decode(found.data, "utf-8")
+        text = decode_value(found.data)
         return self._fields.document(row, part, text=text, class_names=classes)
 
     def columns(self, part: Part) -> list[dict[str, Any]]:

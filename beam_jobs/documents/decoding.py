@@ -126,8 +126,21 @@ def decode(data: bytes, encoding: str, start: int = 0) -> tuple[str, str]:
         raise Refusal("bad-encoding", f"it is no {name}: {error}") from None
     if "\0" in text:
         at = start + len(text[: text.index("\0")].encode(name, "replace"))
-        raise Refusal("binary-data", f"there is a zero at offset {at}: this is no text")
+        hint = (
+            "; --encoding auto may read it" if encoding == "utf-8" and wide_by_zeros(data) else ""
+        )
+        raise Refusal("binary-data", f"there is a zero at offset {at}: this is no text{hint}")
     return text if start else text.removeprefix("\ufeff"), name
+
+
+def decode_value(data: bytes) -> str:
+    """The text of a value of a column, in UTF-8: a mark that begins it is a character of it.
+
+    Raises:
+        Refusal: As `decode` does.
+    """
+    text, _ = decode(data, "utf-8")
+    return f"\ufeff{text}" if data.startswith(codecs.BOM_UTF8) else text
 
 
 def marked(head: bytes) -> str:

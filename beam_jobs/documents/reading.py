@@ -10,6 +10,8 @@ from beam_jobs.refusal import Refusal
 from beam_jobs.rejects import FILTER, Reject
 from beam_jobs.sources.base import MAX_RECORD_BYTES, read_file
 
+_KEPT_BYTES = 16 << 20  # 16 MiB: of a file without a document; there are headers, blanks, zeros
+
 
 class ReadDocument(NamedTuple):
     """A document that was read, or why it was not.
@@ -48,10 +50,13 @@ def read_part(
         mended: Files in place of documents, by their place.
     """
     found = form.find(part)
+    nothing = part.start == 0 and part.end < 0
     while True:
         try:
             one = next(found)
         except StopIteration:
+            if nothing:
+                yield _refused(part, "", _no_documents(part))
             return
         except Refusal as refusal:
             yield _refused(part, "", _reject(refusal, refusal.data))
@@ -60,6 +65,7 @@ def read_part(
             detail = f"reading it failed: {error.strerror or type(error).__name__}"
             yield _refused(part, "", Reject("read", "unreadable", detail, None))
             return
+        nothing = False
         file = mended.get(one.place) if mended else None
         if isinstance(one, Ignored):
             yield ReadDocument(record_id(part, one.place), b"", one)
@@ -74,6 +80,17 @@ def read_part(
 def record_id(part: Part, place: str) -> str:
     """The record id of what was found at a place of a part."""
     return f"{part.file_id}/{place}" if place else part.file_id
+
+
+def _no_documents(part: Part) -> Reject:
+    """A file in which nothing was found must not vanish: it may be of another format."""
+    detail = "there is no document in the file"
+    try:
+        with part.open_packed() if part.codec else part.open() as file:
+            data = file.read(_KEPT_BYTES + 1)
+    except (Refusal, OSError):
+        return Reject("read", "no-documents", detail, None)
+    return Reject("read", "no-documents", detail, data if len(data) <= _KEPT_BYTES else None)
 
 
 def _refused(part: Part, place: str, reject: Reject) -> ReadDocument:

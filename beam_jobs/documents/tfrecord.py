@@ -15,7 +15,7 @@ from beam_jobs.documents.base import (
     RefusedDocument,
     place_at,
 )
-from beam_jobs.documents.decoding import decode
+from beam_jobs.documents.decoding import decode_value
 from beam_jobs.documents.fields import LOOKED_AT, Fields
 from beam_jobs.options import TextOptions
 from beam_jobs.refusal import Refusal
@@ -102,7 +102,7 @@ class TfRecord(Format):
         }
         for name in self._fields.text_columns:
             if isinstance(row.get(name), bytes):
-                row[name] = decode(row[name], "utf-8")[0]
+                row[name] = decode_value(row[name])
         return row
 
 

@@ -99,6 +99,7 @@ class _Unit:
         if isinstance(outcome, Document):
             try:
                 check_placed(outcome.label, outcome.split, self._sinks.options)
+                outcome = _with_kept(outcome, self._kept)
             except Refusal as refusal:
                 reject = Reject("prepare", refusal.reason, refusal.detail, read.original)
                 self._sinks.refuse(position, read.record_id, outcome.label, reject)
@@ -149,6 +150,21 @@ class _Unit:
         fields = (*self._record_type.statistics, *self._record_type.evidence)
         empty = pa.schema([*SIDECAR_FIELDS, *fields]).empty_table()
         return pa.concat_tables([empty, *self._tables])
+
+
+def _with_kept(document: Document, kept: tuple[tuple[str, str], ...]) -> Document:
+    """The document; one of a format without columns with what a row has that lacks them.
+
+    Raises:
+        Refusal: A kept column is to hold numbers.
+    """
+    if len(document.kept) == len(kept):
+        return document
+    for name, kind in kept:
+        if kind != "text":
+            detail = f"the kept column {name!r} must hold {kind}, got a document without columns"
+            raise Refusal("bad-value", detail)
+    return document._replace(kept=("",) * len(kept))
 
 
 def _columns(waiting: list[_Waiting], kept: tuple[tuple[str, str], ...]) -> pa.RecordBatch:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pytest
+from pyarrow import feather, parquet
 
+from beam_jobs.documents.decoding import decode
 from beam_jobs.documents.html import decode_page
 from beam_jobs.documents.http_body import media_type
 from beam_jobs.options import TextOptions
 from beam_jobs.quarantine import replay_options
+from beam_jobs.refusal import Refusal
 from beam_jobs.run import run_preprocess
 from cli.commands.quarantine import replay
 from shard_format import InputError, UsageError
@@ -75,3 +79,51 @@ def test_a_page_may_declare_any_charset(charset):
 def test_a_server_may_number_parameters_in_any_way(part):
     """Likewise with a parameter in parts of which one has no number."""
     assert media_type(f"text/html; {part}") == ("text/html", "")
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
+def test_an_arrow_file_with_impossible_places_is_refused(tmp_path, kind):
+    """Only the first and last were looked at; one between them made the worker read anywhere."""
+    texts = [_SENTENCE.format(number) for number in range(100)]
+    column = pa.array(texts).cast(kind)
+    table = pa.table({"text": column, "label": ["a"] * 100})
+    path = tmp_path / "a.arrow"
+    feather.write_feather(table, path, compression="uncompressed")
+    data = bytearray(path.read_bytes())
+    offsets = column.buffers()[1].to_pybytes()
+    width = 8 if kind == pa.large_string() else 4
+    at = data.index(offsets[: 101 * width]) + 50 * width
+    data[at : at + width] = (1 << 30).to_bytes(width, "little")
+    path.write_bytes(data)
+    report = job(path, tmp_path / "set", label_column="label", on_bad="quarantine")
+    assert report.manifest.ledger.reasons == {"damaged-file": 1}
+
+
+@pytest.mark.parametrize(("kind", "reasons"), [("text", {}), ("int64", {"bad-value": 1})])
+def test_columns_are_kept_beside_plain_text(tmp_path, kind, reasons):
+    """A text file among files with columns ended the job with a traceback."""
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    (corpus / "a.jsonl").write_text(json.dumps({"text": _SENTENCE.format(1), "year": 1999}))
+    (corpus / "b.txt").write_text(_SENTENCE.format(2))
+    report = job(corpus, tmp_path / "set", no_labels=True, keep_columns=f"year:{kind}")
+    assert report.manifest.ledger.reasons == reasons
+
+
+def test_a_mark_in_a_value_stays(tmp_path):
+    """Of Parquet, Arrow and TFRecord it was taken away as if a file began there."""
+    marked = f"\ufeff{_SENTENCE.format(1)}"
+    parquet.write_table(pa.table({"text": [marked]}), tmp_path / "a.parquet")
+    (tmp_path / "b.jsonl").write_text(json.dumps({"text": f"{marked} Again."}))
+    job(tmp_path / "a.parquet", tmp_path / "a", clean="none", split="train=1", no_labels=True)
+    job(tmp_path / "b.jsonl", tmp_path / "b", clean="none", split="train=1", no_labels=True)
+    for name in "ab":
+        (shard,) = (tmp_path / name).glob("text-train*")
+        assert marked.encode() in shard.read_bytes()
+
+
+def test_utf16_that_is_read_as_utf8_is_told_of_the_other_way():
+    """Lines of it have zeros, and were called no text without a way out."""
+    text = f"{_SENTENCE.format(1)}\n{_SENTENCE.format(2)}\n"
+    with pytest.raises(Refusal, match="--encoding auto"):
+        decode(text.encode("utf-16-le"), "utf-8")
