@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from beam_jobs.documents.decoding import decode
 from beam_jobs.documents.html import decode_page
 from beam_jobs.documents.http_body import media_type
 from beam_jobs.options import TextOptions
-from beam_jobs.quarantine import replay_options
+from beam_jobs.quarantine import refused, replay_options
 from beam_jobs.refusal import Refusal
 from beam_jobs.run import run_preprocess
 from cli.commands.quarantine import replay
@@ -127,3 +128,25 @@ def test_utf16_that_is_read_as_utf8_is_told_of_the_other_way():
     text = f"{_SENTENCE.format(1)}\n{_SENTENCE.format(2)}\n"
     with pytest.raises(Refusal, match="--encoding auto"):
         decode(text.encode("utf-16-le"), "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.csv", b"text,b\n"),
+        ("a.tsv", b'[{"text": "a list of JSON, which is no table"}]'),
+        ("a.jsonl", b"\n \n"),
+        ("a.json", b"[]"),
+        ("a.csv.gz", gzip.compress(b"text\n", mtime=0)),
+    ],
+)
+def test_a_file_without_a_document_does_not_vanish(tmp_path, name, data):
+    source = tmp_path / "corpus"
+    source.mkdir()
+    (source / name).write_bytes(data)
+    (source / "b.jsonl").write_text('{"text": "one"}\n')
+    report = job(source, tmp_path / "set", no_labels=True)
+    assert report.manifest.ledger.kept == 1
+    assert report.manifest.ledger.reasons == {"no-documents": 1}
+    (row,) = refused(tmp_path / "set", with_bytes=True)
+    assert (row["record_id"], row["bytes"]) == (name, data)

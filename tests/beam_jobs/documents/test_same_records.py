@@ -65,10 +65,12 @@ class Memory(streams.Raw):
 def outcomes(data, form, start=0, end=-1, **options):
     job = TextOptions(("x",), "out", no_labels=True, **options)
     part = Part("f", lambda: opened(Memory(data)), start, end)
-    return [
+    found = [
         (one.record_id, one.original, getattr(one.outcome, "text", None) or one.outcome)
         for one in read_part(part, FORMATS[form](job))
     ]
+    # Of a whole file without a document the file itself is refused.
+    return [one for one in found if getattr(one[2], "reason", "") != "no-documents"]
 
 
 @settings(max_examples=150)
