@@ -66,8 +66,8 @@ def finish_example(entries: bytes) -> bytes:
 
 
 def _encode_entry(feature: Feature, value: Value) -> bytes:
-    if type(value) is bytes and feature.storage == "bytes_list":
-        return _encode_bytes(feature.name, value)
+    if feature.storage == "bytes_list" and isinstance(value, bytes | str):
+        return _encode_bytes(feature.name, value if isinstance(value, bytes) else value.encode())
     items = [value] if isinstance(value, bytes | str | int | float) else value
     try:
         stored = _encode_list(feature.storage, items)
@@ -81,7 +81,7 @@ def _encode_entry(feature: Feature, value: Value) -> bytes:
 
 
 def _encode_bytes(name: str, value: bytes) -> bytes:
-    """What `_encode_entry` gives for one value, without copying it at every level: pictures."""
+    """One value, without copying it at every level: pictures, documents."""
     tail = bytes((_FIELD_1,)) + _varint(len(value))  # the value in its bytes_list
     list_size = len(tail) + len(value)
     tail = bytes((_STORAGE_TAG["bytes_list"],)) + _varint(list_size) + tail

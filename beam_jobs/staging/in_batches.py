@@ -1,20 +1,18 @@
 """Records many at a time, as columns: documents, which are small.
 
 Their ids are known only once they are read. So payload is spooled as it comes and put in shuffle
-order at the end; a worker never holds more of it than one batch.
+order at the end.
 """
 
 from __future__ import annotations
 
-import mmap
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray, int64
+from beam_jobs.columns import int64
 from beam_jobs.documents.base import DOCUMENT_FIELDS, KEPT_PREFIX, Document, Ignored
 from beam_jobs.documents.reading import ReadDocument
 from beam_jobs.options.values import parse_kept
@@ -24,6 +22,7 @@ from beam_jobs.record_types import BatchRecords
 from beam_jobs.refusal import Refusal
 from beam_jobs.rejects import Reject
 from beam_jobs.sources import BatchSource, Item, Source
+from beam_jobs.staging.spool import Spool
 from beam_jobs.staging.units import SIDECAR_FIELDS, Sinks
 from shard_format import encode_features, frame, id_hash, shuffle_keys
 
@@ -49,21 +48,16 @@ def stage_in_batches(
     if not isinstance(source, BatchSource):
         raise TypeError(f"{type(source).__name__} does not read documents")
     workspace = sinks.workspace
-    spool, scratch = (workspace.temporary(workspace.units) for _ in range(2))
-    try:
-        with (
-            spool.open("wb", buffering=1 << 20) as file,
-            source.open_documents(items, scratch) as (documents_of),
-        ):
-            unit = _Unit(record_type, sinks, file)
+    place, scratch = (workspace.temporary(workspace.units) for _ in range(2))
+    with Spool(place) as spool:
+        unit = _Unit(record_type, sinks, spool)
+        with source.open_documents(items, scratch) as documents_of:
             for item in items:
                 for document in documents_of(item):
                     unit.add(document)
                 report(workspace.progress, "stage", item.size)
             unit.flush()
         return unit.read, _in_shuffle_order(unit.sidecar(), spool, sinks.payload)
-    finally:
-        spool.unlink(missing_ok=True)
 
 
 class _Waiting(NamedTuple):
@@ -76,7 +70,7 @@ class _Waiting(NamedTuple):
 class _Unit:
     """A unit at work."""
 
-    def __init__(self, record_type: BatchRecords, sinks: Sinks, spool: BinaryIO) -> None:
+    def __init__(self, record_type: BatchRecords, sinks: Sinks, spool: Spool) -> None:
         self.read = 0
         self._record_type = record_type
         self._sinks = sinks
@@ -125,7 +119,7 @@ class _Unit:
         names = list(prepared.values)
         for values in zip(*prepared.values.values(), strict=True):
             framed = frame(encode_features(self._features, dict(zip(names, values, strict=True))))
-            self._spool.write(framed)
+            self._spool.append(framed)
             lengths.append(len(framed))
         ids = [one.record_id for one in rows]
         hashes = [id_hash(record_id) for record_id in ids]
@@ -169,36 +163,24 @@ def _with_kept(document: Document, kept: tuple[tuple[str, str], ...]) -> Documen
 
 def _columns(waiting: list[_Waiting], kept: tuple[tuple[str, str], ...]) -> pa.RecordBatch:
     """The documents as columns, with those that are kept."""
-    documents = [one.document for one in waiting]
-    columns = {
-        "record_id": [one.record_id for one in waiting],
-        "original": [one.original for one in waiting],
-    }
-    for field in DOCUMENT_FIELDS:
-        if field.name not in columns:
-            columns[field.name] = [getattr(document, field.name) for document in documents]
+    _, ids, originals, documents = zip(*waiting, strict=True)
+    columns = dict(zip(Document._fields, zip(*documents, strict=True), strict=True))
+    values = columns.pop("kept")
+    columns |= {"record_id": ids, "original": originals}
     fields = list(DOCUMENT_FIELDS)
     for number, (name, kind) in enumerate(kept):
-        columns[KEPT_PREFIX + name] = [document.kept[number] for document in documents]
+        columns[KEPT_PREFIX + name] = tuple(value[number] for value in values)
         fields.append(pa.field(KEPT_PREFIX + name, _KINDS[kind]))
     return pa.record_batch(columns, schema=pa.schema(fields))
 
 
-def _in_shuffle_order(sidecar: pa.Table, spool: Path, payload: BinaryIO) -> pa.Table:
+def _in_shuffle_order(sidecar: pa.Table, spool: Spool, payload: BinaryIO) -> pa.Table:
     """Copies the payload in shuffle order; the sidecar in that order."""
     # The record id breaks the tie of two equal keys, so the order never depends on the unit.
     order = pc.sort_indices(
         sidecar, sort_keys=[("key", "ascending"), ("record_id", "ascending")]
     ).to_numpy()
-    lengths = int64(sidecar["length"])
-    starts: IntArray = np.cumsum(lengths) - lengths
-    if len(order):
-        with (
-            spool.open("rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as frames,
-        ):
-            for start, length in zip(starts[order].tolist(), lengths[order].tolist(), strict=True):
-                payload.write(frames[start : start + length])
+    payload.writelines(spool.take(order.tolist()))
     sidecar = sidecar.take(pa.array(order))
     placed = int64(sidecar["length"])
     at = sidecar.column_names.index("offset")

@@ -52,9 +52,9 @@ def lines_of(path: str, start: int, end: int) -> list[bytes]:
         if start:
             file.seek(start - 1)
             file.readline()
-        lines = []
-        while file.tell() < end and (line := file.readline()):
-            lines.append(line)
+        begun = file.tell()
+        data = file.read(max(0, end - begun))
+        lines = (data + file.readline()).splitlines() if data[-1:] != b"\n" else data.splitlines()
     return lines
 
 

@@ -1,0 +1,67 @@
+"""Frames on their way into another order: in memory while they are few, then in a file."""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+_HELD_BYTES = 48 << 20  # 48 MiB: what most units come to; a compressed archive may have any size
+_WRITE_BYTES = 1 << 20  # 1 MiB a system call
+
+
+class Spool:
+    """Takes frames as they come and gives them in any order.
+
+    Args:
+        path: A file of its own, made if it is needed and removed at the end.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._held: list[bytes] = []
+        self._ends: list[int] = [0]
+        self._file: BinaryIO | None = None
+
+    def append(self, framed: bytes) -> None:
+        """Adds a frame behind the others."""
+        self._ends.append(self._ends[-1] + len(framed))
+        if self._file is not None:
+            self._file.write(framed)
+            return
+        self._held.append(framed)
+        if self._ends[-1] > _HELD_BYTES:
+            self._file = self._path.open("wb", buffering=_WRITE_BYTES)
+            self._file.writelines(self._held)
+            self._held.clear()
+
+    def take(self, order: Iterable[int]) -> Iterator[bytes]:
+        """The frames of these numbers; none may be added after that."""
+        if self._file is None:
+            yield from (self._held[number] for number in order)
+            return
+        self._file.close()
+        places = list(itertools.pairwise(self._ends))
+        with (
+            self._path.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as frames,
+        ):
+            for number in order:
+                start, end = places[number]
+                yield frames[start:end]
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._path.unlink(missing_ok=True)
