@@ -31,7 +31,7 @@ _LARGE_BYTES = 2 << 30
 def main() -> None:
     """Runs everything, prints tables, writes the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.texts", description=__doc__)
-    parser.add_argument("--documents", type=int, default=60_000)
+    parser.add_argument("--documents", type=int, default=120_000)
     parser.add_argument("--repeat", type=int, default=3, help="turns; the median counts")
     parser.add_argument("--work", type=Path, default=_HERE / ".work", help="scratch folder")
     parser.add_argument("--only", choices=["throughput", "datatrove", "memory"], action="append")
@@ -46,7 +46,7 @@ def main() -> None:
             results[f"throughput, {clean}"] = _throughput(source, out, clean, arguments.repeat)
             _write(results)
     if "datatrove" in chosen and arguments.datatrove:
-        source = make_jsonl(work, arguments.documents // 15)
+        source = make_jsonl(work, arguments.documents // 30)
         results["datatrove"] = _beside_datatrove(source, out, arguments.datatrove)
     if "memory" in chosen:
         results["memory"] = _memory(work, out)
