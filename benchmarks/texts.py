@@ -32,6 +32,7 @@ def main() -> None:
     """Runs everything, prints tables, writes the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.texts", description=__doc__)
     parser.add_argument("--documents", type=int, default=120_000)
+    parser.add_argument("--recipe", choices=["default", "web-en"], action="append")
     parser.add_argument("--repeat", type=int, default=3, help="turns; the median counts")
     parser.add_argument("--work", type=Path, default=_HERE / ".work", help="scratch folder")
     parser.add_argument("--only", choices=["throughput", "datatrove", "memory"], action="append")
@@ -42,8 +43,9 @@ def main() -> None:
     results: dict[str, object] = {}
     if "throughput" in chosen:
         source = make_jsonl(work, arguments.documents)
-        for clean in ("default", "web-en"):
-            results[f"throughput, {clean}"] = _throughput(source, out, clean, arguments.repeat)
+        for clean in arguments.recipe or ["default", "web-en"]:
+            name = f"throughput, {clean}, {arguments.documents} documents"
+            results[name] = _throughput(source, out, clean, arguments.repeat)
             _write(results)
     if "datatrove" in chosen and arguments.datatrove:
         source = make_jsonl(work, arguments.documents // 30)
