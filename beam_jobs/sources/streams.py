@@ -6,6 +6,7 @@ is reached. So a reader of records keeps the whole ones, and knows that the last
 
 from __future__ import annotations
 
+import abc
 import io
 import os
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ class Raw(io.RawIOBase):
     buffer_bytes = _BLOCK_BYTES
     _pushed = b""
 
+    @abc.abstractmethod
     def more(self, size: int) -> bytes:
         """At least one and at most so many bytes; none at the end.
 
@@ -38,7 +40,6 @@ class Raw(io.RawIOBase):
             Refusal: The data is damaged from here on.
             OSError: It cannot be read.
         """
-        raise NotImplementedError
 
     def readable(self) -> bool:
         """See RawIOBase."""

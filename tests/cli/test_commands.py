@@ -198,7 +198,7 @@ def test_train_then_train_again(shard_set, shardmill, tmp_path):
         (["train", "{set}", "--validation-split", "dev"], 2, "must be one of train, test"),
         (["read", "{set}", "--split", "dev"], 2, "must be one of train, test"),
         (["read", "{set}", "--augment", "standrad"], 2, "standard"),
-        (["read", "{set}", "--batch-size", "5000"], 2, "batch_size"),
+        (["read", "{set}", "--batch-size", "5000"], 2, "--batch-size"),
     ],
 )
 def test_mistakes_have_one_clear_message(shardmill, shard_set, tmp_path, arguments, code, message):
