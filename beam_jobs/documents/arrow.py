@@ -8,10 +8,9 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from beam_jobs.documents.columnar import Columnar, Opened, Rows
-from beam_jobs.sources.rows import DAMAGE
+from beam_jobs.sources.arrow import FILE_MAGIC, footer_schema
 from beam_jobs.sources.streams import Bytes
 
-_FILE_MAGIC = b"ARROW1\0\0"
 _SLICE_ROWS = 4096
 
 
@@ -21,7 +20,7 @@ class Arrow(Columnar):
     @contextmanager
     def open_rows(self, file: Bytes) -> Iterator[Opened]:
         """See Columnar."""
-        is_file = file.head(len(_FILE_MAGIC)) == _FILE_MAGIC
+        is_file = file.head(len(FILE_MAGIC)) == FILE_MAGIC
         with pa.PythonFile(file, mode="r") as source:
             yield _ArrowRows(source, is_file)
 
@@ -31,16 +30,10 @@ class _ArrowRows(Opened):
 
     def __init__(self, source: pa.NativeFile, is_file: bool) -> None:
         self._source = source
-        self._start = len(_FILE_MAGIC) if is_file else 0
-        self._has_footer = False
-        if is_file:
-            try:
-                self.schema = pa.ipc.open_file(source).schema
-                self._has_footer = True
-                return
-            except DAMAGE:
-                pass
-        self.schema = self._stream(pa.ipc.IpcReadOptions()).schema
+        self._start = len(FILE_MAGIC) if is_file else 0
+        schema = footer_schema(source) if is_file else None
+        self._has_footer = schema is not None
+        self.schema = schema if schema is not None else self._stream(pa.ipc.IpcReadOptions()).schema
 
     def rows(self, columns: list[str], start: int, end: int) -> Iterator[tuple[int, Rows]]:
         """See Opened."""

@@ -12,8 +12,16 @@ from beam_jobs.refusal import Refusal
 from beam_jobs.sources.column_files import ColumnFiles
 from beam_jobs.sources.rows import DAMAGE, Group, why
 
-_FILE_MAGIC = b"ARROW1\0\0"
+FILE_MAGIC = b"ARROW1\0\0"
 _STREAM_MAGIC = b"\xff\xff\xff\xff"  # a message of the format since Arrow 0.15
+
+
+def footer_schema(source: pa.NativeFile) -> pa.Schema | None:
+    """The schema of a file; None if its end is missing, where it holds a stream all the same."""
+    try:
+        return pa.ipc.open_file(source).schema
+    except DAMAGE:
+        return None
 
 
 class Arrow(ColumnFiles):
@@ -24,14 +32,14 @@ class Arrow(ColumnFiles):
         """See ColumnFiles."""
         try:
             with open(path, "rb") as file:
-                head = file.read(len(_FILE_MAGIC))
+                head = file.read(len(FILE_MAGIC))
         except OSError as error:
             raise Refusal("unreadable", error.strerror or type(error).__name__) from None
-        if head != _FILE_MAGIC and not head.startswith(_STREAM_MAGIC):
+        if head != FILE_MAGIC and not head.startswith(_STREAM_MAGIC):
             raise Refusal("not-an-arrow", f"the file begins with {head!r}, not as Arrow files do")
         with pa.memory_map(os.fsdecode(path)) as source:
             try:
-                opened = _ArrowFile(source, is_file=head == _FILE_MAGIC)
+                opened = _ArrowFile(source, is_file=head == FILE_MAGIC)
             except DAMAGE as error:
                 raise Refusal("damaged-file", f"its schema cannot be read: {why(error)}") from None
             yield opened
@@ -42,16 +50,10 @@ class _ArrowFile:
 
     def __init__(self, source: pa.MemoryMappedFile, is_file: bool) -> None:
         self._source = source
-        self._start = len(_FILE_MAGIC) if is_file else 0
-        self._has_footer = False
-        if is_file:
-            try:
-                self.schema = pa.ipc.open_file(source).schema
-                self._has_footer = True
-                return
-            except DAMAGE:
-                pass
-        self.schema = self._stream(None).schema
+        self._start = len(FILE_MAGIC) if is_file else 0
+        schema = footer_schema(source) if is_file else None
+        self._has_footer = schema is not None
+        self.schema = schema if schema is not None else self._stream(None).schema
 
     def groups(self, columns: Sequence[str]) -> Iterator[tuple[Group, Iterable[pa.RecordBatch]]]:
         # Some column must be read to learn how many rows there are; the last is rarely a picture.

@@ -12,7 +12,7 @@ import pytest
 
 from shard_format import IndexWriter, load_manifest, naming, open_index
 
-VOCABULARY = {"size": 32000, "used": 3100, "coverage": 0.096875, "unknown_share": 0.0}
+VOCABULARY = {"size": 32000, "used": 3100, "coverage": 0.096875, "unknown": 0.0}
 PACKING = {"sequences": 7, "padding_share": 0.125, "documents": 90, "cut_share": 0.5}
 
 

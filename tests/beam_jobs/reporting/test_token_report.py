@@ -25,7 +25,7 @@ from shard_format import (
 
 WORDS = ["[PAD]", "a", "document", "of", "tokens", "<script>"]
 STATISTICS = {
-    "vocabulary": {"size": 6, "used": 5, "coverage": 5 / 6, "unknown_share": 0.0125},
+    "vocabulary": {"size": 6, "used": 5, "coverage": 5 / 6, "unknown": 0.0125},
     "packing": {"sequences": 3, "padding_share": 0.25, "documents": 12, "cut_share": 0.5},
 }
 
@@ -75,7 +75,7 @@ def report(page):
 def test_numbers_of_vocabulary_and_packing(token_set, report):
     words = report(token_set())["tokens"]
     assert "Vocabulary, over split train" in words and "Packing, over split train" in words
-    assert "size6used5coverage83.33%unknown share1.25%" in words
+    assert "size6used5coverage83.33%unknown1.25%" in words
     assert "sequences3padding share25.00%documents12cut share50.00%" in words
 
 
@@ -118,7 +118,7 @@ def test_languages_are_cut(token_set, report):
     "statistics",
     [
         {"vocabulary": 3, "packing": None},
-        {"vocabulary": {"size": "<script>", "coverage": 7, "unknown_share": True, "used": [1]}},
+        {"vocabulary": {"size": "<script>", "coverage": 7, "unknown": True, "used": [1]}},
         {"chars": {"min": 0, "max": 9, "mean": 1, "histogram": {"edges": [0, 1], "counts": [0]}}},
         {"chars": {"min": 0, "max": 9, "mean": 1, "histogram": {"edges": [4, 1], "counts": [2]}}},
         {"chars": 7, "words": {}, "tokens": {"min": 1}},
