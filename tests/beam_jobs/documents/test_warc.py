@@ -78,7 +78,7 @@ def test_codings_are_undone(coding, in_chunks):
     [
         (b"GET / HTTP/1.1\r\n\r\n", "not-http"),
         (http(b"x", "Content-Encoding: secret"), "unknown-coding"),
-        (http(gzip.compress(b"x" * 99)[:-9], "Content-Encoding: gzip"), "damaged-record"),
+        (http(gzip.compress(b"x" * 99, mtime=0)[:-9], "Content-Encoding: gzip"), "damaged-record"),
         (http(chunked(b"x" * 99)[:-20], "Transfer-Encoding: chunked"), "damaged-record"),
         (http(b"\xffnot brotli", "Content-Encoding: br"), "damaged-record"),
     ],
