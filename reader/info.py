@@ -34,7 +34,11 @@ class StreamInfo:
         dtype: Element type of the inputs.
         normalization: What was done to them, or None; an evaluation must do the same.
         tokens: What there is to say of token ids; None for sets of pictures and raw text.
-        batch_size: Records per batch.
+        batch_size: Records per batch, of all workers together.
+        shuffle: One of `reader.options.SHUFFLES`.
+        worker: (i, n): this stream gives the i-th of n equal parts of every batch.
+        streams: Canonical streams; n may be any number that divides them.
+        remainder: One of `reader.options.REMAINDERS`.
         seed: What order and augmentation were drawn from.
         epochs: How often the split is read; None is endless.
         cache: "off", "memory" or "disk".
@@ -54,6 +58,10 @@ class StreamInfo:
     normalization: Normalization | None
     tokens: TokenInfo | None
     batch_size: int
+    shuffle: str
+    worker: tuple[int, int]
+    streams: int
+    remainder: str
     seed: int
     epochs: int | None
     cache: str
@@ -90,6 +98,10 @@ def stream_info(
         normalization=records.normalization,
         tokens=records.tokens,
         batch_size=options.batch_size,
+        shuffle=options.shuffle,
+        worker=options.worker,
+        streams=split.geometry.streams,
+        remainder=str(options.remainder),
         seed=options.seed,
         epochs=options.epochs,
         cache=choice.cache,

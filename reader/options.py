@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from reader.geometry import default_streams
 from reader.transforms import AUGMENTATIONS
 from shard_format import UsageError
 
-SHUFFLES = ("window", "off")
+SHUFFLES = ("window", "full", "off")
 CACHES = ("auto", "off", "memory", "disk")
+SAMPLES = ("balanced",)
+MAX_STREAMS = 4096  # of the 16 bits for a stream in `reader.order`
+MAX_BUCKETS = 4096
 DTYPES = ("uint8", "float32")
 NORMALIZATIONS = ("none", "zscore", "minmax")
 PADS = ("longest", "max", "none")
+# How an epoch ends whose records are no multiple of the batch: "drop" leaves the rest out (another
+# one in every epoch), "keep" gives a smaller batch, "wrap" fills it up with the first records of
+# the epoch, "pad" too but with weights of 0.
+REMAINDERS = ("drop", "keep", "pad", "wrap")
 
 # What sets of each kind are called in messages.
 KINDS = {
@@ -46,19 +54,25 @@ class ReadOptions:
         image_size: Height and width of the pictures of a batch in pixels; None leaves every
             picture at its stored size.
         augment: One of `reader.transforms.AUGMENTATIONS`.
-        shuffle: "window" for another order in every epoch, "off" for the order on disk.
+        shuffle: One of `SHUFFLES`: "window" and "full" give another order in every epoch, "off"
+            the order on disk.
         seed: In [0, 2**63); order and augmentation are functions of it.
         epochs: How often the split is read, at least 1; None is endless.
         cache: One of `CACHES`.
         cache_dir: Where `cache="disk"` keeps shards; None is the user's cache directory.
-        drop_remainder: Whether an epoch ends with its last full batch. None means True, except
-            where epochs is 1: there the last batch may be smaller.
+        remainder: One of `REMAINDERS`; None means "drop", except where one worker reads one
+            epoch: there "keep".
         dtype: Element type of the pictures, "uint8" or "float32"; values in [0, 255] either way.
         normalize: "none" leaves them so; "zscore" and "minmax" make float32 of any dtype.
         max_tokens: Records of token ids are cut to that many; None cuts none.
         pad: One of `PADS`.
         buckets: How many groups of similar length the records of a window fall into; 1 is none.
         synonyms: The file with the words that may stand for each other, or None.
+        worker: (i, n), which worker of how many reads.
+        streams: Canonical streams; a multiple of n. None means the default, filled in here.
+        sample: Nothing, "balanced", or the weights of classes by their names.
+        threads: How many threads the data set has; None shares those of TensorFlow.
+        ram_budget: Bytes that autotuning may take for what is prefetched; None is its default.
     """
 
     split: str
@@ -70,13 +84,18 @@ class ReadOptions:
     epochs: int | None
     cache: str
     cache_dir: Path | None
-    drop_remainder: bool | None
     dtype: str
     normalize: str
     max_tokens: int | None = None
     pad: str = "longest"
     buckets: int = 1
     synonyms: Path | None = None
+    remainder: str | None = None
+    worker: tuple[int, int] = (0, 1)
+    streams: int | None = None
+    sample: str | Mapping[str, float] | None = None
+    threads: int | None = None
+    ram_budget: int | None = None
 
     def __post_init__(self) -> None:
         check_choice("augment", self.augment, AUGMENTATIONS)
@@ -86,7 +105,7 @@ class ReadOptions:
         check_choice("normalize", self.normalize, NORMALIZATIONS)
         check_choice("pad", self.pad, PADS)
         _check_integer("batch_size", self.batch_size, 1)
-        _check_integer("buckets", self.buckets, 1)
+        _check_integer("buckets", self.buckets, 1, MAX_BUCKETS)
         _check_integer("seed", self.seed, 0, (1 << 63) - 1)
         if self.epochs is not None:
             _check_integer("epochs", self.epochs, 1)
@@ -104,16 +123,76 @@ class ReadOptions:
                 "synonyms are for augmentation, got augment='none' in reader.load. Pass "
                 'augment="standard" or "strong", or leave synonyms out.'
             )
-        if self.drop_remainder is False and self.epochs != 1:
+        for name in ("threads", "ram_budget"):
+            if getattr(self, name) is not None:
+                _check_integer(name, getattr(self, name), 1)
+        if self.buckets > 1 and self.shuffle == "full":
             raise UsageError(
-                "drop_remainder=False needs epochs=1, since no batch may mix two epochs, got "
-                f"epochs={self.epochs} in reader.load. Pass epochs=1 or leave drop_remainder out."
+                f"buckets={self.buckets} divides windows, got shuffle='full' in reader.load. "
+                'Pass shuffle="window", or leave buckets out.'
+            )
+        self._check_remainder()
+        if self.streams is None:
+            object.__setattr__(self, "streams", default_streams(self.buckets))
+        self._check_worker()
+        self._check_sample()
+
+    def _check_remainder(self) -> None:
+        if self.remainder is None:
+            alone = self.epochs == 1 and self.worker == (0, 1)
+            object.__setattr__(self, "remainder", "keep" if alone else "drop")
+        check_choice("remainder", self.remainder, REMAINDERS)
+        if self.remainder == "keep" and self.epochs != 1:
+            raise UsageError(
+                "remainder='keep' needs epochs=1, since no batch may mix two epochs, got "
+                f"epochs={self.epochs} in reader.load. Pass epochs=1, or remainder='pad' or 'wrap'."
+            )
+        if self.remainder == "keep" and self.worker[1] != 1:
+            raise UsageError(
+                "remainder='keep' needs one worker, since others may have nothing left for the "
+                f"last step, got worker={self.worker} in reader.load. Pass remainder='pad'."
             )
 
-    @property
-    def drops_remainder(self) -> bool:
-        """`drop_remainder` with its default filled in."""
-        return self.epochs != 1 if self.drop_remainder is None else self.drop_remainder
+    def _check_worker(self) -> None:
+        given = self.worker
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise UsageError(
+                f"worker must be a pair (index, count), got {given!r} in reader.load. Pass for "
+                "example worker=(0, 4)."
+            )
+        _check_integer("the count in worker", given[1], 1)
+        _check_integer("the index in worker", given[0], 0, given[1] - 1)
+        _check_integer("streams", self.streams, 1, MAX_STREAMS)
+        streams = int(self.streams or 0)
+        if streams % given[1]:
+            raise UsageError(
+                f"the count in worker must divide the canonical streams ({streams}), got "
+                f"{given[1]} in reader.load. Pass streams={_next_multiple(streams, given[1])} "
+                "for the whole training, since they are part of the order."
+            )
+        if self.batch_size % given[1]:
+            raise UsageError(
+                f"batch_size must be a multiple of the count in worker ({given[1]}), got "
+                f"{self.batch_size} in reader.load. It counts the records of all workers; pass "
+                f"{_next_multiple(self.batch_size, given[1])}."
+            )
+
+    def _check_sample(self) -> None:
+        if self.sample is None:
+            return
+        if isinstance(self.sample, str):
+            check_choice("sample", self.sample, SAMPLES)
+        elif not isinstance(self.sample, Mapping):
+            raise UsageError(
+                f'sample must be "balanced" or the weights of classes, got {self.sample!r} in '
+                'reader.load. Pass for example {"cat": 2.0, "dog": 1.0}.'
+            )
+        if self.shuffle == "off" or self.buckets > 1:
+            found = "shuffle='off'" if self.shuffle == "off" else f"buckets={self.buckets}"
+            raise UsageError(
+                f"sample draws records in an order of its own, got {found} in reader.load. Leave "
+                "one of them out."
+            )
 
 
 def check_fits(options: ReadOptions, kind: str, where: object) -> None:
@@ -154,6 +233,10 @@ def check_choice(
     raise UsageError(
         f"{what} must be one of {', '.join(names)}, got {value!r} in {where}. {advice}"
     )
+
+
+def _next_multiple(value: int, factor: int) -> int:
+    return -(-value // factor) * factor
 
 
 def _listed(names: list[str]) -> str:

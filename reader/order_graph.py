@@ -1,7 +1,8 @@
-"""`reader.order` in TensorFlow operations: the same numbers, inside a tf.data graph.
+"""`reader.order` and `reader.buckets` in TensorFlow operations: the same numbers, inside a graph.
 
 A twin and not tf.numpy_function: that would hold the GIL against the training loop, and a graph
-with Python in it can be neither serialized nor served by tf.data service.
+with Python in it can be neither serialized nor served by tf.data service. Scalars such as epoch and
+window are int64 tensors here; what is fixed for a stream is a Python number.
 """
 
 from __future__ import annotations
@@ -10,9 +11,19 @@ from typing import Any
 
 import tensorflow as tf
 
-from reader.order import AUGMENT_STREAM, BATCH_STREAM, CHUNK_STREAM, RECORD_STREAM, stream_key
-
-_SIGN = 1 << 63
+from reader.geometry import Geometry
+from reader.order import (
+    AUGMENT_STREAM,
+    BATCH_STREAM,
+    BLOCK_BITS,
+    CHUNK_STREAM,
+    GROUP_BITS,
+    RECORD_STREAM,
+    ROTATE_STREAM,
+    SWAP_STREAM,
+    num_rounds,
+    stream_key,
+)
 
 
 def mix(values: Any) -> Any:
@@ -24,58 +35,142 @@ def mix(values: Any) -> Any:
 
 
 def epoch_key(stream: int, seed: int, epoch: Any) -> Any:
-    """Scalar uint64: `reader.order.epoch_key` of a scalar int64 epoch."""
+    """Scalar uint64: `reader.order.epoch_key`."""
     return mix(_uint64(int(stream_key(stream, seed)[0])) ^ tf.cast(epoch, tf.uint64))
 
 
-def chunk_order(num_chunks: int, seed: int, epoch: Any, shuffle: bool) -> Any:
-    """[num_chunks] int64: `reader.order.chunk_order`."""
-    numbers = tf.range(num_chunks, dtype=tf.int64)
-    if not shuffle:
-        return numbers
-    return _argsort(mix(epoch_key(CHUNK_STREAM, seed, epoch) ^ tf.cast(numbers, tf.uint64)))
+def permute(values: Any, count: Any, key: Any, rounds: int) -> Any:
+    """[n] int64: `reader.order.permute`; `count` may be [n], for each value its own domain.
 
-
-def record_order(records: Any, seed: int, epoch: Any, shuffle: bool) -> Any:
-    """[n] int64: where, among the n records of a window, to find the next one to emit.
-
-    Args:
-        records: [n] int64, the record numbers of the window in the order of their chunks.
-        seed: In [0, 2**63).
-        epoch: Scalar int64.
-        shuffle: False gives 0, 1, 2, ...
+    A loop, not a chain: unrolled it would be some thousand operations.
     """
-    if not shuffle:
-        return tf.range(tf.size(records, tf.int64), dtype=tf.int64)
-    return _argsort(mix(epoch_key(RECORD_STREAM, seed, epoch) ^ tf.cast(records, tf.uint64)))
+
+    def swap(number: Any, values: Any) -> Any:
+        round_key = mix(key ^ tf.cast(number, tf.uint64))
+        partner = (tf.cast(_shifted(round_key, 1), tf.int64) % count - values) % count
+        common = tf.cast(tf.maximum(values, partner), tf.uint64)
+        bits = _shifted(mix(common ^ mix(round_key ^ _uint64(SWAP_STREAM))), 63)
+        return number + 1, tf.where(bits == 1, partner, values)
+
+    start = (tf.constant(0, tf.int64), values)
+    return tf.while_loop(
+        lambda number, _: number < rounds,
+        swap,
+        start,
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
+        parallel_iterations=1,
+    )[1]
+
+
+def window_order(
+    geometry: Geometry,
+    window: Any,
+    residue: Any,
+    workers: int,
+    seed: int,
+    epoch: Any,
+    shuffle: str,
+) -> tuple[Any, Any]:
+    """([m] int64 record numbers, [m] int64 places): `reader.order.window_order`."""
+    if shuffle != "window":
+        base, size = _extent(geometry, window)
+        begin = base + residue
+        numbers = tf.range(begin, tf.maximum(base + size, begin), workers)
+        if shuffle == "full":
+            key = epoch_key(RECORD_STREAM, seed, epoch)
+            numbers = permute(numbers, geometry.records, key, num_rounds(geometry.records))
+        return numbers, tf.range(tf.size(numbers, tf.int64))
+    numbers, blocks = block_numbers(geometry, window, residue, workers, seed, epoch)
+    hashes = mix(epoch_key(RECORD_STREAM, seed, epoch) ^ tf.cast(numbers, tf.uint64))
+    keys = blocks * (1 << BLOCK_BITS) + tf.cast(_shifted(hashes, 64 - BLOCK_BITS), tf.int64)
+    return numbers, weave(_argsort(keys), blocks)
+
+
+def block_numbers(
+    geometry: Geometry, window: Any, residue: Any, workers: int, seed: int, epoch: Any
+) -> tuple[Any, Any]:
+    """([m] int64 record numbers, [m] int64 blocks): `reader.order.block_numbers`."""
+    base, size = _extent(geometry, window)
+    own = residue + tf.range(geometry.streams // workers, dtype=tf.int64) * workers
+    shorter, longer = size // geometry.streams, size % geometry.streams
+    starts = base + own * shorter + tf.minimum(own, longer)
+    counts = shorter + tf.cast(own < longer, tf.int64)
+    blocks = tf.repeat(tf.range(tf.size(own, tf.int64)), counts)
+    places = tf.ragged.range(starts, starts + counts).flat_values
+
+    chunk = geometry.chunk_records
+    first = base // chunk
+    chunks = tf.range(first, (base + size - 1) // chunk + 1)
+    if geometry.num_chunks:
+        key = epoch_key(CHUNK_STREAM, seed, epoch)
+        rounds = num_rounds(geometry.num_chunks)
+        # Outside its domain `permute` means nothing; there the chunk stays where it is.
+        inside = tf.minimum(chunks, geometry.num_chunks - 1)
+        permuted = permute(inside, geometry.num_chunks, key, rounds)
+        chunks = tf.where(chunks < geometry.num_chunks, permuted, chunks)
+    records = tf.gather(chunks, places // chunk - first) * chunk + places % chunk
+    key = tf.cast(_shifted(epoch_key(ROTATE_STREAM, seed, epoch), 1), tf.int64)
+    return (records + key % geometry.records) % geometry.records, blocks
+
+
+def weave(ordered: Any, blocks: Any) -> Any:
+    """[m] int64: `reader.order.weave`."""
+    count = tf.size(blocks, tf.int64)
+    starts = tf.searchsorted(blocks, blocks, side="left", out_type=tf.int64)
+    ranks = tf.range(count) - starts
+    return tf.gather(ordered, _argsort(ranks * (count + 1) + blocks))
 
 
 def bucket_order(
-    lengths: Any, position: Any, batch_size: int, buckets: int, seed: int, epoch: Any
-) -> Any:
-    """[n] int64: `reader.order.bucket_order` of [n] int64 lengths and a scalar int64 position."""
-    count = tf.size(lengths, tf.int64)
-    by_length = _stable_argsort(lengths)
-    ranks = tf.scatter_nd(by_length[:, None], tf.range(count), [count])
-    grouped = _stable_argsort(ranks * buckets // tf.maximum(count, 1))
-    head = tf.minimum(-position % batch_size, count)
-    tail = (count - head) % batch_size
-    whole = tf.reshape(grouped[head + tail :], [-1, batch_size])
-    numbers = tf.cast(tf.range(tf.shape(whole, tf.int64)[0]) + position, tf.uint64)
-    order = _argsort(mix(epoch_key(BATCH_STREAM, seed, epoch) ^ numbers))
-    whole = tf.reshape(tf.gather(whole, order), [-1])
-    return tf.concat([grouped[:head], whole, grouped[head : head + tail]], axis=0)
+    geometry: Geometry,
+    lengths: Any,
+    window: Any,
+    residue: Any,
+    workers: int,
+    batch_size: int,
+    buckets: int,
+    seed: int,
+    epoch: Any,
+) -> tuple[Any, Any]:
+    """([m] int64 record numbers, [m] int64 places): `reader.buckets.bucket_order`.
+
+    Here `lengths` is a function from [m] int64 record numbers to [m] int64.
+    """
+    numbers, blocks = block_numbers(geometry, window, residue, workers, seed, epoch)
+    count = tf.size(numbers, tf.int64)
+    starts = tf.searchsorted(blocks, blocks, side="left", out_type=tf.int64)
+    sizes = tf.searchsorted(blocks, blocks, side="right", out_type=tf.int64) - starts
+    by_length = _argsort(blocks * (1 << GROUP_BITS) + lengths(numbers))
+    ranks = tf.scatter_nd(by_length[:, None], tf.range(count) - starts, [count])
+    groups = ranks * buckets // sizes
+    groups = tf.where(window % 2 == 1, buckets - 1 - groups, groups)
+    hashes = mix(epoch_key(RECORD_STREAM, seed, epoch) ^ tf.cast(numbers, tf.uint64))
+    keys = blocks * (1 << BLOCK_BITS) + groups * (1 << GROUP_BITS)
+    keys += tf.cast(_shifted(hashes, 64 - GROUP_BITS), tf.int64)
+    woven = weave(_argsort(keys), blocks)
+
+    base, size = _extent(geometry, window)
+    head = -base % batch_size
+    num_batches = tf.maximum(size - head, 0) // batch_size
+    begin, own = tf.minimum(head // workers, count), batch_size // workers
+    end = begin + num_batches * own
+    positions = tf.cast(base + head + tf.range(num_batches) * batch_size, tf.uint64)
+    hashes = mix(epoch_key(BATCH_STREAM, seed, epoch) ^ positions)
+    # TensorFlow sorts signed numbers; flipping the top bit keeps the order of unsigned ones.
+    places = _argsort(tf.bitcast(hashes ^ _uint64(1 << 63), tf.int64))
+    whole = tf.gather(tf.reshape(woven[begin:end], [-1, own]), places)
+    return numbers, tf.concat([woven[:begin], tf.reshape(whole, [-1]), woven[end:]], axis=0)
 
 
-def augment_keys(records: Any, seed: int, epoch: Any) -> Any:
+def augment_keys(draws: Any, seed: int, epoch: Any) -> Any:
     """[n] uint64: what all random numbers of these records in this epoch are drawn from."""
-    return mix(epoch_key(AUGMENT_STREAM, seed, epoch) ^ tf.cast(records, tf.uint64))
+    return mix(epoch_key(AUGMENT_STREAM, seed, epoch) ^ tf.cast(draws, tf.uint64))
 
 
-def uniforms(records: Any, count: int, seed: int, epoch: Any) -> Any:
+def uniforms(draws: Any, count: int, seed: int, epoch: Any) -> Any:
     """[n, count] float32 in [0, 1): `reader.order.uniforms`."""
     numbers = tf.range(count, dtype=tf.int64)
-    return numbered(augment_keys(records, seed, epoch)[:, None], numbers)
+    return numbered(augment_keys(draws, seed, epoch)[:, None], numbers)
 
 
 def numbered(keys: Any, numbers: Any) -> Any:
@@ -84,16 +179,13 @@ def numbered(keys: Any, numbers: Any) -> Any:
     return tf.cast(bits, tf.float32) * 2**-24
 
 
-def _stable_argsort(values: Any) -> Any:
-    """[n] int64 of small values >= 0: equal ones keep their order, whatever tf.argsort does."""
-    count = tf.size(values, tf.int64)
-    return tf.cast(tf.argsort(values * count + tf.range(count)), tf.int64)
+def _extent(geometry: Geometry, window: Any) -> tuple[Any, Any]:
+    base = window * geometry.window_records
+    return base, tf.minimum(geometry.records - base, geometry.window_records)
 
 
 def _argsort(keys: Any) -> Any:
-    # TensorFlow sorts signed integers; flipping the top bit keeps the order of unsigned ones.
-    signed = tf.bitcast(keys ^ _uint64(_SIGN), tf.int64)
-    return tf.cast(tf.argsort(signed), tf.int64)
+    return tf.cast(tf.argsort(keys, stable=True), tf.int64)
 
 
 def _shifted(values: Any, bits: int) -> Any:

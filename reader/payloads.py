@@ -6,68 +6,85 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import tensorflow as tf
 
-from reader.chunks import Chunks
+from reader.index_graph import IndexGraph
 from shard_format import DamageError, SplitInfo, read_records
 
-# Chunks of one window that are read at a time. More hides more latency (an NFS or object store
-# answers in milliseconds); from the page cache anything from 2 to 16 is the same.
+# Runs of records that are read at a time. More hides more latency (an NFS or object store answers
+# in milliseconds); from the page cache anything from 2 to 16 is the same.
 PARALLEL_READS = 8
+# The columns of an index by which records are found.
+PLACE_COLUMNS = ("offset", "length")
 
 
 class Payloads(Protocol):
     """Where the pipeline gets bytes from."""
 
-    def read(self, chunks: Any, records: Any, wanted: Any) -> Any:
-        """[m] string: the serialized records that are wanted, in that order.
+    def read(self, numbers: Any) -> Any:
+        """[n] string: the serialized records of these numbers, in their order.
 
         Args:
-            chunks: [c] int64 chunk numbers, the window.
-            records: [n] int64 record numbers of all records of these chunks, in order.
-            wanted: [m] int64 in [0, n), indices into `records`.
+            numbers: [n] int64 record numbers of the split, n at least 1. Those that lie one after
+                the other on disk are read together.
         """
 
 
 class FilePayloads:
-    """Reads chunks from the shards each time.
+    """Reads records from the shards each time, and not a byte of any other.
 
     Args:
         paths: The shards of the split in order.
-        chunks: What lies where in them.
+        split: How many records each has.
+        index: Where they lie; opened with `PLACE_COLUMNS`.
+        run_records: No more than that many are read in one piece.
     """
 
-    def __init__(self, paths: list[Path], chunks: Chunks) -> None:
-        # Eager tensors, which the graph captures: see Windows.
+    def __init__(
+        self, paths: list[Path], split: SplitInfo, index: IndexGraph, run_records: int
+    ) -> None:
+        # Eager tensors, which the graph captures: constants inside the graph would count against
+        # the 2 GB that a graph may have.
         self._paths = tf.constant([str(path) for path in paths])
-        self._shard, self._offset = tf.constant(chunks.shard), tf.constant(chunks.offset)
-        self._size, self._count = tf.constant(chunks.size), tf.constant(chunks.count)
-        self._chunk_records = chunks.chunk_records
+        self._ends = tf.constant(np.cumsum([shard.records for shard in split.shards], dtype="i8"))
+        self._index = index
+        self._run_records = run_records
 
-    def read(self, chunks: Any, records: Any, wanted: Any) -> Any:
+    def read(self, numbers: Any) -> Any:
         """See `Payloads.read`."""
+        shards = tf.searchsorted(self._ends, numbers, side="right", out_type=tf.int64)
+        begins = self._index.column("offset", numbers)
+        ends = begins + self._index.column("length", numbers)
+        count = tf.size(numbers, tf.int64)
+        places = tf.range(count)
+        breaks = (shards[1:] != shards[:-1]) | (begins[1:] != ends[:-1])
+        breaks |= places[1:] % self._run_records == 0
+        first = tf.boolean_mask(places, tf.concat([[True], breaks], axis=0))
+        last = tf.concat([first[1:], [count]], axis=0) - 1
 
-        def read_chunk(chunk: Any) -> Any:
+        def read_run(shard: Any, begin: Any, size: Any, records: Any) -> Any:
             dataset = tf.raw_ops.TFRecordDatasetV2(
-                filenames=[self._paths[self._shard[chunk]]],
+                filenames=[self._paths[shard]],
                 compression_type="",
-                buffer_size=self._size[chunk],  # one read for the chunk, and not a byte beyond it
-                byte_offsets=[self._offset[chunk]],
+                buffer_size=size,  # one read for the run, and not a byte beyond it
+                byte_offsets=[begin],
             )
             spec = tf.TensorSpec([], tf.string)
-            return tf.data.experimental.from_variant(dataset, spec).take(self._count[chunk])
+            return tf.data.experimental.from_variant(dataset, spec).take(records)
 
-        # In a deterministic interleave whose blocks are no shorter than its chunks, the elements
-        # come chunk by chunk in order, while the next chunks are read.
-        payloads = tf.data.Dataset.from_tensor_slices(chunks).interleave(
-            read_chunk,
+        begin = tf.gather(begins, first)
+        runs = (tf.gather(shards, first), begin, tf.gather(ends, last) - begin, last - first + 1)
+        # In a deterministic interleave whose blocks are no shorter than its runs, the elements come
+        # run by run in order, while the next runs are read.
+        payloads = tf.data.Dataset.from_tensor_slices(runs).interleave(
+            read_run,
             cycle_length=PARALLEL_READS,
-            block_length=self._chunk_records,
+            block_length=self._run_records,
             num_parallel_calls=PARALLEL_READS,
             deterministic=True,
         )
-        window = payloads.batch(tf.size(records, tf.int64)).get_single_element()
-        return tf.gather(window, wanted)
+        return payloads.batch(count).get_single_element()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,9 +97,9 @@ class MemoryPayloads:
 
     serialized: Any
 
-    def read(self, chunks: Any, records: Any, wanted: Any) -> Any:
+    def read(self, numbers: Any) -> Any:
         """See `Payloads.read`."""
-        return tf.gather(self.serialized, tf.gather(records, wanted))
+        return tf.gather(self.serialized, numbers)
 
 
 def load_payloads(paths: list[Path], split: SplitInfo) -> MemoryPayloads:

@@ -1,120 +1,160 @@
-"""The tf.data chain, from epoch numbers to batches."""
+"""The tf.data chain, from the tasks of a worker to batches."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, cast
 
-import numpy as np
 import tensorflow as tf
 
 from reader import order_graph
-from reader.chunks import Chunks
 from reader.options import ReadOptions
-from reader.payloads import Payloads
 from reader.record_types import BatchRecords, SingleRecords
-from reader.windows import Windows
+from reader.windows import Task, Windows
 
-# Read while the decoders work on the one before. Each may hold chunks.WINDOW_BYTES.
+# Read while the decoders work on the one before. Each may hold geometry.WINDOW_BYTES.
 WINDOWS_AHEAD = 1
 
 
-def build_dataset(
-    chunks: Chunks,
-    payloads: Payloads,
-    records: SingleRecords | BatchRecords,
-    options: ReadOptions,
-) -> tf.data.Dataset:
-    """The data set of one split: (inputs [batch, ...], targets [batch, ...]), or inputs alone.
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A split of a set, and how its records become elements.
+
+    Attributes:
+        windows: What is read of the split.
+        records: How records are parsed and decoded.
+        options: Seed and batch size are used; the batch size is that of all workers.
+    """
+
+    windows: Windows
+    records: SingleRecords | BatchRecords
+    options: ReadOptions
+
+    @property
+    def by_batch(self) -> bool:
+        """Whether records are decoded a batch at a time."""
+        return hasattr(self.records, "decode_batch")
+
+    def elements(self, tasks: tf.data.Dataset) -> tf.data.Dataset:
+        """What `batches` makes batches of: decoded records, or serialized ones and their keys."""
+        return self._serialized(tasks).unbatch() if self.by_batch else self._decoded(tasks)
+
+    def batches(self, tasks: tf.data.Dataset) -> tf.data.Dataset:
+        """A worker's share of every batch; see `reader.load`."""
+        if self.by_batch:
+            # Still serialized: a string is passed on by reference, a ragged row would be copied.
+            batches = self._serialized(tasks).rebatch(
+                self._share, drop_remainder=self._drops_remainder
+            )
+            return self.decode_batches(batches)
+        return self.in_batches(self._decoded(tasks))
+
+    def in_batches(self, elements: tf.data.Dataset) -> tf.data.Dataset:
+        """Batches of `elements`, or of several such data sets mixed."""
+        batches = elements.batch(self._share, drop_remainder=self._drops_remainder)
+        return self.decode_batches(batches) if self.by_batch else batches
+
+    def decode_batches(self, batches: tf.data.Dataset) -> tf.data.Dataset:
+        """([b] string, [b] uint64 keys, [b] float32 weights) -> batches of the stream."""
+        records = cast(BatchRecords, self.records)
+
+        def decode(serialized: Any, keys: Any, weights: Any) -> Any:
+            return self._weighted(records.decode_batch(serialized, keys), weights)
+
+        return batches.map(decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+
+    @property
+    def _share(self) -> int:
+        return self.options.batch_size // self.windows.share.workers
+
+    @property
+    def _drops_remainder(self) -> bool:
+        # Never drops, for epochs are made of whole batches before; it makes the shape static.
+        return self.options.remainder != "keep"
+
+    def _decoded(self, tasks: tf.data.Dataset) -> tf.data.Dataset:
+        """Records each of which is work enough for a call: pictures."""
+        records, seed = cast(SingleRecords, self.records), self.options.seed
+
+        def read(task: Task) -> Any:
+            part = self.windows.read(task)
+            # At least one, wanted or not: unbatch() of a tensor [n, 0] ends the process (TF 2.21).
+            count = max(1, records.num_random)
+            random = order_graph.uniforms(part.draws, count, seed, task.epoch)
+            return records.parse(part.serialized), random, part.weights
+
+        def decode(features: Any, random: Any, weight: Any) -> Any:
+            return self._weighted(records.decode(features, random), weight)
+
+        # A window is a pure function of its task. It is read, shuffled and parsed as a whole: that
+        # costs 12 us a record for the parse, where one parse per record took 18 us, and no element
+        # passes a shuffle buffer.
+        windows = tasks.map(  # ({feature: [n]}, random [n, k], weight [n])
+            read, num_parallel_calls=WINDOWS_AHEAD, deterministic=True
+        )
+        # All the work is in this one map; a chain of maps would pay a queue for each link.
+        return windows.unbatch().map(
+            decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+        )
+
+    def _serialized(self, tasks: tf.data.Dataset) -> tf.data.Dataset:
+        """Records that take a microsecond each, less than a call would: text. Windows of them."""
+
+        def read(task: Task) -> Any:
+            part = self.windows.read(task)
+            keys = order_graph.augment_keys(part.draws, self.options.seed, task.epoch)
+            return part.serialized, keys, part.weights
+
+        return tasks.map(  # ([n] string, [n] uint64, [n] float32)
+            read, num_parallel_calls=WINDOWS_AHEAD, deterministic=True
+        )
+
+    def _weighted(self, element: Any, weights: Any) -> Any:
+        """The element with weights that tell what only fills up a batch, if there may be such."""
+        if self.options.remainder != "pad":
+            return element
+        if self.records.targets == "none":
+            return element, weights
+        if len(element) == 2:
+            return (*element, weights)
+        inputs, targets, own = element
+        return inputs, targets, own * tf.reshape(weights, [-1, *[1] * (own.shape.rank - 1)])
+
+
+def build_dataset(source: Source, epoch: int, position: int, batches: int) -> tf.data.Dataset:
+    """The data set of one split from a position of an epoch on.
 
     Args:
-        chunks: The split, cut up.
-        payloads: Where the serialized records come from.
-        records: How they are parsed and decoded.
-        options: Checked against the split already.
+        source: The split.
+        epoch: The first one.
+        position: In it, a multiple of the batch size.
+        batches: How many there are in all; tf.data.INFINITE_CARDINALITY for no end.
     """
-    # What an epoch emits: where it drops a remainder, it drops it here. So the records of the
-    # remainder are not decoded, and since every epoch is a multiple of the batch, the one batch()
-    # at the end never mixes two epochs.
-    emitted = chunks.num_records
-    if options.drops_remainder:
-        emitted -= emitted % options.batch_size
-
-    by_batch = hasattr(records, "decode_batch")
-    lengths = cast(BatchRecords, records).lengths if by_batch else None
-    windows = Windows(chunks, payloads, options, emitted, lengths)
-    dataset = tf.data.Dataset.range(options.epochs or np.iinfo(np.int64).max)  # epoch
+    last = tf.int64.max if source.options.epochs is None else source.options.epochs
     # Epochs end here, before anything that reads or computes: all that follows is one stream, so
     # the first window of an epoch is read while the last one of the epoch before is decoded.
-    dataset = dataset.flat_map(windows.of_epoch)  # (epoch, position, [chunks])
-    if by_batch:
-        dataset = _decoded_in_batches(dataset, windows, cast(BatchRecords, records), options)
-    else:
-        dataset = _decoded_one_by_one(dataset, windows, cast(SingleRecords, records), options)
-    dataset = dataset.apply(tf.data.experimental.assert_cardinality(_cardinality(options, emitted)))
-    # Last, so that whole batches are ready when the model asks.
-    return dataset.prefetch(tf.data.AUTOTUNE).with_options(_options())
-
-
-def _decoded_one_by_one(
-    dataset: tf.data.Dataset, windows: Windows, records: SingleRecords, options: ReadOptions
-) -> tf.data.Dataset:
-    """Batches of records each of which is work enough for a call: pictures."""
-
-    def read(epoch: Any, position: Any, chunks: Any) -> Any:
-        serialized, numbers = windows.read(epoch, position, chunks)
-        # At least one, wanted or not: unbatch() of a tensor [n, 0] ends the process (TF 2.21).
-        count = max(1, records.num_random)
-        return records.parse(serialized), order_graph.uniforms(numbers, count, options.seed, epoch)
-
-    # A window is a pure function of these three. It is read, shuffled and parsed as a whole: that
-    # costs 12 us a record for the parse, where one parse per record took 18 us, and no element
-    # passes a shuffle buffer.
-    dataset = dataset.map(  # ({feature: [n]}, random [n, k])
-        read, num_parallel_calls=WINDOWS_AHEAD, deterministic=True
+    tasks = tf.data.Dataset.range(epoch, last).flat_map(
+        lambda number: source.windows.of_epoch(
+            number, tf.where(number == epoch, tf.constant(position, tf.int64), 0)
+        )
     )
-    dataset = dataset.unbatch()  # ({feature: scalar}, random [k])
-    # All the work is in this one map; a chain of maps would pay a queue for each link.
-    dataset = dataset.map(  # (input, target), or input
-        records.decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
-    )
-    return dataset.batch(  # (inputs [batch, ...], targets [batch, ...])
-        options.batch_size,
-        drop_remainder=options.drops_remainder,  # never drops; it makes the shape static
-    )
+    return finished(source.batches(tasks), batches, source.options)
 
 
-def _decoded_in_batches(
-    dataset: tf.data.Dataset, windows: Windows, records: BatchRecords, options: ReadOptions
-) -> tf.data.Dataset:
-    """Batches of records that take a microsecond each, less than a call would: text."""
-
-    def read(epoch: Any, position: Any, chunks: Any) -> Any:
-        serialized, numbers = windows.read(epoch, position, chunks)
-        return serialized, order_graph.augment_keys(numbers, options.seed, epoch)
-
-    dataset = dataset.map(  # ([n] string, [n] uint64)
-        read, num_parallel_calls=WINDOWS_AHEAD, deterministic=True
-    )
-    # Still serialized: a string is passed on by reference, a ragged row would be copied.
-    dataset = dataset.rebatch(  # ([batch] string, [batch] uint64)
-        options.batch_size,
-        drop_remainder=options.drops_remainder,  # never drops; it makes the shape static
-    )
-    return dataset.map(  # (inputs, targets), inputs, or (inputs, targets, weights)
-        records.decode_batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
-    )
+def finished(dataset: tf.data.Dataset, batches: int, options: ReadOptions) -> tf.data.Dataset:
+    """The data set with its length, its options, and batches that are ready when they are asked."""
+    dataset = dataset.apply(tf.data.experimental.assert_cardinality(batches))
+    return dataset.prefetch(tf.data.AUTOTUNE).with_options(_tf_options(options))
 
 
-def _cardinality(options: ReadOptions, emitted: int) -> int:
-    """Batches; INFINITE makes Keras ask for steps_per_epoch and not wait for an end."""
-    if options.epochs is None:
-        return int(tf.data.INFINITE_CARDINALITY)
-    return options.epochs * -(-emitted // options.batch_size)
-
-
-def _options() -> tf.data.Options:
+def _tf_options(asked: ReadOptions) -> tf.data.Options:
     options = tf.data.Options()
     options.deterministic = True
     # A strategy must not shard by file behind our back: order and shares are the reader's.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    if asked.threads is not None:
+        options.threading.private_threadpool_size = asked.threads
+        options.autotune.cpu_budget = asked.threads
+    if asked.ram_budget is not None:
+        options.autotune.ram_budget = asked.ram_budget
     return options

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
-from reader import cache as caches
-from reader.chunks import cut_chunks
-from reader.info import StreamInfo, stream_info
-from reader.options import ReadOptions, check_choice
-from reader.payloads import FilePayloads, Payloads, load_payloads
+from reader.info import StreamInfo
+from reader.opening import open_source
+from reader.options import ReadOptions
 from reader.pipeline import build_dataset
-from reader.record_types import RECORD_TYPES, OpenSplit, RecordTypeFactory, kind_of
-from shard_format import Manifest, ShardSetError, SplitInfo, UsageError, load_manifest, open_index
-from shard_format.naming import index_file
+from reader.state import Position, make_state, read_state
+from shard_format import UsageError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,11 +27,58 @@ class Stream:
             has no labels; of packed sequences (inputs, targets, weights). See `load`.
         steps_per_epoch: Batches in one pass over the split.
         info: What is read, and how.
+        options: How it was opened.
+        start: Where the data set begins: after so many epochs and steps.
     """
 
     dataset: tf.data.Dataset
     steps_per_epoch: int
     info: StreamInfo
+    options: ReadOptions
+    start: Position
+
+    @property
+    def first_step(self) -> int:
+        """Steps that were done before the data set begins; 0 where it was loaded without state."""
+        return self.start.epoch * self.steps_per_epoch + self.start.step
+
+    def state(self, steps_done: int) -> dict[str, Any]:
+        """Where the stream is after so many steps, to be stored beside the weights.
+
+        It is a dictionary of numbers and strings of less than 1 kB, the same for all workers, and
+        depends on no buffer: what was prefetched and not trained on is read again.
+
+        Args:
+            steps_done: Batches that were taken from this data set, counted from its own begin:
+                not those of the runs before it (`first_step`).
+
+        Raises:
+            UsageError: There are fewer.
+        """
+        step = _counted(steps_done, self.first_step) + self.first_step
+        epochs = self.info.epochs
+        if epochs is not None and step > epochs * self.steps_per_epoch:
+            raise UsageError(
+                f"steps_done must be at most the steps of the stream "
+                f"({epochs * self.steps_per_epoch - self.first_step}), got {steps_done} in "
+                "Stream.state. Count the batches that were taken from this data set."
+            )
+        place = Position(*divmod(step, self.steps_per_epoch))
+        return make_state(place, self.info.root_hash, self.options)
+
+
+def _counted(steps_done: Any, first_step: int) -> int:
+    """Steps as a Python number, from any whole number such as an optimizer's."""
+    try:
+        steps = steps_done.__index__()
+    except (AttributeError, TypeError):
+        steps = -1
+    if isinstance(steps_done, bool) or steps < 0:
+        raise UsageError(
+            f"steps_done must be a whole number of at least 0, got {steps_done!r} in Stream.state. "
+            f"Count the batches that were taken from this data set; {first_step} were done before."
+        )
+    return int(steps)
 
 
 def load(
@@ -47,13 +93,19 @@ def load(
     epochs: int | None = None,
     cache: str = "auto",
     cache_dir: str | os.PathLike[str] | None = None,
-    drop_remainder: bool | None = None,
+    remainder: str | None = None,
     dtype: str = "uint8",
     normalize: str = "none",
     max_tokens: int | None = None,
     pad: str = "longest",
     buckets: int = 1,
     synonyms: str | os.PathLike[str] | None = None,
+    worker: tuple[int, int] = (0, 1),
+    state: Mapping[str, Any] | None = None,
+    streams: int | None = None,
+    sample: str | Mapping[str, float] | None = None,
+    threads: int | None = None,
+    ram_budget: int | None = None,
 ) -> Stream:
     """A stream over one split of a shard set, for `model.fit` or any loop over tf.data.
 
@@ -81,14 +133,17 @@ def load(
     Args:
         directory: The shard set.
         split: Name of a split of the set.
-        batch_size: Records per batch.
+        batch_size: Records per batch, of all workers together.
         image_size: Height and width in pixels of the pictures of a batch. None leaves them at
             their stored size, which must be the same for all unless batch_size is 1.
         augment: "none" (of pictures the largest square in the middle), "standard" or "strong".
             Pictures: random crop and flip; brightness and contrast too. Text: words change places
             or are left out, or give way to synonyms; letters change too. Token ids: some are left
             out; some are hidden too. Packed sequences: some of the inputs are hidden ("standard").
-        shuffle: "window" (every epoch in another order) or "off" (the order on disk).
+        shuffle: "window": every epoch in another order; chunks of records that lie together on disk
+            change places, and records within windows of some thousands. "full": one permutation of
+            the whole split, whatever its order on disk, by reading every record by itself. "off":
+            the order on disk.
         seed: Order and augmentation are functions of seed, epoch and record, nothing else.
         epochs: None is endless. With a number the data set is finite; iterated again, it gives
             the same epochs again.
@@ -96,8 +151,11 @@ def load(
             "auto" (chosen by size and free memory; `info.cache_reason` says why). The batches are
             the same.
         cache_dir: For cache="disk"; default $XDG_CACHE_HOME/shardmill or ~/.cache/shardmill.
-        drop_remainder: Whether every epoch ends with its last full batch; default True, except
-            with epochs=1.
+        remainder: How an epoch ends whose records are no multiple of the batch. "drop" leaves the
+            rest out, other records in every epoch. "keep" gives a smaller batch; needs epochs=1 and
+            one worker, and is the default there. "wrap" fills the batch up with the first records
+            of the epoch. "pad" does too, and every batch has weights [batch] float32 behind its
+            labels, 0 for what was filled up: sums over all workers are then exact.
         dtype: "uint8" (a quarter of the bytes to the accelerator) or "float32"; values are in
             [0, 255] either way, models rescale.
         normalize: "zscore" takes away the mean of each channel and divides by its standard
@@ -112,6 +170,21 @@ def load(
             divided by length into that many groups, from each of which whole batches are taken.
         synonyms: Of raw text, with augment: a text file, each line some words that may stand for
             each other, with commas between them.
+        worker: (i, n): the data set gives the i-th of n equal parts of every batch, and reads that
+            part alone. All workers have the same number of steps, and their batches together are
+            the same records whatever n is.
+        state: Of `Stream.state`, from a stream of any number of workers: the data set begins there,
+            and gives the batches that were to come. Also what random augmentation does is the same,
+            if it is asked for as before.
+        streams: Canonical streams, into which every epoch is dealt: n must divide them. They are
+            part of the order, so decide before the training. Default 64; 8 with buckets, where
+            fewer save more padding. Halved as long as one record of each is beyond 256 MiB.
+        sample: "balanced" draws records of all classes alike; {name: weight} by these weights. An
+            epoch then has as many draws as the split has records; records of rare classes come
+            several times, augmented anew. Needs 8 bytes of memory a record.
+        threads: How many threads read, parse and decode; None shares TensorFlow's, one per core.
+        ram_budget: Bytes that may be taken by what is prefetched; None leaves it to TensorFlow,
+            which takes up to half of what is free.
 
     Raises:
         UsageError: An option is wrong, or does not fit the set.
@@ -128,83 +201,26 @@ def load(
         epochs=epochs,
         cache=cache,
         cache_dir=None if cache_dir is None else Path(cache_dir).expanduser(),
-        drop_remainder=drop_remainder,
+        remainder=remainder,
         dtype=dtype,
         normalize=normalize,
         max_tokens=max_tokens,
         pad=pad,
         buckets=buckets,
         synonyms=None if synonyms is None else Path(synonyms).expanduser(),
+        worker=worker,
+        streams=streams,
+        sample=sample,
+        threads=threads,
+        ram_budget=ram_budget,
     )
-    root = Path(directory)
-    manifest = load_manifest(root)
-    split_info = _checked_split(manifest, options, root)
-    index_path = root / index_file(split)
-    index = open_index(index_path)
-    chunks = cut_chunks(split_info, index, index_path)
-    opened = OpenSplit(root, manifest, index, chunks, index_path)
-
     # On the host, though there be a GPU: tf.data runs there, and would copy tensors back and forth.
     with tf.device("/CPU:0"):
-        records = _record_type(manifest, root)(opened, options)
-        choice, paths = _open_cache(root, manifest, split_info, options)
-        payloads: Payloads
-        if choice.cache == "memory":
-            payloads = load_payloads(paths, split_info)
-        else:
-            payloads = FilePayloads(paths, chunks)
-        dataset = build_dataset(chunks, payloads, records, options)
-    info = stream_info(opened, options, records, choice)
-    return Stream(dataset, _steps(split_info.records, options), info)
-
-
-def _checked_split(manifest: Manifest, options: ReadOptions, root: Path) -> SplitInfo:
-    """The split, which has records enough for one batch.
-
-    Raises:
-        UsageError: There is no such split, or a batch is larger than it.
-        ShardSetError: The split has no records.
-    """
-    check_choice("split", options.split, manifest.splits, root)
-    split = manifest.splits[options.split]
-    if not split.records:
-        filled = [name for name, info in manifest.splits.items() if info.records]
-        raise ShardSetError(
-            f"a split to be read must have records, got none in {options.split!r} of {root}. "
-            f"Read another one ({', '.join(filled) or 'all are empty'}), or build the set again "
-            "with a larger share for it."
-        )
-    if options.drops_remainder and options.batch_size > split.records:
-        raise UsageError(
-            f"batch_size must be at most the records of the split ({split.records}), got "
-            f"{options.batch_size} for {options.split!r} of {root}. Take a smaller batch, or "
-            "pass epochs=1, where the last batch may be partial."
-        )
-    return split
-
-
-def _open_cache(
-    root: Path, manifest: Manifest, split: SplitInfo, options: ReadOptions
-) -> tuple[caches.CacheChoice, list[Path]]:
-    """Which cache is used, and the files to read."""
-    cache_dir = options.cache_dir or caches.default_cache_dir()
-    choice = caches.choose_cache(options.cache, split, options.epochs, root, cache_dir)
-    if choice.cache == "disk":
-        return choice, caches.fill_disk_cache(root, split, cache_dir / manifest.root_hash)
-    return choice, caches.check_shards(root, split)
-
-
-def _record_type(manifest: Manifest, root: Path) -> RecordTypeFactory:
-    name = kind_of(manifest.schema)
-    if name not in RECORD_TYPES:
-        raise ShardSetError(
-            f"this version reads records of type {', '.join(RECORD_TYPES)}, got {name!r} in "
-            f"{root}. Install a version of shardmill that knows it."
-        )
-    return RECORD_TYPES[name]
-
-
-def _steps(records: int, options: ReadOptions) -> int:
-    if options.drops_remainder:
-        return records // options.batch_size
-    return -(-records // options.batch_size)
+        opened = open_source(Path(directory), options)
+        steps = opened.steps_per_epoch
+        start = read_state(state, opened.info.root_hash, options, steps)
+        batches = int(tf.data.INFINITE_CARDINALITY)  # makes Keras ask for steps_per_epoch
+        if epochs is not None:
+            batches = (epochs - start.epoch) * steps - start.step
+        dataset = build_dataset(opened.source, start.epoch, start.step * batch_size, batches)
+    return Stream(dataset, steps, opened.info, options, start)

@@ -2,74 +2,200 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from reader import order_graph
-from reader.chunks import Chunks, Int64Array
+from reader.index_graph import IndexGraph
 from reader.options import ReadOptions
 from reader.payloads import Payloads
+from reader.sampling import ClassSampler
+from reader.shares import Share
+
+# Draws of a sampler are told from record numbers by this bit: a record that comes twice in an epoch
+# must not be augmented alike.
+_DRAWN = 1 << 62
 
 
-class Windows:
-    """A split as windows; each a pure function of (epoch, position, chunk numbers).
+class Task(NamedTuple):
+    """A part of a window to be read; all scalar int64 tensors.
 
-    Args:
-        chunks: The split, cut up.
-        payloads: Where the serialized records come from.
-        options: Order, seed, and how batches are made.
-        emitted: Records per epoch; those after that many are left out.
-        lengths: [num_records] by which batches of similar length are made, where the options ask
-            for such: 4 bytes of memory a record.
+    Attributes:
+        epoch: Which epoch.
+        window: Which window of it.
+        residue: The worker reads the positions p of the epoch with p % n == residue.
+        skip: So many of its records in the window are left out at the beginning.
+        take: So many are then read.
+        real: 1; or 0 where they only fill up a batch.
     """
 
-    def __init__(
-        self,
-        chunks: Chunks,
-        payloads: Payloads,
-        options: ReadOptions,
-        emitted: int,
-        lengths: Int64Array | None = None,
-    ) -> None:
-        self._num_chunks = len(chunks.first)
-        self._window_chunks = chunks.window_chunks
-        # Made here, eagerly: as constants inside the graph, the chunks of a large split would
-        # not fit the 2 GB that a graph may have.
-        self._first, self._count = tf.constant(chunks.first), tf.constant(chunks.count)
-        self._lengths = None if lengths is None else tf.constant(lengths, tf.int32)
-        self._payloads = payloads
-        self._shuffle, self._seed, self._emitted = options.shuffle != "off", options.seed, emitted
-        self._batch_size, self._buckets = options.batch_size, options.buckets
+    epoch: Any
+    window: Any
+    residue: Any
+    skip: Any
+    take: Any
+    real: Any
 
-    def of_epoch(self, epoch: Any) -> tf.data.Dataset:
-        """(epoch, position of the first record, [c] chunk numbers) of every window, in order."""
-        order = order_graph.chunk_order(self._num_chunks, self._seed, epoch, self._shuffle)
-        positions = tf.cumsum(tf.gather(self._count, order), exclusive=True)
-        windows = tf.data.Dataset.from_tensor_slices((order, positions))
-        return windows.batch(self._window_chunks).map(
-            lambda chunks, positions: (epoch, positions[0], chunks)
-        )
 
-    def read(self, epoch: Any, position: Any, chunks: Any) -> tuple[Any, Any]:
-        """The records of one window in the order of the epoch.
+class Part(NamedTuple):
+    """Records of a window in the order of the epoch.
+
+    Attributes:
+        serialized: [m] string tf.train.Examples.
+        draws: [m] int64, what random numbers are drawn by, within an epoch.
+        weights: [m] float32, 1, or 0 where a record only fills up a batch.
+    """
+
+    serialized: Any
+    draws: Any
+    weights: Any
+
+
+class Lengths:
+    """[n] int64 lengths of [n] int64 record numbers.
+
+    Args:
+        index: The file with the index of the split.
+        column: Its column with the lengths.
+        limit: Longer ones count as that long.
+    """
+
+    def __init__(self, index: Path, column: str, limit: int | None) -> None:
+        self._index, self._column, self._limit = IndexGraph(index, (column,)), column, limit
+
+    def __call__(self, numbers: Any) -> Any:
+        """See the class."""
+        found = self._index.column(self._column, numbers)
+        return found if self._limit is None else tf.minimum(found, self._limit)
+
+
+@dataclasses.dataclass(frozen=True)
+class Windows:
+    """A split as windows; each a pure function of its task.
+
+    Attributes:
+        share: What of the split is read.
+        payloads: Where the serialized records come from.
+        options: Order, seed, and how batches are made.
+        lengths: By which batches of similar length are made, where the options ask for such.
+        sampler: Draws records by class, or None.
+    """
+
+    share: Share
+    payloads: Payloads
+    options: ReadOptions
+    lengths: Lengths | None = None
+    sampler: ClassSampler | None = None
+
+    def of_epoch(self, epoch: Any, position: Any) -> tf.data.Dataset:
+        """The tasks of an epoch from a position on, in order.
 
         Args:
             epoch: Scalar int64.
-            position: Scalar int64, how many records of the epoch come before the window.
-            chunks: [c] int64.
-
-        Returns:
-            ([n] string tf.train.Examples, [n] int64 record numbers).
+            position: Scalar int64, a multiple of the workers; not behind the last record.
         """
-        first = tf.gather(self._first, chunks)
-        numbers = tf.ragged.range(first, first + tf.gather(self._count, chunks)).flat_values
-        wanted = order_graph.record_order(numbers, self._seed, epoch, self._shuffle)
-        wanted = wanted[: tf.maximum(self._emitted - position, 0)]
-        if self._lengths is not None:
-            lengths = tf.cast(tf.gather(self._lengths, tf.gather(numbers, wanted)), tf.int64)
-            similar = order_graph.bucket_order(
-                lengths, position, self._batch_size, self._buckets, self._seed, epoch
+        share = self.share
+        stop = min(share.geometry.records, share.emitted)
+        tasks = self._tasks(epoch, position, tf.constant(share.worker, tf.int64), stop)
+        filling = share.filling()
+        if filling:
+            columns = tuple(tf.constant(column, tf.int64) for column in zip(*filling, strict=True))
+            zero = tf.constant(0, tf.int64)
+            fill = tf.data.Dataset.from_tensor_slices(columns).map(
+                lambda window, residue, take: Task(epoch, window, residue, zero, take, zero)
             )
-            wanted = tf.gather(wanted, similar)
-        return self._payloads.read(chunks, numbers, wanted), tf.gather(numbers, wanted)
+            tasks = tasks.concatenate(fill)
+        return tasks
+
+    def endless(self, epoch: int, position: int) -> tf.data.Dataset:
+        """The tasks of all epochs from one on, one after the other, as if they were one.
+
+        An epoch then need not begin with a batch, nor with the same worker; nothing is dropped or
+        filled up.
+
+        Args:
+            epoch: The first one.
+            position: In it, below its records.
+        """
+        share = self.share
+        records = share.geometry.records
+
+        def tasks(number: Any) -> tf.data.Dataset:
+            start = tf.where(number == epoch, tf.constant(position, tf.int64), 0)
+            residue = (share.worker - number * records) % share.workers
+            return self._tasks(number, start, residue, records)
+
+        return tf.data.Dataset.range(epoch, tf.int64.max).flat_map(tasks)
+
+    def _tasks(self, epoch: Any, start: Any, residue: Any, stop: int) -> tf.data.Dataset:
+        """The tasks of the positions from `start` to `stop` of an epoch; none is empty."""
+        workers, size = self.share.workers, self.share.geometry.window_records
+
+        def own(positions: Any) -> Any:  # how many of the first positions have this residue
+            return tf.maximum(positions - residue + workers - 1, 0) // workers
+
+        def task(window: Any) -> Task:
+            base = window * size
+            begin, end = own(tf.maximum(base, start)), own(tf.minimum(base + size, stop))
+            one = tf.constant(1, tf.int64)
+            return Task(epoch, window, residue, begin - own(base), end - begin, one)
+
+        windows = tf.data.Dataset.range(start // size, -(-stop // size)).map(task)
+        return windows.filter(lambda found: found.take > 0)
+
+    def read(self, task: Task) -> Part:
+        """The records of one task, of which there is at least one."""
+        numbers, wanted, positions = self._order(task)
+        wanted = wanted[task.skip : task.skip + task.take]
+        # Read in the order on disk, and only what is wanted, which is all but for the first window
+        # of a continued epoch and the last ones of any.
+        read = tf.sort(wanted)
+        serialized = self.payloads.read(tf.gather(numbers, read))
+        found = tf.searchsorted(read, wanted, out_type=tf.int64)
+        if self.sampler is None:
+            draws = tf.gather(numbers, wanted)
+        else:
+            draws = tf.gather(positions, wanted) + _DRAWN
+        weights = tf.ones_like(wanted, tf.float32) * tf.cast(task.real, tf.float32)
+        return Part(tf.gather(serialized, found), draws, weights)
+
+    def _order(self, task: Task) -> tuple[Any, Any, Any]:
+        """([m] record numbers, [m] where to find the next one, [m] positions) of a whole window."""
+        share, options = self.share, self.options
+        if self.sampler is not None:
+            positions, wanted = order_graph.window_order(
+                share.geometry,
+                task.window,
+                task.residue,
+                share.workers,
+                options.seed,
+                task.epoch,
+                "off",
+            )
+            return self.sampler.graph_numbers(positions, task.epoch), wanted, positions
+        if self.lengths is not None:
+            numbers, wanted = order_graph.bucket_order(
+                share.geometry,
+                self.lengths,
+                task.window,
+                task.residue,
+                share.workers,
+                options.batch_size,
+                options.buckets,
+                options.seed,
+                task.epoch,
+            )
+        else:
+            numbers, wanted = order_graph.window_order(
+                share.geometry,
+                task.window,
+                task.residue,
+                share.workers,
+                options.seed,
+                task.epoch,
+                options.shuffle,
+            )
+        return numbers, wanted, numbers

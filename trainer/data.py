@@ -126,7 +126,7 @@ def open_data(asked: TrainOptions) -> Data:
             shuffle="window" if kind == "tokens" else "off",
             epochs=1,
             cache=options.cache,
-            drop_remainder=False,
+            remainder="keep",
             normalize=options.normalize,
             max_tokens=options.max_tokens,
             buckets=BUCKETS if kind == "tokens" else 1,

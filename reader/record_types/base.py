@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from reader.chunks import Chunks, Int64Array
+from reader.geometry import Geometry
 from reader.normalization import Normalization
 from shard_format import Manifest, Schema
 
@@ -21,14 +21,14 @@ class OpenSplit:
         root: Directory of the set.
         manifest: Of the set.
         index: One row per record; its columns lie in a memory map.
-        chunks: The split, cut up.
+        geometry: How it is divided for reading.
         where: The index file, for messages.
     """
 
     root: Path
     manifest: Manifest
     index: pa.Table
-    chunks: Chunks
+    geometry: Geometry
     where: Path
 
     @property
@@ -105,8 +105,8 @@ class BatchRecords(RecordType, Protocol):
     """Records that are decoded a batch at a time, because each of them is little work: text."""
 
     @property
-    def lengths(self) -> Int64Array | None:
-        """[num_records] by which batches of similar length are made; None for any batches."""
+    def length_column(self) -> str | None:
+        """The column of the index by which batches of similar length are made; None for any."""
 
     def decode_batch(self, serialized: Any, keys: Any) -> Any:
         """[batch] string tf.train.Examples, [batch] uint64 -> a batch of the data set.

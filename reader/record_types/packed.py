@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 
-from reader.chunks import Int64Array
 from reader.options import ReadOptions, check_choice, check_fits
 from reader.record_types.base import OpenSplit, TokenInfo
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
@@ -46,7 +45,7 @@ class PackedRecords:
     element_dtype: ClassVar[str] = "int64"
     normalization: ClassVar[None] = None
     targets: ClassVar[str] = "next_tokens"
-    lengths: ClassVar[Int64Array | None] = None
+    length_column: ClassVar[str | None] = None
 
     @property
     def element_shape(self) -> tuple[int | None, ...]:
@@ -94,7 +93,7 @@ def packed_records(split: OpenSplit, options: ReadOptions) -> PackedRecords:
             f"{', '.join(split.index.column_names)} in {split.where}. Build the set again."
         )
     padding = int(np.asarray(split.index[PADDING].to_numpy(), np.int64).sum())
-    positions = split.chunks.num_records * length
+    positions = split.geometry.records * length
     return PackedRecords(
         tokens=TokenInfo(
             vocabulary_size=vocabulary.rows,

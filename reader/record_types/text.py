@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from reader.chunks import Int64Array
 from reader.options import ReadOptions, check_fits
 from reader.record_types.base import OpenSplit
 from reader.record_types.labels import batch_target, find_label, label_spec, targets_of
@@ -38,7 +37,7 @@ class TextRecords:
     element_dtype: ClassVar[str] = "string"
     normalization: ClassVar[None] = None
     tokens: ClassVar[None] = None
-    lengths: ClassVar[Int64Array | None] = None
+    length_column: ClassVar[str | None] = None
 
     @property
     def targets(self) -> str:

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 
-from reader.chunks import Int64Array
 from reader.options import ReadOptions, check_fits
+from reader.order import Int64Array
 from reader.padding import padding_share
 from reader.record_types.base import OpenSplit, TokenInfo
 from reader.record_types.labels import batch_target, find_label, label_spec, targets_of
@@ -36,7 +36,7 @@ class TokenRecords:
         pad: One of `reader.options.PADS`.
         length: Of every batch where pad is "max".
         transforms: Of the augmentation, in order.
-        lengths: [num_records] by which batches of similar length are made, or None.
+        length_column: By which batches of similar length are made, or None.
     """
 
     label: Feature | None
@@ -45,7 +45,7 @@ class TokenRecords:
     pad: str
     length: int
     transforms: tuple[TokenTransform, ...]
-    lengths: Int64Array | None
+    length_column: str | None
 
     element_dtype: ClassVar[str] = "int64"
     normalization: ClassVar[None] = None
@@ -108,13 +108,13 @@ def token_records(split: OpenSplit, options: ReadOptions) -> TokenRecords:
             max_tokens=limit,
             num_tokens=int(lengths.sum()),
             num_cut=int((stored > lengths).sum()),
-            padding_share=padding_share(lengths, split.chunks, options),
+            padding_share=padding_share(lengths, split.geometry, options),
         ),
         vocabulary=vocabulary,
         pad=options.pad,
         length=limit or max(1, int(lengths.max())),
         transforms=TOKEN_AUGMENTATIONS["tokens"][options.augment],
-        lengths=lengths if options.buckets > 1 else None,
+        length_column=TOKENS if options.buckets > 1 else None,
     )
 
 

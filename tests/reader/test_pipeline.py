@@ -11,8 +11,8 @@ import tensorflow as tf
 
 import reader
 from reader import order
-from reader.chunks import cut_chunks
-from shard_format import load_manifest, open_index
+from reader.geometry import make_geometry
+from shard_format import load_manifest
 
 pytestmark = pytest.mark.usefixtures("small_windows")
 
@@ -22,20 +22,22 @@ def labels_of(dataset: tf.data.Dataset, batches: int | None = None) -> list[list
     return [labels.numpy().tolist() for _, labels in dataset]
 
 
-def expected_order(directory: Path, seed: int, epoch: int) -> list[int]:
-    path = directory / "index" / "train.arrow"
-    chunks = cut_chunks(load_manifest(directory).splits["train"], open_index(path), path)
-    return order.epoch_order(chunks, seed, epoch, shuffle=True).tolist()
+def expected_order(directory: Path, seed: int, epoch: int, shuffle: str = "window") -> list[int]:
+    geometry = make_geometry(load_manifest(directory).splits["train"], streams=4)
+    return order.epoch_numbers(geometry, seed, epoch, shuffle).tolist()
 
 
 @pytest.mark.parametrize("cache", ["off", "memory"])
-def test_batches_follow_the_computed_order_over_epochs(tiny: Path, cache: str) -> None:
-    stream = reader.load(tiny, batch_size=20, image_size=8, seed=3, cache=cache)
+@pytest.mark.parametrize("shuffle", ["window", "full", "off"])
+def test_batches_follow_the_computed_order_over_epochs(
+    tiny: Path, cache: str, shuffle: str
+) -> None:
+    stream = reader.load(tiny, batch_size=20, image_size=8, seed=3, cache=cache, shuffle=shuffle)
     assert stream.steps_per_epoch == 5
     found = labels_of(stream.dataset, 15)
     for epoch in range(3):
         # 110 records are 5 batches and a remainder of 10, which no batch of any epoch holds.
-        expected = expected_order(tiny, 3, epoch)[:100]
+        expected = expected_order(tiny, 3, epoch, shuffle)[:100]
         assert list(chain(*found[5 * epoch : 5 * epoch + 5])) == expected
 
 

@@ -99,7 +99,7 @@ def test_normalize(make_set: Any, mode: str, shift: Any, scale: Any, dtype: str)
 
 def test_normalize_runs_eagerly_too(make_set: Any) -> None:
     """`decode` of a record outside tf.data gives what the stream gives."""
-    from reader.chunks import cut_chunks
+    from reader.geometry import make_geometry
     from reader.options import ReadOptions
     from reader.record_types import RECORD_TYPES, OpenSplit
     from shard_format import load_manifest, open_index, read_records
@@ -107,12 +107,12 @@ def test_normalize_runs_eagerly_too(make_set: Any) -> None:
     directory: Path = make_set({"train": (3,)}, encoding="raw", statistics={"pixels": PIXELS})
     options: dict[str, Any] = {"split": "train", "batch_size": 3, "image_size": 5}
     options |= {"augment": "none", "shuffle": "off", "seed": 0, "epochs": 1, "cache": "off"}
-    options |= {"cache_dir": None, "drop_remainder": None, "dtype": "uint8"}
+    options |= {"cache_dir": None, "dtype": "uint8"}
     manifest = load_manifest(directory)
     path = directory / "index" / "train.arrow"
     index = open_index(path)
-    chunks = cut_chunks(manifest.splits["train"], index, path)
-    split = OpenSplit(directory, manifest, index, chunks, path)
+    geometry = make_geometry(manifest.splits["train"], streams=4)
+    split = OpenSplit(directory, manifest, index, geometry, path)
     records: Any = RECORD_TYPES["image"](split, ReadOptions(**options, normalize="zscore"))
     serialized = [
         payload for _, payload in read_records(directory / manifest.splits["train"].shards[0].file)

@@ -25,7 +25,7 @@ MakeSet = Callable[..., Path]
         ("tokens", {"dtype": "float32"}, "dtype is for sets of pictures"),
         ("tokens", {"normalize": "zscore"}, "normalize is for sets of pictures"),
         ("tokens", {"pad": "maximum"}, "pad must be one of longest, max, none, got 'maximum'"),
-        ("tokens", {"buckets": 0}, "buckets must be a whole number at least 1, got 0"),
+        ("tokens", {"buckets": 0}, "buckets must be a whole number in .1, 4096., got 0"),
         ("tokens", {"max_tokens": 0}, "max_tokens must be a whole number at least 1, got 0"),
         ("tokens", {"buckets": 4, "shuffle": "off"}, "changes the order, got shuffle='off'"),
         ("tokens", {"synonyms": "x", "augment": "strong"}, "synonyms is for sets of raw text"),

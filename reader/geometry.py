@@ -1,0 +1,89 @@
+"""How a split is divided for reading: canonical streams, windows, chunks. Sizes only, no order.
+
+    window    what is read, parsed and kept in memory as a whole: `streams` blocks
+    block     the part of a window that one canonical stream reads: some whole chunks
+    chunk     consecutive records that are read in one piece, and that an epoch permutes
+
+Everything here is a function of the shard set and of the number of streams, never of the workers or
+of the size of a batch, so that the order of an epoch is one for all of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from shard_format import SplitInfo
+
+# Worker counts must divide the streams: 64 allows any power of two up to 64.
+STREAMS = 64
+# Lengths are sorted within the block of a stream, so larger blocks save padding: of 905 uniform
+# lengths in batches of 32 and 16 groups 64 streams leave 19 % empty, 8 leave 17 %, 1 leaves 8 %; of
+# 4096 lengths 19, 10 and 6 %.
+BUCKET_STREAMS = 8
+# At 27 kB a record, permuted chunks of 64 took 23 us of CPU a record, one long read 21.5 us.
+CHUNK_RECORDS = 64
+CHUNK_BYTES = 4 << 20  # 4 MiB: long enough that seeks and round trips do not count
+WINDOW_RECORDS = 4096  # as many as a customary shuffle buffer
+WINDOW_BYTES = 256 << 20  # 256 MiB: two windows, and copies of their parts, are in memory at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class Geometry:
+    """The sizes of a split's parts, in records.
+
+    Attributes:
+        records: Of the split, at least 1.
+        streams: Canonical streams; the record at position p of an epoch is of stream p % streams.
+        block_records: Of one stream in a window; a multiple of chunk_records.
+        chunk_records: Of a chunk; the last one of an epoch may have fewer.
+    """
+
+    records: int
+    streams: int
+    block_records: int
+    chunk_records: int
+
+    @property
+    def window_records(self) -> int:
+        """Of a window; the last one of an epoch may have fewer."""
+        return self.streams * self.block_records
+
+    @property
+    def num_windows(self) -> int:
+        """Of an epoch."""
+        return -(-self.records // self.window_records)
+
+    @property
+    def num_chunks(self) -> int:
+        """Of an epoch, the last and shorter one not counted."""
+        return self.records // self.chunk_records
+
+
+def default_streams(buckets: int) -> int:
+    """How many canonical streams there are where nobody says."""
+    return STREAMS if buckets == 1 else BUCKET_STREAMS
+
+
+def make_geometry(split: SplitInfo, streams: int) -> Geometry:
+    """The geometry of a split that has at least one record.
+
+    Where records are large, windows, chunks and in the end the number of streams are smaller: a
+    window has a bound in bytes.
+
+    Args:
+        split: As the manifest describes it.
+        streams: How many canonical streams are wanted, at least 1; halved while that is possible
+            and a window of one record a stream is beyond `WINDOW_BYTES`.
+    """
+    mean_bytes = split.bytes / split.records
+    while streams % 2 == 0 and streams * mean_bytes > WINDOW_BYTES:
+        streams //= 2
+    window_records = min(WINDOW_RECORDS, int(WINDOW_BYTES // mean_bytes))
+    block_records = max(1, window_records // streams)
+    chunk_records = max(1, min(CHUNK_RECORDS, int(CHUNK_BYTES // mean_bytes), block_records))
+    return Geometry(
+        records=split.records,
+        streams=streams,
+        block_records=block_records - block_records % chunk_records,
+        chunk_records=chunk_records,
+    )

@@ -1,0 +1,149 @@
+"""From a directory and options to a source of batches: what `load` and `mix` have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import cast
+
+from reader import cache as caches
+from reader.geometry import Geometry, make_geometry
+from reader.index_graph import IndexGraph
+from reader.info import StreamInfo, stream_info
+from reader.options import ReadOptions, check_choice
+from reader.payloads import PLACE_COLUMNS, FilePayloads, Payloads, load_payloads
+from reader.pipeline import Source
+from reader.record_types import RECORD_TYPES, BatchRecords, OpenSplit, RecordTypeFactory, kind_of
+from reader.record_types.labels import find_feature
+from reader.sampling import ClassSampler, make_sampler
+from reader.shares import Share, emitted_records
+from reader.windows import Lengths, Windows
+from shard_format import (
+    DamageError,
+    Manifest,
+    ShardSetError,
+    SplitInfo,
+    UsageError,
+    load_manifest,
+    open_index,
+)
+from shard_format.naming import index_file
+
+
+@dataclasses.dataclass(frozen=True)
+class Opened:
+    """A split that is ready to be read.
+
+    Attributes:
+        source: Of its batches.
+        info: What is read, and how.
+        steps_per_epoch: Batches of one pass.
+    """
+
+    source: Source
+    info: StreamInfo
+    steps_per_epoch: int
+
+
+def open_source(root: Path, options: ReadOptions) -> Opened:
+    """The source of one split of a set.
+
+    Raises:
+        UsageError: An option does not fit the set.
+        ShardSetError: There is no shard set, or it cannot be read by this version.
+        DamageError: The set is not what its manifest says.
+    """
+    manifest = load_manifest(root)
+    split = _checked_split(manifest, options, root)
+    geometry = _checked_geometry(split, options, root)
+    index_path = root / index_file(options.split)
+    index = open_index(index_path)
+    if index.num_rows != split.records:
+        raise DamageError(
+            f"an index must have one row per record ({split.records}), got {index.num_rows} in "
+            f"{index_path}. Run 'shardmill verify' and build the set again."
+        )
+    opened = OpenSplit(root, manifest, index, geometry, index_path)
+    records = _record_type(manifest, root)(opened, options)
+    choice, payloads = _open_payloads(opened, split, options)
+    sampler: ClassSampler | None = None
+    if options.sample is not None:
+        label = find_feature(opened.schema, "class_label")
+        sampler = make_sampler(options.sample, label, index, options.seed, index_path)
+    emitted = emitted_records(split.records, options.batch_size, str(options.remainder))
+    share = Share(geometry, *options.worker, emitted)
+    column = cast(BatchRecords, records).length_column if _by_batch(records) else None
+    lengths = None if column is None else Lengths(index_path, column, options.max_tokens)
+    windows = Windows(share, payloads, options, lengths, sampler)
+    return Opened(
+        source=Source(windows, records, options),
+        info=stream_info(opened, options, records, choice),
+        steps_per_epoch=-(-emitted // options.batch_size),
+    )
+
+
+def _by_batch(records: object) -> bool:
+    return hasattr(records, "decode_batch")
+
+
+def _checked_split(manifest: Manifest, options: ReadOptions, root: Path) -> SplitInfo:
+    """The split, which has records enough for one batch.
+
+    Raises:
+        UsageError: There is no such split, or a batch is larger than it.
+        ShardSetError: The split has no records.
+    """
+    check_choice("split", options.split, manifest.splits, root)
+    split = manifest.splits[options.split]
+    if not split.records:
+        filled = [name for name, info in manifest.splits.items() if info.records]
+        raise ShardSetError(
+            f"a split to be read must have records, got none in {options.split!r} of {root}. "
+            f"Read another one ({', '.join(filled) or 'all are empty'}), or build the set again "
+            "with a larger share for it."
+        )
+    if options.remainder == "drop" and options.batch_size > split.records:
+        raise UsageError(
+            f"batch_size must be at most the records of the split ({split.records}), got "
+            f"{options.batch_size} for {options.split!r} of {root}. Take a smaller batch, or "
+            'pass remainder="pad" or "wrap", or epochs=1, where the last batch may be partial.'
+        )
+    return split
+
+
+def _checked_geometry(split: SplitInfo, options: ReadOptions, root: Path) -> Geometry:
+    geometry = make_geometry(split, cast(int, options.streams))
+    if geometry.streams % options.worker[1]:
+        raise UsageError(
+            f"the count in worker must divide the canonical streams, which are {geometry.streams} "
+            f"for records as large as those of {root}, got {options.worker[1]}. Use fewer workers, "
+            "or store smaller records."
+        )
+    return geometry
+
+
+def _open_payloads(
+    opened: OpenSplit, split: SplitInfo, options: ReadOptions
+) -> tuple[caches.CacheChoice, Payloads]:
+    """Which cache is used, and where records are read from."""
+    root, cache_dir = opened.root, options.cache_dir or caches.default_cache_dir()
+    choice = caches.choose_cache(options.cache, split, options.epochs, root, cache_dir)
+    if choice.cache == "disk":
+        target = cache_dir / opened.manifest.root_hash
+        paths = caches.fill_disk_cache(root, split, target)
+    else:
+        paths = caches.check_shards(root, split)
+    if choice.cache == "memory":
+        return choice, load_payloads(paths, split)
+    index = IndexGraph(opened.where, PLACE_COLUMNS)
+    return choice, FilePayloads(paths, split, index, opened.geometry.chunk_records)
+
+
+def _record_type(manifest: Manifest, root: Path) -> RecordTypeFactory:
+    name = kind_of(manifest.schema)
+    if name not in RECORD_TYPES:
+        raise ShardSetError(
+            f"this version reads records of type {', '.join(RECORD_TYPES)}, got {name!r} in "
+            f"{root}. Install a version of shardmill that knows it."
+        )
+    return RECORD_TYPES[name]

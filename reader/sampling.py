@@ -1,0 +1,164 @@
+"""Records drawn by class: how often a class comes is said, not how many records it has.
+
+A draw is a function of its position in the epoch, as the order is:
+
+    slots     so many positions after each other are a block; every class has as many of its slots
+              as its weight says, in an order of their own in every block
+    rank      a slot tells how many records of its class came before it in the epoch
+    record    the records of the class in a permuted order; when all have come, in another one
+
+So in an epoch the records of a class come equally often, but for one, and the share of every class
+is what its weight says in every block. An epoch has as many draws as the split has records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+
+from reader import order, order_graph
+from reader.options import check_choice
+from shard_format import Feature, ShardSetError, UsageError, mix
+
+SLOT_STREAM = 0x534C4F54  # "SLOT"
+DRAW_STREAM = 0x44524157  # "DRAW"
+# Shares are rounded to multiples of one slot, and are exact in every block of that many draws.
+SLOTS = 4096
+
+
+class ClassSampler:
+    """Which record is drawn at a position.
+
+    It holds the numbers of all records by class, 8 bytes a record.
+
+    Args:
+        labels: [records] int64, the class of each; those of classes without a weight are not drawn.
+        slots: [num_classes] int64, slots of each class in a block; 0 where it has no records.
+        seed: In [0, 2**63).
+    """
+
+    def __init__(self, labels: order.Int64Array, slots: order.Int64Array, seed: int) -> None:
+        self._seed = seed
+        self._members = np.argsort(labels, kind="stable")
+        self._sizes = np.bincount(labels, minlength=len(slots))
+        self._starts = np.cumsum(self._sizes) - self._sizes
+        self._slots = slots
+        self._num_slots = int(slots.sum())
+        self._class_of = np.repeat(np.arange(len(slots)), slots)  # [num_slots]
+        self._rank_of = np.arange(self._num_slots) - np.repeat(np.cumsum(slots) - slots, slots)
+        self._most = int(self._sizes.max())
+        self._tensors = {
+            "members": tf.constant(self._members),
+            "sizes": tf.constant(self._sizes),
+            "starts": tf.constant(self._starts),
+            "slots": tf.constant(self._slots),
+            "class_of": tf.constant(self._class_of),
+            "rank_of": tf.constant(self._rank_of),
+        }
+
+    def numbers(self, positions: order.Int64Array, epoch: int) -> order.Int64Array:
+        """[n] int64: the record drawn at each position [n] int64 of an epoch."""
+        blocks = (positions // self._num_slots).astype(np.uint64)
+        key = mix(order.epoch_key(SLOT_STREAM, self._seed, epoch) ^ blocks)
+        slots = order.permute(positions % self._num_slots, self._num_slots, key)
+        classes = self._class_of[slots]
+        ranks = positions // self._num_slots * self._slots[classes] + self._rank_of[slots]
+        sizes = self._sizes[classes]
+        key = order.epoch_key(DRAW_STREAM, self._seed, epoch) ^ classes.astype(np.uint64)
+        key = mix(mix(key) ^ (ranks // sizes).astype(np.uint64))
+        # The rounds are those of the largest class: more than a smaller one needs do no harm.
+        drawn = order.permute(ranks % sizes, sizes, key, order.num_rounds(self._most))
+        return np.asarray(self._members[self._starts[classes] + drawn])
+
+    def graph_numbers(self, positions: tf.Tensor, epoch: tf.Tensor) -> tf.Tensor:
+        """[n] int64: `numbers` in TensorFlow operations."""
+        own = self._tensors
+        blocks = tf.cast(positions // self._num_slots, tf.uint64)
+        key = order_graph.epoch_key(SLOT_STREAM, self._seed, epoch)
+        key = order_graph.mix(key ^ blocks)
+        rounds = order.num_rounds(self._num_slots)
+        slots = order_graph.permute(positions % self._num_slots, self._num_slots, key, rounds)
+        classes = tf.gather(own["class_of"], slots)
+        ranks = positions // self._num_slots * tf.gather(own["slots"], classes)
+        ranks += tf.gather(own["rank_of"], slots)
+        sizes = tf.gather(own["sizes"], classes)
+        key = order_graph.epoch_key(DRAW_STREAM, self._seed, epoch) ^ tf.cast(classes, tf.uint64)
+        key = order_graph.mix(order_graph.mix(key) ^ tf.cast(ranks // sizes, tf.uint64))
+        rounds = order.num_rounds(self._most)
+        drawn = order_graph.permute(ranks % sizes, sizes, key, rounds)
+        return tf.gather(own["members"], tf.gather(own["starts"], classes) + drawn)
+
+
+def make_sampler(
+    sample: str | Mapping[str, float],
+    label: Feature | None,
+    index: pa.Table,
+    seed: int,
+    where: Path,
+) -> ClassSampler:
+    """The sampler of a split.
+
+    Args:
+        sample: "balanced" for all classes alike, or the weight of each class by its name, at least
+            0; a class that is not named has none.
+        label: The feature with the class.
+        index: Of the split; its column "label" is read.
+        seed: In [0, 2**63).
+        where: The index file, for messages.
+
+    Raises:
+        UsageError: The set has not one label a record, or a weight is wrong.
+        ShardSetError: A class that is to be drawn has no records.
+    """
+    if label is None or label.shape:
+        found = "none" if label is None else "any number of them"
+        raise UsageError(
+            f"sample= needs one label a record, got {found} for {where}. Leave sample out."
+        )
+    labels = np.asarray(index["label"].to_numpy(), np.int64)
+    sizes = np.bincount(labels, minlength=len(label.class_names))
+    if isinstance(sample, str):
+        return ClassSampler(labels, (sizes > 0).astype(np.int64), seed)
+    weights = _weights(sample, label.class_names, where)
+    empty = [name for name, n in zip(label.class_names, sizes, strict=True) if not n]
+    wrong = [name for name in empty if sample.get(name, 0)]
+    if wrong:
+        raise ShardSetError(
+            f"a class that is sampled must have records, got none of {wrong[0]!r} in {where}. "
+            "Leave it out of sample, or give it the weight 0."
+        )
+    return ClassSampler(labels, shares(weights, SLOTS), seed)
+
+
+def shares(weights: np.ndarray, slots: int) -> order.Int64Array:
+    """[n] int64: so many slots divided by weight, by the method of the largest remainders.
+
+    A weight above 0 has at least one slot.
+    """
+    exact = weights / weights.sum() * slots
+    whole = np.maximum(np.floor(exact), weights > 0).astype(np.int64)
+    rest = np.argsort(whole - exact, kind="stable")[: max(0, slots - int(whole.sum()))]
+    whole[rest] += 1
+    return whole
+
+
+def _weights(sample: Mapping[str, float], names: tuple[str, ...], where: Path) -> np.ndarray:
+    """[num_classes] float64 of every class."""
+    for name, weight in sample.items():
+        check_choice("a class in sample", name, names, where)
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not weight >= 0:
+            raise UsageError(
+                f"a weight in sample must be a number of at least 0, got {weight!r} for {name!r} "
+                f"in {where}. Correct it."
+            )
+    weights = np.array([float(sample.get(name, 0.0)) for name in names])
+    if not 0 < weights.sum() < np.inf:
+        raise UsageError(
+            f"the weights in sample must have a finite sum above 0, got {weights.sum()} for "
+            f"{where}. Give at least one class a weight above 0."
+        )
+    return weights
