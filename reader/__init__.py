@@ -11,11 +11,13 @@ Importing this package imports TensorFlow (seconds): import it where it is used.
 
 from reader.info import StreamInfo
 from reader.measure import ReadRate, measure
+from reader.mixing import Mixture, mix
 from reader.normalization import Normalization
 from reader.record_types import TokenInfo, kind_of
 from reader.stream import Stream, load
 
 __all__ = [
+    "Mixture",
     "Normalization",
     "ReadRate",
     "Stream",
@@ -24,4 +26,5 @@ __all__ = [
     "kind_of",
     "load",
     "measure",
+    "mix",
 ]

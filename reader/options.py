@@ -104,15 +104,15 @@ class ReadOptions:
         check_choice("dtype", self.dtype, DTYPES)
         check_choice("normalize", self.normalize, NORMALIZATIONS)
         check_choice("pad", self.pad, PADS)
-        _check_integer("batch_size", self.batch_size, 1)
-        _check_integer("buckets", self.buckets, 1, MAX_BUCKETS)
-        _check_integer("seed", self.seed, 0, (1 << 63) - 1)
+        check_integer("batch_size", self.batch_size, 1)
+        check_integer("buckets", self.buckets, 1, MAX_BUCKETS)
+        check_integer("seed", self.seed, 0, (1 << 63) - 1)
         if self.epochs is not None:
-            _check_integer("epochs", self.epochs, 1)
+            check_integer("epochs", self.epochs, 1)
         if self.image_size is not None:
-            _check_integer("image_size", self.image_size, 1)
+            check_integer("image_size", self.image_size, 1)
         if self.max_tokens is not None:
-            _check_integer("max_tokens", self.max_tokens, 1)
+            check_integer("max_tokens", self.max_tokens, 1)
         if self.buckets > 1 and self.shuffle == "off":
             raise UsageError(
                 f"buckets={self.buckets} changes the order, got shuffle='off' in reader.load. "
@@ -125,7 +125,7 @@ class ReadOptions:
             )
         for name in ("threads", "ram_budget"):
             if getattr(self, name) is not None:
-                _check_integer(name, getattr(self, name), 1)
+                check_integer(name, getattr(self, name), 1)
         if self.buckets > 1 and self.shuffle == "full":
             raise UsageError(
                 f"buckets={self.buckets} divides windows, got shuffle='full' in reader.load. "
@@ -160,9 +160,9 @@ class ReadOptions:
                 f"worker must be a pair (index, count), got {given!r} in reader.load. Pass for "
                 "example worker=(0, 4)."
             )
-        _check_integer("the count in worker", given[1], 1)
-        _check_integer("the index in worker", given[0], 0, given[1] - 1)
-        _check_integer("streams", self.streams, 1, MAX_STREAMS)
+        check_integer("the count in worker", given[1], 1)
+        check_integer("the index in worker", given[0], 0, given[1] - 1)
+        check_integer("streams", self.streams, 1, MAX_STREAMS)
         streams = int(self.streams or 0)
         if streams % given[1]:
             raise UsageError(
@@ -243,7 +243,12 @@ def _listed(names: list[str]) -> str:
     return " or ".join(repr(name) for name in names)
 
 
-def _check_integer(what: str, value: Any, low: int, high: int | None = None) -> None:
+def check_integer(what: str, value: Any, low: int, high: int | None = None) -> None:
+    """Returns if the value is a whole number within limits, both included.
+
+    Raises:
+        UsageError: It is not.
+    """
     # bool is an int to Python; batch_size=True is a slip, not a batch of one.
     if isinstance(value, int) and not isinstance(value, bool) and value >= low:
         if high is None or value <= high:

@@ -29,26 +29,21 @@ class Position:
     step: int
 
 
-def make_state(position: Position, root_hash: str, options: ReadOptions) -> dict[str, Any]:
+def make_state(position: Position, order: Mapping[str, Any]) -> dict[str, Any]:
     """A state that JSON can hold, of less than 1 kB: the place, and what the order depends on."""
-    return {
-        "format": FORMAT,
-        "epoch": position.epoch,
-        "step": position.step,
-        "root_hash": root_hash,
-    } | _order_of(options)
+    return {"format": FORMAT, "epoch": position.epoch, "step": position.step, **order}
 
 
 def read_state(
-    state: Mapping[str, Any] | None, root_hash: str, options: ReadOptions, steps: int
+    state: Mapping[str, Any] | None, order: Mapping[str, Any], steps: int, epochs: int | None
 ) -> Position:
     """Where a state says to go on; the beginning where there is none.
 
     Args:
         state: What `make_state` gave, possibly by way of JSON.
-        root_hash: Of the set that is read.
-        options: How it is read.
+        order: What the order depends on here, see `order_of`.
         steps: Of an epoch.
+        epochs: Of the stream; None for no end.
 
     Raises:
         UsageError: It is no state, or one of another set, or of other options: its place would be
@@ -56,8 +51,7 @@ def read_state(
     """
     if state is None:
         return Position(0, 0)
-    expected = {"format": FORMAT, "root_hash": root_hash} | _order_of(options)
-    for name, value in expected.items():
+    for name, value in {"format": FORMAT, **order}.items():
         found = state.get(name) if isinstance(state, Mapping) else None
         if found != value:
             raise UsageError(
@@ -72,24 +66,26 @@ def read_state(
             f"a state must name an epoch and a step below {steps}, got epoch={epoch!r} and "
             f"step={step!r} in reader.load. Pass what stream.state(steps_done) returned, unchanged."
         )
-    if options.epochs is not None and (epoch, step) > (options.epochs, 0):
+    if epochs is not None and (epoch, step) > (epochs, 0):
         raise UsageError(
-            f"a state must lie within the epochs of the stream ({options.epochs}), got epoch "
+            f"a state must lie within the epochs of the stream ({epochs}), got epoch "
             f"{epoch} in reader.load. Pass a larger epochs."
         )
     return Position(epoch, step)
 
 
-def _order_of(options: ReadOptions) -> dict[str, Any]:
-    """The options on which the order depends, as JSON holds them."""
-    found = {name: getattr(options, name) for name in _ORDER}
+def order_of(root_hash: str, options: ReadOptions) -> dict[str, Any]:
+    """What the order of a stream depends on, as JSON holds it."""
+    found = {"root_hash": root_hash} | {name: getattr(options, name) for name in _ORDER}
     sample = options.sample
     if isinstance(sample, Mapping):  # of a thousand classes: only whether it is the same counts
-        text = json.dumps(
-            {str(name): float(weight) for name, weight in sample.items()}, sort_keys=True
-        )
-        sample = hashlib.sha256(text.encode()).hexdigest()[:16]
+        sample = digest({str(name): float(weight) for name, weight in sample.items()})
     return found | {"sample": sample}
+
+
+def digest(value: Any) -> str:
+    """16 hexadecimal digits that stand for a value that JSON can hold."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _is_count(value: Any) -> bool:

@@ -14,7 +14,7 @@ from reader.info import StreamInfo
 from reader.opening import open_source
 from reader.options import ReadOptions
 from reader.pipeline import build_dataset
-from reader.state import Position, make_state, read_state
+from reader.state import Position, make_state, order_of, read_state
 from shard_format import UsageError
 
 
@@ -27,14 +27,14 @@ class Stream:
             has no labels; of packed sequences (inputs, targets, weights). See `load`.
         steps_per_epoch: Batches in one pass over the split.
         info: What is read, and how.
-        options: How it was opened.
+        order: What a state of it must agree with.
         start: Where the data set begins: after so many epochs and steps.
     """
 
     dataset: tf.data.Dataset
     steps_per_epoch: int
     info: StreamInfo
-    options: ReadOptions
+    order: Mapping[str, Any]
     start: Position
 
     @property
@@ -64,7 +64,7 @@ class Stream:
                 "Stream.state. Count the batches that were taken from this data set."
             )
         place = Position(*divmod(step, self.steps_per_epoch))
-        return make_state(place, self.info.root_hash, self.options)
+        return make_state(place, self.order)
 
 
 def _counted(steps_done: Any, first_step: int) -> int:
@@ -218,9 +218,10 @@ def load(
     with tf.device("/CPU:0"):
         opened = open_source(Path(directory), options)
         steps = opened.steps_per_epoch
-        start = read_state(state, opened.info.root_hash, options, steps)
+        order = order_of(opened.info.root_hash, options)
+        start = read_state(state, order, steps, epochs)
         batches = int(tf.data.INFINITE_CARDINALITY)  # makes Keras ask for steps_per_epoch
         if epochs is not None:
             batches = (epochs - start.epoch) * steps - start.step
         dataset = build_dataset(opened.source, start.epoch, start.step * batch_size, batches)
-    return Stream(dataset, steps, opened.info, options, start)
+    return Stream(dataset, steps, opened.info, order, start)

@@ -1,0 +1,256 @@
+"""`mix`: several sets as one stream, in given shares.
+
+Every set is read in its own order, endlessly, as if its epochs were one, so nothing of it is left
+out. Since all positions of a group are of one set, a worker's positions of the mixture are the
+worker's positions of the set too: the mixture is as elastic as the sets, and reads no more bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from reader.info import StreamInfo
+from reader.mixture_plan import MixturePlan
+from reader.opening import Opened, open_source
+from reader.options import ReadOptions, check_choice, check_integer
+from reader.pipeline import finished
+from reader.sampling import SLOTS, shares
+from reader.state import digest, read_state
+from reader.stream import Stream, load
+from reader.vocabulary import HUGGING_FACE, SENTENCE_PIECE
+from shard_format import UsageError, load_manifest
+from shard_format import mix as mix_bits
+
+GROUP = 8
+# Options of `load` that a mixture has no use for, and what to do instead.
+_UNFIT = {
+    "remainder": "A mixture has no end at which a batch could be short",
+    "buckets": "Batches of a mixture hold records of several sets",
+    "normalize": "Every set has its own statistics; normalize in the model",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixture(Stream):
+    """Several sets as one stream.
+
+    Attributes:
+        parts: What is read of each set, by the names of `mix`. `info` has the sums of them.
+        shares: Of each set in the batches, in (0, 1]; the weights, rounded to one in 4096.
+    """
+
+    parts: Mapping[str, StreamInfo]
+    shares: Mapping[str, float]
+
+
+def mix(
+    weights: Mapping[str, float] | Mapping[os.PathLike[str], float],
+    *,
+    batch_size: int,
+    seed: int = 0,
+    epochs: int | None = None,
+    steps_per_epoch: int | None = None,
+    worker: tuple[int, int] = (0, 1),
+    state: Mapping[str, Any] | None = None,
+    group: int = GROUP,
+    **options: Any,
+) -> Mixture:
+    """One stream over several shard sets, with so much of each as its weight says.
+
+        stream = reader.mix({"data/photos": 0.7, "data/drawings": 0.3}, batch_size=128,
+                            image_size=224, augment="standard")
+
+    The sets must have the same record type, classes (or tokenizer) and shape of an element; they
+    may differ in everything else. What `load` promises holds here too: batches are a function of
+    (sets, weights, seed), a state resumes them exactly, for any number of workers, and workers
+    share them without reading twice. A set is read in its own order again and again; its epochs
+    follow each other without a gap, so a small set with a large weight repeats, in another order
+    and augmented anew.
+
+    Args:
+        weights: Directory of each set -> how much of it, above 0; only their ratios count.
+        batch_size: Records per batch, of all workers together.
+        seed: Order and augmentation are functions of seed, position and record.
+        epochs: How many; None is endless.
+        steps_per_epoch: What is called an epoch of the mixture; by default as many batches as the
+            records of all sets make.
+        worker: (i, n): the data set gives the i-th of n equal parts of every batch.
+        state: Of `Mixture.state`: the data set begins there.
+        group: So many positions after each other are of one set; the count in worker must divide
+            it. It is part of the order.
+        **options: All others of `load`, the same for every set, but for remainder, buckets and
+            normalize.
+
+    Raises:
+        UsageError: An option is wrong, or the sets do not fit together.
+        ShardSetError: There is no shard set, or it cannot be read by this version.
+        DamageError: A set is not what its manifest says.
+    """
+    _check_options(options)
+    shared = _plan(weights, group, worker, seed)
+    names = [str(name) for name in weights]
+    with tf.device("/CPU:0"):
+        opened = [
+            _open(Path(name), seed, {"batch_size": batch_size, "worker": worker, **options})
+            for name in names
+        ]
+        _check_alike(names, opened)
+        records = sum(one.info.records for one in opened)
+        steps = max(1, records // batch_size) if steps_per_epoch is None else steps_per_epoch
+        check_integer("steps_per_epoch", steps, 1)
+        hashes = [one.info.root_hash for one in opened]
+        of_mixture = {
+            "sets": digest([hashes, shared.slots.tolist()]),
+            "batch_size": batch_size,
+            "seed": seed,
+            "group": group,
+            "shuffle": opened[0].info.shuffle,
+            "streams": [one.info.streams for one in opened][:8],
+            "sample": digest(opened[0].source.options.sample),
+            "steps_per_epoch": steps,
+        }
+        start = read_state(state, of_mixture, steps, epochs)
+        position = (start.epoch * steps + start.step) * batch_size
+        batches = int(tf.data.INFINITE_CARDINALITY)
+        if epochs is not None:
+            batches = (epochs - start.epoch) * steps - start.step
+        dataset = _mixed(opened, shared, position, worker[1])
+        dataset = dataset if epochs is None else dataset.take(batches)
+        dataset = finished(dataset, batches, opened[0].source.options)
+    parts = dict(zip(names, (one.info for one in opened), strict=True))
+    return Mixture(
+        dataset=dataset,
+        steps_per_epoch=steps,
+        info=_sums(list(parts.values()), names, seed, epochs, str(of_mixture["sets"])),
+        order=of_mixture,
+        start=start,
+        parts=parts,
+        shares=dict(zip(names, (shared.slots / shared.num_slots).tolist(), strict=True)),
+    )
+
+
+def _mixed(opened: list[Opened], plan: MixturePlan, position: int, workers: int) -> tf.data.Dataset:
+    """A worker's share of all batches from a position of the mixture on, without end."""
+    elements = []
+    for one, before in zip(opened, plan.before(position).tolist(), strict=True):
+        epoch, inside = divmod(before, one.info.records)
+        elements.append(one.source.elements(one.source.windows.endless(epoch, inside)))
+    choices = plan.choices(position, workers)
+    mixed = tf.data.Dataset.choose_from_datasets(elements, choices, stop_on_empty_dataset=True)
+    return opened[0].source.in_batches(mixed)
+
+
+def _open(root: Path, seed: int, options: Mapping[str, Any]) -> Opened:
+    """A set with a seed of its own, so that sets of as many records differ in their order."""
+    own = int(load_manifest(root).root_hash[:16], 16)
+    own_seed = int(mix_bits(np.array([seed], np.uint64) ^ np.uint64(own))[0] >> np.uint64(1))
+    defaults = {
+        name: value for name, value in (load.__kwdefaults__ or {}).items() if name != "state"
+    }
+    # "wrap", for a batch may be larger than the smallest set, which then repeats within it.
+    values = defaults | dict(options) | {"seed": own_seed, "epochs": None, "remainder": "wrap"}
+    for name in ("cache_dir", "synonyms"):
+        values[name] = None if values[name] is None else Path(values[name]).expanduser()
+    return open_source(root, ReadOptions(**values))
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    allowed = [name for name in load.__kwdefaults__ or {} if name not in _UNFIT]
+    for name in options:
+        if name in _UNFIT:
+            raise UsageError(
+                f"reader.mix has no option {name!r}, got {options[name]!r}. {_UNFIT[name]}."
+            )
+        check_choice("an option of reader.mix", name, allowed, "reader.mix")
+
+
+def _plan(
+    weights: Mapping[Any, float], group: int, worker: tuple[int, int], seed: int
+) -> MixturePlan:
+    """The shares of the sets, in slots.
+
+    Raises:
+        UsageError: A weight is not above 0, or workers do not divide the group.
+    """
+    if not isinstance(weights, Mapping) or not weights:
+        raise UsageError(
+            f"reader.mix needs the weight of each directory, got {weights!r}. Pass for example "
+            '{"data/a": 0.7, "data/b": 0.3}.'
+        )
+    if len(weights) > SLOTS:
+        raise UsageError(f"reader.mix takes at most {SLOTS} sets, got {len(weights)}. Join some.")
+    for name, weight in weights.items():
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < 1e9:
+            raise UsageError(
+                f"a weight must be a number above 0 and below 1e9, got {weight!r} for {name} in "
+                "reader.mix. Correct it, or leave the set out."
+            )
+    check_integer("group", group, 1)
+    if isinstance(worker, tuple) and len(worker) == 2 and group % max(1, worker[1]):
+        raise UsageError(
+            f"the count in worker must divide group ({group}), got {worker[1]} in reader.mix. Pass "
+            f"group={worker[1]} for the whole training, since it is part of the order."
+        )
+    exact = np.array([float(weight) for weight in weights.values()])
+    return MixturePlan(shares(exact, SLOTS), group, seed)
+
+
+def _check_alike(names: list[str], opened: list[Opened]) -> None:
+    """Returns if batches may hold records of all sets.
+
+    Raises:
+        UsageError: Two differ in what a batch consists of.
+    """
+    first = _likeness(opened[0])
+    for name, one in zip(names[1:], opened[1:], strict=True):
+        for what, value in _likeness(one).items():
+            if value != first[what]:
+                raise UsageError(
+                    f"sets that are mixed must have the same {what}, got {_short(first[what])} in "
+                    f"{names[0]} and {_short(value)} in {name}. Build them alike."
+                )
+
+
+def _likeness(opened: Opened) -> dict[str, Any]:
+    info = opened.info
+    files = load_manifest(info.directory).files
+    tokenizers = [files[name] for name in (HUGGING_FACE, SENTENCE_PIECE) if name in files]
+    return {
+        "record type": info.record_type,
+        "kind of targets": info.targets,
+        "classes": info.class_names,
+        "shape of an element": info.element_shape,
+        "element type": info.dtype,
+        "vocabulary size": info.tokens.vocabulary_size if info.tokens else None,
+        "tokenizer": tokenizers,
+    }
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def _sums(
+    parts: list[StreamInfo], names: list[str], seed: int, epochs: int | None, name: str
+) -> StreamInfo:
+    """What is read of all sets together."""
+    reasons = (f"{one.directory}: {one.cache_reason}" for one in parts)
+    return dataclasses.replace(
+        parts[0],
+        directory=Path(" + ".join(names)),
+        root_hash=name,
+        records=sum(one.records for one in parts),
+        stored_bytes=sum(one.stored_bytes for one in parts),
+        cache=", ".join(sorted({one.cache for one in parts})),
+        cache_reason="; ".join(reasons),
+        seed=seed,
+        epochs=epochs,
+    )

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+import reader
+from reader.mixture_plan import MixturePlan
+from reader.sampling import shares
+from shard_format import UsageError
+
+MakeSet = Callable[..., Path]
+pytestmark = pytest.mark.usefixtures("small_windows")
+
+COUNTS = {"a": 37, "b": 20, "c": 11}  # primes and not, none a multiple of a window
+
+
+@pytest.fixture
+def sets(token_set: MakeSet) -> dict[str, str]:
+    """Directories of sets whose records are one token, and tell their set by their label."""
+    return {
+        name: str(token_set(name=name, classes=3, train=[([n], label) for n in range(count)]))
+        for label, (name, count) in enumerate(COUNTS.items())
+    }
+
+
+def batches_of(dataset: tf.data.Dataset) -> list[list[tuple[int, int]]]:
+    """(set, record) of every record of every batch."""
+    return [
+        [(int(label), int(ids[0])) for ids, label in zip(*batch, strict=True)]
+        for batch in dataset.as_numpy_iterator()
+    ]
+
+
+@given(
+    st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=5),
+    st.integers(1, 9),
+    st.integers(0, 2**63 - 1),
+    st.integers(0, 40_000),
+)
+def test_positions_before_are_those_of_the_blocks(
+    weights: list[float], group: int, seed: int, position: int
+) -> None:
+    plan = MixturePlan(shares(np.array(weights), 256), group, seed)
+    blocks = np.concatenate([plan.block(n) for n in range(position // (256 * group) + 1)])
+    before = np.bincount(np.repeat(blocks, group)[:position], minlength=len(weights))
+    assert plan.before(position).tolist() == before.tolist()
+
+
+def test_shares_are_the_weights_and_nothing_is_left_out(sets: dict[str, str]) -> None:
+    weights = {sets["a"]: 5, sets["b"]: 2, sets["c"]: 1}
+    stream = reader.mix(weights, batch_size=8, seed=3, epochs=60)
+    assert stream.steps_per_epoch == sum(COUNTS.values()) // 8
+    assert list(stream.shares.values()) == pytest.approx([5 / 8, 2 / 8, 1 / 8], abs=1 / 4096)
+    found = [record for batch in batches_of(stream.dataset) for record in batch]
+    taken = Counter(label for label, _ in found)
+    assert len(found) == 60 * stream.steps_per_epoch * 8
+    assert taken[0] / len(found) == pytest.approx(5 / 8, abs=0.06)
+    for label, count in enumerate(COUNTS.values()):
+        own = [number for of, number in found if of == label]
+        # Each run of as many records as the set has is one epoch: all of them, once.
+        for start in range(0, len(own) - count + 1, count):
+            assert sorted(own[start : start + count]) == list(range(count))
+
+
+@pytest.mark.parametrize(("shuffle", "workers"), [("window", 1), ("window", 4), ("full", 2)])
+def test_it_is_resumed_exactly_by_any_number_of_workers(
+    sets: dict[str, str], shuffle: str, workers: int
+) -> None:
+    options: dict[str, Any] = {"batch_size": 12, "seed": 1, "epochs": 3, "group": 4}
+    options |= {"shuffle": shuffle, "steps_per_epoch": 15}
+    weights = dict(zip(sets.values(), (0.5, 0.3, 0.2), strict=True))
+    whole = reader.mix(weights, **options)
+    batches = batches_of(whole.dataset)
+    assert len(batches) == whole.dataset.cardinality() == 45
+    for done in (16, 45):
+        state = json.loads(json.dumps(whole.state(done)))
+        assert len(json.dumps(state)) <= 1000
+        parts = [
+            batches_of(reader.mix(weights, **options, state=state, worker=(i, workers)).dataset)
+            for i in range(workers)
+        ]
+        joined = [sorted(chain(*together)) for together in zip(*parts, strict=True)]
+        assert joined == [sorted(batch) for batch in batches[done:]]
+        assert workers > 1 or parts[0] == batches[done:]
+
+
+def test_a_state_is_of_these_sets_and_weights(sets: dict[str, str]) -> None:
+    state = reader.mix({sets["a"]: 1, sets["b"]: 1}, batch_size=8).state(3)
+    for weights in ({sets["a"]: 1, sets["b"]: 2}, {sets["a"]: 1, sets["c"]: 1}):
+        with pytest.raises(UsageError, match="a state must be of the same set and order, got sets"):
+            reader.mix(weights, batch_size=8, state=state)
+
+
+def test_pictures_of_sets_that_are_stored_otherwise(make_set: Any, tmp_path: Path) -> None:
+    first = make_set({"train": (20,)}, encoding="jpeg").rename(tmp_path / "jpeg")
+    second = make_set({"train": (20,)}, encoding="png", sizes=((40, 30),))
+    stream = reader.mix(
+        {first: 1, second: 1}, batch_size=10, image_size=8, augment="standard", epochs=2
+    )
+    for images, labels in stream.dataset:
+        digits = np.rint((images.numpy().mean(axis=(1, 2)) - 10) / 25).astype(int)
+        assert (digits @ [100, 10, 1] == labels.numpy()).all()
+    assert stream.info.records == 40 and stream.info.image_shape == (8, 8, 3)
+    assert {info.records for info in stream.parts.values()} == {20}
+
+
+def test_a_mixture_is_sampled_by_class(token_set: MakeSet) -> None:
+    names = [
+        str(token_set(name=name, train=[([n], int(n > 15)) for n in range(18)]))
+        for name in ("a", "b")
+    ]
+    stream = reader.mix(dict.fromkeys(names, 1.0), batch_size=8, sample="balanced", epochs=20)
+    labels = np.concatenate([batch[1] for batch in stream.dataset.as_numpy_iterator()])
+    assert labels.mean() == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"weights": {}}, "needs the weight of each directory, got {}"),
+        ({"weights": {"a": 0}}, "must be a number above 0 and below 1e9, got 0 for a"),
+        ({"weights": {"a": "1"}}, "must be a number above 0 and below 1e9, got '1'"),
+        ({"buckets": 4}, "reader.mix has no option 'buckets', got 4. Batches of a mixture"),
+        ({"shufle": "off"}, "an option of reader.mix must be .*Did you mean 'shuffle'"),
+        ({"worker": (0, 3), "batch_size": 9}, r"must divide group \(8\), got 3 .*group=3"),
+        ({"group": 0}, "group must be a whole number at least 1, got 0"),
+        ({"steps_per_epoch": 0}, "steps_per_epoch must be .* at least 1, got 0"),
+    ],
+)
+def test_wrong_options(sets: dict[str, str], change: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"weights": {sets["a"]: 1}, "batch_size": 8, **change}
+    with pytest.raises(UsageError, match=message):
+        reader.mix(**arguments)
+
+
+def test_sets_that_do_not_fit_together(
+    sets: dict[str, str], token_set: MakeSet, text_set: MakeSet
+) -> None:
+    other = token_set(name="other", classes=2, train=[([1], 0)])
+    with pytest.raises(UsageError, match=r"must have the same classes, got .*'class2'.* in "):
+        reader.mix({sets["a"]: 1, other: 1}, batch_size=8)
+    text = text_set(classes=3, train=[("words", 0)])
+    with pytest.raises(UsageError, match=r"the same record type, got 'tokens' in .*'text'"):
+        reader.mix({sets["a"]: 1, text: 1}, batch_size=8)
