@@ -10,7 +10,7 @@ import sys
 import pytest
 
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md"]
-DOCUMENTS += ["shard_format/FORMAT.md", "benchmarks/README.md", "samples/SOURCES.md"]
+DOCUMENTS += ["docs/reading.md", "shard_format/FORMAT.md", "benchmarks/README.md", "samples/SOURCES.md"]
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +50,11 @@ def test_the_commands_of_the_readme_run_in_order(folder, repository):
         done = run(["sh", "-c", command], folder, repository)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         assert "Traceback" not in done.stderr
-    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    done = run([sys.executable, "-c", program], folder, repository)
-    assert done.returncode == 0, done.stderr
+    reading = (repository / "docs" / "reading.md").read_text(encoding="utf-8")
+    for document in (text, reading):
+        program = "".join(re.findall(r"```python\n(.*?)```", document, re.DOTALL))
+        done = run([sys.executable, "-c", program], folder, repository)
+        assert done.returncode == 0, done.stderr
 
 
 def test_make_knows_its_targets(repository):
