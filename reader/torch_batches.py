@@ -15,10 +15,7 @@ from shard_format import UsageError
 if TYPE_CHECKING:
     from reader.stream import Stream
 
-# TensorFlow computes constants of up to 100 KiB once and hands the same memory out with every batch
-# (kMaxConstantSize in grappler/optimizers/constant_folding.cc). PyTorch code writes to its tensors,
-# so all that might be such a constant is copied; what is larger was made for this batch.
-_COPIED_BYTES = 100 << 10
+_PICTURES_RANK = 4  # [batch, height, width, 3]
 
 
 class TorchBatches(IterableDataset):
@@ -28,7 +25,7 @@ class TorchBatches(IterableDataset):
             loss = cross_entropy(model(pictures.permute(0, 3, 1, 2).float() / 255), labels)
 
     Pictures are [batch, height, width, 3] uint8 or float32, labels and token ids int64, weights and
-    several labels float32; all may be written to. Large ones are not copied on the CPU. Texts are a
+    several labels float32; all may be written to. Pictures are not copied on the CPU. Texts are a
     list of str. Ragged token ids (pad="none") are a list of [length] tensors.
 
     It is an IterableDataset of whole batches: iterate over it, or pass it to
@@ -71,9 +68,12 @@ class TorchBatches(IterableDataset):
 
 
 def _to_torch(value: Any) -> Any:
-    if value.dtype.size * int(tf.size(value)) <= _COPIED_BYTES:
-        return torch.from_numpy(value.numpy())
-    return torch.from_dlpack(tf.experimental.dlpack.to_dlpack(value))
+    # PyTorch code writes to its tensors. A batch of pictures has memory of its own, which tf.data
+    # allocates to put them together; other tensors may be constants, which TensorFlow computes once
+    # and hands out with every batch.
+    if value.shape.rank == _PICTURES_RANK:
+        return torch.from_dlpack(tf.experimental.dlpack.to_dlpack(value))
+    return torch.from_numpy(value.numpy())  # numpy() copies
 
 
 def _checked_device(device: Any) -> Any:
