@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 import subprocess
 import sys
@@ -95,6 +96,16 @@ def test_whoever_writes_to_tensors_changes_nothing_else(stream: reader.Stream) -
                 part.fill_(77)
             kept.append(parts)
         assert all((part == 77).all() for parts in kept for part in parts)
+
+
+def test_a_constant_of_tensorflow_stays_one(tiny: Path) -> None:
+    # It is computed once, and its memory handed out with every batch.
+    pytest.importorskip("torch")
+    stream = reader.load(tiny, batch_size=4, image_size=16, epochs=1)
+    weighted = stream.dataset.map(lambda pictures, labels: (pictures, labels, tf.ones([300, 300])))
+    for _, _, weights in dataclasses.replace(stream, dataset=weighted).torch():
+        assert (weights == 1).all()
+        weights.zero_()
 
 
 def test_pictures_are_not_copied(tiny: Path) -> None:
