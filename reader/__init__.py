@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from reader.access import RandomAccess as RandomAccess
     from reader.access import random_access as random_access
+    from reader.index_export import IndexExport as IndexExport
+    from reader.index_export import export_index as export_index
     from reader.indexed_split import AccessInfo as AccessInfo
     from reader.info import StreamInfo as StreamInfo
     from reader.mixing import Mixture as Mixture
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 # a module here: importing that module would put it in the function's place.
 _HOMES = {
     "AccessInfo": "reader.indexed_split",
+    "IndexExport": "reader.index_export",
     "Mixture": "reader.mixing",
     "Normalization": "reader.normalization",
     "RandomAccess": "reader.access",
@@ -46,6 +49,7 @@ _HOMES = {
     "Stream": "reader.stream",
     "StreamInfo": "reader.info",
     "TokenInfo": "reader.record_types",
+    "export_index": "reader.index_export",
     "kind_of": "reader.record_types",
     "load": "reader.stream",
     "measure": "reader.rate",
