@@ -42,14 +42,14 @@ class NumpyBatches:
 
 
 def num_batches(stream: Stream) -> int:
-    """The batches of all epochs.
+    """The batches that a stream gives: of all epochs, less those before the state it began with.
 
     Raises:
         TypeError: The stream is endless: what `len` raises of things without a length.
     """
     if stream.info.epochs is None:
         raise TypeError("a stream has a length if it has a number of epochs, got epochs=None")
-    return stream.steps_per_epoch * stream.info.epochs
+    return stream.steps_per_epoch * stream.info.epochs - stream.first_step
 
 
 def ragged_rows(ragged: Any, convert: Callable[[Any], Any]) -> list[Any]:

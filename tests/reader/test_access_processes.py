@@ -22,32 +22,34 @@ from reader.open_files import OpenFiles
 MakeSet = Callable[..., Path]
 
 
-def _open_shards() -> int:
-    """How many shards this process has open."""
-    links = (os.path.realpath(link) for link in Path("/proc/self/fd").iterdir())
-    return sum(".tfrecord-" in target for target in links)
+def _open_shards(directory: Path) -> int:
+    """How many shards of a set this process has open."""
+    targets = (os.path.realpath(link) for link in Path("/proc/self/fd").iterdir())
+    return sum(target.startswith(f"{directory}/tiny-") for target in targets)
 
 
 def test_threads_read_what_one_reads(make_set: MakeSet) -> None:
     # One file open at a time: every thread takes it away from the others.
-    data = reader.random_access(make_set({"train": (1, 3, 2, 7, 4)}), max_open_files=1)
+    directory = make_set({"train": (1, 3, 2, 7, 4)})
+    data = reader.random_access(directory, max_open_files=1)
     numbers = [random.Random(0).randrange(17) for _ in range(2000)]
     with ThreadPoolExecutor(8) as pool:
         labels = list(pool.map(lambda number: data[number]["label"], numbers))
     assert labels == numbers
-    assert _open_shards() == 1
+    assert _open_shards(directory) == 1
 
 
 def test_open_files_are_bounded_and_given_back(make_set: MakeSet) -> None:
-    data = reader.random_access(make_set({"train": (1,) * 40}), max_open_files=3)
-    assert _open_shards() == 0
+    directory = make_set({"train": (1,) * 40})
+    data = reader.random_access(directory, max_open_files=3)
+    assert _open_shards(directory) == 0
     most = 0
     for number in [*range(40), *range(40)]:
         assert data[number]["label"] == number
-        most = max(most, _open_shards())
+        most = max(most, _open_shards(directory))
     assert most == 3
     del data
-    assert _open_shards() == 0
+    assert _open_shards(directory) == 0
 
 
 def test_the_least_used_file_goes_first(tmp_path: Path) -> None:
@@ -82,7 +84,7 @@ def test_pickled_it_is_small_and_finds_its_files(
     assert len(pickled) < 1000
     monkeypatch.chdir("/")
     again = pickle.loads(pickled)
-    assert _open_shards() == 0
+    assert _open_shards(directory) == 0
     assert len(again) == len(data) == 14 and repr(again) == repr(data)
     assert [record["label"] for record in again] == list(range(3, 30, 2))
     assert again.info.class_names == data.info.class_names

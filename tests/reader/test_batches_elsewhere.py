@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import pickle
 import subprocess
 import sys
@@ -137,6 +138,19 @@ def test_texts_are_bytes_in_numpy_and_str_in_pytorch(text_set: MakeSet) -> None:
     assert labels.dtype == np.int64
     pytest.importorskip("torch")
     assert next(iter(stream.torch()))[0] == ["Größe"]
+
+
+def test_a_stream_that_goes_on_has_the_length_of_the_rest(tiny: Path) -> None:
+    def load(state: dict[str, Any] | None = None) -> reader.Stream:
+        return reader.load(tiny, batch_size=32, image_size=8, epochs=2, state=state)
+
+    whole = [labels.tolist() for _, labels in load().numpy()]
+    rest = load(load().state(4))
+    assert len(rest.numpy()) == len(whole) - 4 == 2
+    assert [labels.tolist() for _, labels in rest.numpy()] == whole[4:]
+    if importlib.util.find_spec("torch"):
+        assert len(rest.torch()) == 2
+        assert [labels.tolist() for _, labels in rest.torch()] == whole[4:]
 
 
 def test_an_endless_stream_has_no_length(tiny: Path) -> None:
