@@ -25,7 +25,10 @@ def decode_jpeg(data: bytes, features: dict[str, Any]) -> Pixels:
 def decode_with_opencv(data: bytes, features: dict[str, Any]) -> Pixels:
     """A PNG or a WebP."""
     flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
-    pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    try:
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+    except cv2.error as error:  # no bytes at all, or more pixels than OpenCV allows
+        raise ValueError(error.err) from error
     if pixels is None:
         raise ValueError("OpenCV cannot decode it")
     return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB, dst=pixels)

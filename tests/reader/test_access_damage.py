@@ -183,15 +183,20 @@ def test_a_record_of_another_schema_is_told(
     assert "tfrecord-00000-of-00001 at byte 0 (record '0')" in str(caught.value)
 
 
-def test_a_picture_that_is_none_is_told(write_records: Callable[..., Path]) -> None:
-    for encoding in ("jpeg", "png", "webp", "raw"):
-        features = (Feature("image", "image", (-1, -1, 3), encoding),)
-        features += (Feature("height", "int64"), Feature("width", "int64"))
-        record = ({"image": b"no picture", "height": 2, "width": 2}, {})
-        directory = write_records(Schema("image", features), {"train": [record]}, name=encoding)
-        with pytest.raises(DamageError, match=r"encoding of its set, got 10 bytes.*at byte 0"):
-            reader.random_access(directory)[0]
-        assert reader.random_access(directory, decode=False)[0]["image"] == b"no picture"
+@pytest.mark.parametrize("stored", [b"no picture", b""])
+@pytest.mark.parametrize("encoding", ["jpeg", "png", "webp", "raw"])
+def test_a_picture_that_is_none_is_told(
+    write_records: Callable[..., Path], encoding: str, stored: bytes
+) -> None:
+    features = (Feature("image", "image", (-1, -1, 3), encoding),)
+    features += (Feature("height", "int64"), Feature("width", "int64"))
+    record = ({"image": stored, "height": 2, "width": 2}, {})
+    directory = write_records(Schema("image", features), {"train": [record]})
+    with pytest.raises(
+        DamageError, match=rf"encoding of its set, got {len(stored)} bytes.*at byte 0"
+    ):
+        reader.random_access(directory)[0]
+    assert reader.random_access(directory, decode=False)[0]["image"] == stored
 
 
 def _redeclare(directory: Path, schema: Schema) -> None:
