@@ -10,7 +10,12 @@ import click
 @click.command("export-index")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
-    "--format", "name", default="dali", show_default=True, metavar="NAME", help="Whose: dali."
+    "--format",
+    "name",
+    default="dali",
+    show_default=True,
+    metavar="NAME",
+    help="For which reader; dali is the only one.",
 )
 @click.option(
     "--out",

@@ -7,6 +7,8 @@ import os
 
 import pytest
 
+from reader.index_export import INDEX_FORMATS
+
 
 @pytest.fixture(scope="module")
 def options():
@@ -49,6 +51,8 @@ def test_help_has_examples_and_shows_how_dali_is_given_them(shardmill):
     assert done.returncode == 0
     for text in ("Examples:", "shardmill export-index set", "index_path=sorted(glob("):
         assert text in done.stdout
+    for name in INDEX_FORMATS:
+        assert f"\n  {name}   " in done.stdout
 
 
 def test_it_loads_no_tensorflow(built, shardmill):
