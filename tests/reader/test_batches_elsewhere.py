@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import pickle
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -151,6 +152,16 @@ def test_a_stream_that_goes_on_has_the_length_of_the_rest(tiny: Path) -> None:
     if importlib.util.find_spec("torch"):
         assert len(rest.torch()) == 2
         assert [labels.tolist() for _, labels in rest.torch()] == whole[4:]
+
+
+def test_a_mixture_is_a_stream_too(tiny: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(tiny, tmp_path / "copy")
+    mixed = reader.mix(
+        {tiny: 0.7, copy: 0.3}, batch_size=16, steps_per_epoch=3, epochs=2, image_size=8
+    )
+    found = [labels.tolist() for _, labels in mixed.numpy()]
+    assert len(found) == len(mixed.numpy()) == 6
+    assert found == [labels.numpy().tolist() for _, labels in mixed.dataset]
 
 
 def test_an_endless_stream_has_no_length(tiny: Path) -> None:
