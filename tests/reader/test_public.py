@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 import pickle
 import pkgutil
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 import pytest
@@ -42,10 +40,8 @@ def test_type_checkers_see_the_same_names() -> None:
 
 def test_no_exported_name_is_taken_by_a_module() -> None:
     # Importing the module reader.x binds reader.x, whatever the package exports under that name.
-    for module in pkgutil.iter_modules(reader.__path__):
-        importlib.import_module(f"reader.{module.name}")
-    for name in reader.__all__:
-        assert not isinstance(getattr(reader, name), types.ModuleType), name
+    modules = {module.name for module in pkgutil.iter_modules(reader.__path__)}
+    assert "stream" in modules and not modules & set(reader.__all__)
 
 
 def test_an_unknown_name_is_told() -> None:
