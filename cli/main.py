@@ -12,6 +12,7 @@ import sys
 import click
 
 from cli.commands.demo import demo
+from cli.commands.export_index import export_index
 from cli.commands.inspect import inspect
 from cli.commands.preprocess import preprocess
 from cli.commands.quarantine import quarantine
@@ -40,13 +41,14 @@ def shardmill() -> None:
     shardmill quarantine list set                     what was refused, and why
     shardmill read set                                how fast can it be read?
     shardmill train set --model small_cnn             train on it
+    shardmill export-index set                        where every record lies, for other readers
 
     Exit codes: 0 done; 2 wrong usage; 3 the input or the shard set is at fault; 4 verification
     found damage.
     """
 
 
-for command in (demo, preprocess, inspect, report, verify, quarantine, read, train):
+for command in (demo, preprocess, inspect, report, verify, quarantine, read, train, export_index):
     shardmill.add_command(command)
 
 

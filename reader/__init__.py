@@ -6,25 +6,67 @@
     stream = reader.load("data/reviews", batch_size=64, max_tokens=256, buckets=8)
     model.fit(stream.dataset, steps_per_epoch=stream.steps_per_epoch, epochs=10)
 
-Importing this package imports TensorFlow (seconds): import it where it is used.
+Those who train elsewhere have `stream.numpy()`, `stream.torch()`, and any record by its number:
+
+    data = reader.random_access("data/clothing")
+    data[0]["image"], len(data), data[10:20]
+
+Importing this package is cheap. TensorFlow (seconds) is loaded by the first use of what needs it:
+random access never does.
 """
 
-from reader.info import StreamInfo
-from reader.measure import ReadRate, measure
-from reader.mixing import Mixture, mix
-from reader.normalization import Normalization
-from reader.record_types import TokenInfo, kind_of
-from reader.stream import Stream, load
+from __future__ import annotations
 
-__all__ = [
-    "Mixture",
-    "Normalization",
-    "ReadRate",
-    "Stream",
-    "StreamInfo",
-    "TokenInfo",
-    "kind_of",
-    "load",
-    "measure",
-    "mix",
-]
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reader.access import RandomAccess as RandomAccess
+    from reader.access import random_access as random_access
+    from reader.index_export import IndexExport as IndexExport
+    from reader.index_export import export_index as export_index
+    from reader.indexed_split import AccessInfo as AccessInfo
+    from reader.info import StreamInfo as StreamInfo
+    from reader.mixing import Mixture as Mixture
+    from reader.mixing import mix as mix
+    from reader.normalization import Normalization as Normalization
+    from reader.rate import ReadRate as ReadRate
+    from reader.rate import measure as measure
+    from reader.record_types import TokenInfo as TokenInfo
+    from reader.record_types import kind_of as kind_of
+    from reader.stream import Stream as Stream
+    from reader.stream import load as load
+
+# name -> the module it is imported from when it is first used. A function must not have the name of
+# a module here: importing that module would put it in the function's place.
+_HOMES = {
+    "AccessInfo": "reader.indexed_split",
+    "IndexExport": "reader.index_export",
+    "Mixture": "reader.mixing",
+    "Normalization": "reader.normalization",
+    "RandomAccess": "reader.access",
+    "ReadRate": "reader.rate",
+    "Stream": "reader.stream",
+    "StreamInfo": "reader.info",
+    "TokenInfo": "reader.record_types",
+    "export_index": "reader.index_export",
+    "kind_of": "reader.record_types",
+    "load": "reader.stream",
+    "measure": "reader.rate",
+    "mix": "reader.mixing",
+    "random_access": "reader.access",
+}
+
+__all__ = sorted(_HOMES)
+
+if not TYPE_CHECKING:  # else type checkers would let any name pass
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

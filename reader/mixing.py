@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from reader.checks import check_choice, check_integer
 from reader.info import StreamInfo
 from reader.mixture_plan import MixturePlan
 from reader.opening import Opened, open_source
-from reader.options import ReadOptions, check_choice, check_integer
+from reader.options import ReadOptions
 from reader.pipeline import finished
 from reader.sampling import SLOTS, shares
 from reader.state import digest, read_state

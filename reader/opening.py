@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import cast
 
 from reader import cache as caches
+from reader.checks import check_choice
 from reader.geometry import Geometry, make_geometry
 from reader.index_graph import IndexGraph
 from reader.info import StreamInfo, stream_info
-from reader.options import ReadOptions, check_choice
+from reader.options import ReadOptions
 from reader.payloads import PLACE_COLUMNS, FilePayloads, Payloads, load_payloads
 from reader.pipeline import Source
 from reader.record_types import RECORD_TYPES, BatchRecords, OpenSplit, RecordTypeFactory, kind_of

@@ -21,7 +21,7 @@ import pyarrow as pa
 import tensorflow as tf
 
 from reader import order, order_graph
-from reader.options import check_choice
+from reader.checks import check_choice
 from shard_format import Feature, ShardSetError, UsageError, mix
 
 SLOT_STREAM = 0x534C4F54  # "SLOT"

@@ -6,16 +6,20 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from reader.info import StreamInfo
+from reader.numpy_batches import NumpyBatches
 from reader.opening import open_source
 from reader.options import ReadOptions
 from reader.pipeline import build_dataset
 from reader.state import Position, make_state, order_of, read_state
 from shard_format import UsageError
+
+if TYPE_CHECKING:
+    from reader.torch_batches import TorchBatches
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +69,30 @@ class Stream:
             )
         place = Position(*divmod(step, self.steps_per_epoch))
         return make_state(place, self.order)
+
+    def numpy(self) -> NumpyBatches:
+        """The batches as NumPy arrays, to be iterated over any number of times."""
+        return NumpyBatches(self)
+
+    def torch(self, device: Any = None) -> TorchBatches:
+        """The batches as PyTorch tensors: a torch.utils.data.IterableDataset.
+
+        Args:
+            device: Where tensors are put, such as "cuda"; None is the CPU.
+
+        Raises:
+            UsageError: PyTorch is not installed, or has no such device.
+        """
+        try:
+            from reader.torch_batches import TorchBatches
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise UsageError(
+                "stream.torch() needs PyTorch, got no module named 'torch'. Install it with 'pip "
+                "install torch', or take stream.numpy()."
+            ) from error
+        return TorchBatches(self, device)
 
 
 def _counted(steps_done: Any, first_step: int) -> int:

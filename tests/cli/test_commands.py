@@ -68,7 +68,7 @@ def test_help_is_fast_and_loads_nothing_heavy(repository):
         ["verify"],
         ["read"],
     ]
-    + [["train"], ["report"]],
+    + [["train"], ["report"], ["export-index"]],
 )
 def test_every_command_has_help_with_examples(shardmill, command):
     done = shardmill(*command, "--help")

@@ -159,9 +159,3 @@ def test_measure_counts_what_it_received(tiny: Path) -> None:
 def test_measure_stops_in_time(tiny: Path) -> None:
     rate = reader.measure(reader.load(tiny, batch_size=8, image_size=8), 0.2)
     assert 0.2 <= rate.seconds < 2 and rate.batches > 1
-
-
-def test_the_public_face() -> None:
-    public = {name for name, value in vars(reader).items() if not name.startswith("_")}
-    modules = {name for name in public if type(getattr(reader, name)).__name__ == "module"}
-    assert sorted(public - modules) == sorted(reader.__all__)

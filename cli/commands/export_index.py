@@ -1,0 +1,61 @@
+"""`shardmill export-index`: the index of a shard set for other readers of TFRecord."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("export-index")
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "name",
+    default="dali",
+    show_default=True,
+    metavar="NAME",
+    help="For which reader; dali is the only one.",
+)
+@click.option(
+    "--out",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the files go (default: DIR/index).",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
+def export_index(directory: Path, name: str, out: Path | None, as_json: bool) -> None:
+    """Write one index file per shard, for readers that want the place of every record.
+
+    \b
+    dali   lines of "OFFSET SIZE", as NVIDIA DALI's tfrecord2idx writes them:
+           fn.readers.tfrecord(path=sorted(glob("set/*-train.tfrecord-*")),
+                               index_path=sorted(glob("set/index/*-train.tfrecord-*.idx")), ...)
+
+    They are made from the index of the set, and no shard is read. They are no part of the set:
+    verify ignores them, and building the set again removes them.
+
+    \b
+    Examples:
+      shardmill export-index set
+      shardmill export-index set --format dali --out idx
+      shardmill export-index set --json
+    """
+    import reader
+    from cli.console import print_json, say
+    from shard_format.wording import counted
+
+    done = reader.export_index(directory, name, out)
+    if as_json:
+        print_json(
+            {
+                "format": name,
+                "folder": str(done.folder),
+                "records": done.records,
+                "root_hash": done.root_hash,
+                "splits": {split: {"files": len(files)} for split, files in done.files.items()},
+            }
+        )
+        return
+    files = counted(sum(map(len, done.files.values())), "file")
+    say(f"written    {files}, {counted(done.records, 'record')}, to {done.folder}")

@@ -1,0 +1,173 @@
+"""The index in the form of other readers of TFRecord, which cannot jump without one.
+
+To add a form: write a function that makes the content of one file, and add a line to
+`INDEX_FORMATS`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from reader.cache import check_shards
+from reader.checks import check_choice
+from shard_format import DamageError, InputError, SplitInfo, load_manifest, open_index
+from shard_format.naming import INDEX_DIR, index_file
+
+Int64Array = npt.NDArray[np.int64]
+
+_WHERE = "reader.export_index"
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexFormat:
+    """How another reader wants the index of one shard.
+
+    Attributes:
+        suffix: The name of the file is that of the shard, with this behind.
+        content: ([records] byte offsets of the frames, [records] bytes of each) -> the file.
+    """
+
+    suffix: str
+    content: Callable[[Int64Array, Int64Array], bytes]
+
+
+def offset_and_size(offsets: Int64Array, sizes: Int64Array) -> bytes:
+    """A line "OFFSET SIZE" for every record, the frame's header and footer in its size.
+
+    What DALI's tfrecord2idx writes: https://github.com/NVIDIA/DALI/blob/main/tools/tfrecord2idx
+    """
+    pairs = zip(offsets.tolist(), sizes.tolist(), strict=True)
+    return "".join(f"{offset} {size}\n" for offset, size in pairs).encode()
+
+
+INDEX_FORMATS = {
+    "dali": IndexFormat(".idx", offset_and_size),  # nvidia.dali.fn.readers.tfrecord(index_path=)
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexExport:
+    """What was written.
+
+    Attributes:
+        folder: Where.
+        root_hash: Of the set; the files are of no use with another one.
+        files: Of every split, in the order of its shards.
+        records: Lines of all files.
+    """
+
+    folder: Path
+    root_hash: str
+    files: dict[str, list[Path]]
+    records: int
+
+
+def export_index(
+    directory: str | os.PathLike[str],
+    format: str = "dali",
+    out: str | os.PathLike[str] | None = None,
+) -> IndexExport:
+    """Writes the index of every shard as a file that another reader of TFRecord understands.
+
+    It is made from the index of the set. No shard is read; each is seen to be there and to have the
+    size at which its last record ends. For NVIDIA DALI:
+
+        files = reader.export_index("data/clothing").files["train"]
+        data = fn.readers.tfrecord(
+            path=[f"data/clothing/{file.stem}" for file in files],
+            index_path=[str(file) for file in files],
+            features={
+                "image": tfrecord.FixedLenFeature((), tfrecord.string, ""),
+                "label": tfrecord.FixedLenFeature([1], tfrecord.int64, -1),
+            },
+            random_shuffle=True,
+        )
+        images = fn.decoders.image(data["image"], device="mixed")
+
+    Args:
+        directory: The shard set.
+        format: One of `INDEX_FORMATS`.
+        out: The folder to write to, which is made where it is missing. None is the folder of the
+            set's own index: verification ignores them there, and building the set again removes
+            them.
+
+    Raises:
+        UsageError: There is no such format.
+        ShardSetError: There is no shard set, or a shard is missing.
+        DamageError: The index does not say what the manifest says, or a shard has another size.
+        InputError: The files cannot be written there.
+    """
+    check_choice("format", format, INDEX_FORMATS, _WHERE)
+    root = Path(directory)
+    manifest = load_manifest(root)
+    folder = root / INDEX_DIR if out is None else Path(out).expanduser()
+    files: dict[str, list[Path]] = {}
+    for name, split in manifest.splits.items():
+        files[name] = []
+        check_shards(root, split)
+        frames = _frames(root / index_file(name), split)
+        for shard, (offsets, sizes) in zip(split.shards, frames, strict=True):
+            target = folder / f"{shard.file}{INDEX_FORMATS[format].suffix}"
+            _write(target, INDEX_FORMATS[format].content(offsets, sizes))
+            files[name].append(target)
+    records = sum(split.records for split in manifest.splits.values())
+    return IndexExport(folder, manifest.root_hash, files, records)
+
+
+def _frames(where: Path, split: SplitInfo) -> Iterator[tuple[Int64Array, Int64Array]]:
+    """Offsets and sizes of the frames of every shard, which fill it from its begin to its end.
+
+    Raises:
+        DamageError: They do not.
+    """
+    index = open_index(where).select(["shard", "offset", "length"])
+    if index.num_rows != split.records:
+        raise DamageError(
+            f"an index must have a row for each of the {split.records} records of its split, got "
+            f"{index.num_rows} in {where}. Run 'shardmill verify'."
+        )
+    first = 0
+    for number, shard in enumerate(split.shards):
+        numbers, offsets, sizes = _columns(index.slice(first, shard.records))
+        ends = np.cumsum(sizes)
+        begins = ends - sizes
+        if (numbers != number).any() or (begins != offsets).any() or ends[-1] != shard.bytes:
+            raise DamageError(
+                f"the records of a shard must fill it, got others for {shard.file} "
+                f"({shard.bytes} bytes) in {where}. Run 'shardmill verify'."
+            )
+        yield offsets, sizes
+        first += shard.records
+
+
+def _columns(rows: pa.Table) -> list[Int64Array]:
+    return [np.asarray(rows[name].to_numpy(), np.int64) for name in rows.column_names]
+
+
+def _write(target: Path, content: bytes) -> None:
+    """Under its name there is never half a file, whenever anybody is killed.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    temporary = target.with_name(f".{target.name}-{uuid.uuid4().hex}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content)
+        os.replace(temporary, target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise InputError(
+            f"an index must go to a folder that can be written to, got '{error.strerror}' for "
+            f"{target}. Choose another place with --out (out= in Python)."
+        ) from error
