@@ -10,7 +10,12 @@ import sys
 import pytest
 
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md"]
-DOCUMENTS += ["docs/reading.md", "shard_format/FORMAT.md", "benchmarks/README.md", "samples/SOURCES.md"]
+DOCUMENTS += [
+    "docs/reading.md",
+    "shard_format/FORMAT.md",
+    "benchmarks/README.md",
+    "samples/SOURCES.md",
+]
 
 
 @pytest.fixture(scope="module")
