@@ -16,6 +16,7 @@ CACHES = ("auto", "off", "memory", "disk")
 SAMPLES = ("balanced",)
 MAX_STREAMS = 4096  # of the 16 bits for a stream in `reader.order`
 MAX_BUCKETS = 4096
+MAX_EPOCHS = 1 << 32  # times the steps of one they still are an int64
 DTYPES = ("uint8", "float32")
 NORMALIZATIONS = ("none", "zscore", "minmax")
 PADS = ("longest", "max", "none")
@@ -107,7 +108,7 @@ class ReadOptions:
         check_integer("buckets", self.buckets, 1, MAX_BUCKETS)
         check_integer("seed", self.seed, 0, (1 << 63) - 1)
         if self.epochs is not None:
-            check_integer("epochs", self.epochs, 1)
+            check_integer("epochs", self.epochs, 1, MAX_EPOCHS)
         if self.image_size is not None:
             check_integer("image_size", self.image_size, 1)
         if self.max_tokens is not None:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from reader.options import ReadOptions
+from reader.options import MAX_EPOCHS, ReadOptions
 from shard_format import UsageError
 
 FORMAT = 1
@@ -51,9 +51,15 @@ def read_state(
     """
     if state is None:
         return Position(0, 0)
-    for name, value in {"format": FORMAT, **order}.items():
-        found = state.get(name) if isinstance(state, Mapping) else None
-        if found != value:
+    found_format: Any = state.get("format") if isinstance(state, Mapping) else None
+    if not _is_count(found_format) or found_format != FORMAT:
+        raise UsageError(
+            f"a state must be of format {FORMAT}, got {found_format!r} in reader.load. Pass what "
+            "stream.state(steps_done) returned; one of a newer version needs that version."
+        )
+    for name, value in order.items():
+        found = state.get(name)
+        if type(found) is not type(value) or found != value:
             raise UsageError(
                 f"a state must be of the same set and order, got {name}={found!r} in it where the "
                 f"stream has {value!r} in reader.load. Load with what the state was taken with, or "
@@ -61,10 +67,10 @@ def read_state(
             )
     epoch: Any = state.get("epoch")
     step: Any = state.get("step")
-    if not (_is_count(epoch) and _is_count(step) and step < steps):
+    if not (_is_count(epoch) and _is_count(step) and epoch <= MAX_EPOCHS and step < steps):
         raise UsageError(
-            f"a state must name an epoch and a step below {steps}, got epoch={epoch!r} and "
-            f"step={step!r} in reader.load. Pass what stream.state(steps_done) returned, unchanged."
+            f"a state must name an epoch up to {MAX_EPOCHS} and a step below {steps}, got "
+            f"epoch={epoch!r} and step={step!r} in reader.load. Pass what stream.state(steps_done) returned, unchanged."
         )
     if epochs is not None and (epoch, step) > (epochs, 0):
         raise UsageError(
@@ -77,6 +83,8 @@ def read_state(
 def order_of(root_hash: str, options: ReadOptions) -> dict[str, Any]:
     """What the order of a stream depends on, as JSON holds it."""
     found = {"root_hash": root_hash} | {name: getattr(options, name) for name in _ORDER}
+    if options.buckets > 1:  # records that are cut at a length are of one length
+        found["max_tokens"] = options.max_tokens
     sample = options.sample
     if isinstance(sample, Mapping):  # of a thousand classes: only whether it is the same counts
         sample = digest({str(name): float(weight) for name, weight in sample.items()})
