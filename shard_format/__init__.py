@@ -9,7 +9,15 @@ from shard_format.index import LABELS_FIELD, IndexWriter, index_schema, open_ind
 from shard_format.keys import id_hash, mix, shuffle_keys, split_positions
 from shard_format.manifest import Ledger, Manifest, ShardInfo, SplitInfo, load_manifest
 from shard_format.schema import ENCODINGS, Feature, Schema
-from shard_format.tfrecord import FRAME_BYTES, frame, masked_crc, read_records, unframe
+from shard_format.tfrecord import (
+    FRAME_BYTES,
+    Readable,
+    frame,
+    masked_crc,
+    read_records,
+    unframe,
+    unframe_all,
+)
 from shard_format.verify import Damage, file_sha256, verify
 
 __all__ = [
@@ -23,6 +31,7 @@ __all__ = [
     "InputError",
     "Ledger",
     "Manifest",
+    "Readable",
     "Schema",
     "ShardInfo",
     "ShardSetError",
@@ -45,5 +54,6 @@ __all__ = [
     "shuffle_keys",
     "split_positions",
     "unframe",
+    "unframe_all",
     "verify",
 ]
