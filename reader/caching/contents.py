@@ -12,7 +12,7 @@ from typing import IO
 
 from shard_format.naming import INDEX_DIR, MANIFEST, TOKENIZERS, parse_shard_file
 
-PART = ".part"
+PART, _PART_DIRECTORY = ".part", ".d"
 _ROOT_HASH = re.compile(r"[0-9a-f]{64}")
 _DECODED = re.compile(r"decoded-[A-Za-z0-9.+]+")
 
@@ -47,6 +47,12 @@ class Entry:
     in_use: bool = False
 
 
+def find_parts(root: Path) -> list[Path]:
+    """The files of a set that are, or were, being written."""
+    places = (root, root / INDEX_DIR, *root.glob("decoded-*"))
+    return [part for place in places for part in place.glob(f"*{PART}")]
+
+
 def find_roots(directory: Path) -> list[Path]:
     """The directories of the sets of which something is there."""
     return [
@@ -63,7 +69,8 @@ def find_entries(directory: Path) -> list[Entry]:
         files += (root / INDEX_DIR).glob("*.arrow")
         for decoded in root.iterdir():
             if _DECODED.fullmatch(decoded.name):
-                files += (path.parent for path in decoded.glob(f"*/{MANIFEST}"))
+                splits = (path.parent for path in decoded.glob(f"*/{MANIFEST}"))
+                files += (split for split in splits if not is_part(split))
         for path in files:
             with contextlib.suppress(FileNotFoundError):
                 used = stamp(path).stat().st_mtime
@@ -82,7 +89,12 @@ def is_same_file(file: IO[bytes], path: Path) -> bool:
 
 def part_directory(part: Path) -> Path:
     """Where a directory is written while the file `part` is locked."""
-    return part.with_name(f"{part.name}.d")
+    return part.with_name(f"{part.name}{_PART_DIRECTORY}")
+
+
+def is_part(directory: Path) -> bool:
+    """Whether a directory is one of `part_directory`."""
+    return directory.name.endswith(f"{PART}{_PART_DIRECTORY}")
 
 
 def tree_bytes(path: Path) -> int:

@@ -67,7 +67,6 @@ def fetch(origin: Origin, wanted: Wanted, on_bytes: OnBytes = lambda size: None)
         DamageError: What was read does not match the manifest, several times.
         OSError: The file cannot be read, several times, or the copy not be written.
     """
-    wanted.path.parent.mkdir(parents=True, exist_ok=True)
     part = wanted.path.with_name(wanted.path.name + PART)
     with locked(part):
         if wanted.is_there:

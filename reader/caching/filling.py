@@ -101,8 +101,7 @@ def stored_on_disk(filling: Filling) -> Filled:
         Item(path.relative_to(place.cache_dir).as_posix(), shard.bytes)
         for path, shard in zip(paths, split.shards, strict=True)
     ]
-    store = place.store()
-    lease = store.lease(items, partial=True)
+    lease = place.store().lease(items, partial=True)
     leased = [item.name in lease.names for item in items]
     wanted = [
         Wanted(shard.file, path, shard.bytes, shard.sha256)
@@ -115,7 +114,7 @@ def stored_on_disk(filling: Filling) -> Filled:
     if len(wanted) < len(items):
         remark = (
             f"; {len(wanted)} of its {len(items)} shards fit into the limit of "
-            f"{shown_bytes(store.limit)}, the others are read where they lie"
+            f"{shown_bytes(lease.limit)}, the others are read where they lie"
         )
     payloads = _where_it_lies(filling, paths)
     if not place.is_remote or all(leased):
@@ -136,7 +135,6 @@ def decoded_on_disk(filling: Filling) -> Filled:
     item = Item(target.relative_to(place.cache_dir).as_posix(), size)
     lease = place.store().lease([item], needed_for="a copy of decoded pictures on disk")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(target.name + PART)
         with locked(part):  # others wait until it is there
             if not (target / MANIFEST).exists():

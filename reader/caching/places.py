@@ -9,6 +9,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from reader.caching.contents import Item
 from reader.caching.copying import Wanted, fetch
 from reader.caching.origins import (
@@ -160,6 +162,11 @@ def _read_manifest(origin: RemoteOrigin) -> bytes:
     except FileNotFoundError as error:
         raise ShardSetError(
             f"a shard set has a {MANIFEST}, got none at {origin.url}. Check the URL."
+        ) from error
+    except pa.ArrowInvalid as error:
+        raise UsageError(
+            f"the URL of a set names a bucket or host and a path, got {origin.url} ({error}). "
+            "Check the URL."
         ) from error
     except OSError as error:
         raise ShardSetError(unreachable(origin.url, error)) from error

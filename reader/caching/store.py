@@ -29,12 +29,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from reader.caching.contents import (
-    PART,
     Entry,
     Item,
     delete,
     find_entries,
+    find_parts,
     find_roots,
+    is_part,
     is_same_file,
     part_directory,
     stamp,
@@ -54,13 +55,14 @@ class Lease:
     Args:
         path: Of the file to be made.
         items: What it names, with their sizes.
+        limit: Bytes that the directory could hold then.
     """
 
-    def __init__(self, path: Path, items: Sequence[Item]) -> None:
+    def __init__(self, path: Path, items: Sequence[Item], limit: int) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         os.write(descriptor, json.dumps({item.name: item.bytes for item in items}).encode())
-        self.names = frozenset(item.name for item in items)
+        self.names, self.limit = frozenset(item.name for item in items), limit
         # The file stays behind, unlocked, and the next who looks removes it: as after a kill.
         self._end = weakref.finalize(self, os.close, descriptor)
 
@@ -85,11 +87,6 @@ class Store:
         (directory / _LEASES).mkdir(parents=True, exist_ok=True)
         self._limit = limit
 
-    @property
-    def limit(self) -> int:
-        """Bytes that the directory may hold now."""
-        return self._limit_beside(sum(entry.bytes for entry in find_entries(self.directory)))
-
     def lease(
         self, items: Sequence[Item], *, partial: bool = False, needed_for: str = "a disk cache"
     ) -> Lease:
@@ -108,24 +105,37 @@ class Store:
         Raises:
             UsageError: They do not fit, and all are needed.
         """
+        lease, _ = self._try_lease(items, partial=False)
+        if lease is not None:
+            return lease
         gc.collect()  # of streams that are no longer used, but were not cleared away yet
+        lease, (room, limit) = self._try_lease(items, partial)
+        if lease is None:
+            raise UsageError(_no_room(needed_for, self.directory, items, room, limit))
+        return lease
+
+    def _try_lease(
+        self, items: Sequence[Item], partial: bool
+    ) -> tuple[Lease | None, tuple[int, int]]:
+        """A lease, or None where not all items fit; and the room there was, of which limit."""
         with self._locked():
             entries = {entry.name: entry for entry in find_entries(self.directory)}
             leased = self._leased()
-            present = sum(entry.bytes for entry in entries.values())
-            limit = self._limit_beside(present)
-            wanted = {item.name: item for item in items}
+            limit = self._limit_beside(sum(entry.bytes for entry in entries.values()))
+            wanted = {item.name for item in items}
             kept = {name: size for name, size in leased.items() if name not in wanted}
             room = limit - sum(kept.values())
             chosen = _fitting(items, entries.keys() | leased.keys(), room)
             if len(chosen) < len(wanted) and not partial:
-                raise UsageError(_no_room(needed_for, self.directory, items, room, limit))
-            kept |= {item.name: item.bytes for item in chosen}
-            self._evict(entries, kept, limit)
+                return None, (room, limit)
+            self._evict(entries, kept | {item.name: item.bytes for item in chosen}, limit)
             for item in chosen:
+                path = self.directory / item.name
+                path.parent.mkdir(parents=True, exist_ok=True)
                 if item.name in entries:
-                    os.utime(stamp(self.directory / item.name))
-            return Lease(self.directory / _LEASES / uuid.uuid4().hex, chosen)
+                    os.utime(stamp(path))
+            path = self.directory / _LEASES / uuid.uuid4().hex
+            return Lease(path, chosen, limit), (room, limit)
 
     def entries(self) -> list[Entry]:
         """What is there, the least recently used first."""
@@ -144,7 +154,8 @@ class Store:
             deleted = [entry for entry in find_entries(self.directory) if entry.name not in leased]
             for entry in deleted:
                 delete(self.directory / entry.name)
-            for root in find_roots(self.directory):
+            used = {name.partition("/")[0] for name in leased}
+            for root in (path for path in find_roots(self.directory) if path.name not in used):
                 for path in (root / INDEX_DIR, *root.glob("decoded-*"), root):
                     with contextlib.suppress(OSError):  # it is not empty, or not there
                         path.rmdir()
@@ -165,7 +176,7 @@ class Store:
 
     def _sweep(self) -> None:
         """Removes what dead processes left: leases, and files that were being written."""
-        parts = [part for root in find_roots(self.directory) for part in root.rglob(f"*{PART}")]
+        parts = [part for root in find_roots(self.directory) for part in find_parts(root)]
         for path in (*(self.directory / _LEASES).iterdir(), *parts):
             with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
                 try:
@@ -177,7 +188,7 @@ class Store:
                     path.unlink()
         for root in find_roots(self.directory):
             for split in root.glob("decoded-*/*/"):
-                if split.suffix != ".d" and not (split / MANIFEST).exists():
+                if not is_part(split) and not (split / MANIFEST).exists():
                     shutil.rmtree(split)  # somebody was killed while he deleted it
 
     def _leased(self) -> dict[str, int]:
@@ -212,9 +223,9 @@ def _fitting(items: Sequence[Item], cheap: set[str], room: int) -> list[Item]:
 
 def _no_room(needed_for: str, directory: Path, items: Sequence[Item], room: int, limit: int) -> str:
     needed = sum(item.bytes for item in items)
+    more = shown_bytes(needed - room)
     return (
-        f"{needed_for} needs {shown_bytes(needed)}, got room for {shown_bytes(max(0, room))} "
-        f"within the limit of {shown_bytes(limit)} of {directory} (free space and what other processes "
-        f"read counted). Pass a cache_limit that is {shown_bytes(needed - room)} larger, another "
-        "cache_dir, or another cache."
+        f"{needed_for} needs {shown_bytes(needed)}, got room for {shown_bytes(max(0, room))} in "
+        f"{directory}: its limit is {shown_bytes(limit)}, and what other streams read stays. Pass "
+        f"a cache_limit that is {more} larger, another cache_dir, or another cache."
     )
