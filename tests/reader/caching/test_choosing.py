@@ -92,5 +92,5 @@ def test_options_that_are_wrong(tiny: Path, options: dict[str, Any], message: st
 
 def test_text_has_nothing_to_decode(token_set: Any) -> None:
     directory = token_set(train=[([1, 2], 0), ([3], 1)])
-    with pytest.raises(UsageError, match="cache_stage is for sets of pictures, got .* token ids"):
+    with pytest.raises(UsageError, match=r"cache_stage is for sets of pictures, got .* token ids"):
         reader.load(directory, batch_size=2, cache="memory", cache_stage="decoded")

