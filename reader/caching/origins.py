@@ -145,12 +145,13 @@ def connect(
     try:
         files, path = from_uri(url)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
+        told = str(error).replace(url, shown)
         raise UsageError(
             f"a set lies in a directory or at a URL that PyArrow reads (s3://, gs://, hdfs://, "
-            f"abfs://), got {shown} ({error}). Check the URL."
+            f"abfs://), got {shown} ({told}). Check the URL."
         ) from error
     except OSError as error:
-        raise ShardSetError(unreachable(shown, error)) from error
+        raise ShardSetError(unreachable(shown, str(error).replace(url, shown))) from error
     return RemoteOrigin(files, path.rstrip("/"), shown.rstrip("/"))
 
 

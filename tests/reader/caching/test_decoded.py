@@ -107,6 +107,7 @@ def test_all_other_features_and_columns_stay(
             ]
         },
         columns=tuple(pa.field(name, pa.int32()) for name, _ in columns),
+        name="photographs",
     )
     options = {"batch_size": 2, "image_size": 8, "cache_dir": tmp_path / "cache"}
     reader.load(directory, cache="disk", cache_stage="decoded", **options)
