@@ -50,7 +50,18 @@ def shardmill() -> None:
     """
 
 
-_COMMANDS = (demo, preprocess, inspect, report, verify, quarantine, read, train, export_index, cache)
+_COMMANDS = (
+    demo,
+    preprocess,
+    inspect,
+    report,
+    verify,
+    quarantine,
+    read,
+    train,
+    export_index,
+    cache,
+)
 for command in _COMMANDS:
     shardmill.add_command(command)
 

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from reader.caching import Copies, open_place, plan_cache
+from reader.caching.copying import Copies
+from reader.caching.places import open_place
+from reader.caching.plan import plan_cache
 from reader.checks import check_choice
 from reader.geometry import Geometry, make_geometry
 from reader.info import StreamInfo, stream_info
@@ -64,7 +66,7 @@ def open_source(
         ShardSetError: There is no shard set, or it cannot be read by this version.
         DamageError: The set is not what its manifest says.
     """
-    place = open_place(directory, options.split, options.cache_dir, options.cache_limit)
+    place = open_place(directory, options)
     root, manifest = place.root, place.manifest
     split = _checked_split(manifest, options, root)
     geometry = _checked_geometry(split, options, root)

@@ -10,6 +10,7 @@ from reader.checks import check_choice, check_integer
 from reader.geometry import default_streams
 from reader.transforms import AUGMENTATIONS
 from shard_format import UsageError
+from shard_format.wording import parse_size
 
 SHUFFLES = ("window", "full", "off")
 CACHES = ("auto", "off", "memory", "disk")
@@ -62,7 +63,7 @@ class ReadOptions:
         cache: One of `CACHES`.
         cache_dir: Where `cache="disk"` keeps shards; None is the user's cache directory.
         cache_stage: One of `CACHE_STAGES`.
-        cache_limit: Bytes that cache_dir may hold; None is half of what is free or its own.
+        cache_limit: Bytes that cache_dir may hold, also as "200GB"; None is half of what is free or its own.
         remainder: One of `REMAINDERS`; None means "drop", except where one worker reads one
             epoch: there "keep".
         dtype: Element type of the pictures, "uint8" or "float32"; values in [0, 255] either way.
@@ -100,7 +101,7 @@ class ReadOptions:
     threads: int | None = None
     ram_budget: int | None = None
     cache_stage: str = "stored"
-    cache_limit: int | None = None
+    cache_limit: int | str | None = None
 
     def __post_init__(self) -> None:
         check_choice("augment", self.augment, AUGMENTATIONS)
@@ -134,6 +135,8 @@ class ReadOptions:
                 f"cache_stage={self.cache_stage!r} needs a cache, got cache='off' in reader.load. "
                 'Pass cache="memory" or "disk", or leave cache_stage out.'
             )
+        if isinstance(self.cache_limit, str):
+            object.__setattr__(self, "cache_limit", parse_size("cache_limit", self.cache_limit))
         for name in ("threads", "ram_budget", "cache_limit"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), 1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from reader.caching import Copies
+from reader.caching.copying import Copies
 from reader.info import StreamInfo
 from reader.numpy_batches import NumpyBatches
 from reader.opening import open_source
@@ -18,7 +18,6 @@ from reader.options import ReadOptions
 from reader.pipeline import build_dataset
 from reader.state import Position, make_state, order_of, read_state
 from shard_format import UsageError
-from shard_format.wording import parse_size
 
 if TYPE_CHECKING:
     from reader.torch_batches import TorchBatches
@@ -253,7 +252,7 @@ def load(
         cache=cache,
         cache_dir=None if cache_dir is None else Path(cache_dir).expanduser(),
         cache_stage=cache_stage,
-        cache_limit=_size(cache_limit),
+        cache_limit=cache_limit,
         remainder=remainder,
         dtype=dtype,
         normalize=normalize,
@@ -278,7 +277,3 @@ def load(
             batches = (epochs - start.epoch) * steps - start.step
         dataset = build_dataset(opened.source, start.epoch, start.step * batch_size, batches)
     return Stream(dataset, steps, opened.info, order, start, opened.copies)
-
-
-def _size(limit: int | str | None) -> int | None:
-    return parse_size("cache_limit", limit) if isinstance(limit, str) else limit

@@ -25,6 +25,7 @@ from reader.caching.origins import (
 from reader.caching.resources import default_cache_dir
 from reader.caching.retrying import retried
 from reader.caching.store import Lease, Store
+from reader.options import ReadOptions
 from shard_format import Manifest, ShardSetError, UsageError, load_manifest, parse_manifest
 from shard_format.naming import MANIFEST, TOKENIZERS, index_file
 
@@ -76,24 +77,21 @@ class Place:
 
 def open_place(
     directory: str | os.PathLike[str],
-    split: str,
-    cache_dir: Path | None = None,
-    cache_limit: int | None = None,
+    options: ReadOptions,
 ) -> Place:
     """The set in a directory or at a URL. What is small of a remote one is copied.
 
     Args:
         directory: Or a URL.
-        split: The split that is to be read; its index is copied.
-        cache_dir: Where copies lie; None is the user's cache directory.
-        cache_limit: Bytes that it may hold; None is half of what is free or its own.
+        options: Of them the split, whose index is copied, and the cache directory.
 
     Raises:
         UsageError: A URL is malformed, or the cache directory has no room.
         ShardSetError: There is no set, or it cannot be reached.
         DamageError: The manifest, or what was copied, is not what was written.
     """
-    cache_dir = cache_dir or default_cache_dir()
+    cache_dir = options.cache_dir or default_cache_dir()
+    cache_limit = None if options.cache_limit is None else int(options.cache_limit)
     if not is_remote(directory):
         root = local_directory(directory)
         return Place(DirectoryOrigin(root), root, load_manifest(root), cache_dir, cache_limit)
@@ -103,7 +101,7 @@ def open_place(
     place = Place(origin, cache_dir / manifest.root_hash, manifest, cache_dir, cache_limit)
     files: dict[str, dict[str, Any]] = {}
     files[MANIFEST] = {"bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
-    for file in (index_file(split), *TOKENIZERS.values()):
+    for file in (index_file(options.split), *TOKENIZERS.values()):
         if file in manifest.files:
             files[file] = dict(manifest.files[file])
     items = [Item(f"{manifest.root_hash}/{file}", info["bytes"]) for file, info in files.items()]

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 import reader
+from reader.caching import places
 from reader.caching.origins import connect, local_directory, shown_url
-from reader.caching.places import open_place
 from reader.caching.ranges import RangePayloads
 from shard_format import (
     DamageError,
@@ -108,7 +108,7 @@ def test_any_records_in_any_order(tiny: Path, remote: Any, tmp_path: Path) -> No
     index = open_index(tiny / index_file("train"))
     copies = [tmp_path / shard.file for shard in split.shards]
     copies[0].write_bytes((tiny / split.shards[0].file).read_bytes())
-    payloads = RangePayloads(open_place(url, "train", tmp_path).origin, split, index, copies)
+    payloads = RangePayloads(places.connect(url), split, index, copies)
     generator = np.random.default_rng(0)
     for count in (1, 2, 30, 200):
         numbers = generator.integers(0, split.records, count)
