@@ -16,12 +16,13 @@ import pyarrow as pa
 
 from beam_jobs.columns import int64
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.options.values import parse_size, splits_are_given
+from beam_jobs.options.values import splits_are_given
 from beam_jobs.record_types import RecordType
 from beam_jobs.repairs import with_repaired
 from beam_jobs.sources import SOURCES, BatchSource, Item
 from beam_jobs.storage import Workspace, publish, read_table, write_table
 from shard_format import InputError, id_hash
+from shard_format.wording import parse_size
 
 # Raised whenever the files of a staged unit change their layout.
 UNIT_VERSION = 2

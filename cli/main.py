@@ -11,6 +11,7 @@ import sys
 
 import click
 
+from cli.commands.cache import cache
 from cli.commands.demo import demo
 from cli.commands.export_index import export_index
 from cli.commands.inspect import inspect
@@ -42,13 +43,26 @@ def shardmill() -> None:
     shardmill read set                                how fast can it be read?
     shardmill train set --model small_cnn             train on it
     shardmill export-index set                        where every record lies, for other readers
+    shardmill cache                                   what copies of sets are on this disk?
 
     Exit codes: 0 done; 2 wrong usage; 3 the input or the shard set is at fault; 4 verification
     found damage.
     """
 
 
-for command in (demo, preprocess, inspect, report, verify, quarantine, read, train, export_index):
+_COMMANDS = (
+    demo,
+    preprocess,
+    inspect,
+    report,
+    verify,
+    quarantine,
+    read,
+    train,
+    export_index,
+    cache,
+)
+for command in _COMMANDS:
     shardmill.add_command(command)
 
 

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from reader.cache import check_shards
 from reader.checks import check_choice
+from reader.shard_files import check_shards
 from shard_format import DamageError, InputError, SplitInfo, load_manifest, open_index
 from shard_format.naming import INDEX_DIR, index_file
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from reader.cache import CacheChoice
+from reader.caching.choosing import CacheChoice
 from reader.normalization import Normalization
 from reader.options import ReadOptions
 from reader.record_types import OpenSplit, RecordType, TokenInfo, kind_of
@@ -42,7 +42,8 @@ class StreamInfo:
         seed: What order and augmentation were drawn from.
         epochs: How often the split is read; None is endless.
         cache: "off", "memory" or "disk".
-        cache_reason: Why, in a sentence.
+        cache_stage: What it holds: records as they are "stored", or with pictures "decoded".
+        cache_reason: Why, and how much of the split, in a sentence.
     """
 
     directory: Path
@@ -65,6 +66,7 @@ class StreamInfo:
     seed: int
     epochs: int | None
     cache: str
+    cache_stage: str
     cache_reason: str
 
     @property
@@ -79,7 +81,11 @@ class StreamInfo:
 
 
 def stream_info(
-    split: OpenSplit, options: ReadOptions, records: RecordType, choice: CacheChoice
+    split: OpenSplit,
+    options: ReadOptions,
+    records: RecordType,
+    choice: CacheChoice,
+    remark: str,
 ) -> StreamInfo:
     """What a stream of these records, options and cache reads."""
     stored = split.manifest.splits[options.split]
@@ -105,5 +111,6 @@ def stream_info(
         seed=options.seed,
         epochs=options.epochs,
         cache=choice.cache,
-        cache_reason=choice.reason,
+        cache_stage=choice.stage,
+        cache_reason=choice.reason + remark,
     )

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from reader.caching.places import open_place
 from reader.checks import check_choice, check_integer
 from reader.info import StreamInfo
 from reader.mixture_plan import MixturePlan
@@ -35,6 +36,7 @@ _UNFIT = {
     "remainder": "A mixture has no end at which a batch could be short",
     "buckets": "Batches of a mixture hold records of several sets",
     "normalize": "Every set has its own statistics; normalize in the model",
+    "on_cached": "Several sets are cached one after the other",
 }
 
 
@@ -99,7 +101,7 @@ def mix(
     names = [str(name) for name in weights]
     with tf.device("/CPU:0"):
         opened = [
-            _open(Path(name), seed, {"batch_size": batch_size, "worker": worker, **options})
+            _open(name, seed, {"batch_size": batch_size, "worker": worker, **options})
             for name in names
         ]
         _check_alike(names, opened)
@@ -148,18 +150,21 @@ def _mixed(opened: list[Opened], plan: MixturePlan, position: int, workers: int)
     return opened[0].source.in_batches(mixed)
 
 
-def _open(root: Path, seed: int, options: Mapping[str, Any]) -> Opened:
+def _open(directory: str, seed: int, options: Mapping[str, Any]) -> Opened:
     """A set with a seed of its own, so that sets of as many records differ in their order."""
-    own = int(load_manifest(root).root_hash[:16], 16)
-    own_seed = int(mix_bits(np.array([seed], np.uint64) ^ np.uint64(own))[0] >> np.uint64(1))
     defaults = {
-        name: value for name, value in (load.__kwdefaults__ or {}).items() if name != "state"
+        name: value
+        for name, value in (load.__kwdefaults__ or {}).items()
+        if name not in ("state", "on_cached")
     }
     # "wrap", for a batch may be larger than the smallest set, which then repeats within it.
-    values = defaults | dict(options) | {"seed": own_seed, "epochs": None, "remainder": "wrap"}
+    values = defaults | dict(options) | {"seed": seed, "epochs": None, "remainder": "wrap"}
     for name in ("cache_dir", "synonyms"):
         values[name] = None if values[name] is None else Path(values[name]).expanduser()
-    return open_source(root, ReadOptions(**values))
+    asked = ReadOptions(**values)
+    own = int(open_place(directory, asked).manifest.root_hash[:16], 16)
+    own_seed = int(mix_bits(np.array([seed], np.uint64) ^ np.uint64(own))[0] >> np.uint64(1))
+    return open_source(directory, dataclasses.replace(asked, seed=own_seed))
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from reader import cache as caches
+from reader.caching.copying import Copies
+from reader.caching.places import open_place
+from reader.caching.plan import plan_cache
 from reader.checks import check_choice
 from reader.geometry import Geometry, make_geometry
-from reader.index_graph import IndexGraph
 from reader.info import StreamInfo, stream_info
 from reader.options import ReadOptions
-from reader.payloads import PLACE_COLUMNS, FilePayloads, Payloads, load_payloads
 from reader.pipeline import Source
 from reader.record_types import RECORD_TYPES, BatchRecords, OpenSplit, RecordTypeFactory, kind_of
 from reader.record_types.labels import find_feature
@@ -25,7 +27,6 @@ from shard_format import (
     ShardSetError,
     SplitInfo,
     UsageError,
-    load_manifest,
     open_index,
 )
 from shard_format.naming import index_file
@@ -39,22 +40,34 @@ class Opened:
         source: Of its batches.
         info: What is read, and how.
         steps_per_epoch: Batches of one pass.
+        copies: What is being copied to local disk while it is read; None where nothing is.
     """
 
     source: Source
     info: StreamInfo
     steps_per_epoch: int
+    copies: Copies | None
 
 
-def open_source(root: Path, options: ReadOptions) -> Opened:
+def open_source(
+    directory: str | os.PathLike[str],
+    options: ReadOptions,
+    on_cached: Callable[[int, int], None] = lambda done, total: None,
+) -> Opened:
     """The source of one split of a set.
+
+    Args:
+        directory: The set, or its URL.
+        options: How it is read.
+        on_cached: See `reader.load`.
 
     Raises:
         UsageError: An option does not fit the set.
         ShardSetError: There is no shard set, or it cannot be read by this version.
         DamageError: The set is not what its manifest says.
     """
-    manifest = load_manifest(root)
+    place = open_place(directory, options)
+    root, manifest = place.root, place.manifest
     split = _checked_split(manifest, options, root)
     geometry = _checked_geometry(split, options, root)
     index_path = root / index_file(options.split)
@@ -65,8 +78,9 @@ def open_source(root: Path, options: ReadOptions) -> Opened:
             f"{index_path}. Run 'shardmill verify' and build the set again."
         )
     opened = OpenSplit(root, manifest, index, geometry, index_path)
-    records = _record_type(manifest, root)(opened, options)
-    choice, payloads = _open_payloads(opened, split, options)
+    plan = plan_cache(place, opened, options)
+    records = _record_type(manifest, root)(plan.opened, options)
+    filled = plan.fill(_counter(split.bytes, on_cached))
     sampler: ClassSampler | None = None
     if options.sample is not None:
         label = find_feature(opened.schema, "class_label")
@@ -75,11 +89,12 @@ def open_source(root: Path, options: ReadOptions) -> Opened:
     share = Share(geometry, *options.worker, emitted)
     column = cast(BatchRecords, records).length_column if _by_batch(records) else None
     lengths = None if column is None else Lengths(index_path, column, options.max_tokens)
-    windows = Windows(share, payloads, options, lengths, sampler)
+    windows = Windows(share, filled.payloads, options, lengths, sampler)
     return Opened(
         source=Source(windows, records, options),
-        info=stream_info(opened, options, records, choice),
+        info=stream_info(opened, options, records, plan.choice, filled.remark),
         steps_per_epoch=-(-emitted // options.batch_size),
+        copies=filled.copies,
     )
 
 
@@ -123,21 +138,16 @@ def _checked_geometry(split: SplitInfo, options: ReadOptions, root: Path) -> Geo
     return geometry
 
 
-def _open_payloads(
-    opened: OpenSplit, split: SplitInfo, options: ReadOptions
-) -> tuple[caches.CacheChoice, Payloads]:
-    """Which cache is used, and where records are read from."""
-    root, cache_dir = opened.root, options.cache_dir or caches.default_cache_dir()
-    choice = caches.choose_cache(options.cache, split, options.epochs, root, cache_dir)
-    if choice.cache == "disk":
-        target = cache_dir / opened.manifest.root_hash
-        paths = caches.fill_disk_cache(root, split, target)
-    else:
-        paths = caches.check_shards(root, split)
-    if choice.cache == "memory":
-        return choice, load_payloads(paths, split)
-    index = IndexGraph(opened.where, PLACE_COLUMNS)
-    return choice, FilePayloads(paths, split, index, opened.geometry.chunk_records)
+def _counter(total: int, on_cached: Callable[[int, int], None]) -> Callable[[int], None]:
+    """Adds up what is told part by part."""
+    done = 0
+
+    def count(size: int) -> None:
+        nonlocal done
+        done += size
+        on_cached(done, total)
+
+    return count
 
 
 def _record_type(manifest: Manifest, root: Path) -> RecordTypeFactory:

@@ -10,9 +10,11 @@ from reader.checks import check_choice, check_integer
 from reader.geometry import default_streams
 from reader.transforms import AUGMENTATIONS
 from shard_format import UsageError
+from shard_format.wording import parse_size
 
 SHUFFLES = ("window", "full", "off")
 CACHES = ("auto", "off", "memory", "disk")
+CACHE_STAGES = ("stored", "decoded")
 SAMPLES = ("balanced",)
 MAX_STREAMS = 4096  # of the 16 bits for a stream in `reader.order`
 MAX_BUCKETS = 4096
@@ -41,6 +43,7 @@ _FITTING: dict[str, tuple[object, tuple[str, ...]]] = {
     "pad": ("longest", ("tokens",)),
     "buckets": (1, ("tokens",)),
     "synonyms": (None, ("text",)),
+    "cache_stage": ("stored", ("image",)),
 }
 
 
@@ -60,6 +63,8 @@ class ReadOptions:
         epochs: How often the split is read, at least 1; None is endless.
         cache: One of `CACHES`.
         cache_dir: Where `cache="disk"` keeps shards; None is the user's cache directory.
+        cache_stage: One of `CACHE_STAGES`.
+        cache_limit: Bytes that cache_dir may hold, also as "200GB"; None is half of what is free or its own.
         remainder: One of `REMAINDERS`; None means "drop", except where one worker reads one
             epoch: there "keep".
         dtype: Element type of the pictures, "uint8" or "float32"; values in [0, 255] either way.
@@ -96,11 +101,14 @@ class ReadOptions:
     sample: str | Mapping[str, float] | None = None
     threads: int | None = None
     ram_budget: int | None = None
+    cache_stage: str = "stored"
+    cache_limit: int | str | None = None
 
     def __post_init__(self) -> None:
         check_choice("augment", self.augment, AUGMENTATIONS)
         check_choice("shuffle", self.shuffle, SHUFFLES)
         check_choice("cache", self.cache, CACHES)
+        check_choice("cache_stage", self.cache_stage, CACHE_STAGES)
         check_choice("dtype", self.dtype, DTYPES)
         check_choice("normalize", self.normalize, NORMALIZATIONS)
         check_choice("pad", self.pad, PADS)
@@ -123,7 +131,14 @@ class ReadOptions:
                 "synonyms are for augmentation, got augment='none' in reader.load. Pass "
                 'augment="standard" or "strong", or leave synonyms out.'
             )
-        for name in ("threads", "ram_budget"):
+        if self.cache_stage != "stored" and self.cache == "off":
+            raise UsageError(
+                f"cache_stage={self.cache_stage!r} needs a cache, got cache='off' in reader.load. "
+                'Pass cache="memory" or "disk", or leave cache_stage out.'
+            )
+        if isinstance(self.cache_limit, str):
+            object.__setattr__(self, "cache_limit", parse_size("cache_limit", self.cache_limit))
+        for name in ("threads", "ram_budget", "cache_limit"):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name), 1)
         if self.buckets > 1 and self.shuffle == "full":

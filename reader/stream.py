@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from reader.caching.copying import Copies
 from reader.info import StreamInfo
 from reader.numpy_batches import NumpyBatches
 from reader.opening import open_source
@@ -33,6 +34,8 @@ class Stream:
         info: What is read, and how.
         order: What a state of it must agree with.
         start: Where the data set begins: after so many epochs and steps.
+        copies: What is being copied to local disk while it is read where it lies: see its
+            `copied_bytes`, `total_bytes`, `wait()` and `stop()`. None where nothing is.
     """
 
     dataset: tf.data.Dataset
@@ -40,6 +43,7 @@ class Stream:
     info: StreamInfo
     order: Mapping[str, Any]
     start: Position
+    copies: Copies | None = None
 
     @property
     def first_step(self) -> int:
@@ -121,6 +125,9 @@ def load(
     epochs: int | None = None,
     cache: str = "auto",
     cache_dir: str | os.PathLike[str] | None = None,
+    cache_stage: str = "stored",
+    cache_limit: int | str | None = None,
+    on_cached: Callable[[int, int], None] = lambda done, total: None,
     remainder: str | None = None,
     dtype: str = "uint8",
     normalize: str = "none",
@@ -155,11 +162,13 @@ def load(
     any number of them; a set without labels gives its inputs alone.
 
     A record that is damaged on disk raises tf.errors.DataLossError while the data set is iterated;
-    TensorFlow names no file there, 'shardmill verify' does. With cache="memory" or "disk" every
-    byte is read here, and damage is a DamageError that names it.
+    TensorFlow names no file there, 'shardmill verify' does. With cache="memory", and where pictures
+    are cached decoded, every byte is read here, and damage is a DamageError that names it.
 
     Args:
-        directory: The shard set.
+        directory: The shard set, or the URL of one: s3://, gs://, hdfs://, abfs:// and whatever
+            else PyArrow reads. Of such a set the manifest and the index are always copied to
+            cache_dir. What is not copied is read over the network, a few megabytes at a time.
         split: Name of a split of the set.
         batch_size: Records per batch, of all workers together.
         image_size: Height and width in pixels of the pictures of a batch. None leaves them at
@@ -175,10 +184,23 @@ def load(
         seed: Order and augmentation are functions of seed, epoch and record, nothing else.
         epochs: None is endless. With a number the data set is finite; iterated again, it gives
             the same epochs again.
-        cache: "off"; "memory" (all stored bytes of the split); "disk" (a copy in cache_dir);
-            "auto" (chosen by size and free memory; `info.cache_reason` says why). The batches are
-            the same.
-        cache_dir: For cache="disk"; default $XDG_CACHE_HOME/shardmill or ~/.cache/shardmill.
+        cache: "off"; "memory" (the whole split); "disk" (copies in cache_dir); "auto" (chosen by
+            size and free memory; `info.cache_reason` says why). The batches are the same. Copies on
+            disk are made while the split is read where it lies, so that the first batch does not
+            wait; they are compared with the manifest's SHA-256, and one that does not match is
+            told in a warning and not used.
+        cache_dir: For cache="disk"; default $XDG_CACHE_HOME/shardmill or ~/.cache/shardmill. A
+            directory of a local disk, for any number of sets, splits and processes.
+        cache_stage: "stored", or of pictures "decoded": they are decoded once, whole, before the
+            first batch, and kept as pixels, 3 bytes each. With cache="disk" that is a shard set.
+            Pays where decoding is what a training waits for; "auto" never decodes by itself.
+        cache_limit: What cache_dir may hold, in bytes or as in "200GB"; default half of what is
+            free or already its own. To make room, the shards go that were opened longest ago, of
+            whatever set; never those that a live process reads. Of a split that does not fit, as
+            many shards are kept as do, always the same ones, and the rest is read where it lies:
+            under a permuted order, exchanging shards would copy all of them in every epoch.
+        on_cached: Called with (bytes done, bytes of the split) while something is cached before
+            the first batch: decoded pictures, and a set at a URL in memory.
         remainder: How an epoch ends whose records are no multiple of the batch. "drop" leaves the
             rest out, other records in every epoch. "keep" gives a smaller batch; needs epochs=1 and
             one worker, and is the default there. "wrap" fills the batch up with the first records
@@ -229,6 +251,8 @@ def load(
         epochs=epochs,
         cache=cache,
         cache_dir=None if cache_dir is None else Path(cache_dir).expanduser(),
+        cache_stage=cache_stage,
+        cache_limit=cache_limit,
         remainder=remainder,
         dtype=dtype,
         normalize=normalize,
@@ -244,7 +268,7 @@ def load(
     )
     # On the host, though there be a GPU: tf.data runs there, and would copy tensors back and forth.
     with tf.device("/CPU:0"):
-        opened = open_source(Path(directory), options)
+        opened = open_source(directory, options, on_cached)
         steps = opened.steps_per_epoch
         order = order_of(opened.info.root_hash, options)
         start = read_state(state, order, steps, epochs)
@@ -252,4 +276,4 @@ def load(
         if epochs is not None:
             batches = (epochs - start.epoch) * steps - start.step
         dataset = build_dataset(opened.source, start.epoch, start.step * batch_size, batches)
-    return Stream(dataset, steps, opened.info, order, start)
+    return Stream(dataset, steps, opened.info, order, start, opened.copies)

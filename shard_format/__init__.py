@@ -7,9 +7,24 @@ from shard_format.errors import DamageError, InputError, ShardmillError, ShardSe
 from shard_format.example import decode_example, encode_example, encode_features, finish_example
 from shard_format.index import LABELS_FIELD, IndexWriter, index_schema, open_index
 from shard_format.keys import id_hash, mix, shuffle_keys, split_positions
-from shard_format.manifest import Ledger, Manifest, ShardInfo, SplitInfo, load_manifest
+from shard_format.manifest import (
+    Ledger,
+    Manifest,
+    ShardInfo,
+    SplitInfo,
+    load_manifest,
+    parse_manifest,
+)
 from shard_format.schema import ENCODINGS, Feature, Schema
-from shard_format.tfrecord import FRAME_BYTES, frame, masked_crc, read_records, unframe
+from shard_format.tfrecord import (
+    FRAME_BYTES,
+    Readable,
+    frame,
+    masked_crc,
+    read_records,
+    unframe,
+    unframe_all,
+)
 from shard_format.verify import Damage, file_sha256, verify
 
 __all__ = [
@@ -23,6 +38,7 @@ __all__ = [
     "InputError",
     "Ledger",
     "Manifest",
+    "Readable",
     "Schema",
     "ShardInfo",
     "ShardSetError",
@@ -41,9 +57,11 @@ __all__ = [
     "masked_crc",
     "mix",
     "open_index",
+    "parse_manifest",
     "read_records",
     "shuffle_keys",
     "split_positions",
     "unframe",
+    "unframe_all",
     "verify",
 ]

@@ -161,7 +161,7 @@ def load_manifest(directory: Path) -> Manifest:
     """
     path = directory / naming.MANIFEST
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        return parse_manifest(path.read_bytes(), str(path))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ShardSetError(_why_no_set(directory)) from error
     except OSError as error:
@@ -169,6 +169,21 @@ def load_manifest(directory: Path) -> Manifest:
             f"a manifest must be a file that can be read, got '{error.strerror}' for {path}. "
             "Give permission, or check the path."
         ) from error
+
+
+def parse_manifest(text: bytes, path: str) -> Manifest:
+    """The manifest in the bytes of a manifest.json, its root hash checked.
+
+    Args:
+        text: The bytes.
+        path: Where they come from, for messages.
+
+    Raises:
+        ShardSetError: It is of another format version.
+        DamageError: It is not what was written.
+    """
+    try:
+        raw = json.loads(text.decode())
     except ValueError as error:
         raise DamageError(
             f"a manifest must be JSON, got {error} in {path}. Restore it or build the set again."

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import google_crc32c
 
@@ -21,6 +22,13 @@ _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 _HEADER = struct.Struct("<QI")
 _MASK_DELTA = 0xA282EAD8  # tensorflow/core/lib/hash/crc32c.h, kMaskDelta
+
+
+class Readable(Protocol):
+    """What records are read from: a file of Python, or of PyArrow."""
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes, at most `size`."""
 
 
 def masked_crc(data: bytes) -> int:
@@ -68,24 +76,33 @@ def read_records(path: Path) -> Iterator[tuple[int, bytes]]:
     Raises:
         DamageError: A checksum differs, or the file ends inside a record; names file and offset.
     """
-    offset = 0
     with path.open("rb") as file:
-        while header := file.read(HEADER_BYTES):
-            where = f"{path} at byte {offset}"
-            if len(header) < HEADER_BYTES:
-                raise DamageError(
-                    f"a record header has {HEADER_BYTES} bytes, the file ends {where}"
-                )
-            length, length_crc = _HEADER.unpack(header)
-            # Checked before the length is trusted: a flipped bit here may ask for exabytes.
-            if masked_crc(header[:8]) != length_crc:
-                raise DamageError(
-                    f"the length of a record must match its checksum, it differs in {where}"
-                )
-            rest = file.read(length + FOOTER_BYTES)
-            if len(rest) < length + FOOTER_BYTES:
-                raise DamageError(
-                    f"a record has {length} bytes here, the file ends before in {where}"
-                )
-            yield offset, unframe(header + rest, where)
-            offset += length + FRAME_BYTES
+        yield from unframe_all(file, str(path))
+
+
+def unframe_all(file: Readable, name: str) -> Iterator[tuple[int, bytes]]:
+    """`read_records` of a file that is open, wherever it lies.
+
+    Args:
+        file: At its beginning; a read gives fewer bytes than it is asked for at the end only.
+        name: For messages.
+
+    Raises:
+        DamageError: A checksum differs, or the file ends inside a record.
+    """
+    offset = 0
+    while header := file.read(HEADER_BYTES):
+        where = f"{name} at byte {offset}"
+        if len(header) < HEADER_BYTES:
+            raise DamageError(f"a record header has {HEADER_BYTES} bytes, the file ends {where}")
+        length, length_crc = _HEADER.unpack(header)
+        # Checked before the length is trusted: a flipped bit here may ask for exabytes.
+        if masked_crc(header[:8]) != length_crc:
+            raise DamageError(
+                f"the length of a record must match its checksum, it differs in {where}"
+            )
+        rest = file.read(length + FOOTER_BYTES)
+        if len(rest) < length + FOOTER_BYTES:
+            raise DamageError(f"a record has {length} bytes here, the file ends before in {where}")
+        yield offset, unframe(header + rest, where)
+        offset += length + FRAME_BYTES

@@ -1,4 +1,4 @@
-"""Foreign text and sizes as people see them, in a terminal or on a page.
+"""Foreign text and sizes as people see and write them, in a terminal or on a page.
 
 Names of files and classes come from whoever made the corpus. A terminal obeys control characters,
 and a browser lets one right-to-left mark turn a whole line around, so nothing of the kind is shown.
@@ -6,7 +6,14 @@ and a browser lets one right-to-left mark turn a whole line around, so nothing o
 
 from __future__ import annotations
 
+import re
+
+from shard_format.errors import UsageError
+
 _SIZE_STEP = 1024
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*([KMGT]i?B|B)?", re.IGNORECASE)
+_SIZE_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+_SIZE_UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 
 
 def visible(text: str) -> str:
@@ -62,3 +69,19 @@ def format_bytes(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= _SIZE_STEP
     return f"{size:.1f} TiB"
+
+
+def parse_size(flag: str, text: str) -> int:
+    """Bytes of a size such as "128MiB", "1.5 GB" or "4096".
+
+    Raises:
+        UsageError: The text is no size, or zero.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    size = int(float(match[1]) * _SIZE_UNITS[(match[2] or "B").lower()]) if match else 0
+    if size < 1:
+        raise UsageError(
+            f"{flag} must be a number with a unit B, KiB, MiB, GiB or TiB, got {text!r}. "
+            "Write for instance 128MiB."
+        )
+    return size

@@ -110,6 +110,9 @@ def open_data(asked: TrainOptions) -> Data:
             # complete, and no epoch is repeated. Skipping what was read would decode it all again.
             seed=options.seed + epochs_done,
             cache=options.cache,
+            cache_stage=options.cache_stage,
+            cache_dir=options.cache_dir,
+            cache_limit=options.cache_limit,
             normalize=options.normalize,
             max_tokens=options.max_tokens,
             buckets=BUCKETS if kind == "tokens" else 1,
@@ -126,6 +129,8 @@ def open_data(asked: TrainOptions) -> Data:
             shuffle="window" if kind == "tokens" else "off",
             epochs=1,
             cache=options.cache,
+            cache_dir=options.cache_dir,
+            cache_limit=options.cache_limit,
             remainder="keep",
             normalize=options.normalize,
             max_tokens=options.max_tokens,

@@ -17,7 +17,8 @@ from trainer.strategies import STRATEGIES
 
 # What may differ when a run is continued: where things lie and how they are spread over devices
 # has no part in what the run means. Everything else has.
-FREE_TO_CHANGE = ("data", "run_dir", "cache", "keep_checkpoints", "strategy", "deterministic")
+CACHING = ("cache", "cache_stage", "cache_dir", "cache_limit")
+FREE_TO_CHANGE = ("data", "run_dir", *CACHING, "keep_checkpoints", "strategy", "deterministic")
 
 # What sets of each kind are called in messages.
 _CALLED = {"image": "pictures", "tokens": "token ids", "packed": "packed sequences"}
@@ -51,7 +52,10 @@ class TrainOptions:
         validation_split: Split to measure on after every epoch; "auto" is "validation" if it has
             records, else "test", else none; "none" is none.
         seed: Of the weights, the order, the augmentation and dropout.
-        cache: Of the reader, which checks it.
+        cache: Of the reader, which checks it; so are the next three.
+        cache_stage: What a cache holds: "stored", or of pictures "decoded".
+        cache_dir: Where copies lie; None is the user's cache directory.
+        cache_limit: What that directory may hold, such as "200GB"; None is half of what is free.
         keep_checkpoints: How many of the latest checkpoints stay, at least 1.
         deterministic: True to have TensorFlow choose only deterministic kernels. On a CPU equal
             runs are equal without it; on a GPU it costs speed. It holds for the whole process.
@@ -77,6 +81,9 @@ class TrainOptions:
     validation_split: str = "auto"
     seed: int = 0
     cache: str = "auto"
+    cache_stage: str = "stored"
+    cache_dir: Path | None = None
+    cache_limit: str | None = None
     keep_checkpoints: int = 2
     deterministic: bool = False
 

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 from beam_jobs.options.values import (
     check_path,
     check_range,
-    parse_size,
     parse_splits,
     split_column,
     splits_are_given,
 )
 from shard_format import UsageError
 from shard_format.naming import check_name
+from shard_format.wording import parse_size
 
 
 def option(

@@ -12,10 +12,10 @@ from beam_jobs.options.values import (
     check_path,
     check_range,
     parse_names,
-    parse_size,
     parse_trained,
 )
 from shard_format import UsageError, file_sha256
+from shard_format.wording import parse_size
 
 if TYPE_CHECKING:
     from beam_jobs.text_cleaning import Applied

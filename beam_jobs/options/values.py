@@ -1,9 +1,8 @@
-"""Values that options are written in: sizes, splits, ranges, paths, names."""
+"""Values that options are written in: splits, ranges, paths, names."""
 
 from __future__ import annotations
 
 import os
-import re
 
 from shard_format import UsageError
 from shard_format.naming import check_name
@@ -15,29 +14,10 @@ DEFAULT_QUALITY = 90  # of pictures that `--quality keep` cannot keep
 # beginning of a word and inside it.
 LEAST_VOCABULARY = {"bpe": 4 + 256, "unigram": 4 + 256 + 1, "wordpiece": 4 + 2 * 256}
 MOST_VOCABULARY = 1_000_000
-_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*([KMGT]i?B|B)?", re.IGNORECASE)
-_SIZE_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
-_SIZE_UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 
 # --split without fractions: the source says where a record belongs.
 SPLIT_BY_FOLDER = "folders"
 SPLIT_BY_COLUMN = "column:"
-
-
-def parse_size(flag: str, text: str) -> int:
-    """Bytes of a size such as "128MiB", "1.5 GB" or "4096".
-
-    Raises:
-        UsageError: The text is no size, or zero.
-    """
-    match = _SIZE.fullmatch(text.strip())
-    size = int(float(match[1]) * _SIZE_UNITS[(match[2] or "B").lower()]) if match else 0
-    if size < 1:
-        raise UsageError(
-            f"{flag} must be a number with a unit B, KiB, MiB, GiB or TiB, got {text!r}. "
-            "Write for instance 128MiB."
-        )
-    return size
 
 
 def parse_splits(text: str) -> dict[str, float]:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from beam_jobs.columns import IntArray, int64, uint64
 from beam_jobs.listing import read_units
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.options.values import parse_size, parse_splits, splits_are_given
+from beam_jobs.options.values import parse_splits, splits_are_given
 from beam_jobs.planning.balance import NO_REPEATS, Repeats, balance
 from beam_jobs.planning.boundaries import Quantiles, histogram_bits
 from beam_jobs.planning.classes import names_in, sorted_names
@@ -47,6 +47,7 @@ from beam_jobs.sources.naming import SPLIT_NAMES
 from beam_jobs.staging import UnitSummary
 from beam_jobs.storage import Workspace, write_json, write_table
 from shard_format import InputError
+from shard_format.wording import parse_size
 
 # Raised whenever the same plan would be written as other bytes by `sharding`.
 SHARD_VERSION = 2

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from beam_jobs.options import TextOptions
-from beam_jobs.options.values import parse_size, parse_trained
+from beam_jobs.options.values import parse_trained
 from beam_jobs.record_types.base import Sample, Settled
 from beam_jobs.storage import Workspace, publish, read_json, write_json
 from beam_jobs.summaries import summarize
@@ -21,6 +21,7 @@ from beam_jobs.tokenizing.packings import PACKINGS
 from beam_jobs.tokenizing.statistics import packing_statistics, token_statistics
 from beam_jobs.tokenizing.tokenizer import Tokenizer, load_tokenizer
 from shard_format import Feature, file_sha256, naming
+from shard_format.wording import parse_size
 
 # Raised whenever the same text would become other ids or sequences.
 TOKENS_VERSION = 1

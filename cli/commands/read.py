@@ -57,6 +57,24 @@ _IMAGE_SIZE = 224  # pixels: what most networks for pictures see
 @click.option(
     "--cache", default="auto", show_default=True, metavar="MODE", help="auto, off, memory or disk."
 )
+@click.option(
+    "--cache-stage",
+    default="stored",
+    show_default=True,
+    metavar="STAGE",
+    help="What a cache holds: stored, or of pictures decoded.",
+)
+@click.option(
+    "--cache-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where copies lie (default: ~/.cache/shardmill); see 'shardmill cache'.",
+)
+@click.option(
+    "--cache-limit",
+    metavar="SIZE",
+    help="What that directory may hold, such as 200GB (default: half of the free space).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def read(
     directory: Path,
@@ -72,6 +90,9 @@ def read(
     normalize: str,
     shuffle: str,
     cache: str,
+    cache_stage: str,
+    cache_dir: Path | None,
+    cache_limit: str | None,
     as_json: bool,
 ) -> None:
     """Measure how fast a shard set is read, decoded, augmented and batched.
@@ -115,6 +136,10 @@ def read(
             normalize=normalize,
             shuffle=shuffle,
             cache=cache,
+            cache_stage=cache_stage,
+            cache_dir=cache_dir,
+            cache_limit=cache_limit,
+            on_cached=lambda done, total: bars.update("cache", done, total, "bytes"),
         )
 
         bars.finish("load")
@@ -131,6 +156,7 @@ def read(
         print_json(
             dataclasses.asdict(rate)
             | {"split": split, "cache": stream.info.cache, "records": done}
+            | {"cache_stage": stream.info.cache_stage}
             | ({"padding_share": tokens.padding_share} if tokens else {})
         )
         return

@@ -32,8 +32,15 @@ _FLAGS: dict[str, tuple[Any, str, str]] = {
     "validation_split": (str, "NAME", "Split to measure on; auto finds validation or test."),
     "seed": (int, "N", "Of weights, order, augmentation and dropout."),
     "cache": (str, "MODE", "auto, off, memory or disk."),
+    "cache_stage": (str, "STAGE", "What a cache holds: stored, or of pictures decoded."),
+    "cache_dir": (click.Path(path_type=Path), "DIR", "Where copies lie; see 'shardmill cache'."),
+    "cache_limit": (str, "SIZE", "What that directory may hold, such as 200GB."),
     "keep_checkpoints": (int, "N", "Latest checkpoints to keep."),
 }
+
+
+# Of options that are None here because the reader decides.
+_READER_DEFAULTS = {"cache_dir": "~/.cache/shardmill", "cache_limit": "half of the free space"}
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
@@ -57,6 +64,8 @@ def _shown_default(name: str) -> str:
     """The default of an option that depends on the set: one, or one for each kind of set."""
     from trainer.defaults import DEFAULTS
 
+    if name in _READER_DEFAULTS:
+        return _READER_DEFAULTS[name]
     found = {kind: getattr(defaults, name) for kind, defaults in DEFAULTS.items()}
     found = {kind: value for kind, value in found.items() if value is not None}
     if len(set(found.values())) == 1:

@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.options import ImageOptions
-from beam_jobs.options.values import parse_size, parse_splits
+from beam_jobs.options.values import parse_splits
 from shard_format import InputError, UsageError, verify
+from shard_format.wording import parse_size
 
 
 def quarantine(out):

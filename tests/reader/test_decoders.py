@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import numpy as np
 import pytest
 import simplejpeg
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 from beam_jobs.images.encode import ENCODERS
@@ -24,9 +27,6 @@ def textured(height: int, width: int) -> Any:
 
 
 def stored(encoding: str, pixels: Any) -> bytes:
-    if encoding == "jpeg":
-        # 4:4:4: with subsampled colour, pixels at the edge of a crop may depend on what is outside.
-        return simplejpeg.encode_jpeg(pixels, quality=95, colorsubsampling="444")
     return ENCODERS[encoding](pixels, 90)
 
 
@@ -72,6 +72,49 @@ def test_a_crop_is_decode_then_cut(encoding: str, size: tuple[int, int]) -> None
         top, left, height, width = crop(tf.constant(size)).numpy()
         expected = whole[top : top + height, left : left + width]
         assert (decoded(encoding, pixels, crop) == expected).all()
+
+
+def crops(jpeg: bytes, boxes: Any) -> Any:
+    """Whether each of these boxes of a JPEG is the same cut of the whole picture."""
+    whole = DECODERS["jpeg"].decode({"image": jpeg}, None)
+
+    def same(box: Any) -> Any:
+        top, left, height, width = tf.unstack(box)
+        found = DECODERS["jpeg"].decode({"image": jpeg}, lambda size: box)
+        return tf.reduce_all(found == whole[top : top + height, left : left + width])
+
+    return tf.map_fn(same, boxes, fn_output_signature=tf.bool).numpy()
+
+
+@settings(max_examples=40)
+@given(
+    height=st.integers(1, 70),
+    width=st.integers(1, 70),
+    colour=st.sampled_from(["444", "422", "420", "440", "411", "Gray"]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_every_crop_of_a_jpeg_is_a_cut_of_the_whole(
+    height: int, width: int, colour: str, seed: int
+) -> None:
+    """However colour is stored; at edges of the picture too, and of a single column."""
+    generator = np.random.default_rng(seed)
+    pixels = generator.integers(0, 256, (height, width, 1 if colour == "Gray" else 3), np.uint8)
+    space = {"colorspace": "GRAY"} if colour == "Gray" else {}
+    jpeg = simplejpeg.encode_jpeg(pixels, 90, colorsubsampling=colour, **space)
+    sizes = generator.integers(1, [height, width], (40, 2), endpoint=True)
+    sizes[:10, 1] = np.minimum(width, generator.integers(1, 4, 10))  # narrow ones
+    corners = generator.integers(0, [height, width] - sizes, endpoint=True)
+    corners[10:15], corners[15:20] = 0, ([height, width] - sizes)[15:20]
+    boxes = np.concatenate([corners, sizes], axis=1).astype(np.int32)
+    assert crops(jpeg, tf.constant(boxes)).all()
+
+
+def test_every_crop_of_a_progressive_jpeg_is_a_cut_of_the_whole() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", progressive=True, subsampling="4:2:0")
+    boxes = [[y, x, 5, w] for y in range(0, 35, 7) for w in (1, 2, 9) for x in range(50 - w)]
+    assert crops(file.getvalue(), tf.constant(boxes)).all()
 
 
 def test_there_is_a_decoder_for_every_encoding() -> None:

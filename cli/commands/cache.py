@@ -1,0 +1,108 @@
+"""`shardmill cache`: what copies of shard sets lie on this disk, and how to get rid of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from reader.caching import Entry
+
+_SHOWN_HASH = 12  # characters of a root hash: enough to tell sets apart
+
+
+@click.command()
+@click.argument("directory", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@click.option("--clear", is_flag=True, help="Delete all copies that no running program reads.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
+def cache(directory: Path | None, clear: bool, as_json: bool) -> None:
+    """Show what lies in a cache directory, or delete it.
+
+    DIR is what --cache-dir was (default: ~/.cache/shardmill). Copies make reading faster; without
+    them everything is read where it lies, so they may be deleted at any time.
+
+    \b
+    Examples:
+      shardmill cache
+      shardmill cache /scratch/cache --clear
+    """
+    from cli.console import print_json, say
+    from cli.logs import quiet_tensorflow
+    from shard_format.wording import counted, format_bytes
+
+    quiet_tensorflow()
+    from reader.caching.resources import default_cache_dir
+
+    directory = directory or default_cache_dir()
+    found = _found(directory, clear)
+    total = sum(entry.bytes for entry in found)
+    if as_json:
+        print_json(
+            {
+                "directory": str(directory),
+                "bytes": total,
+                "deleted" if clear else "copies": [dataclasses.asdict(entry) for entry in found],
+            }
+        )
+    elif clear:
+        say(f"deleted    {counted(len(found), 'copy', 'copies')}, {format_bytes(total)}")
+    elif not found:
+        say(f"{directory} holds no copy of a shard set")
+    else:
+        _show(found)
+        say(f"in all     {format_bytes(total)} in {directory}")
+        say(f"next       shardmill cache {directory} --clear")
+
+
+def _found(directory: Path, clear: bool) -> list[Entry]:
+    """What there is, or was until it was deleted. A directory that is not there is not made."""
+    from reader.caching.store import Store
+    from shard_format import UsageError
+
+    if not directory.is_dir():
+        return []
+    try:
+        store = Store(directory)
+        return store.clear() if clear else store.entries()
+    except OSError as error:
+        raise UsageError(
+            f"a cache directory must be one that can be written to, got '{error.strerror}' for "
+            f"{directory}. Give permission, or pass another one."
+        ) from error
+
+
+def _show(entries: Sequence[Entry]) -> None:
+    """A row for every set and split of which there is something."""
+    import datetime
+
+    from cli.console import stdout, table
+    from shard_format.wording import format_bytes
+
+    rows: dict[tuple[str, str], list[Entry]] = {}
+    for entry in entries:
+        root, _, rest = entry.name.partition("/")
+        rows.setdefault((root[:_SHOWN_HASH], _what(rest)), []).append(entry)
+    shown = table("Copies", "set", "what", "files", "size", "last opened", right=("files", "size"))
+    for (root, what), some in sorted(rows.items()):
+        used = datetime.datetime.fromtimestamp(max(entry.used for entry in some))
+        in_use = ", in use" if any(entry.in_use for entry in some) else ""
+        size = format_bytes(sum(entry.bytes for entry in some))
+        shown.add_row(root, what, f"{len(some):,}", size, f"{used:%Y-%m-%d %H:%M}{in_use}")
+    stdout().print(shown)
+    stdout().print()
+
+
+def _what(rest: str) -> str:
+    """What an item is, by its name relative to its set."""
+    from shard_format.naming import parse_shard_file
+
+    shard = parse_shard_file(rest)
+    if shard is not None:
+        return f"{shard.name} {shard.split}"
+    if rest.startswith("decoded-"):
+        return f"{rest.partition('/')[2]} decoded"
+    return "manifest and index"

@@ -1,0 +1,201 @@
+"""Payloads from each kind of cache; one function for each."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from reader.caching.contents import PART, Item, part_directory
+from reader.caching.copying import Copies, Wanted, locked
+from reader.caching.decoding import decoded_bytes, decoded_name, decoded_records, write_decoded
+from reader.caching.memory import memory_payloads
+from reader.caching.origins import unreachable
+from reader.caching.places import Place, failed, missing
+from reader.caching.ranges import RangePayloads
+from reader.caching.records import stored_records
+from reader.caching.resources import shown_bytes
+from reader.caching.serving import CopiedPayloads, KeepingPayloads
+from reader.index_graph import IndexGraph
+from reader.payloads import PLACE_COLUMNS, FilePayloads, Payloads, load_payloads
+from reader.record_types import OpenSplit
+from reader.shard_files import check_shards
+from shard_format import ShardSetError, SplitInfo, load_manifest
+from shard_format.naming import MANIFEST, index_file
+
+OnBytes = Callable[[int], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Filling:
+    """What is to be cached.
+
+    Attributes:
+        place: The set.
+        opened: The split.
+        name: Of the split.
+        on_bytes: Called with the size of every part of the split that was read, where filling the
+            cache comes before the first batch.
+    """
+
+    place: Place
+    opened: OpenSplit
+    name: str
+    on_bytes: OnBytes
+
+    @property
+    def split(self) -> SplitInfo:
+        """The split in the manifest."""
+        return self.place.manifest.splits[self.name]
+
+
+@dataclasses.dataclass(frozen=True)
+class Filled:
+    """A cache, and what there is to say of it.
+
+    Attributes:
+        payloads: What is read.
+        remark: Ends the sentence that says why this cache was chosen; may be empty.
+        copies: What is still being copied; None where nothing is.
+    """
+
+    payloads: Payloads
+    remark: str = ""
+    copies: Copies | None = None
+
+
+def no_cache(filling: Filling) -> Filled:
+    """Records are read where they lie, each time."""
+    return Filled(_where_it_lies(filling, _copy_paths(filling)))
+
+
+def stored_in_memory(filling: Filling) -> Filled:
+    """All bytes of the split in one tensor."""
+    place, split = filling.place, filling.split
+    if not place.is_remote:
+        return Filled(load_payloads(check_shards(place.root, split), split))
+    records = (
+        record
+        for shard in split.shards
+        for record in stored_records(place.origin, shard, filling.on_bytes)
+    )
+    return _in_memory(filling, records)
+
+
+def decoded_in_memory(filling: Filling) -> Filled:
+    """All pictures of the split as pixels in one tensor."""
+    place, split = filling.place, filling.split
+    return _in_memory(
+        filling,
+        decoded_records(place.origin, split.shards, place.manifest.schema, filling.on_bytes),
+    )
+
+
+def stored_on_disk(filling: Filling) -> Filled:
+    """Copies of as many shards as fit, made while the split is read where it lies."""
+    place, split = filling.place, filling.split
+    if not place.is_remote:
+        check_shards(place.root, split)
+    paths = _copy_paths(filling)
+    items = [
+        Item(path.relative_to(place.cache_dir).as_posix(), shard.bytes)
+        for path, shard in zip(paths, split.shards, strict=True)
+    ]
+    lease = place.store().lease(items, partial=True)
+    leased = [item.name in lease.names for item in items]
+    wanted = [
+        Wanted(shard.file, path, shard.bytes, shard.sha256)
+        for path, shard, own in zip(paths, split.shards, leased, strict=True)
+        if own
+    ]
+    absent = [file for file in wanted if not file.is_there]
+    copies = Copies(place.origin, absent) if absent else None
+    remark = ""
+    if len(wanted) < len(items):
+        remark = (
+            f"; {len(wanted)} of its {len(items)} shards fit into the limit of "
+            f"{shown_bytes(lease.limit)}, the others are read where they lie"
+        )
+    payloads = _where_it_lies(filling, paths)
+    if not place.is_remote or all(leased):
+        chosen = [
+            path if own else place.root / shard.file
+            for path, shard, own in zip(paths, split.shards, leased, strict=True)
+        ]
+        copied = _files(filling, chosen)
+        payloads = CopiedPayloads(payloads, copied, [f.path for f in absent]) if absent else copied
+    return Filled(KeepingPayloads(payloads, lease, copies), remark, copies)
+
+
+def decoded_on_disk(filling: Filling) -> Filled:
+    """A shard set of the split with its pictures as pixels, written before the first batch."""
+    place = filling.place
+    target = place.cache_root / decoded_name() / filling.name
+    size = decoded_bytes(filling.opened, filling.split)
+    item = Item(target.relative_to(place.cache_dir).as_posix(), size)
+    lease = place.store().lease([item], needed_for="a copy of decoded pictures on disk")
+    try:
+        part = target.with_name(target.name + PART)
+        with locked(part):  # others wait until it is there
+            if not (target / MANIFEST).exists():
+                _write_decoded(filling, part_directory(part), target)
+    except FileNotFoundError as error:
+        raise ShardSetError(missing(str(error.filename))) from error
+    except OSError as error:
+        raise failed(error, place.origin.name(""), place.cache_dir) from error
+    manifest = load_manifest(target)
+    split = manifest.splits[filling.name]
+    index = IndexGraph(target / index_file(filling.name), PLACE_COLUMNS)
+    run_records = filling.opened.geometry.chunk_records
+    payloads = FilePayloads(check_shards(target, split), split, index, run_records)
+    return Filled(KeepingPayloads(payloads, lease))
+
+
+def _write_decoded(filling: Filling, writing: Path, target: Path) -> None:
+    """Writes under one name and gives it the other when it is whole."""
+    shutil.rmtree(writing, ignore_errors=True)  # of a process that was killed meanwhile
+    writing.mkdir()
+    try:
+        write_decoded(filling.place.origin, filling.opened, filling.name, writing, filling.on_bytes)
+        writing.rename(target)
+    except BaseException:
+        shutil.rmtree(writing, ignore_errors=True)
+        raise
+
+
+# (cache, stage) -> what fills it.
+CACHES = {
+    ("off", "stored"): no_cache,
+    ("memory", "stored"): stored_in_memory,
+    ("memory", "decoded"): decoded_in_memory,
+    ("disk", "stored"): stored_on_disk,
+    ("disk", "decoded"): decoded_on_disk,
+}
+
+
+def _where_it_lies(filling: Filling, copies: list[Path]) -> Payloads:
+    place, split = filling.place, filling.split
+    if place.is_remote:
+        return RangePayloads(place.origin, split, filling.opened.index, copies)
+    return _files(filling, check_shards(place.root, split))
+
+
+def _files(filling: Filling, paths: list[Path]) -> FilePayloads:
+    index = IndexGraph(filling.opened.where, PLACE_COLUMNS)
+    return FilePayloads(paths, filling.split, index, filling.opened.geometry.chunk_records)
+
+
+def _copy_paths(filling: Filling) -> list[Path]:
+    return [filling.place.cache_root / shard.file for shard in filling.split.shards]
+
+
+def _in_memory(filling: Filling, records: Iterator[bytes]) -> Filled:
+    place = filling.place
+    where = place.origin.name("")
+    try:
+        return Filled(memory_payloads(records, filling.split.records, where))
+    except FileNotFoundError as error:
+        raise ShardSetError(missing(str(error.filename or where))) from error
+    except OSError as error:
+        raise ShardSetError(unreachable(where, error)) from error

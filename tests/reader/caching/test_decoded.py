@@ -1,0 +1,171 @@
+"""Pictures that are cached decoded: the same batches, from pixels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import reader
+from shard_format import (
+    DamageError,
+    Feature,
+    Schema,
+    UsageError,
+    decode_example,
+    load_manifest,
+    open_index,
+    read_records,
+    verify,
+)
+from shard_format.naming import index_file
+
+SIZES = ((24, 32), (31, 17), (5, 5))
+
+
+def decoded_set(cache: Path, split: str = "train") -> Path:
+    (found,) = cache.glob(f"*/decoded-tf*/{split}")
+    return found
+
+
+@pytest.mark.parametrize("encoding", ["jpeg", "png", "webp", "raw"])
+@pytest.mark.parametrize("labels", ["one", "many", "none"])
+def test_the_batches_are_the_same(
+    make_set: Any, tmp_path: Path, batches: Any, same: Any, encoding: str, labels: str
+) -> None:
+    directory = make_set({"train": (9, 12)}, sizes=SIZES, encoding=encoding, labels=labels)
+    options: dict[str, Any] = {"batch_size": 6, "count": 7, "cache_dir": tmp_path / "cache"}
+    if labels == "none":
+        options["image_size"] = 12
+    plain, _ = batches(directory, cache="off", **options)
+    plain = plain if labels != "none" else [[batch] for batch in plain]
+    for cache in ("memory", "disk", "disk"):
+        found, stream = batches(directory, cache=cache, cache_stage="decoded", **options)
+        found = found if labels != "none" else [[batch] for batch in found]
+        assert same(plain, found)
+        stage = "stored" if encoding == "raw" else "decoded"
+        assert (stream.info.cache, stream.info.cache_stage) == (cache, stage)
+    assert ("stored as pixels" in stream.info.cache_reason) == (encoding == "raw")
+
+
+@pytest.mark.parametrize("shuffle", ["full", "off"])
+def test_in_every_order_and_of_every_worker(
+    make_set: Any, tmp_path: Path, batches: Any, same: Any, shuffle: str
+) -> None:
+    directory = make_set({"train": (30, 11)}, sizes=SIZES)
+    options = {"shuffle": shuffle, "worker": (1, 2), "batch_size": 8, "cache_dir": tmp_path / "c"}
+    plain, _ = batches(directory, 9, cache="off", **options)
+    found, _ = batches(directory, 9, cache="disk", cache_stage="decoded", **options)
+    assert same(plain, found)
+
+
+def test_photographs(samples: Path, tmp_path: Path, build: Any, batches: Any, same: Any) -> None:
+    """Of which most have colour at half the width."""
+    build(samples, tmp_path / "set", resize="shorter:64", split="train=1")
+    plain, _ = batches(tmp_path / "set", 6, image_size=32, cache="off")
+    found, _ = batches(tmp_path / "set", 6, image_size=32, cache="memory", cache_stage="decoded")
+    assert same(plain, found)
+
+
+def test_the_copy_is_a_shard_set(make_set: Any, tmp_path: Path, batches: Any, same: Any) -> None:
+    directory = make_set({"train": (9, 12), "test": (4,)}, sizes=SIZES)
+    cache = tmp_path / "cache"
+    told: list[tuple[int, int]] = []
+    batches(
+        directory,
+        cache="disk",
+        cache_stage="decoded",
+        cache_dir=cache,
+        on_cached=lambda done, total: told.append((done, total)),
+    )
+    size = load_manifest(directory).splits["train"].bytes
+    assert told[-1] == (size, size) and told == sorted(told)
+    manifest, damages = verify(decoded_set(cache))
+    assert damages == [] and set(manifest.splits) == {"train"}
+    assert manifest.config["decoded_from"] == load_manifest(directory).root_hash
+    assert same(batches(decoded_set(cache), cache="off")[0], batches(directory, cache="off")[0])
+
+
+def test_all_other_features_and_columns_stay(
+    write_records: Any, tmp_path: Path, make_set: Any
+) -> None:
+    tiny = make_set({"train": (2,)})
+    (_, payload), (_, other) = read_records(next(tiny.glob("*train.tfrecord*")))
+    image = Feature("photo", "image", (-1, -1, 3), "jpeg")
+    schema = Schema("image", (Feature("id", "text"), Feature("note", "text"), image))
+    columns = [("width", 32), ("height", 24), ("mood", 7)]
+    import pyarrow as pa
+
+    directory = write_records(
+        schema,
+        {
+            "train": [
+                ({"id": "a", "note": "x", "photo": decode_example(one)["image"]}, dict(columns))
+                for one in (payload, other)
+            ]
+        },
+        columns=tuple(pa.field(name, pa.int32()) for name, _ in columns),
+        name="photographs",
+    )
+    options = {"batch_size": 2, "image_size": 8, "cache_dir": tmp_path / "cache"}
+    reader.load(directory, cache="disk", cache_stage="decoded", **options)
+    found = decoded_set(tmp_path / "cache")
+    records = [decode_example(one) for _, one in read_records(next(found.glob("*.tfrecord*")))]
+    assert [record["note"] for record in records] == [[b"x"]] * 2
+    assert [len(record["photo"][0]) for record in records] == [24 * 32 * 3] * 2
+    index = open_index(found / index_file("train"))
+    assert index["mood"].to_pylist() == [7, 7]
+    assert index["offset"].to_pylist() == [0, index["length"][0].as_py()]
+
+
+def test_no_room_is_said_before_anything_is_decoded(make_set: Any, tmp_path: Path) -> None:
+    directory = make_set({"train": (9, 12)})
+    options = {"batch_size": 2, "image_size": 8, "cache_dir": tmp_path / "c", "cache_limit": 10_000}
+    with pytest.raises(UsageError, match=r"a copy of decoded pictures on disk needs 0.06"):
+        reader.load(directory, cache="disk", cache_stage="decoded", **options)
+    assert not list((tmp_path / "c").rglob("*tfrecord*"))
+
+
+def test_damage_is_told_and_leaves_nothing(make_set: Any, tmp_path: Path) -> None:
+    directory = make_set({"train": (9, 12)})
+    shard = directory / load_manifest(directory).splits["train"].shards[1].file
+    content = bytearray(shard.read_bytes())
+    content[500] ^= 1
+    shard.write_bytes(content)
+    for cache in ("memory", "disk"):
+        with pytest.raises(DamageError, match=f"must match its checksum.* {shard} at byte"):
+            reader.load(
+                directory,
+                batch_size=2,
+                image_size=8,
+                cache=cache,
+                cache_stage="decoded",
+                cache_dir=tmp_path / "cache",
+            )
+    assert not [path for path in (tmp_path / "cache").rglob("*") if "train" in path.name]
+
+
+def test_a_picture_that_is_none_is_told(write_records: Any) -> None:
+    import pyarrow as pa
+
+    image = Feature("image", "image", (-1, -1, 3), "jpeg")
+    sides = {"width": 3, "height": 3}
+    directory = write_records(
+        Schema("image", (Feature("id", "text"), image)),
+        {"train": [({"id": "mine", "image": b"no jpeg"}, sides)]},
+        columns=tuple(pa.field(name, pa.int32()) for name in sides),
+    )
+    with pytest.raises(DamageError, match=r"a picture must be one that TensorFlow decodes.*mine"):
+        reader.load(directory, batch_size=1, image_size=8, cache="memory", cache_stage="decoded")
+
+
+def test_pixels_of_odd_sides_are_whole(make_set: Any, tmp_path: Path) -> None:
+    directory = make_set({"train": (6,)}, sizes=((1, 1), (1, 9), (7, 1)), encoding="png")
+    stream = reader.load(
+        directory, batch_size=1, cache="memory", cache_stage="decoded", shuffle="off", epochs=1
+    )
+    shapes = [x.shape[1:3] for x, _ in stream.dataset.as_numpy_iterator()]
+    assert shapes == [(1, 1), (1, 9), (7, 1)] * 2
+    assert all(np.ptp(x[0, ..., 0]) == 0 for x, _ in stream.dataset.as_numpy_iterator())

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import reader
+from reader.caching.copying import Copies, Wanted, fetch
+from reader.caching.origins import DirectoryOrigin
+from reader.caching.store import Store
+from shard_format import DamageError, UsageError, load_manifest, verify
+
+
+def copied(cache: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in cache.glob("*/*tfrecord*")}
+
+
+def flip(path: Path, place: int = 100) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("special", ["cache", "a*[b]?\\c"])
+def test_copies_are_made_while_the_source_is_read(
+    tiny: Path, tmp_path: Path, batches: Any, same: Any, special: str
+) -> None:
+    """Also in a directory whose name is a pattern to TensorFlow."""
+    cache = tmp_path / special
+    plain, _ = batches(tiny, cache="off")
+    with mock.patch("reader.caching.copying._copy", side_effect=OSError("not yet")):
+        first, stream = None, None
+        with pytest.warns(UserWarning, match=r"is read where it lies"), pytest.raises(OSError):
+            first, stream = batches(tiny, cache="disk", cache_dir=cache)
+    assert first is None and copied(cache) == {}
+    during, stream = batches(tiny, cache="disk", cache_dir=cache)
+    assert stream.copies is not None and stream.copies.error is None
+    assert stream.copies.copied_bytes == stream.copies.total_bytes == stream.info.stored_bytes
+    files = [shard.file for shard in load_manifest(tiny).splits["train"].shards]
+    assert copied(cache) == {file: (tiny / file).read_bytes() for file in files}
+    after, later = batches(tiny, cache="disk", cache_dir=cache)
+    assert later.copies is None
+    assert same(plain, during) and same(plain, after)
+
+
+def test_one_data_set_goes_over_to_the_copies(make_set: Any, tmp_path: Path, same: Any) -> None:
+    """Seen by what is in them: the source is made unreadable once they are there."""
+    directory = make_set({"train": (20, 20)})
+    options = {"batch_size": 10, "image_size": 8, "epochs": 3, "cache_dir": tmp_path / "c"}
+    plain = [x.numpy() for x, _ in reader.load(directory, cache="off", **options).dataset]
+    stream = reader.load(directory, cache="disk", **options)
+    assert stream.copies is not None
+    stream.copies.wait()
+    for shard in directory.glob("*tfrecord*"):
+        shard.write_bytes(b"")
+    assert same([plain], [[x.numpy() for x, _ in stream.dataset]])
+
+
+def test_what_does_not_fit_is_read_where_it_lies(
+    tiny: Path, tmp_path: Path, batches: Any, same: Any
+) -> None:
+    plain, _ = batches(tiny, cache="off")
+    limit = load_manifest(tiny).splits["train"].bytes - 1
+    for _ in range(2):
+        found, stream = batches(tiny, cache="disk", cache_dir=tmp_path, cache_limit=limit)
+        assert same(plain, found)
+        assert "; 3 of its 4 shards fit into the limit of" in stream.info.cache_reason
+        assert len(copied(tmp_path)) == 3
+    found, stream = batches(tiny, cache="disk", cache_dir=tmp_path, cache_limit="1 B")
+    assert "; 0 of its 4 shards" in stream.info.cache_reason and same(plain, found)
+
+
+def test_what_a_killed_process_left_is_replaced(tiny: Path, tmp_path: Path, batches: Any) -> None:
+    manifest = load_manifest(tiny)
+    target = tmp_path / manifest.root_hash
+    target.mkdir()
+    file = manifest.splits["train"].shards[0].file
+    (target / f"{file}.part").write_bytes(b"half of it")
+    (target / file).write_bytes(b"short")
+    batches(tiny, cache="disk", cache_dir=tmp_path)
+    assert (target / file).read_bytes() == (tiny / file).read_bytes()
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_damage_is_not_cached(make_set: Any, tmp_path: Path, batches: Any) -> None:
+    directory = make_set({"train": (25, 25)})
+    shard = directory / load_manifest(directory).splits["train"].shards[1].file
+    flip(shard)
+    options = {"batch_size": 5, "image_size": 8, "cache": "disk", "cache_dir": tmp_path}
+    with (
+        pytest.warns(UserWarning, match=r"could not be copied"),
+        pytest.raises(DamageError, match=f"SHA-256, it differs in {shard}"),
+    ):
+        batches(directory, 0, **options)
+    assert len(copied(tmp_path)) == 1
+
+
+def test_no_room_at_all_is_no_error(tiny: Path, tmp_path: Path, batches: Any, same: Any) -> None:
+    usage = mock.Mock(free=1000)
+    with mock.patch("shutil.disk_usage", return_value=usage):
+        found, stream = batches(tiny, cache="disk", cache_dir=tmp_path)
+    assert "0 of its 4 shards" in stream.info.cache_reason
+    assert same(found, batches(tiny, cache="off")[0])
+
+
+def test_a_cache_directory_that_cannot_be_made(tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"needs a directory that can be written to"):
+        reader.load(tiny, batch_size=4, image_size=8, cache="disk", cache_dir=tmp_path / "file")
+
+
+def test_a_lease_lasts_as_long_as_anybody_may_read(tiny: Path, tmp_path: Path) -> None:
+    import gc
+
+    stream = reader.load(tiny, batch_size=4, image_size=8, cache="disk", cache_dir=tmp_path)
+    assert stream.copies is not None
+    stream.copies.wait()
+    dataset = stream.dataset.map(lambda x, y: y).take(3)
+    del stream
+    gc.collect()
+    assert all(entry.in_use for entry in Store(tmp_path).entries())
+    batches = iter(dataset)
+    del dataset
+    gc.collect()
+    assert all(entry.in_use for entry in Store(tmp_path).entries())
+    assert len(list(batches)) == 3
+    del batches
+    gc.collect()
+    assert not any(entry.in_use for entry in Store(tmp_path).entries())
+
+
+def test_a_copy_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(bytes(64 << 20))
+    wanted = Wanted("source", tmp_path / "copy", 64 << 20, "")
+    with mock.patch("reader.caching.copying._BLOCK_BYTES", 1 << 10):
+        copies = Copies(DirectoryOrigin(tmp_path), [wanted])
+        copies.stop()
+        copies.wait()
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+def test_a_program_does_not_wait_for_copies_at_its_end(tmp_path: Path) -> None:
+    """Nor does it abort: a thread inside PyArrow must not be killed there."""
+    program = (
+        "import sys, time; from pathlib import Path\n"
+        "from reader.caching import copying\n"
+        "from reader.caching.origins import DirectoryOrigin\n"
+        "class Endless(DirectoryOrigin):\n"
+        "    def open(self, file):\n"
+        "        opened = super().open(file)\n"
+        "        opened_read = opened.read\n"
+        "        class Slow:\n"
+        "            def __enter__(self): return self\n"
+        "            def __exit__(self, *error): opened.close()\n"
+        "            def read(self, size): time.sleep(0.01); return b'x' * 1000\n"
+        "        return Slow()\n"
+        "root = Path(sys.argv[1])\n"
+        "wanted = copying.Wanted('source', root / 'copy', 5, '')\n"
+        "copies = copying.Copies(Endless(root), [wanted])\n"
+        "time.sleep(0.1)\n"
+        "print(copies.copied_bytes > 0)\n"
+    )
+    (tmp_path / "source").write_bytes(b"12345")
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout) == (0, "True\n")
+    assert "rror" not in done.stderr and "terminate" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+def test_an_attempt_that_fails_is_made_again(tmp_path: Path, tiny: Path) -> None:
+    shard = load_manifest(tiny).splits["train"].shards[0]
+    wanted = Wanted(shard.file, tmp_path / "copy", shard.bytes, shard.sha256)
+    real, failures = DirectoryOrigin(tiny), [OSError("reset"), OSError("reset")]
+
+    class Flaky(DirectoryOrigin):
+        def open(self, file: str) -> Any:
+            if failures:
+                raise failures.pop()
+            return real.open(file)
+
+    with mock.patch("reader.caching.retrying._PAUSE_SECONDS", 0.01):
+        fetch(Flaky(tiny), wanted)
+    assert wanted.path.read_bytes() == (tiny / shard.file).read_bytes()
+
+
+def test_the_copies_of_a_whole_set_are_what_the_manifest_says(
+    tiny: Path, tmp_path: Path, batches: Any, remote: Any
+) -> None:
+    url, _ = remote(tiny)
+    for split in ("train", "test"):
+        batches(url, split=split, cache="disk", cache_dir=tmp_path)
+    manifest, damages = verify(tmp_path / load_manifest(tiny).root_hash)
+    assert manifest.root_hash == load_manifest(tiny).root_hash and damages == []

@@ -1,0 +1,143 @@
+"""Sets at a URL, on a file system that fails now and then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import reader
+from reader.caching import places
+from reader.caching.origins import connect, local_directory, shown_url
+from reader.caching.ranges import RangePayloads
+from shard_format import (
+    DamageError,
+    ShardSetError,
+    UsageError,
+    load_manifest,
+    open_index,
+    read_records,
+)
+from shard_format.naming import index_file
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"cache": "off"},
+        {"cache": "memory"},
+        {"cache": "disk"},
+        {"cache": "disk", "cache_limit": 70_000},
+        {"cache": "auto"},
+        {"cache": "memory", "cache_stage": "decoded"},
+        {"cache": "disk", "cache_stage": "decoded"},
+        {"cache": "disk", "shuffle": "full"},
+    ],
+)
+def test_the_batches_are_the_same(
+    tiny: Path, tmp_path: Path, remote: Any, batches: Any, same: Any, options: dict[str, Any]
+) -> None:
+    plain, _ = batches(tiny, cache="off", shuffle=options.get("shuffle", "window"))
+    url, files = remote(tiny)
+    for shard in load_manifest(tiny).splits["train"].shards:
+        files.fails[shard.file] = 2  # the third attempt is the last
+    files.fails |= {"manifest.json": 2, "train.arrow": 2}
+    found, _ = batches(url, cache_dir=tmp_path, **options)
+    assert same(plain, found)
+
+
+def test_a_cut_transfer_is_seen_and_made_again(
+    tiny: Path, tmp_path: Path, remote: Any, batches: Any, same: Any
+) -> None:
+    url, files = remote(tiny)
+    file = load_manifest(tiny).splits["train"].shards[0].file
+    files.cuts = {"train.arrow": 1, file: 2}
+    found, stream = batches(url, cache="disk", cache_dir=tmp_path)
+    assert stream.copies is not None and stream.copies.error is None
+    assert next(tmp_path.glob(f"*/{file}")).read_bytes() == (tiny / file).read_bytes()
+    assert same(found, batches(tiny, cache="off")[0])
+
+
+def test_what_is_copied_is_not_asked_for_again(
+    tiny: Path, tmp_path: Path, remote: Any, batches: Any
+) -> None:
+    url, files = remote(tiny)
+    batches(url, cache="disk", cache_dir=tmp_path)
+    files.opened.clear()
+    _, stream = batches(url, cache="disk", cache_dir=tmp_path)
+    assert files.opened == ["manifest.json"] and stream.copies is None
+
+
+def test_a_file_that_stays_cut_is_damage(tiny: Path, tmp_path: Path, remote: Any) -> None:
+    url, files = remote(tiny)
+    files.cuts = {"train.arrow": 9}
+    with pytest.raises(DamageError, match=r"SHA-256, it differs in s3://bucket/set/index/train"):
+        reader.load(url, batch_size=4, image_size=8, cache_dir=tmp_path)
+    assert not list(tmp_path.rglob("train.arrow*"))
+
+
+def test_what_cannot_be_reached_is_told(tiny: Path, tmp_path: Path, remote: Any) -> None:
+    url, files = remote(tiny)
+    files.dies = True
+    with pytest.raises(ShardSetError, match=r"must be reachable, got .*Could not connect"):
+        reader.load(url, batch_size=4, image_size=8, cache_dir=tmp_path)
+    files.dies = False
+    stream = reader.load(url, batch_size=4, image_size=8, cache="off", cache_dir=tmp_path)
+    files.dies = True
+    with pytest.raises(tf.errors.UnknownError, match=r"must be reachable, got .*Could not connect"):
+        next(iter(stream.dataset))
+    url, files = remote(tiny.parent)
+    with pytest.raises(ShardSetError, match=r"got none at s3://bucket/set. Check the URL"):
+        reader.load(url, batch_size=4, image_size=8, cache_dir=tmp_path)
+
+
+def test_the_small_files_need_room(tiny: Path, tmp_path: Path, remote: Any) -> None:
+    url, _ = remote(tiny)
+    with pytest.raises(UsageError, match=r"the index of a set at a URL needs .* cache_limit"):
+        reader.load(url, batch_size=4, image_size=8, cache_dir=tmp_path, cache_limit=1000)
+
+
+def test_any_records_in_any_order(tiny: Path, remote: Any, tmp_path: Path) -> None:
+    """Repeated ones too, and those of a shard that is copied."""
+    url, _ = remote(tiny)
+    split = load_manifest(tiny).splits["train"]
+    stored = [one for shard in split.shards for _, one in read_records(tiny / shard.file)]
+    index = open_index(tiny / index_file("train"))
+    copies = [tmp_path / shard.file for shard in split.shards]
+    copies[0].write_bytes((tiny / split.shards[0].file).read_bytes())
+    payloads = RangePayloads(places.connect(url), split, index, copies)
+    generator = np.random.default_rng(0)
+    for count in (1, 2, 30, 200):
+        numbers = generator.integers(0, split.records, count)
+        assert payloads.read_now(numbers).tolist() == [stored[number] for number in numbers]
+    assert payloads.read_now(np.arange(split.records)).tolist() == stored
+
+
+def test_a_damaged_record_is_named(make_set: Any, remote: Any, tmp_path: Path) -> None:
+    directory = make_set({"train": (5,)})
+    shard = directory / load_manifest(directory).splits["train"].shards[0].file
+    content = bytearray(shard.read_bytes())
+    content[500] ^= 1
+    shard.write_bytes(content)
+    url, _ = remote(directory)
+    stream = reader.load(url, batch_size=5, image_size=8, cache="off", cache_dir=tmp_path)
+    with pytest.raises(tf.errors.UnknownError, match=f"s3://bucket/set/{shard.name} at byte 0"):
+        next(iter(stream.dataset))
+
+
+def test_secrets_of_a_url_are_not_shown() -> None:
+    url = "s3://key:secret@bucket/a/set?endpoint_override=localhost:9000&scheme=http"
+    assert shown_url(url) == "s3://bucket/a/set"
+    with pytest.raises(UsageError, match=r"got ftp://host/a .*Check the URL") as caught:
+        connect("ftp://user:secret@host/a")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_file_url_is_a_directory(tiny: Path, tmp_path: Path, batches: Any, same: Any) -> None:
+    assert local_directory("file:///a%20b/c") == Path("/a b/c")
+    with pytest.raises(UsageError, match=r"has no host, got 'server'"):
+        local_directory("file://server/set")
+    assert same(batches(tiny.as_uri(), cache="off")[0], batches(tiny, cache="off")[0])
