@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from reader.geometry import default_streams
-from reader.transforms import AUGMENTATIONS
 from shard_format import UsageError
 
 SHUFFLES = ("window", "full", "off")
@@ -53,7 +52,8 @@ class ReadOptions:
         batch_size: Records per batch, at least 1.
         image_size: Height and width of the pictures of a batch in pixels; None leaves every
             picture at its stored size.
-        augment: One of `reader.transforms.AUGMENTATIONS`.
+        augment: Names, or a list of names and transforms; which there are depends on the kind of
+            set, and is checked when that is known.
         shuffle: One of `SHUFFLES`: "window" and "full" give another order in every epoch, "off"
             the order on disk.
         seed: In [0, 2**63); order and augmentation are functions of it.
@@ -78,7 +78,7 @@ class ReadOptions:
     split: str
     batch_size: int
     image_size: int | None
-    augment: str
+    augment: Any
     shuffle: str
     seed: int
     epochs: int | None
@@ -98,7 +98,6 @@ class ReadOptions:
     ram_budget: int | None = None
 
     def __post_init__(self) -> None:
-        check_choice("augment", self.augment, AUGMENTATIONS)
         check_choice("shuffle", self.shuffle, SHUFFLES)
         check_choice("cache", self.cache, CACHES)
         check_choice("dtype", self.dtype, DTYPES)
