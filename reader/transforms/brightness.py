@@ -31,6 +31,7 @@ class Brightness:
         require_between(self, "max_change", 0, 1)
 
     def __call__(self, example: Example, random: Any) -> Example:
-        """{"image": [size, size, 3] float32} -> the same, clipped to [0, 255]."""
+        """{"image": [size, size, 3] float32} -> the same; what rises above 255 is cut."""
         factor = 1 + (2 * random[0] - 1) * self.max_change
-        return {**example, "image": tf.clip_by_value(example["image"] * factor, 0.0, 255.0)}
+        # Nothing can fall below 0.
+        return {**example, "image": tf.minimum(example["image"] * factor, 255.0)}
