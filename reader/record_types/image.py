@@ -192,7 +192,7 @@ def image_records(split: OpenSplit, options: ReadOptions) -> ImageRecords:
         transforms = () if options.augment == "none" else transforms
         stored = _stored_size(split.index, options.batch_size, split.where)
     steps = _with_normalization(Steps(transforms), normalization)
-    _check_crop(steps, options)
+    _check_sizes(steps, options, stored if options.image_size is None else (0, 0))
     if steps.of("batch") and options.remainder == "pad":
         raise UsageError(
             "records are not mixed with what only fills up a batch, got remainder='pad' with a "
@@ -234,8 +234,13 @@ def _normalization_of(steps: Steps) -> Normalization | None:
     return found[0] if found else None
 
 
-def _check_crop(steps: Steps, options: ReadOptions) -> None:
+def _check_sizes(steps: Steps, options: ReadOptions, size: tuple[int | None, int | None]) -> None:
     """Returns if a picture that is to be resized is cropped before, and no other one.
+
+    Args:
+        steps: The transforms.
+        options: What the caller asked for.
+        size: Of the pictures that are not resized; Nones where sizes differ.
 
     Raises:
         UsageError: It is not.
@@ -245,6 +250,12 @@ def _check_crop(steps: Steps, options: ReadOptions) -> None:
         raise UsageError(
             f"augment={options.augment!r} needs an image_size, got None in reader.load. "
             'Give one, such as image_size=224, or pass augment="none".'
+        )
+    fixed = [type(item).__name__ for item in (*steps.of("resized"), *steps.of("batch"))]
+    if fixed and None in size:
+        raise UsageError(
+            f"{', '.join(fixed)} in augment needs pictures of one size, got image_size=None and "
+            "stored sizes that differ in reader.load. Give an image_size, such as image_size=224."
         )
     if not has_crop and options.image_size is not None:
         raise UsageError(

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from reader.transforms import pillow
 from reader.transforms.base import Example, require_between
-from reader.transforms.warp import warp
+from reader.transforms.warp import warp_nearest
 from shard_format import UsageError
 
 # What the values of a range below mean: at level 1 (magnitude 10) they are the greatest of Cubuk
@@ -21,7 +21,7 @@ MAX_SHEAR = 0.3
 MAX_SHIFT = 150 / 331  # of the side: they shift pictures of 331 pixels by up to 150
 MAX_CHANGE = 0.9  # of the factor 1, of brightness, contrast, colour and sharpness
 MAX_BITS_LOST = 4
-FILL = 128.0  # grey, as in their code
+FILL = 128  # grey, as in their code
 
 # ([size, size, 3] uint8, level, sign: scalar float32, 1 or -1) -> the same
 Operation = Callable[[Any, float, Any], Any]
@@ -29,7 +29,7 @@ Operation = Callable[[Any, float, Any], Any]
 
 def _warped(image: Any, matrix: tuple[Any, ...]) -> Any:
     # The nearest pixel, Pillow's default, which their code takes.
-    return warp(image, matrix, FILL, "NEAREST")
+    return warp_nearest(image, matrix, FILL)
 
 
 def rotate(image: Any, level: float, sign: Any) -> Any:

@@ -214,6 +214,17 @@ def test_pictures_of_stored_size_take_all_but_crops(tiny: Path) -> None:
         load(tiny, "center_crop", image_size=None)
 
 
+def test_stored_sizes_that_differ_cannot_be_warped(make_set: Any) -> None:
+    directory = make_set({"train": (4,)}, sizes=((24, 32), (16, 40)))
+    options: dict[str, Any] = {"batch_size": 1, "image_size": None, "shuffle": "off"}
+    flipped = load(directory, [HorizontalFlip(1), "channels_first"], **options)
+    plain = load(directory, "none", **options)
+    for (one, _), (other, _) in zip(plain.dataset, flipped.dataset, strict=True):
+        assert (one.numpy()[:, :, ::-1].transpose(0, 3, 1, 2) == other.numpy()).all()
+    with pytest.raises(UsageError, match="Rotation in augment needs pictures of one size, got"):
+        load(directory, "rotation", **options)
+
+
 def test_random_numbers_are_dealt_in_order() -> None:
     seen = []
 

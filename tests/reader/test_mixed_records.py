@@ -200,3 +200,37 @@ def test_a_partial_last_batch_is_mixed_too(tiny: Path) -> None:
         tiny, split="test", batch_size=8, image_size=8, augment="none,cutmix", epochs=1
     )
     assert [label.shape for _, label in stream.dataset] == [(8, 131), (8, 131), (5, 131)]
+
+
+def test_mixed_batches_are_resumed_exactly(tiny: Path) -> None:
+    options: dict[str, Any] = {"batch_size": 16, "image_size": 8, "augment": "standard,cutmix"}
+    whole = reader.load(tiny, **options, epochs=2)
+    batches = [(x.numpy(), y.numpy()) for x, y in whole.dataset]
+    rest = reader.load(tiny, **options, epochs=2, state=whole.state(4))
+    for (x, y), (image, label) in zip(batches[4:], rest.dataset, strict=True):
+        assert (x == image.numpy()).all() and (y == label.numpy()).all()
+
+
+def test_workers_mix_what_they_hold(tiny: Path) -> None:
+    """The records of a batch are the same for any number of workers; partners are not."""
+    options: dict[str, Any] = {"batch_size": 16, "image_size": 8, "augment": "none,mixup"}
+
+    def own_labels(worker: tuple[int, int]) -> list[set[int]]:
+        stream = reader.load(tiny, **options, epochs=1, remainder="drop", worker=worker)
+        return [set(np.flatnonzero(label.numpy().sum(axis=0))) for _, label in stream.dataset]
+
+    alone, halves = own_labels((0, 1)), [own_labels((i, 2)) for i in range(2)]
+    for batch, *parts in zip(alone, *halves, strict=True):
+        assert len(batch) == 16 and [len(part) for part in parts] == [8, 8]
+        assert parts[0] | parts[1] == batch
+
+
+def test_filling_is_not_mixed(tiny: Path) -> None:
+    with pytest.raises(UsageError, match="what only fills up a batch, got remainder='pad'"):
+        reader.load(tiny, batch_size=16, image_size=8, augment="none,mixup", remainder="pad")
+
+
+def test_mixtures_of_sets_are_mixed_too(tiny: Path) -> None:
+    stream = reader.mix({tiny: 1.0}, batch_size=16, image_size=8, augment="standard,mixup")
+    for _, labels in stream.dataset.take(3):
+        np.testing.assert_allclose(labels.numpy().sum(axis=1), 1, atol=1e-5)
