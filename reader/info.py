@@ -10,10 +10,12 @@ from reader.normalization import Normalization
 from reader.options import ReadOptions
 from reader.record_types import OpenSplit, RecordType, TokenInfo, kind_of
 
-# What a batch has beside its inputs: one label a record [batch] int64, any number of them as
-# [batch, num_classes] float32 of zeros and ones, nothing (a batch is then no pair), or the next
-# token at every position and its weight (a batch has then three parts).
-TARGETS = ("label", "labels", "none", "next_tokens")
+# What a batch has beside its inputs: one label a record [batch] int64; any number of them as
+# [batch, num_classes] float32 of zeros and ones, or of what lies between where records are mixed;
+# of mixed records with one label each, the shares of the classes [batch, num_classes] float32,
+# which add up to 1; nothing (a batch is then no pair); or the next token at every position and its
+# weight (a batch has then three parts).
+TARGETS = ("label", "labels", "shares", "none", "next_tokens")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +78,7 @@ class StreamInfo:
 
     @property
     def image_shape(self) -> tuple[int | None, ...]:
-        """`element_shape` under the name that fits pictures: (height, width, 3)."""
+        """`element_shape` of pictures: (height, width, 3), or (3, height, width) if asked for."""
         return self.element_shape
 
 

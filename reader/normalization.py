@@ -7,10 +7,14 @@ whatever is read later must be scaled alike.
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from shard_format import Manifest, ShardSetError
+import tensorflow as tf
+
+from reader.transforms.base import Example
+from shard_format import Manifest, ShardSetError, UsageError
 
 TRAINING_SPLIT = "train"
 STATISTICS = "pixels"  # the key in a split's statistics
@@ -18,10 +22,13 @@ STATISTICS = "pixels"  # the key in a split's statistics
 
 @dataclasses.dataclass(frozen=True)
 class Normalization:
-    """(value - shift) / scale, for each channel.
+    """(value - shift) / scale, for each channel: a transform of the stage "values".
+
+    `reader.load(normalize=...)` makes one of the numbers of a set. For numbers of your own, such as
+    those that a network was trained with elsewhere, put one into `augment`.
 
     Attributes:
-        mode: "zscore" or "minmax".
+        mode: "zscore", "minmax", or what you call your own.
         shift: Red, green, blue: the mean, or the least value, in [0, 255].
         scale: The standard deviation, or the greatest less the least value; 1 where that is 0.
     """
@@ -29,6 +36,24 @@ class Normalization:
     mode: str
     shift: tuple[float, ...]
     scale: tuple[float, ...]
+
+    stage: ClassVar[str] = "values"
+    num_random: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        for name, values in (("shift", self.shift), ("scale", self.scale)):
+            sound = len(values) == 3 and all(math.isfinite(value) for value in values)
+            if not sound or (name == "scale" and 0 in values):
+                rule = "three finite numbers" + (", none of them 0" if name == "scale" else "")
+                raise UsageError(
+                    f"{name} must be {rule}, got {values!r} in Normalization. Pass one for each "
+                    "of red, green and blue, in units of [0, 255]."
+                )
+
+    def __call__(self, example: Example, random: Any) -> Example:
+        """{"image": [..., height, width, 3]} -> the same as float32."""
+        image = tf.cast(example["image"], tf.float32)
+        return {**example, "image": (image - self.shift) / self.scale}
 
 
 def find_normalization(mode: str, manifest: Manifest, where: Path) -> Normalization | None:

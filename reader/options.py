@@ -8,7 +8,6 @@ from pathlib import Path
 
 from reader.checks import check_choice, check_integer
 from reader.geometry import default_streams
-from reader.transforms import AUGMENTATIONS
 from shard_format import UsageError
 from shard_format.wording import parse_size
 
@@ -56,7 +55,8 @@ class ReadOptions:
         batch_size: Records per batch, at least 1.
         image_size: Height and width of the pictures of a batch in pixels; None leaves every
             picture at its stored size.
-        augment: One of `reader.transforms.AUGMENTATIONS`.
+        augment: Names, or a list of names and transforms; which there are depends on the kind of
+            set, and is checked when that is known.
         shuffle: One of `SHUFFLES`: "window" and "full" give another order in every epoch, "off"
             the order on disk.
         seed: In [0, 2**63); order and augmentation are functions of it.
@@ -83,7 +83,7 @@ class ReadOptions:
     split: str
     batch_size: int
     image_size: int | None
-    augment: str
+    augment: Any
     shuffle: str
     seed: int
     epochs: int | None
@@ -105,7 +105,6 @@ class ReadOptions:
     cache_limit: int | str | None = None
 
     def __post_init__(self) -> None:
-        check_choice("augment", self.augment, AUGMENTATIONS)
         check_choice("shuffle", self.shuffle, SHUFFLES)
         check_choice("cache", self.cache, CACHES)
         check_choice("cache_stage", self.cache_stage, CACHE_STAGES)

@@ -52,7 +52,12 @@ class Source:
     def in_batches(self, elements: tf.data.Dataset) -> tf.data.Dataset:
         """Batches of `elements`, or of several such data sets mixed."""
         batches = elements.batch(self._share, drop_remainder=self._drops_remainder)
-        return self.decode_batches(batches) if self.by_batch else batches
+        if self.by_batch:
+            return self.decode_batches(batches)
+        records = cast(SingleRecords, self.records)
+        if not records.mixes:
+            return batches
+        return batches.map(records.finish, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
     def decode_batches(self, batches: tf.data.Dataset) -> tf.data.Dataset:
         """([b] string, [b] uint64 keys, [b] float32 weights) -> batches of the stream."""

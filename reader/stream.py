@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from reader.augmentation import Augment
 from reader.caching.copying import Copies
 from reader.info import StreamInfo
 from reader.numpy_batches import NumpyBatches
@@ -119,7 +120,7 @@ def load(
     split: str = "train",
     batch_size: int,
     image_size: int | None = None,
-    augment: str = "none",
+    augment: Augment = "none",
     shuffle: str = "window",
     seed: int = 0,
     epochs: int | None = None,
@@ -159,7 +160,8 @@ def load(
                  attend within a segment only.
 
     Labels are [batch] int64, or [batch, num_classes] float32 of zeros and ones where a record has
-    any number of them; a set without labels gives its inputs alone.
+    any number of them; a set without labels gives its inputs alone. Where `augment` mixes records,
+    labels are [batch, num_classes] float32 too, the shares of the classes.
 
     A record that is damaged on disk raises tf.errors.DataLossError while the data set is iterated;
     TensorFlow names no file there, 'shardmill verify' does. With cache="memory", and where pictures
@@ -177,6 +179,9 @@ def load(
             Pictures: random crop and flip; brightness and contrast too. Text: words change places
             or are left out, or give way to synonyms; letters change too. Token ids: some are left
             out; some are hidden too. Packed sequences: some of the inputs are hidden ("standard").
+            Of pictures also names of `reader.transforms.TRANSFORMS`, with commas between them, such
+            as "standard,rand_augment"; or a list of names and transforms, such as ["standard",
+            RandAugment(magnitude=5)]. They stand in the order of their stages, a crop first.
         shuffle: "window": every epoch in another order; chunks of records that lie together on disk
             change places, and records within windows of some thousands. "full": one permutation of
             the whole split, whatever its order on disk, by reading every record by itself. "off":

@@ -33,6 +33,7 @@ class Stream(Protocol):
     def dataset(self) -> Any:
         """Pairs of inputs and labels [batch] int64, or inputs, targets and weights.
 
+        Labels are [batch, num_classes] float32, shares that add up to 1, where records are mixed.
         Inputs are pictures [batch, size, size, 3], whose pixels lie in [0, 255] unless --normalize
         says otherwise; token ids [batch, length] int64; or packed sequences, with targets and
         weights [batch, length] each (see `reader.load`).
@@ -100,7 +101,7 @@ def open_data(asked: TrainOptions) -> Data:
     class_names = () if kind == "packed" else _class_names(kind, manifest, options)
 
     def open_training(epochs_done: int) -> Stream:
-        return reader.load(
+        stream = reader.load(
             options.data,
             split=options.train_split,
             batch_size=options.batch_size,
@@ -117,6 +118,9 @@ def open_data(asked: TrainOptions) -> Data:
             max_tokens=options.max_tokens,
             buckets=BUCKETS if kind == "tokens" else 1,
         )
+        if kind == "image":
+            _require_channels_last(stream.info.element_shape, options)
+        return stream
 
     def open_validation(split: str) -> Stream:
         return reader.load(
@@ -167,6 +171,19 @@ def _require_kind(kind: str, manifest: Manifest, options: TrainOptions) -> None:
         raise ShardSetError(
             f"the trainer learns from {', '.join(DEFAULTS)}, got records of type {kind!r} with "
             f"{found} in {options.data}. Install a version of shardmill that knows them."
+        )
+
+
+def _require_channels_last(shape: tuple[int | None, ...], options: Settings) -> None:
+    """Returns if pictures have the shape that validation and models have.
+
+    Raises:
+        UsageError: They have another one.
+    """
+    if shape != (options.image_size, options.image_size, 3):
+        raise UsageError(
+            f"models are fed pictures [height, width, 3], got {list(shape)} from --augment "
+            f"{options.augment}. Leave channels_first out."
         )
 
 

@@ -33,7 +33,7 @@ class Totals:
 
     Attributes:
         loss: Sum of the losses.
-        correct: Examples predicted right.
+        correct: Examples predicted right; of those with shares of classes, the greatest is right.
         examples: Examples.
         bad_step: The first step, counted from 0 in this phase, whose loss was not finite, or -1.
     """
@@ -140,7 +140,7 @@ class Loop:
             # and the sum is then the gradient of the mean over the whole batch. A mean over the
             # replica's own examples would also be NaN for a replica that got none. Tokens of
             # weight 0 are counted too: so every other one weighs the same in every batch.
-            per_record = tf.cast(tf.reduce_prod(tf.shape(targets)[1:]), tf.float32)
+            per_record = tf.cast(tf.reduce_prod(tf.shape(losses)[1:]), tf.float32)
             loss = tf.reduce_sum(losses) / (self._batch_size * per_record)
             if self._model.losses:  # the model's own penalties, the same on every replica
                 loss += tf.add_n(self._model.losses) / self._strategy.num_replicas_in_sync
@@ -165,11 +165,17 @@ class Loop:
     def _losses(
         self, targets: Any, probabilities: Any, weights: Any, label_smoothing: float
     ) -> Any:
-        """Cross-entropy of every target, [batch, ...] float32, times its weight."""
-        if label_smoothing:
-            one_hot = tf.one_hot(targets, probabilities.shape[-1])
+        """Cross-entropy of every target, [batch, ...] float32, times its weight.
+
+        Targets are classes [batch, ...] of a whole-number type, or the shares of the classes
+        [batch, ..., num_classes] float32, as of records that were mixed.
+        """
+        if label_smoothing or targets.dtype.is_floating:
+            shares = targets
+            if not targets.dtype.is_floating:
+                shares = tf.one_hot(targets, probabilities.shape[-1])
             losses = keras.losses.categorical_crossentropy(
-                one_hot, probabilities, label_smoothing=label_smoothing
+                shares, probabilities, label_smoothing=label_smoothing
             )
         else:
             losses = keras.losses.sparse_categorical_crossentropy(targets, probabilities)
@@ -216,10 +222,12 @@ def _overflow_everywhere(gradients: list[Any]) -> list[Any]:
 
 
 def _sums(losses: Any, targets: Any, probabilities: Any, weights: Any) -> tuple[Any, Any, Any]:
-    predicted = tf.argmax(probabilities, axis=-1, output_type=targets.dtype)
-    right = tf.equal(predicted, targets)
+    # Of a mixture, the class with the greatest share is right.
+    classes = tf.argmax(targets, axis=-1) if targets.dtype.is_floating else targets
+    predicted = tf.argmax(probabilities, axis=-1, output_type=classes.dtype)
+    right = tf.equal(predicted, classes)
     if weights is None:
-        return tf.reduce_sum(losses), _count(right), tf.size(targets, out_type=tf.int64)
+        return tf.reduce_sum(losses), _count(right), tf.size(classes, out_type=tf.int64)
     counted = weights > 0
     return tf.reduce_sum(losses), _count(right & counted), _count(counted)
 

@@ -45,7 +45,8 @@ class TrainOptions:
         label_smoothing: Share of the target in [0, 1) that is spread over all classes.
         precision: float32, mixed_float16, mixed_bfloat16, or auto (see `trainer.precision`).
         strategy: A name in `trainer.STRATEGIES`.
-        augment: Of the training examples; the reader knows which there are, and checks it.
+        augment: Of the training examples, names with commas between them; the reader knows which
+            there are, and checks it.
         normalize: "none", "zscore" or "minmax", as in `reader.load`, of training and validation
             pictures. Only for a model of your own: those with a name scale pixels themselves.
         train_split: Split to learn from.

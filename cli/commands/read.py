@@ -40,7 +40,7 @@ _IMAGE_SIZE = 224  # pixels: what most networks for pictures see
     help="Token ids: batches of similar length, from that many groups.",
 )
 @click.option(
-    "--augment", default="standard", show_default=True, metavar="NAME", help="As in train."
+    "--augment", default="standard", show_default=True, metavar="NAMES", help="As in train."
 )
 @click.option(
     "--synonyms",

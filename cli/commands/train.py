@@ -27,7 +27,11 @@ _FLAGS: dict[str, tuple[Any, str, str]] = {
     "label_smoothing": (float, "X", "Share of the target spread over all classes."),
     "precision": (str, "NAME", "float32, mixed_float16, mixed_bfloat16, or auto."),
     "strategy": (str, "NAME", "default (one device) or mirrored (all GPUs of this machine)."),
-    "augment": (str, "NAME", "none, standard or strong."),
+    "augment": (
+        str,
+        "NAMES",
+        "none, standard or strong; of pictures also transforms, with commas: standard,mixup.",
+    ),
     "normalize": (str, "MODE", "none, zscore or minmax; for a model of your own."),
     "validation_split": (str, "NAME", "Split to measure on; auto finds validation or test."),
     "seed": (int, "N", "Of weights, order, augmentation and dropout."),
@@ -99,6 +103,7 @@ def train(directory: Path, run_dir: Path | None, as_json: bool, **values: Any) -
       shardmill train reviews --max-tokens 400
       shardmill train books --model causal_transformer --epochs 3
       shardmill train set --model resnet50 --image-size 224 --batch-size 256 --strategy mirrored
+      shardmill train set --augment standard,rand_augment,random_erasing,cutmix
       shardmill train set --model mypackage.models:build --run-dir runs/1
     """
     from shard_format import load_manifest

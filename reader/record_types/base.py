@@ -98,7 +98,17 @@ class SingleRecords(RecordType, Protocol):
         """[n] string tf.train.Examples -> {feature: [n] ...}."""
 
     def decode(self, features: dict[str, Any], random: Any) -> Any:
-        """{feature: scalar ...}, [num_random] float32 -> (input, target), or input alone."""
+        """{feature: scalar ...}, [num_random] float32 -> (input, target), or input alone.
+
+        Where records are mixed, something else, of whose batches `finish` makes this.
+        """
+
+    @property
+    def mixes(self) -> bool:
+        """Whether the records of a batch are mixed with one another."""
+
+    def finish(self, batch: Any) -> Any:
+        """A batch of what `decode` gives -> (inputs, targets), or inputs alone, if `mixes`."""
 
 
 class BatchRecords(RecordType, Protocol):

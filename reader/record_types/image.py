@@ -1,4 +1,4 @@
-"""Pictures with one label, any number of them, or none: parse, crop, decode, transform, resize."""
+"""Pictures with one label, any number of them, or none: parse, crop, decode, resize, transform."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
-from reader.decoders import DECODERS, Decoder
+from reader.augmentation import Steps, find_transforms
+from reader.decoders import DECODERS, Crop, Decoder
 from reader.normalization import Normalization, find_normalization
 from reader.options import ReadOptions, check_fits
 from reader.record_types.base import OpenSplit
 from reader.record_types.labels import find_feature, find_label, label_spec, targets_of
-from reader.transforms import AUGMENTATIONS, TRANSFORMS, Transform
+from reader.transforms import Example
 from shard_format import Feature, ShardSetError, UsageError
 
 
@@ -25,13 +26,14 @@ class ImageRecords:
 
     Input: a tf.train.Example with one picture and its label or labels.
     Output: (picture [height, width, 3] of `element_dtype`, target); the picture alone where the set
-    has no labels. The target is an int64, or [num_classes] float32 of zeros and ones.
+    has no labels. The target is an int64, or [num_classes] float32 of zeros and ones. Where
+    transforms mix the records of a batch, `finish` makes batches of this of what comes before.
 
     Attributes:
         image: Name of the feature with the picture.
         decoder: Of its encoding.
         label: The feature with the class or classes; None where there are no labels.
-        transforms: In the order of their stages.
+        steps: The transforms.
         image_size: Height and width in pixels of every picture; None does not resize.
         stored_size: Height and width of the stored pictures where all have the same, else Nones.
         dtype: "uint8" or "float32".
@@ -41,7 +43,7 @@ class ImageRecords:
     image: str
     decoder: Decoder
     label: Feature | None
-    transforms: tuple[Transform, ...]
+    steps: Steps
     image_size: int | None
     stored_size: tuple[int | None, int | None]
     dtype: str
@@ -51,24 +53,37 @@ class ImageRecords:
     @property
     def num_random(self) -> int:
         """Random numbers that one record takes."""
-        return sum(transform.num_random for transform in self.transforms)
+        return self.steps.num_random
+
+    @property
+    def mixes(self) -> bool:
+        """Whether `finish` is to be called on batches of what `decode` gives."""
+        return bool(self.steps.of("batch"))
 
     @property
     def element_shape(self) -> tuple[int | None, ...]:
-        """(height, width, 3)."""
+        """(height, width, 3), or what the transforms of the layout make of it."""
+        shape = self._picture_shape
+        for transform in self.steps.of("layout"):
+            shape = transform.shape(shape)  # type: ignore[attr-defined]
+        return shape
+
+    @property
+    def _picture_shape(self) -> tuple[int | None, ...]:
         if self.image_size is not None:
             return (self.image_size, self.image_size, 3)
         return (*self.stored_size, 3)
 
     @property
     def element_dtype(self) -> str:
-        """`dtype`; float32 where pictures are normalized."""
-        return "float32" if self.normalization is not None else self.dtype
+        """`dtype`; float32 where values are no longer in [0, 255]."""
+        return "float32" if self.steps.of("values") else self.dtype
 
     @property
     def targets(self) -> str:
         """One of `reader.info.TARGETS`."""
-        return targets_of(self.label)
+        targets = targets_of(self.label)
+        return "shares" if self.mixes and targets == "label" else targets
 
     def parse(self, serialized: Any) -> dict[str, Any]:
         """[n] string -> {"image": [n] string, "label": [n] int64, ...}; labels are [n, ragged]."""
@@ -85,30 +100,45 @@ class ImageRecords:
 
     def decode(self, features: dict[str, Any], random: Any) -> Any:
         """What `parse` gave of one record, and [num_random] float32 -> element."""
-        image = self._picture(features, random)
-        if self.normalization is not None:
-            image = (image - self.normalization.shift) / self.normalization.scale
-        elif self.dtype == "uint8":
+        labels = {} if self.label is None else {"label": self._target(features["label"])}
+        image = self.decoder.decode(features, self._crop(labels, random))
+        example = self.steps.apply("decoded", {"image": image, **labels}, random)
+        example["image"] = self._resize(example["image"])
+        example = self.steps.apply("resized", example, random)
+        image = example["image"]
+        if self.element_dtype == "uint8":
             # Values lie in [0, 255], so adding one half and cutting rounds to the nearest, in fewer
             # passes than tf.round and tf.saturate_cast.
             image = tf.cast(image + 0.5, tf.uint8)
-        image.set_shape(self.element_shape)
-        return image if self.label is None else (image, self._target(features["label"]))
+        image.set_shape(self._picture_shape)
+        example["image"] = image
+        # Batches of a quarter of the bytes where pictures are uint8, though they may be mixed.
+        return {**example, "random": random} if self.mixes else self._finished(example, random)
 
-    def _picture(self, features: dict[str, Any], random: Any) -> Any:
-        """[height, width, 3] float32 in [0, 255]: decoded, transformed, resized."""
-        first, rest = self.transforms[:1], self.transforms[1:]
-        crop = first[0].num_random if first else 0
-        image = self.decoder.decode(
-            features, (lambda size: first[0].apply(size, random[:crop])) if first else None
-        )
-        used = crop
-        for transform in rest:
-            if transform.stage == "resized" and image.dtype != tf.float32:
-                image = self._resize(image)
-            image = transform.apply(image, random[used : used + transform.num_random])
-            used += transform.num_random
-        return image if image.dtype == tf.float32 else self._resize(image)
+    def finish(self, batch: dict[str, Any]) -> Any:
+        """A batch of what `decode` gave where the records of a batch are mixed -> batch."""
+        example = {"image": batch["image"]}
+        if self.label is not None:
+            label = batch["label"]
+            single = not self.label.shape
+            example["label"] = tf.one_hot(label, len(self.label.class_names)) if single else label
+        example = self.steps.apply("batch", example, batch["random"])
+        return self._finished(example, batch["random"])
+
+    def _finished(self, example: Example, random: Any) -> Any:
+        """What is the same for one picture and for a batch: values, and the order of axes."""
+        for stage in ("values", "layout"):
+            example = self.steps.apply(stage, example, random)
+        image = example["image"]
+        leading = image.shape[: image.shape.rank - len(self.element_shape)]
+        image.set_shape([*leading, *self.element_shape])
+        return image if self.label is None else (image, example["label"])
+
+    def _crop(self, labels: Example, random: Any) -> Crop | None:
+        """What the decoder asks for the box; None where nothing is cropped."""
+        if not self.steps.of("crop"):
+            return None
+        return lambda size: self.steps.apply("crop", {"size": size, **labels}, random)["box"]
 
     def _resize(self, image: Any) -> Any:
         """[height, width, 3] uint8 -> [image_size, image_size, 3] float32, bilinear.
@@ -154,29 +184,84 @@ def image_records(split: OpenSplit, options: ReadOptions) -> ImageRecords:
             f"image records need a feature of kind image, got {found or 'none'} for {split.where}. "
             "Build the set again with one."
         )
-    names = AUGMENTATIONS[options.augment]
+    normalization = find_normalization(options.normalize, split.manifest, split.root)
+    transforms = find_transforms(options.augment)
     stored: tuple[int | None, int | None] = (None, None)
     if options.image_size is None:
-        _require_no_augmentation(options)
+        # The whole picture: "none" is then without its crop.
+        transforms = () if options.augment == "none" else transforms
         stored = _stored_size(split.index, options.batch_size, split.where)
-        names = ()  # the whole picture
+    steps = _with_normalization(Steps(transforms), normalization)
+    _check_sizes(steps, options, stored if options.image_size is None else (0, 0))
+    if steps.of("batch") and options.remainder == "pad":
+        raise UsageError(
+            "records are not mixed with what only fills up a batch, got remainder='pad' with a "
+            'transform of the stage batch in reader.load. Pass remainder="drop" or "wrap".'
+        )
     return ImageRecords(
         image=image.name,
         decoder=_decoder(image, split.where),
         label=find_label(split),
-        transforms=tuple(TRANSFORMS[name] for name in names),
+        steps=steps,
         image_size=options.image_size,
         stored_size=stored,
         dtype=options.dtype,
-        normalization=find_normalization(options.normalize, split.manifest, split.root),
+        normalization=_normalization_of(steps),
     )
 
 
-def _require_no_augmentation(options: ReadOptions) -> None:
-    if options.augment != "none":
+def _with_normalization(steps: Steps, normalization: Normalization | None) -> Steps:
+    """With the normalization that was asked for by name, the last of its stage."""
+    if normalization is None:
+        return steps
+    layouts = steps.of("layout")
+    before = steps.transforms[: len(steps.transforms) - len(layouts)]
+    return Steps((*before, normalization, *layouts))
+
+
+def _normalization_of(steps: Steps) -> Normalization | None:
+    """The one among the transforms.
+
+    Raises:
+        UsageError: There are two.
+    """
+    found = [item for item in steps.of("values") if isinstance(item, Normalization)]
+    if len(found) > 1:
+        raise UsageError(
+            f"pictures are normalized once, got {len(found)} normalizations in reader.load. "
+            'Pass normalize="none", or leave Normalization out of augment.'
+        )
+    return found[0] if found else None
+
+
+def _check_sizes(steps: Steps, options: ReadOptions, size: tuple[int | None, int | None]) -> None:
+    """Returns if a picture that is to be resized is cropped before, and no other one.
+
+    Args:
+        steps: The transforms.
+        options: What the caller asked for.
+        size: Of the pictures that are not resized; Nones where sizes differ.
+
+    Raises:
+        UsageError: It is not.
+    """
+    has_crop = bool(steps.of("crop"))
+    if has_crop and options.image_size is None:
         raise UsageError(
             f"augment={options.augment!r} needs an image_size, got None in reader.load. "
             'Give one, such as image_size=224, or pass augment="none".'
+        )
+    fixed = [type(item).__name__ for item in (*steps.of("resized"), *steps.of("batch"))]
+    if fixed and None in size:
+        raise UsageError(
+            f"{', '.join(fixed)} in augment needs pictures of one size, got image_size=None and "
+            "stored sizes that differ in reader.load. Give an image_size, such as image_size=224."
+        )
+    if not has_crop and options.image_size is not None:
+        raise UsageError(
+            "the first transform must be a crop where there is an image_size, got "
+            f"augment={options.augment!r} in reader.load. Begin with center_crop or "
+            "random_resized_crop, or leave image_size out."
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from reader.options import ReadOptions, check_fits
+from reader.options import ReadOptions, check_choice, check_fits
 from reader.record_types.base import OpenSplit
 from reader.record_types.labels import batch_target, find_label, label_spec, targets_of
 from reader.transforms.text import TEXT_AUGMENTATIONS, Draws, Step, make_step
@@ -66,6 +66,7 @@ def text_records(split: OpenSplit, options: ReadOptions) -> TextRecords:
         UsageError: An option is not for raw text, or the synonyms cannot be read.
     """
     check_fits(options, "text", split.root)
+    check_choice("augment", options.augment, TEXT_AUGMENTATIONS, split.root)
     if all(feature.name != TEXT for feature in split.schema.features):
         found = ", ".join(f"{feature.name} ({feature.kind})" for feature in split.schema.features)
         raise ShardSetError(

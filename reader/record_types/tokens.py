@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 
-from reader.options import ReadOptions, check_fits
+from reader.options import ReadOptions, check_choice, check_fits
 from reader.order import Int64Array
 from reader.padding import padding_share
 from reader.record_types.base import OpenSplit, TokenInfo
@@ -96,6 +96,7 @@ def token_records(split: OpenSplit, options: ReadOptions) -> TokenRecords:
         UsageError: An option is not for token ids.
     """
     check_fits(options, "tokens", split.root)
+    check_choice("augment", options.augment, TOKEN_AUGMENTATIONS["tokens"], split.root)
     vocabulary = find_vocabulary(split.root, split.manifest)
     stored = count_tokens(split)
     limit = options.max_tokens

@@ -1,59 +1,94 @@
 """What may be done to a picture between its bytes and the batch; one file per transform.
 
-A transform is a pure function of the picture and of its random numbers, which the pipeline draws
-from (seed, epoch, record). It works at one of three stages, in this order:
+A transform maps a dictionary of tensors and its random numbers, which the pipeline draws from
+(seed, epoch, record), to such a dictionary (`Transform`). It works at one of six stages, in this
+order:
 
-    "crop"      [2] int32, height and width -> [4] int32: top, left, height, width of what is wanted
-    "decoded"   [height, width, 3] uint8 -> the same type, any size
-    "resized"   [image_size, image_size, 3] float32 in [0, 255] -> the same
+    "crop"     {"size": [2] int32, height and width} -> and "box": [4] int32, top, left, height and
+               width of what is wanted; the rest need not be decoded (`reader/decoders.py`)
+    "decoded"  {"image": [height, width, 3] uint8} -> the same, any size
+    "resized"  {"image": [image_size, image_size, 3] float32 in [0, 255]} -> the same
+    "batch"    {"image": [batch, image_size, image_size, 3] of the type of the stream, in [0, 255]},
+               with random numbers [batch, num_random] -> the same
+    "values"   {"image": [..., image_size, image_size, 3]} -> the same as float32 of any range
+    "layout"   {"image": as it is} -> in the shape that its method `shape` makes of (height, width,
+               3)
 
-Cropping comes before decoding, for a decoder need not decode the rest (`reader/decoders.py`).
+Where the set has labels, there is a "label" too: scalar int64 or [num_classes] float32; at the
+stage "batch" always [batch, num_classes] float32. "..." is a batch where one of that stage came
+before, and nothing otherwise. All pictures have image_size, or their stored size without one.
 
-To add one: write a file, add it to TRANSFORMS, and name it in an augmentation.
+To add one: write a file, and add it to TRANSFORMS. One of your own may be handed to `reader.load`
+as it is; docs/transforms.md has an example.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from typing import Any
 
-from reader.transforms.brightness_contrast import brightness_contrast
-from reader.transforms.center_crop import center_crop
-from reader.transforms.horizontal_flip import horizontal_flip
-from reader.transforms.random_resized_crop import random_resized_crop
+from reader.transforms.base import STAGES, Example, Transform
+from reader.transforms.brightness import Brightness
+from reader.transforms.center_crop import CenterCrop
+from reader.transforms.channels_first import ChannelsFirst
+from reader.transforms.contrast import Contrast
+from reader.transforms.cutmix import CutMix
+from reader.transforms.horizontal_flip import HorizontalFlip
+from reader.transforms.hue import Hue
+from reader.transforms.mixup import Mixup
+from reader.transforms.rand_augment import RandAugment
+from reader.transforms.random_erasing import RandomErasing
+from reader.transforms.random_resized_crop import RandomResizedCrop
+from reader.transforms.rotation import Rotation
+from reader.transforms.saturation import Saturation
+from reader.transforms.scale import Scale
+from reader.transforms.vertical_flip import VerticalFlip
 
-STAGES = ("crop", "decoded", "resized")
-
-
-@dataclasses.dataclass(frozen=True)
-class Transform:
-    """One step on a picture.
-
-    Attributes:
-        stage: One of `STAGES`.
-        num_random: How many random numbers it takes.
-        apply: (picture or size, [num_random] float32 in [0, 1)) -> picture or box, in TensorFlow
-            operations.
-    """
-
-    stage: str
-    num_random: int
-    apply: Callable[[Any, Any], Any]
-
-
-TRANSFORMS = {
-    "center_crop": Transform("crop", 0, center_crop),
-    "random_resized_crop": Transform("crop", 4, random_resized_crop),
-    "horizontal_flip": Transform("decoded", 1, horizontal_flip),
-    "brightness_contrast": Transform("resized", 2, brightness_contrast),
+# By the names that `augment` takes, each with its default parameters. `reader.Normalization` is a
+# transform too, but has no name: its numbers are those of a set.
+TRANSFORMS: dict[str, Callable[[], Transform]] = {
+    "center_crop": CenterCrop,
+    "random_resized_crop": RandomResizedCrop,
+    "horizontal_flip": HorizontalFlip,
+    "vertical_flip": VerticalFlip,
+    "rotation": Rotation,
+    "scale": Scale,
+    "brightness": Brightness,
+    "contrast": Contrast,
+    "saturation": Saturation,
+    "hue": Hue,
+    "rand_augment": RandAugment,
+    "random_erasing": RandomErasing,
+    "mixup": Mixup,
+    "cutmix": CutMix,
+    "channels_first": ChannelsFirst,
 }
 
-# What `augment` may be; the first transform of each crops, stages never go back.
+# Names for several at once.
 AUGMENTATIONS = {
     "none": ("center_crop",),
     "standard": ("random_resized_crop", "horizontal_flip"),
-    "strong": ("random_resized_crop", "horizontal_flip", "brightness_contrast"),
+    "strong": ("random_resized_crop", "horizontal_flip", "contrast", "brightness"),
 }
 
-__all__ = ["AUGMENTATIONS", "STAGES", "TRANSFORMS", "Transform"]
+__all__ = [
+    "AUGMENTATIONS",
+    "STAGES",
+    "TRANSFORMS",
+    "Brightness",
+    "CenterCrop",
+    "ChannelsFirst",
+    "Contrast",
+    "CutMix",
+    "Example",
+    "HorizontalFlip",
+    "Hue",
+    "Mixup",
+    "RandAugment",
+    "RandomErasing",
+    "RandomResizedCrop",
+    "Rotation",
+    "Saturation",
+    "Scale",
+    "Transform",
+    "VerticalFlip",
+]

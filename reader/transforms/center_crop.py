@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
+from reader.transforms.base import Example, require_between
 
-def center_crop(size: Any, random: Any) -> Any:
-    """[4] int32: top, left, height and width of the square; its side is the shorter one.
+
+@dataclasses.dataclass(frozen=True)
+class CenterCrop:
+    """A square in the middle.
 
     Where the margins are odd, the right or lower one has the pixel more.
 
-    Args:
-        size: [2] int32, height and width in pixels.
-        random: [0], unused.
+    Attributes:
+        share: Of the shorter side that the square has, in [0.01, 1]. 0.875 is the customary
+            "resize to 256, cut out 224" of evaluation on ImageNet.
     """
-    side = tf.reduce_min(size)
-    return tf.concat([(size - side) // 2, [side, side]], axis=0)
+
+    share: float = 1.0
+
+    stage: ClassVar[str] = "crop"
+    num_random: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        require_between(self, "share", 0.01, 1)
+
+    def __call__(self, example: Example, random: Any) -> Example:
+        """{"size": [2] int32} -> and "box"; see `reader.transforms`."""
+        size = example["size"]
+        side = tf.reduce_min(size)
+        if self.share < 1:
+            side = tf.cast(tf.round(self.share * tf.cast(side, tf.float32)), tf.int32)
+            side = tf.maximum(side, 1)
+        box = tf.concat([(size - side) // 2, tf.stack([side, side])], axis=0)
+        return {**example, "box": box}

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
+from reader.transforms.base import Example, require_between
 
-def horizontal_flip(image: Any, random: Any) -> Any:
-    """The picture, mirrored where the random number is below one half.
+
+@dataclasses.dataclass(frozen=True)
+class HorizontalFlip:
+    """Some pictures mirrored left to right.
 
     It stands before the resize, on uint8, where it moves a quarter of the bytes; mirroring and
     resizing commute.
 
-    Args:
-        image: [height, width, 3] uint8.
-        random: [1] float32 in [0, 1).
+    Attributes:
+        probability: Of a flip, in [0, 1].
     """
-    return tf.cond(random[0] < 0.5, lambda: tf.reverse(image, axis=[1]), lambda: image)
+
+    probability: float = 0.5
+
+    stage: ClassVar[str] = "decoded"
+    num_random: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        require_between(self, "probability", 0, 1)
+
+    def __call__(self, example: Example, random: Any) -> Example:
+        """{"image": [height, width, 3] uint8} -> the same."""
+        image = example["image"]
+        flipped = tf.cond(
+            random[0] < self.probability, lambda: tf.reverse(image, axis=[1]), lambda: image
+        )
+        return {**example, "image": flipped}

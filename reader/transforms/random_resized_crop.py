@@ -2,37 +2,73 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
-# Szegedy et al., Going Deeper with Convolutions (2015): 8 % to 100 % of the area, and a width to
-# height ratio between 3:4 and 4:3.
-MIN_AREA, MAX_AREA = 0.08, 1.0
-MAX_LOG_RATIO = math.log(4 / 3)
+from reader.transforms.base import Example, require_between, require_order
 
 
-def random_resized_crop(size: Any, random: Any) -> Any:
-    """[4] int32: top, left, height and width of the crop; inside the picture, at least 1 x 1.
+@dataclasses.dataclass(frozen=True)
+class RandomResizedCrop:
+    """A crop inside the picture, of at least 1 x 1 pixel, that is then resized.
+
+    Szegedy et al., "Going Deeper with Convolutions" (2015, arXiv 1409.4842), section 6: 8 % to
+    100 % of the area, and a width to height ratio between 3:4 and 4:3.
 
     The ratio is drawn first (uniform in its logarithm), then the area from what fits at this
     ratio. The usual way, drawing both until they fit, needs a loop and an unknown number of
     random numbers; tf.image.sample_distorted_bounding_box is one operation but draws bits that
     TensorFlow may change, and augmentation here must survive a change of version.
 
-    Args:
-        size: [2] int32, height and width in pixels.
-        random: [4] float32 in [0, 1): ratio, area, top, left.
+    Attributes:
+        min_area: Least share of the picture's area, in [0.001, 1].
+        max_area: Greatest share, in [min_area, 1].
+        max_ratio: Of width to height, and of height to width, in [1, 10].
     """
-    size = tf.cast(size, tf.float32)
+
+    min_area: float = 0.08
+    max_area: float = 1.0
+    max_ratio: float = 4 / 3
+
+    stage: ClassVar[str] = "crop"
+    num_random: ClassVar[int] = 4  # ratio, area, top, left
+
+    def __post_init__(self) -> None:
+        require_between(self, "min_area", 0.001, 1)
+        require_between(self, "max_area", 0.001, 1)
+        require_order(self, "min_area", "max_area")
+        require_between(self, "max_ratio", 1, 10)
+
+    def __call__(self, example: Example, random: Any) -> Example:
+        """{"size": [2] int32} -> and "box"; see `reader.transforms`."""
+        size = tf.cast(example["size"], tf.float32)
+        crop = random_rectangle(
+            size, random, (self.min_area, self.max_area), math.log(self.max_ratio)
+        )
+        return {**example, "box": crop}
+
+
+def random_rectangle(
+    size: Any, random: Any, area_range: tuple[float, float], max_log_ratio: float
+) -> Any:
+    """[4] int32: top, left, height, width of a rectangle inside a picture, at least 1 x 1.
+
+    Args:
+        size: [2] float32, height and width in pixels.
+        random: [4] float32 in [0, 1): ratio, area, top, left.
+        area_range: Least and greatest share of the area; where neither fits, what does.
+        max_log_ratio: Greatest logarithm of width by height, and of height by width.
+    """
     height, width = tf.unstack(size)
-    ratio = tf.exp((2 * random[0] - 1) * MAX_LOG_RATIO)
+    ratio = tf.exp((2 * random[0] - 1) * max_log_ratio)
     # Width x height of the crop is area x picture; the tallest and the widest that fit:
     most = tf.minimum(height * height * ratio, width * width / ratio)
     picture = height * width
-    high = tf.minimum(MAX_AREA * picture, most)
-    low = tf.minimum(MIN_AREA * picture, most)  # lower only on panoramas beyond 9:1
+    high = tf.minimum(area_range[1] * picture, most)
+    low = tf.minimum(area_range[0] * picture, most)  # for the crop, lower on panoramas beyond 9:1
     area = low + random[1] * (high - low)
     crop = tf.sqrt(tf.stack([area / ratio, area * ratio]))
     crop = tf.clip_by_value(tf.round(crop), 1.0, size)

@@ -17,8 +17,14 @@ from shard_format import DamageError, ShardSetError, UsageError, load_manifest
     ("options", "message"),
     [
         ({"split": "tran"}, "split must be one of train, test, got 'tran' in .*mean 'train'"),
-        ({"augment": "standart"}, "one of none, standard, strong, got 'standart'.*'standard'"),
-        ({"augment": 3}, "got 3 in reader.load. Choose 'none' or 'standard' or 'strong'"),
+        (
+            {"augment": "standart"},
+            "one of none, standard, strong, center_crop.*got 'standart'.*'standard'",
+        ),
+        (
+            {"augment": 3},
+            "a transform must have a stage .*got 3 in augment of reader.load. Pass names",
+        ),
         ({"shuffle": "fill"}, "shuffle must be one of window, full, off, got 'fill'.*'full'"),
         ({"cache": "ram"}, "cache must be one of auto, off, memory, disk, got 'ram'"),
         ({"dtype": "float16"}, "got 'float16' in reader.load. Did you mean 'float32'"),

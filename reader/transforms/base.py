@@ -1,0 +1,67 @@
+"""What every transform of pictures is, and the stages they work at."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from shard_format import UsageError
+
+# In the order in which a picture passes them; see `reader.transforms`.
+STAGES = ("crop", "decoded", "resized", "batch", "values", "layout")
+
+Example = dict[str, Any]  # tensors by name
+
+
+class Transform(Protocol):
+    """One step on a picture, or on a batch of them: a pure function of it and of random numbers.
+
+    Parameters are fields of a frozen dataclass; a number that is out of range is a UsageError when
+    the transform is made.
+    """
+
+    @property
+    def stage(self) -> str:
+        """One of `STAGES`."""
+
+    @property
+    def num_random(self) -> int:
+        """How many random numbers it takes for each record."""
+
+    def __call__(self, example: Example, random: Any) -> Example:
+        """What the example becomes, in TensorFlow operations.
+
+        Args:
+            example: Tensors by name; which, the stage says.
+            random: [num_random] float32 in [0, 1); at the stages after the batch, where there is
+                one, [batch, num_random].
+        """
+
+
+def require_between(transform: object, name: str, low: float, high: float) -> None:
+    """Returns if a parameter of a transform is a number in [low, high].
+
+    Raises:
+        UsageError: It is not.
+    """
+    value = getattr(transform, name)
+    # bool is an int to Python; a rotation by True is a slip.
+    if isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high:
+        return
+    raise UsageError(
+        f"{name} must be a number in [{low:g}, {high:g}], got {value!r} in "
+        f"{type(transform).__name__}. Pass another value."
+    )
+
+
+def require_order(transform: object, low: str, high: str) -> None:
+    """Returns if one parameter of a transform is at most the other.
+
+    Raises:
+        UsageError: It is not.
+    """
+    values = getattr(transform, low), getattr(transform, high)
+    if values[0] > values[1]:
+        raise UsageError(
+            f"{low} must be at most {high}, got {values[0]!r} and {values[1]!r} in "
+            f"{type(transform).__name__}. Exchange or correct them."
+        )

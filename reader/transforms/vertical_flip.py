@@ -1,0 +1,37 @@
+"""Top becomes bottom in half of the pictures."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from reader.transforms.base import Example, require_between
+
+
+@dataclasses.dataclass(frozen=True)
+class VerticalFlip:
+    """Some pictures turned upside down: for views from above or through a microscope.
+
+    Photographs of things that stand on the ground seldom gain by it.
+
+    Attributes:
+        probability: Of a flip, in [0, 1].
+    """
+
+    probability: float = 0.5
+
+    stage: ClassVar[str] = "decoded"
+    num_random: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        require_between(self, "probability", 0, 1)
+
+    def __call__(self, example: Example, random: Any) -> Example:
+        """{"image": [height, width, 3] uint8} -> the same."""
+        image = example["image"]
+        flipped = tf.cond(
+            random[0] < self.probability, lambda: tf.reverse(image, axis=[0]), lambda: image
+        )
+        return {**example, "image": flipped}

@@ -1,0 +1,245 @@
+"""What `augment` takes: names, lists, transforms of the user's own; and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import reader
+from reader.augmentation import Steps, find_transforms
+from reader.normalization import Normalization
+from reader.transforms import (
+    CenterCrop,
+    ChannelsFirst,
+    HorizontalFlip,
+    Mixup,
+    RandAugment,
+    RandomResizedCrop,
+    Rotation,
+)
+from shard_format import UsageError
+
+PIXELS = {
+    "count": 9,
+    "mean": [100.0, 120.0, 140.0],
+    "std": [50.0, 60.0, 25.0],
+    "min": [0, 0, 0],
+    "max": [255, 255, 255],
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Own:
+    """Adds a random number of grey levels; every part of it may be made wrong."""
+
+    stage: str = "resized"
+    num_random: Any = 1
+    result: Any = None
+
+    def __call__(self, example: Any, random: Any) -> Any:
+        if self.result is not None:
+            return self.result(example)
+        return {**example, "image": tf.minimum(example["image"] + 20 * random[..., 0], 255.0)}
+
+
+def load(directory: Path, augment: Any, **options: Any) -> reader.Stream:
+    arguments: dict[str, Any] = {"batch_size": 10, "image_size": 8, "epochs": 1, **options}
+    return reader.load(directory, augment=augment, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("augment", "expected"),
+    [
+        ("none", [CenterCrop()]),
+        ("standard", [RandomResizedCrop(), HorizontalFlip()]),
+        ("standard,mixup", [RandomResizedCrop(), HorizontalFlip(), Mixup()]),
+        (" center_crop , rotation", [CenterCrop(), Rotation()]),
+        (["none", Rotation(5)], [CenterCrop(), Rotation(5)]),
+        ((CenterCrop(0.5), "rotation"), [CenterCrop(0.5), Rotation()]),
+        (["standard", RandAugment(1, 3), "channels_first"],
+         [RandomResizedCrop(), HorizontalFlip(), RandAugment(1, 3), ChannelsFirst()]),
+        (RandomResizedCrop(0.5), [RandomResizedCrop(0.5)]),
+    ],
+)  # fmt: skip
+def test_what_augment_may_be(augment: Any, expected: list[Any]) -> None:
+    assert list(find_transforms(augment)) == expected
+
+
+@pytest.mark.parametrize(
+    ("augment", "message"),
+    [
+        ("standard,rand_augmnt", "got 'rand_augmnt' in reader.load. Did you mean 'rand_augment'"),
+        ("standard,,mixup", "augment must be one of .*got ''"),
+        (["standard", "hues"], "Did you mean 'hue'"),
+        (["standard", Rotation], r"got the class Rotation in .*Make one of it: Rotation\(\)"),
+        (["standard", 3], "must have a stage and num_random, .* got 3"),
+        (None, "must have a stage and num_random, .* got None"),
+        (["standard", lambda example, random: example], "must have a stage"),
+        (["standard", Own(stage="end")], "got the stage 'end'.* Choose one of crop, decoded"),
+        (["standard", Own(num_random=1.5)], "got num_random=1.5 in augment"),
+        (["standard", Own(stage="layout")], "layout must have a method shape"),
+        ("horizontal_flip", "first transform must be a crop .* Begin with center_crop or"),
+        ([], "first transform must be a crop"),
+        ("horizontal_flip,center_crop", r"got CenterCrop \(crop\) after HorizontalFlip \(decoded"),
+        ("none,rotation,vertical_flip", "order of their stages .*Put VerticalFlip before it"),
+        ("none,mixup,hue", r"got Hue \(resized\) after Mixup \(batch\)"),
+        ("standard,none", r"got CenterCrop \(crop\) after HorizontalFlip"),
+        ("center_crop,random_resized_crop", "at most one crop, got CenterCrop and RandomResized"),
+        (["none", "channels_first", Normalization("own", (0, 0, 0), (1, 1, 1))],
+         r"got Normalization \(values\) after ChannelsFirst \(layout\)"),
+    ],
+)  # fmt: skip
+def test_what_augment_may_not_be(tiny: Path, augment: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        load(tiny, augment)
+
+
+def test_a_transform_of_ones_own(tiny: Path) -> None:
+    plain = load(tiny, "none", dtype="float32", shuffle="off")
+    changed = load(tiny, ["none", Own()], dtype="float32", shuffle="off")
+    for (before, labels), (after, same) in zip(plain.dataset, changed.dataset, strict=True):
+        assert (labels.numpy() == same.numpy()).all()
+        added = (after - before).numpy().reshape(10, -1)
+        np.testing.assert_allclose(added, np.broadcast_to(added[:, :1], added.shape), atol=1e-3)
+        assert len(np.unique(added[:, 0].round(3))) > 5
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        (Own(result=lambda example: example["image"]), "must return a dictionary of image, label"),
+        (Own(result=lambda example: {"image": example["image"]}),
+         "a dictionary of image, label, got image from Own"),
+        (Own("decoded", result=lambda example: {**example, "image": example["image"] / 2}),
+         "the stage decoded must return pictures of uint8, got float.* from Own"),
+        (Own(result=lambda example: {**example, "image": example["image"][:4]}),
+         r"pictures of shape \(8, 8, 3\), got \(4, 8, 3\) from Own"),
+        (Own("batch", result=lambda example: {**example, "image": example["image"][:, :4]}),
+         r"the stage batch must return pictures of shape \(10, 8, 8, 3\)"),
+        (Own("crop", result=lambda example: {**example, "image": 1}), "dictionary of box, label"),
+    ],
+)  # fmt: skip
+def test_a_transform_of_ones_own_that_is_wrong(tiny: Path, own: Own, message: str) -> None:
+    crop = [] if own.stage == "crop" else ["none"]
+    with pytest.raises(UsageError, match=message):
+        load(tiny, [*crop, own], epochs=None)
+
+
+@pytest.mark.parametrize(
+    "augment",
+    [
+        "random_resized_crop,vertical_flip,rotation,scale,hue,saturation,random_erasing",
+        ["standard", RandAugment(2, 9), "random_erasing"],
+    ],
+)
+def test_a_picture_is_the_same_whatever_batch_it_is_in(make_set: Any, augment: Any) -> None:
+    directory = make_set({"train": (12,)}, sizes=((40, 60), (1, 1), (3, 200)))
+
+    def pictures(batch_size: int, shuffle: str, seed: int) -> list[dict[int, bytes]]:
+        stream = load(
+            directory, augment, batch_size=batch_size, shuffle=shuffle, seed=seed, epochs=2
+        )
+        records = [
+            (int(label), image.numpy().tobytes())
+            for batch in stream.dataset
+            for image, label in zip(*batch, strict=True)
+        ]
+        return [dict(records[:12]), dict(records[12:])]
+
+    first, second = pictures(12, "window", 5)
+    assert pictures(3, "off", 5) == [first, second]
+    assert sum(first[number] != second[number] for number in first) > 8
+    assert pictures(12, "window", 6)[0] != first
+
+
+def test_draws_of_one_transform_do_not_depend_on_those_behind(tiny: Path) -> None:
+    """A transform that changes nothing, put at the end, changes nothing."""
+    plain, more = (
+        [image.numpy() for image, _ in load(tiny, augment, seed=3).dataset]
+        for augment in ("standard", ["standard", Rotation(0)])
+    )
+    for one, other in zip(plain, more, strict=True):
+        assert (one == other).all()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+@pytest.mark.parametrize("normalize", ["none", "zscore"])
+@pytest.mark.parametrize("mixed", [[], ["mixup"]])
+def test_channels_first_of_everything(
+    make_set: Any, dtype: str, normalize: str, mixed: Any
+) -> None:
+    directory = make_set({"train": (20,)}, statistics={"pixels": PIXELS})
+    options: dict[str, Any] = {"dtype": dtype, "normalize": normalize, "seed": 1}
+    last = load(directory, ["standard", *mixed], **options)
+    first = load(directory, ["standard", *mixed, "channels_first"], **options)
+    assert last.info.element_shape == (8, 8, 3) and first.info.element_shape == (3, 8, 8)
+    expected = "float32" if normalize == "zscore" else dtype
+    assert first.info.dtype == last.info.dtype == expected
+    assert first.dataset.element_spec[0] == tf.TensorSpec((None, 3, 8, 8), expected)
+    for (one, _), (other, _) in zip(last.dataset, first.dataset, strict=True):
+        assert (one.numpy().transpose(0, 3, 1, 2) == other.numpy()).all()
+
+
+def test_normalization_commutes_with_mixing(make_set: Any) -> None:
+    """It comes after it, on pictures in [0, 255]; the order would show nowhere but here."""
+    directory = make_set({"train": (20,)}, statistics={"pixels": PIXELS})
+    plain = load(directory, "standard,mixup", dtype="float32")
+    scaled = load(directory, "standard,mixup", normalize="zscore")
+    for (pixels, _), (found, _) in zip(plain.dataset, scaled.dataset, strict=True):
+        expected = (pixels.numpy() - PIXELS["mean"]) / PIXELS["std"]
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_a_normalization_of_ones_own(make_set: Any) -> None:
+    directory = make_set({"train": (20,)}, statistics={"pixels": PIXELS})
+    own = Normalization("imagenet", (123.7, 116.3, 103.5), (58.4, 57.1, 57.4))
+    stream = load(directory, ["none", own])
+    assert stream.info.normalization == own and stream.info.dtype == "float32"
+    with pytest.raises(UsageError, match="normalized once, got 2 normalizations"):
+        load(directory, ["none", own], normalize="zscore")
+
+
+def test_pictures_of_stored_size_take_all_but_crops(tiny: Path) -> None:
+    flipped = load(tiny, [HorizontalFlip(1), "channels_first"], image_size=None, shuffle="off")
+    plain = load(tiny, "none", image_size=None, shuffle="off")
+    assert flipped.info.element_shape == (3, 24, 32)
+    for (one, _), (other, _) in zip(plain.dataset, flipped.dataset, strict=True):
+        assert (one.numpy()[:, :, ::-1].transpose(0, 3, 1, 2) == other.numpy()).all()
+    with pytest.raises(UsageError, match="augment='center_crop' needs an image_size, got None"):
+        load(tiny, "center_crop", image_size=None)
+
+
+def test_stored_sizes_that_differ_cannot_be_warped(make_set: Any) -> None:
+    directory = make_set({"train": (4,)}, sizes=((24, 32), (16, 40)))
+    options: dict[str, Any] = {"batch_size": 1, "image_size": None, "shuffle": "off"}
+    flipped = load(directory, [HorizontalFlip(1), "channels_first"], **options)
+    plain = load(directory, "none", **options)
+    for (one, _), (other, _) in zip(plain.dataset, flipped.dataset, strict=True):
+        assert (one.numpy()[:, :, ::-1].transpose(0, 3, 1, 2) == other.numpy()).all()
+    with pytest.raises(UsageError, match="Rotation in augment needs pictures of one size, got"):
+        load(directory, "rotation", **options)
+
+
+def test_random_numbers_are_dealt_in_order() -> None:
+    seen = []
+
+    @dataclasses.dataclass(frozen=True)
+    class Noting:
+        stage: str
+        num_random: int
+
+        def __call__(self, example: Any, random: Any) -> Any:
+            seen.append(random.numpy().tolist())
+            return example
+
+    steps = Steps((Noting("decoded", 2), Noting("resized", 0), Noting("batch", 1)))
+    assert steps.num_random == 3
+    image = tf.zeros([2, 2, 3], tf.uint8)
+    steps.apply("decoded", {"image": image}, tf.constant([1.0, 2.0, 3.0]))
+    steps.apply("batch", {"image": image[None]}, tf.constant([[1.0, 2.0, 3.0]]))
+    assert seen == [[1.0, 2.0], [[3.0]]]
