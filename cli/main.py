@@ -17,6 +17,7 @@ from cli.commands.preprocess import preprocess
 from cli.commands.quarantine import quarantine
 from cli.commands.read import read
 from cli.commands.report import report
+from cli.commands.serve import serve
 from cli.commands.train import train
 from cli.commands.verify import verify
 from shard_format.errors import DamageError, InputError, ShardmillError
@@ -39,6 +40,7 @@ def shardmill() -> None:
     shardmill verify set                              is every byte what was written?
     shardmill quarantine list set                     what was refused, and why
     shardmill read set                                how fast can it be read?
+    shardmill serve set                               read it with the CPUs of several machines
     shardmill train set --model small_cnn             train on it
 
     Exit codes: 0 done; 2 wrong usage; 3 the input or the shard set is at fault; 4 verification
@@ -46,7 +48,7 @@ def shardmill() -> None:
     """
 
 
-for command in (demo, preprocess, inspect, report, verify, quarantine, read, train):
+for command in (demo, preprocess, inspect, report, verify, quarantine, read, serve, train):
     shardmill.add_command(command)
 
 
