@@ -19,6 +19,7 @@ from cli.commands.preprocess import preprocess
 from cli.commands.quarantine import quarantine
 from cli.commands.read import read
 from cli.commands.report import report
+from cli.commands.serve import serve
 from cli.commands.train import train
 from cli.commands.verify import verify
 from shard_format.errors import DamageError, InputError, ShardmillError
@@ -41,6 +42,7 @@ def shardmill() -> None:
     shardmill verify set                              is every byte what was written?
     shardmill quarantine list set                     what was refused, and why
     shardmill read set                                how fast can it be read?
+    shardmill serve set                               read it with the CPUs of several machines
     shardmill train set --model small_cnn             train on it
     shardmill export-index set                        where every record lies, for other readers
     shardmill cache                                   what copies of sets are on this disk?
@@ -58,6 +60,7 @@ _COMMANDS = (
     verify,
     quarantine,
     read,
+    serve,
     train,
     export_index,
     cache,

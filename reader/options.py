@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from reader.checks import check_choice, check_integer
 from reader.geometry import default_streams
@@ -64,7 +65,8 @@ class ReadOptions:
         cache: One of `CACHES`.
         cache_dir: Where `cache="disk"` keeps shards; None is the user's cache directory.
         cache_stage: One of `CACHE_STAGES`.
-        cache_limit: Bytes that cache_dir may hold, also as "200GB"; None is half of what is free or its own.
+        cache_limit: Bytes that cache_dir may hold, also as "200GB"; None is half of what is free or
+            its own.
         remainder: One of `REMAINDERS`; None means "drop", except where one worker reads one
             epoch: there "keep".
         dtype: Element type of the pictures, "uint8" or "float32"; values in [0, 255] either way.

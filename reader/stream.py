@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from reader.address import check_answers, parse_address
 from reader.augmentation import Augment
 from reader.caching.copying import Copies
 from reader.info import StreamInfo
@@ -17,6 +18,7 @@ from reader.numpy_batches import NumpyBatches
 from reader.opening import open_source
 from reader.options import ReadOptions
 from reader.pipeline import build_dataset
+from reader.service import build_served, check_served
 from reader.state import Position, make_state, order_of, read_state
 from shard_format import UsageError
 
@@ -100,6 +102,26 @@ class Stream:
         return TorchBatches(self, device)
 
 
+class ServedStream(Stream):
+    """Batches from a service, which come in the order of their arrival within an epoch."""
+
+    def state(self, steps_done: int) -> dict[str, Any]:
+        """See `Stream.state`; here it can be told between two epochs only.
+
+        Raises:
+            UsageError: An epoch has begun and is not done, or has fewer steps.
+        """
+        state = super().state(steps_done)
+        if state["step"]:
+            raise UsageError(
+                "a stream of a service has a state where an epoch ends, since within one the order "
+                f"of batches depends on the workers, got steps_done={steps_done} after "
+                f"{self.first_step} steps, with {self.steps_per_epoch} in an epoch, in "
+                "Stream.state. Take it after whole epochs, or load without service."
+            )
+        return state
+
+
 def _counted(steps_done: Any, first_step: int) -> int:
     """Steps as a Python number, from any whole number such as an optimizer's."""
     try:
@@ -142,6 +164,7 @@ def load(
     sample: str | Mapping[str, float] | None = None,
     threads: int | None = None,
     ram_budget: int | None = None,
+    service: str | None = None,
 ) -> Stream:
     """A stream over one split of a shard set, for `model.fit` or any loop over tf.data.
 
@@ -240,12 +263,24 @@ def load(
         threads: How many threads read, parse and decode; None shares TensorFlow's, one per core.
         ram_budget: Bytes that may be taken by what is prefetched; None leaves it to TensorFlow,
             which takes up to half of what is free.
+        service: "grpc://host:port" of 'shardmill serve': other processes read, decode, augment and
+            batch, and see the set under the same path. The batches of an epoch are the same, each
+            once, in an order that depends on the workers; what a worker that fails had in hand, or
+            all if the service is gone, is read here. A state can be taken between epochs only. No
+            cache; threads and ram_budget are of this process.
 
     Raises:
-        UsageError: An option is wrong, or does not fit the set.
+        UsageError: An option is wrong, or does not fit the set, or no service answers.
         ShardSetError: There is no shard set, or it cannot be read by this version.
         DamageError: The set is not what its manifest says.
     """
+    address = None
+    if service is not None:
+        cache = check_served(cache, synonyms)
+        # Workers have other working directories.
+        directory = os.path.abspath(directory)
+        address = parse_address(service, "reader.load")
+        check_answers(address, "reader.load")
     options = ReadOptions(
         split=split,
         batch_size=batch_size,
@@ -280,5 +315,8 @@ def load(
         batches = int(tf.data.INFINITE_CARDINALITY)  # makes Keras ask for steps_per_epoch
         if epochs is not None:
             batches = (epochs - start.epoch) * steps - start.step
+        if address is not None:
+            dataset = build_served(opened.source, address, steps, start, batches)
+            return ServedStream(dataset, steps, opened.info, order, start, opened.copies)
         dataset = build_dataset(opened.source, start.epoch, start.step * batch_size, batches)
     return Stream(dataset, steps, opened.info, order, start, opened.copies)

@@ -90,16 +90,19 @@ class Windows:
     lengths: Lengths | None = None
     sampler: ClassSampler | None = None
 
-    def of_epoch(self, epoch: Any, position: Any) -> tf.data.Dataset:
+    def of_epoch(self, epoch: Any, position: Any, stop: Any = None) -> tf.data.Dataset:
         """The tasks of an epoch from a position on, in order.
 
         Args:
             epoch: Scalar int64.
             position: Scalar int64, a multiple of the workers; not behind the last record.
+            stop: Scalar int64, a multiple of the batch size; tasks end there where it is not behind
+                the last record. None reads to the end.
         """
         share = self.share
-        stop = min(share.geometry.records, share.emitted)
-        tasks = self._tasks(epoch, position, tf.constant(share.worker, tf.int64), stop)
+        own = tf.constant(share.worker, tf.int64)
+        last = tf.constant(min(share.geometry.records, share.emitted), tf.int64)
+        tasks = self._tasks(epoch, position, own, last if stop is None else tf.minimum(last, stop))
         filling = share.filling()
         if filling:
             columns = tuple(tf.constant(column, tf.int64) for column in zip(*filling, strict=True))
@@ -107,6 +110,8 @@ class Windows:
             fill = tf.data.Dataset.from_tensor_slices(columns).map(
                 lambda window, residue, take: Task(epoch, window, residue, zero, take, zero)
             )
+            if stop is not None:  # what fills up belongs to the last batch
+                fill = fill.take(tf.where(stop > last, tf.constant(-1, tf.int64), 0))
             tasks = tasks.concatenate(fill)
         return tasks
 
@@ -130,7 +135,7 @@ class Windows:
 
         return tf.data.Dataset.range(epoch, tf.int64.max).flat_map(tasks)
 
-    def _tasks(self, epoch: Any, start: Any, residue: Any, stop: int) -> tf.data.Dataset:
+    def _tasks(self, epoch: Any, start: Any, residue: Any, stop: Any) -> tf.data.Dataset:
         """The tasks of the positions from `start` to `stop` of an epoch; none is empty."""
         workers, size = self.share.workers, self.share.geometry.window_records
 

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from reader.options import ReadOptions, check_choice, check_fits
+from reader.checks import check_choice
+from reader.options import ReadOptions, check_fits
 from reader.record_types.base import OpenSplit
 from reader.record_types.labels import batch_target, find_label, label_spec, targets_of
 from reader.transforms.text import TEXT_AUGMENTATIONS, Draws, Step, make_step

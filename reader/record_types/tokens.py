@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 
-from reader.options import ReadOptions, check_choice, check_fits
+from reader.checks import check_choice
+from reader.options import ReadOptions, check_fits
 from reader.order import Int64Array
 from reader.padding import padding_share
 from reader.record_types.base import OpenSplit, TokenInfo

@@ -1,0 +1,82 @@
+"""`shardmill serve`: processes that decode and augment for trainers on other machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--workers", type=int, default=2, show_default=True, metavar="N", help="Processes.")
+@click.option(
+    "--host",
+    metavar="NAME",
+    help="Name or address under which trainers and other workers reach this machine.  [default: "
+    "localhost; with --join the address that the other machine sees]",
+)
+@click.option(
+    "--port",
+    type=int,
+    default=5050,
+    show_default=True,
+    metavar="P",
+    help="The service listens there, its workers on the next N ports.",
+)
+@click.option(
+    "--join",
+    metavar="ADDRESS",
+    help="Start workers only, for the service at that address on another machine.",
+)
+@click.option(
+    "--journal",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Note there what trainers are at, so that they go on when this command was started again.",
+)
+def serve(
+    directory: Path,
+    workers: int,
+    host: str | None,
+    port: int,
+    join: str | None,
+    journal: Path | None,
+) -> None:
+    """Decode and augment a shard set for trainers, with the CPUs of this and other machines.
+
+    It runs until it is interrupted. Trainers read by way of it with
+
+    \b
+      reader.load(DIR, batch_size=128, ..., service="grpc://HOST:5050")
+
+    DIR must be the same set under the same path on the machines of trainers and of all workers.
+    There is no authentication and no encryption: whoever reaches the ports may read files and run
+    TensorFlow graphs on this machine. Use a private network.
+
+    \b
+    Examples:
+      shardmill serve /data/set --workers 8 --host 10.0.0.5
+      shardmill serve /data/set --workers 8 --join grpc://10.0.0.5:5050    on a second machine
+    """
+    from cli.console import say
+    from cli.logs import quiet_tensorflow
+    from shard_format import load_manifest
+
+    load_manifest(directory)  # a wrong path is told at once, not after TensorFlow has loaded
+    quiet_tensorflow()
+    from reader.address import local_host, parse_address
+    from reader.serving import ServeOptions
+    from reader.serving import serve as run
+
+    dispatcher = None if join is None else parse_address(join, "shardmill serve")
+    options = ServeOptions(
+        directory=directory.absolute(),
+        host=host or local_host(dispatcher),
+        port=port,
+        workers=workers,
+        join=dispatcher,
+        journal=journal,
+    )
+    run(options, say)
+    say("stopped")
