@@ -50,19 +50,8 @@ def shardmill() -> None:
     """
 
 
-_COMMANDS = (
-    demo,
-    preprocess,
-    inspect,
-    report,
-    verify,
-    quarantine,
-    read,
-    train,
-    export_index,
-    cache,
-)
-for command in _COMMANDS:
+_OF_SETS = (demo, preprocess, inspect, report, verify, quarantine, read, train, export_index)
+for command in (*_OF_SETS, cache):
     shardmill.add_command(command)
 
 

@@ -63,7 +63,8 @@ class ReadOptions:
         cache: One of `CACHES`.
         cache_dir: Where `cache="disk"` keeps shards; None is the user's cache directory.
         cache_stage: One of `CACHE_STAGES`.
-        cache_limit: Bytes that cache_dir may hold, also as "200GB"; None is half of what is free or its own.
+        cache_limit: Bytes that cache_dir may hold, also as "200GB"; None is half of what is free
+            or its own.
         remainder: One of `REMAINDERS`; None means "drop", except where one worker reads one
             epoch: there "keep".
         dtype: Element type of the pictures, "uint8" or "float32"; values in [0, 255] either way.
