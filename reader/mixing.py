@@ -134,6 +134,7 @@ def mix(
         info=_sums(list(parts.values()), names, seed, epochs, str(of_mixture["sets"])),
         order=of_mixture,
         start=start,
+        copies=tuple(copies for one in opened for copies in one.copies),
         parts=parts,
         shares=dict(zip(names, (shared.slots / shared.num_slots).tolist(), strict=True)),
     )
@@ -152,10 +153,9 @@ def _mixed(opened: list[Opened], plan: MixturePlan, position: int, workers: int)
 
 def _open(directory: str, seed: int, options: Mapping[str, Any]) -> Opened:
     """A set with a seed of its own, so that sets of as many records differ in their order."""
+    unfit = ("state", "on_cached")  # what is no option of reading
     defaults = {
-        name: value
-        for name, value in (load.__kwdefaults__ or {}).items()
-        if name not in ("state", "on_cached")
+        name: value for name, value in (load.__kwdefaults__ or {}).items() if name not in unfit
     }
     # "wrap", for a batch may be larger than the smallest set, which then repeats within it.
     values = defaults | dict(options) | {"seed": seed, "epochs": None, "remainder": "wrap"}

@@ -40,13 +40,13 @@ class Opened:
         source: Of its batches.
         info: What is read, and how.
         steps_per_epoch: Batches of one pass.
-        copies: What is being copied to local disk while it is read; None where nothing is.
+        copies: What is being copied to local disk while it is read; one, or none.
     """
 
     source: Source
     info: StreamInfo
     steps_per_epoch: int
-    copies: Copies | None
+    copies: tuple[Copies, ...]
 
 
 def open_source(
@@ -94,7 +94,7 @@ def open_source(
         source=Source(windows, records, options),
         info=stream_info(opened, options, records, plan.choice, filled.remark),
         steps_per_epoch=-(-emitted // options.batch_size),
-        copies=filled.copies,
+        copies=() if filled.copies is None else (filled.copies,),
     )
 
 

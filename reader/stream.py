@@ -37,8 +37,8 @@ class Stream:
         info: What is read, and how.
         order: What a state of it must agree with.
         start: Where the data set begins: after so many epochs and steps.
-        copies: What is being copied to local disk while it is read where it lies: see its
-            `copied_bytes`, `total_bytes`, `wait()` and `stop()`. None where nothing is.
+        copies: What is being copied to local disk while it is read where it lies, a part for each
+            set of a mixture: see `copied_bytes`, `total_bytes`, `wait()` and `stop()` of it.
     """
 
     dataset: tf.data.Dataset
@@ -46,7 +46,7 @@ class Stream:
     info: StreamInfo
     order: Mapping[str, Any]
     start: Position
-    copies: Copies | None = None
+    copies: tuple[Copies, ...]
 
     @property
     def first_step(self) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from reader.caching import Entry
+    from reader.caching.contents import Entry
 
 _SHOWN_HASH = 12  # characters of a root hash: enough to tell sets apart
 
@@ -31,11 +31,8 @@ def cache(directory: Path | None, clear: bool, as_json: bool) -> None:
       shardmill cache /scratch/cache --clear
     """
     from cli.console import print_json, say
-    from cli.logs import quiet_tensorflow
-    from shard_format.wording import counted, format_bytes
-
-    quiet_tensorflow()
     from reader.caching.resources import default_cache_dir
+    from shard_format.wording import counted, format_bytes
 
     directory = directory or default_cache_dir()
     found = _found(directory, clear)

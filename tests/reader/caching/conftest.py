@@ -80,8 +80,8 @@ def batches() -> Callable[..., tuple[list[Any], reader.Stream]]:
         options = {"batch_size": 20, "image_size": 16, "augment": "standard", "seed": 3} | options
         stream = reader.load(directory, **options)
         found = [[part.numpy() for part in batch] for batch in stream.dataset.take(count)]
-        if stream.copies is not None:
-            stream.copies.wait()
+        for copies in stream.copies:
+            copies.wait()
         return found, stream
 
     return read

@@ -131,8 +131,8 @@ import hashlib
 digest = hashlib.sha256()
 for x, y in stream.dataset.take(40):
     digest.update(x.numpy().tobytes() + y.numpy().tobytes())
-if stream.copies is not None:
-    stream.copies.wait()
+for copies in stream.copies:
+    copies.wait()
 print(digest.hexdigest())
 """
 

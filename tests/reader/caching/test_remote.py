@@ -56,7 +56,7 @@ def test_a_cut_transfer_is_seen_and_made_again(
     file = load_manifest(tiny).splits["train"].shards[0].file
     files.cuts = {"train.arrow": 1, file: 2}
     found, stream = batches(url, cache="disk", cache_dir=tmp_path)
-    assert stream.copies is not None and stream.copies.error is None
+    assert stream.copies[0].error is None
     assert next(tmp_path.glob(f"*/{file}")).read_bytes() == (tiny / file).read_bytes()
     assert same(found, batches(tiny, cache="off")[0])
 
@@ -68,7 +68,7 @@ def test_what_is_copied_is_not_asked_for_again(
     batches(url, cache="disk", cache_dir=tmp_path)
     files.opened.clear()
     _, stream = batches(url, cache="disk", cache_dir=tmp_path)
-    assert files.opened == ["manifest.json"] and stream.copies is None
+    assert files.opened == ["manifest.json"] and stream.copies == ()
 
 
 def test_a_file_that_stays_cut_is_damage(tiny: Path, tmp_path: Path, remote: Any) -> None:
