@@ -2,8 +2,8 @@
 
 Every worker is a process of its own: a picture that crashes a decoder takes down one of them. It
 ends when its parent does, however that ends. Ports are fixed, port for the dispatcher and the next
-ones for the workers: firewalls can be told, and a worker that was started again is found by trainers
-under the address that they know, so that it goes on with their epoch.
+ones for the workers: firewalls can be told, and a worker that was started again is found by
+trainers under the address that they know, so that it goes on with their epoch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from reader.address import PROTOCOL, Address, check_answers
-from reader.cache import check_shards
+from reader.shard_files import check_shards
 from shard_format import ShardSetError, UsageError, load_manifest
 from shard_format.naming import index_file
 
