@@ -44,7 +44,7 @@ def shardmill() -> None:
     shardmill export-index set                        where every record lies, for other readers
 
     Exit codes: 0 done; 2 wrong usage; 3 the input or the shard set is at fault; 4 verification
-    found damage.
+    found damage; 130 interrupted; 143 training stopped by SIGTERM, to be continued.
     """
 
 

@@ -17,7 +17,15 @@ from trainer.strategies import STRATEGIES
 
 # What may differ when a run is continued: where things lie and how they are spread over devices
 # has no part in what the run means. Everything else has.
-FREE_TO_CHANGE = ("data", "run_dir", "cache", "keep_checkpoints", "strategy", "deterministic")
+FREE_TO_CHANGE = (
+    "data",
+    "run_dir",
+    "cache",
+    "keep_checkpoints",
+    "checkpoint_minutes",
+    "strategy",
+    "deterministic",
+)
 
 # What sets of each kind are called in messages.
 _CALLED = {"image": "pictures", "tokens": "token ids", "packed": "packed sequences"}
@@ -53,6 +61,8 @@ class TrainOptions:
         seed: Of the weights, the order, the augmentation and dropout.
         cache: Of the reader, which checks it.
         keep_checkpoints: How many of the latest checkpoints stay, at least 1.
+        checkpoint_minutes: A checkpoint is written at the end of every epoch, and within one when
+            the last is that old: what a kill may cost. 0 for none within epochs.
         deterministic: True to have TensorFlow choose only deterministic kernels. On a CPU equal
             runs are equal without it; on a GPU it costs speed. It holds for the whole process.
     """
@@ -78,6 +88,7 @@ class TrainOptions:
     seed: int = 0
     cache: str = "auto"
     keep_checkpoints: int = 2
+    checkpoint_minutes: float = 10.0
     deterministic: bool = False
 
     def __post_init__(self) -> None:
@@ -103,6 +114,9 @@ class TrainOptions:
         warmup = self.warmup_epochs
         sound = warmup is None or (math.isfinite(warmup) and warmup >= 0)
         _require("warmup_epochs", warmup, sound, "be at least 0")
+        minutes = self.checkpoint_minutes
+        sound = math.isfinite(minutes) and minutes >= 0
+        _require("checkpoint_minutes", minutes, sound, "be at least 0 and finite")
         # The range of numpy's seed, which Keras sets beside its own.
         _require("seed", self.seed, 0 <= self.seed < 2**32, "lie in [0, 2**32)")
 
