@@ -19,17 +19,8 @@ from trainer.progress import Progress
 _PROGRESS = "progress/.ATTRIBUTES/py_state"
 _EPOCHS_DONE = "epochs_done/.ATTRIBUTES/VARIABLE_VALUE"
 
-# What TensorFlow raises for files that are damaged or of another model; RuntimeError comes from
-# the bindings of its checkpoint reader.
-_UNREADABLE = (
-    tf.errors.OpError,
-    AssertionError,
-    ValueError,
-    IndexError,
-    TypeError,
-    KeyError,
-    RuntimeError,
-)
+# What TensorFlow raises for files that are damaged or of another model.
+_UNREADABLE = (tf.errors.OpError, AssertionError, ValueError, IndexError)
 
 
 class _Held(tf.train.experimental.PythonState):

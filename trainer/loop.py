@@ -121,7 +121,15 @@ class Loop:
         return _run_phase(self._train_call, batches, num_steps, on_steps, done, totals)
 
     def validate(self, batches: Any, num_steps: int, on_steps: OnSteps) -> Totals:
-        """The totals of `num_steps` validation steps; no weight changes."""
+        """The totals of `num_steps` validation steps; no weight changes.
+
+        All replicas measure the model that is saved, which is the first one's: Keras 3.15 lets
+        every replica keep moving means of its own in BatchNormalization, and a checkpoint has room
+        for one.
+        """
+        if self._strategy.num_replicas_in_sync > 1:
+            for variable in self._model.non_trainable_variables:
+                variable.assign(variable.numpy())
         return _run_phase(self._validation_call, batches, num_steps, on_steps, 0, NOTHING)
 
     def _several_steps(self, step: Callable[[Any, Any], Any]) -> Any:

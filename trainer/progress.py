@@ -37,7 +37,10 @@ class Progress:
         """The place that `to_json` wrote.
 
         Raises:
-            ValueError, TypeError, KeyError: It is none.
+            ValueError: It is none.
         """
-        fields = json.loads(text)
-        return cls(**{**fields, "totals": Totals(**fields["totals"])})
+        try:
+            fields = json.loads(text)
+            return cls(**{**fields, "totals": Totals(**fields["totals"])})
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"no progress of a run: {text!r}") from error
