@@ -118,7 +118,8 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
     try:
         result = _trained(options)
     except TrainingStopped as stopped:
-        click.echo(f"{stopped}\n  {shlex.join(['shardmill', *sys.argv[1:]])}", err=True)
+        told = str(stopped).removesuffix(".")
+        click.echo(f"{told}:\n  {shlex.join(['shardmill', *sys.argv[1:]])}", err=True)
         raise SystemExit(stopped.exit_code) from None
     final = result.final
     if as_json:
