@@ -48,7 +48,7 @@ def shardmill() -> None:
     shardmill cache                                   what copies of sets are on this disk?
 
     Exit codes: 0 done; 2 wrong usage; 3 the input or the shard set is at fault; 4 verification
-    found damage.
+    found damage; 130 interrupted; 143 training stopped by SIGTERM, to be continued.
     """
 
 

@@ -10,7 +10,7 @@ Importing this package loads neither TensorFlow nor Keras; `train` does.
 
 from __future__ import annotations
 
-from trainer.errors import TrainingError
+from trainer.errors import TrainingError, TrainingStopped
 from trainer.events import (
     EpochDone,
     Event,
@@ -41,6 +41,7 @@ __all__ = [
     "TrainOptions",
     "TrainResult",
     "TrainingError",
+    "TrainingStopped",
     "train",
 ]
 
@@ -57,6 +58,8 @@ def train(options: TrainOptions, on_event: OnEvent = ignore) -> TrainResult:
         ShardSetError: There is no shard set in `options.data`.
         InputError: The run directory holds another run, or cannot be written.
         TrainingError: The loss is no longer finite.
+        TrainingStopped: SIGTERM came to this process, whose main thread this is and which does not
+            handle it itself. What was done is checkpointed; the same call goes on there.
     """
     from trainer import run  # loads TensorFlow: seconds that a mere import should not cost
 

@@ -1,4 +1,8 @@
-"""Checkpoints: everything a run needs to go on as if it had not stopped."""
+"""Checkpoints: everything a run needs to go on as if it had not stopped.
+
+One file holds the weights, the optimizer, and where the run and its reader are, so that no kill can
+leave the one without the other.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,31 @@ from typing import Any
 import tensorflow as tf
 
 from shard_format.errors import InputError
+from trainer.progress import Progress
 
-EPOCHS_DONE = "epochs_done"
+# Names in a checkpoint. Version 0.1.0 wrote the number of epochs alone.
+_PROGRESS = "progress/.ATTRIBUTES/py_state"
+_EPOCHS_DONE = "epochs_done/.ATTRIBUTES/VARIABLE_VALUE"
+
+# What TensorFlow raises for files that are damaged or of another model.
+_UNREADABLE = (tf.errors.OpError, AssertionError, ValueError, IndexError)
+
+
+class _Held(tf.train.experimental.PythonState):
+    """A progress, as a string of a checkpoint."""
+
+    def __init__(self) -> None:
+        self.progress = Progress()
+
+    def serialize(self) -> str:
+        return self.progress.to_json()
+
+    def deserialize(self, string_value: bytes) -> None:
+        self.progress = Progress.from_json(string_value)
 
 
 class Checkpoints:
-    """The last few states of a model, its optimizer and the number of finished epochs.
+    """The last few states of a model, its optimizer and the progress of its run.
 
     TensorFlow writes data and index under temporary names and then replaces the small file
     `checkpoint` that names the latest one, so a kill at any moment leaves the one before.
@@ -28,22 +51,27 @@ class Checkpoints:
     """
 
     def __init__(self, directory: Path, model: Any, optimizer: Any, keep: int) -> None:
-        self._epochs_done = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self._held = _Held()
         # Lists of variables rather than the two objects: walking a Keras 3.15 model, TensorFlow
         # does not find the state of the random generators of its dropout layers, and a continued
         # run would draw other masks than one that never stopped.
-        checkpoint = tf.train.Checkpoint(
-            model=[variable.value for variable in model.variables],
-            optimizer=[variable.value for variable in optimizer.variables],
-            **{EPOCHS_DONE: self._epochs_done},
+        self._variables = {
+            "model": [variable.value for variable in model.variables],
+            "optimizer": [variable.value for variable in optimizer.variables],
+        }
+        self._checkpoint = tf.train.Checkpoint(**self._variables, progress=self._held)
+        self._manager = tf.train.CheckpointManager(
+            self._checkpoint, str(directory), max_to_keep=keep
         )
-        self._checkpoint = checkpoint
-        self._manager = tf.train.CheckpointManager(checkpoint, str(directory), max_to_keep=keep)
 
-    def save(self, epochs_done: int) -> None:
-        """Keeps the state after `epochs_done` epochs, and deletes the oldest one above `keep`."""
-        self._epochs_done.assign(epochs_done)
-        self._manager.save(checkpoint_number=epochs_done)
+    def save(self, progress: Progress) -> None:
+        """Keeps the state at this place, and deletes the oldest one above `keep`.
+
+        Checkpoints are counted as they are written: one number never stands for two of them, as it
+        would if an epoch gave it, so that no file is replaced that the latest one consists of.
+        """
+        self._held.progress = progress
+        self._manager.save()
 
     def restore(self) -> None:
         """Takes the latest state, if there is one.
@@ -55,13 +83,21 @@ class Checkpoints:
         if latest is None:
             return
         try:
-            self._checkpoint.restore(latest).assert_consumed()
-        except (tf.errors.OpError, AssertionError, ValueError, IndexError) as error:
+            if tf.train.load_checkpoint(latest).has_tensor(_PROGRESS):
+                self._checkpoint.restore(latest).assert_consumed()
+            else:
+                self._restore_first_version(latest)
+        except _UNREADABLE as error:
             raise _unusable(latest, error) from error
 
+    def _restore_first_version(self, latest: str) -> None:
+        before = tf.train.Checkpoint(**self._variables, epochs_done=tf.Variable(0, dtype=tf.int64))
+        before.restore(latest).assert_consumed()
+        self._checkpoint.save_counter.assign(before.save_counter)
 
-def epochs_done(directory: Path) -> int:
-    """How many epochs the latest checkpoint has finished; 0 if there is none.
+
+def latest_progress(directory: Path) -> Progress:
+    """The place of the latest checkpoint; the beginning if there is none.
 
     It needs no model, so that the data can be opened at its place before the model is made.
 
@@ -70,10 +106,13 @@ def epochs_done(directory: Path) -> int:
     """
     latest = tf.train.latest_checkpoint(str(directory))
     if latest is None:
-        return 0
+        return Progress()
     try:
-        return int(tf.train.load_variable(latest, f"{EPOCHS_DONE}/.ATTRIBUTES/VARIABLE_VALUE"))
-    except (tf.errors.OpError, ValueError, IndexError) as error:
+        stored = tf.train.load_checkpoint(latest)
+        if stored.has_tensor(_PROGRESS):
+            return Progress.from_json(stored.get_tensor(_PROGRESS))
+        return Progress(epochs_done=int(stored.get_tensor(_EPOCHS_DONE)))
+    except _UNREADABLE as error:
         raise _unusable(latest, error) from error
 
 

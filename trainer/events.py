@@ -18,6 +18,7 @@ class RunStarted:
         strategy: The value of --strategy.
         num_replicas: Devices that each compute a share of every batch.
         first_epoch: The epoch to run next, counted from 1; above 1 when a run is continued.
+        first_step: Steps of that epoch that are done; above 0 when it is continued within.
         epochs: The last epoch.
         steps_per_epoch: Steps of one epoch.
         num_train_records: Records of the training split.
@@ -31,6 +32,7 @@ class RunStarted:
     strategy: str
     num_replicas: int
     first_epoch: int
+    first_step: int
     epochs: int
     steps_per_epoch: int
     num_train_records: int

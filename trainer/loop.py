@@ -36,12 +36,14 @@ class Totals:
         correct: Examples predicted right; of those with shares of classes, the greatest is right.
         examples: Examples.
         bad_step: The first step, counted from 0 in this phase, whose loss was not finite, or -1.
+        seconds: Wall time of the steps.
     """
 
-    loss: float
-    correct: int
-    examples: int
-    bad_step: int
+    loss: float = 0.0
+    correct: int = 0
+    examples: int = 0
+    bad_step: int = -1
+    seconds: float = 0.0
 
     @property
     def mean_loss(self) -> float:
@@ -53,6 +55,8 @@ class Totals:
         """Share of the examples predicted right, in [0, 1]."""
         return self.correct / max(1, self.examples)
 
+
+NOTHING = Totals()  # of no step
 
 # called with (steps done, totals so far) after every call into the graph
 OnSteps = Callable[[int, Totals], None]
@@ -97,13 +101,36 @@ class Loop:
         """The data set with every batch divided among the replicas."""
         return self._strategy.experimental_distribute_dataset(dataset)
 
-    def train(self, batches: Any, num_steps: int, on_steps: OnSteps) -> Totals:
-        """The totals of `num_steps` training steps on an iterator of distributed batches."""
-        return _run_phase(self._train_call, batches, num_steps, on_steps)
+    def train(
+        self,
+        batches: Any,
+        num_steps: int,
+        on_steps: OnSteps,
+        done: int = 0,
+        totals: Totals = NOTHING,
+    ) -> Totals:
+        """The totals of `num_steps` training steps on an iterator of distributed batches.
+
+        Args:
+            batches: Of the steps that are not done.
+            num_steps: All steps of the phase.
+            on_steps: See `OnSteps`.
+            done: Steps that are done already.
+            totals: Theirs.
+        """
+        return _run_phase(self._train_call, batches, num_steps, on_steps, done, totals)
 
     def validate(self, batches: Any, num_steps: int, on_steps: OnSteps) -> Totals:
-        """The totals of `num_steps` validation steps; no weight changes."""
-        return _run_phase(self._validation_call, batches, num_steps, on_steps)
+        """The totals of `num_steps` validation steps; no weight changes.
+
+        All replicas measure the model that is saved, which is the first one's: Keras 3.15 lets
+        every replica keep moving means of its own in BatchNormalization, and a checkpoint has room
+        for one.
+        """
+        if self._strategy.num_replicas_in_sync > 1:
+            for variable in self._model.non_trainable_variables:
+                variable.assign(variable.numpy())
+        return _run_phase(self._validation_call, batches, num_steps, on_steps, 0, NOTHING)
 
     def _several_steps(self, step: Callable[[Any, Any], Any]) -> Any:
         """A graph that runs n steps in one call and adds them to the totals it is given.
@@ -236,20 +263,23 @@ def _count(values: Any) -> Any:
     return tf.reduce_sum(tf.cast(values, tf.int64))
 
 
-def _run_phase(call: Any, batches: Any, num_steps: int, on_steps: OnSteps) -> Totals:
+def _run_phase(
+    call: Any, batches: Any, num_steps: int, on_steps: OnSteps, done: int, totals: Totals
+) -> Totals:
     state = (
-        tf.constant(0.0, tf.float64),
-        tf.constant(0, tf.int64),
-        tf.constant(0, tf.int64),
-        tf.constant(-1, tf.int64),
+        tf.constant(totals.loss, tf.float64),
+        tf.constant(totals.correct, tf.int64),
+        tf.constant(totals.examples, tf.int64),
+        tf.constant(totals.bad_step, tf.int64),
     )
-    done, steps_per_call = 0, 1
+    steps_per_call = 1
     while done < num_steps:
         steps = min(steps_per_call, num_steps - done)
         started = time.perf_counter()
         state = call(batches, tf.constant(steps, tf.int64), tf.constant(done, tf.int64), state)
-        totals = Totals(float(state[0]), int(state[1]), int(state[2]), int(state[3]))
+        loss, correct, examples, bad_step = (value.numpy().item() for value in state)
         seconds = time.perf_counter() - started
+        totals = Totals(loss, correct, examples, bad_step, totals.seconds + seconds)
         done += steps
         on_steps(done, totals)
         # At most doubled: the first call also traces the graph, and says little about a step.

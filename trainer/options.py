@@ -18,7 +18,15 @@ from trainer.strategies import STRATEGIES
 # What may differ when a run is continued: where things lie and how they are spread over devices
 # has no part in what the run means. Everything else has.
 CACHING = ("cache", "cache_stage", "cache_dir", "cache_limit")
-FREE_TO_CHANGE = ("data", "run_dir", *CACHING, "keep_checkpoints", "strategy", "deterministic")
+FREE_TO_CHANGE = (
+    "data",
+    "run_dir",
+    *CACHING,
+    "keep_checkpoints",
+    "checkpoint_minutes",
+    "strategy",
+    "deterministic",
+)
 
 # What sets of each kind are called in messages.
 _CALLED = {"image": "pictures", "tokens": "token ids", "packed": "packed sequences"}
@@ -58,6 +66,8 @@ class TrainOptions:
         cache_dir: Where copies lie; None is the user's cache directory.
         cache_limit: What that directory may hold, such as "200GB"; None is half of what is free.
         keep_checkpoints: How many of the latest checkpoints stay, at least 1.
+        checkpoint_minutes: A checkpoint is written at the end of every epoch, and within one when
+            the last is that old: what a kill may cost. 0 for none within epochs.
         deterministic: True to have TensorFlow choose only deterministic kernels. On a CPU equal
             runs are equal without it; on a GPU it costs speed. It holds for the whole process.
     """
@@ -86,6 +96,7 @@ class TrainOptions:
     cache_dir: Path | None = None
     cache_limit: str | None = None
     keep_checkpoints: int = 2
+    checkpoint_minutes: float = 10.0
     deterministic: bool = False
 
     def __post_init__(self) -> None:
@@ -111,6 +122,9 @@ class TrainOptions:
         warmup = self.warmup_epochs
         sound = warmup is None or (math.isfinite(warmup) and warmup >= 0)
         _require("warmup_epochs", warmup, sound, "be at least 0")
+        minutes = self.checkpoint_minutes
+        sound = math.isfinite(minutes) and minutes >= 0
+        _require("checkpoint_minutes", minutes, sound, "be at least 0 and finite")
         # The range of numpy's seed, which Keras sets beside its own.
         _require("seed", self.seed, 0 <= self.seed < 2**32, "lie in [0, 2**32)")
 

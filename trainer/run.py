@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
+from pathlib import Path
 from typing import Any
 
 from trainer import checkpoints, precision, run_dir
+from trainer.autosave import Autosave
 from trainer.data import Data, Stream, open_data, require_batch
 from trainer.errors import TrainingError
 from trainer.events import EpochDone, OnEvent, RunDone, RunStarted, StepsDone, TrainResult, ignore
 from trainer.learner import Learner, make_learner
 from trainer.loop import OnSteps, Totals
 from trainer.options import Settings, TrainOptions
+from trainer.progress import Progress
 from trainer.scalars import Scalars
+from trainer.termination import Termination
 
 # Below this a loss scale no longer lifts gradients out of float16's subnormals; getting here means
 # that no step is finite at any scale.
@@ -34,8 +39,8 @@ def train_on(data: Data, asked: TrainOptions, on_event: OnEvent = ignore) -> Tra
     claim = run_dir.Claim(options, policy, data.root_hash, data.class_names, data.normalization)
     claim.check()
     directory = options.run_dir / run_dir.CHECKPOINTS
-    epochs_done = checkpoints.epochs_done(directory)
-    stream = data.open_training(epochs_done)
+    place = checkpoints.latest_progress(directory)
+    stream = _open_at(data, place)
     require_batch(stream.info.records, options)
     learner = make_learner(
         options, policy, stream.steps_per_epoch, data.num_outputs, data.input_shape
@@ -46,16 +51,25 @@ def train_on(data: Data, asked: TrainOptions, on_event: OnEvent = ignore) -> Tra
     kept.restore()
     claim.write()
     run = _Run(options, data.kind, learner, stream, data.validation, on_event)
-    on_event(run.started(policy, epochs_done, data.num_outputs))
-    history = run_dir.read_history(options.run_dir, epochs_done)
-    if epochs_done < options.epochs:
-        run.finish(history, kept)
+    on_event(run.started(policy, place, data.num_outputs))
+    history = run_dir.read_history(options.run_dir, place.epochs_done)
+    if place.epochs_done < options.epochs:
+        run.finish(history, kept, place)
     model_path = options.run_dir / run_dir.MODEL
-    if epochs_done < options.epochs or not model_path.exists():
+    if place.epochs_done < options.epochs or not model_path.exists():
         checkpoints.save_model(learner.model, model_path)
     seconds = time.perf_counter() - started
     on_event(RunDone(model_path, seconds))
     return TrainResult(options.run_dir, model_path, tuple(history), seconds)
+
+
+def _open_at(data: Data, place: Progress) -> Stream:
+    if place.reader is not None or not place.epochs_done:
+        return data.open_training(place.reader)
+    # A checkpoint of version 0.1.0, at the end of an epoch: the rest is read as by a run that began
+    # with this version.
+    stream = data.open_training(None)
+    return data.open_training(stream.state(place.epochs_done * stream.steps_per_epoch))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,14 +83,15 @@ class _Run:
     validation: Stream | None
     on_event: OnEvent
 
-    def started(self, policy: str, epochs_done: int, num_classes: int) -> RunStarted:
+    def started(self, policy: str, place: Progress, num_classes: int) -> RunStarted:
         return RunStarted(
             model=self.options.model,
             num_parameters=self.learner.model.count_params(),
             precision=policy,
             strategy=self.options.strategy,
             num_replicas=self.learner.strategy.num_replicas_in_sync,
-            first_epoch=epochs_done + 1,
+            first_epoch=place.epochs_done + 1,
+            first_step=place.step,
             epochs=self.options.epochs,
             steps_per_epoch=self.stream.steps_per_epoch,
             num_train_records=self.stream.info.records,
@@ -84,35 +99,57 @@ class _Run:
             num_classes=num_classes,
         )
 
-    def finish(self, history: list[EpochDone], kept: checkpoints.Checkpoints) -> None:
-        """Runs the epochs that `history` lacks, and appends them.
+    def finish(
+        self, history: list[EpochDone], kept: checkpoints.Checkpoints, place: Progress
+    ) -> None:
+        """Runs what `history` lacks from `place` on, and appends the epochs.
 
-        history.json and TensorBoard come before the checkpoint: a kill in between repeats one
-        epoch; in the other order its numbers would be missing for good.
+        history.json and TensorBoard come before the checkpoint: a kill in between repeats steps of
+        one epoch; in the other order its numbers would be missing for good.
+
+        Raises:
+            TrainingError: The loss is no longer finite.
+            TrainingStopped: SIGTERM has come.
         """
         distribute = self.learner.loop.distribute
         batches = iter(distribute(self.stream.dataset))
         validation = self.validation and distribute(self.validation.dataset)
-        with Scalars(self.options.run_dir / run_dir.TENSORBOARD) as scalars:
-            for epoch in range(len(history) + 1, self.options.epochs + 1):
-                done = self._run_epoch(epoch, batches, validation)
+        minutes = self.options.checkpoint_minutes
+        with Termination() as termination, Scalars(self._tensorboard) as scalars:
+            autosave = Autosave(kept, self.stream, minutes, termination)
+            for epoch in range(place.epochs_done + 1, self.options.epochs + 1):
+                done = self._run_epoch(place, batches, validation, autosave)
                 history.append(done)
                 run_dir.write_history(self.options.run_dir, history)
                 scalars.write(done)
-                kept.save(epoch)
+                autosave.end_of_epoch(epoch)
                 self.on_event(done)
+                autosave.stop_if_asked()
+                place = Progress(epochs_done=epoch)
 
-    def _run_epoch(self, epoch: int, batches: Any, validation: Any) -> EpochDone:
-        loop, num_steps = self.learner.loop, self.stream.steps_per_epoch
-        begun = time.perf_counter()
-        totals = loop.train(batches, num_steps, self._report(epoch, "train", num_steps))
-        seconds = time.perf_counter() - begun
-        _require_loss_scale(loop.loss_scale, epoch)
+    @property
+    def _tensorboard(self) -> Path:
+        return self.options.run_dir / run_dir.TENSORBOARD
+
+    def _run_epoch(
+        self, place: Progress, batches: Any, validation: Any, autosave: Autosave
+    ) -> EpochDone:
+        """The epoch that `place` lies in, from there on."""
+        epochs_done, steps = place.epochs_done, self.stream.steps_per_epoch
+        save = functools.partial(autosave.within_epoch, epochs_done)
+        report = self._report(epochs_done + 1, "train", steps, save)
+        totals = self.learner.loop.train(batches, steps, report, place.step, place.totals)
+        _require_loss_scale(self.learner.loop.loss_scale, epochs_done + 1)
         measured: Totals | None = None
         if self.validation is not None:
-            num_steps = self.validation.steps_per_epoch
-            report = self._report(epoch, "validation", num_steps)
-            measured = loop.validate(iter(validation), num_steps, report)
+            count = self.validation.steps_per_epoch
+            report = self._report(
+                epochs_done + 1, "validation", count, lambda *_: save(steps, totals)
+            )
+            measured = self.learner.loop.validate(iter(validation), count, report)
+        return self._summary(epochs_done + 1, totals, measured)
+
+    def _summary(self, epoch: int, totals: Totals, measured: Totals | None) -> EpochDone:
         predicts_tokens = self.kind == "packed"
         records = self.stream.steps_per_epoch * self.options.batch_size
         return EpochDone(
@@ -122,17 +159,20 @@ class _Run:
             val_loss=measured.mean_loss if measured else None,
             val_accuracy=measured.accuracy if measured and not predicts_tokens else None,
             learning_rate=self.learner.last_learning_rate,
-            examples_per_second=records / seconds,
-            loss_scale=loop.loss_scale,
+            examples_per_second=records / totals.seconds,
+            loss_scale=self.learner.loop.loss_scale,
             perplexity=_perplexity(totals) if predicts_tokens else None,
             token_accuracy=totals.accuracy if predicts_tokens else None,
             val_perplexity=_perplexity(measured) if measured and predicts_tokens else None,
             val_token_accuracy=measured.accuracy if measured and predicts_tokens else None,
-            tokens_per_second=totals.examples / seconds if predicts_tokens else None,
+            tokens_per_second=totals.examples / totals.seconds if predicts_tokens else None,
         )
 
-    def _report(self, epoch: int, phase: str, num_steps: int) -> OnSteps:
-        """What turns the totals of a phase into events, and stops at a loss that is not finite."""
+    def _report(self, epoch: int, phase: str, num_steps: int, save: OnSteps) -> OnSteps:
+        """What turns the totals of a phase into events, and stops at a loss that is not finite.
+
+        Checkpoints come last: none is written of a loss that is not finite.
+        """
 
         def report(step: int, totals: Totals) -> None:
             if totals.bad_step >= 0:
@@ -144,6 +184,7 @@ class _Run:
             self.on_event(
                 StepsDone(epoch, phase, step, num_steps, totals.mean_loss, totals.accuracy)
             )
+            save(step, totals)
 
         return report
 

@@ -2,7 +2,7 @@
 
 RUN_DIR/
   run.json             options, data set and versions; decides what may continue
-  checkpoints/         weights, optimizer and number of finished epochs
+  checkpoints/         weights, optimizer, finished epochs and steps, place of the reader
   history.json         one object per finished epoch
   tensorboard/         train/ and validation/
   model.keras          the trained model; its presence says that the run is finished
@@ -134,7 +134,7 @@ def read_history(directory: Path, epochs_done: int) -> list[EpochDone]:
     """The epochs up to the checkpoint.
 
     The history is written before the checkpoint, so after a kill between the two it is one epoch
-    ahead; that epoch runs again and its line is dropped here.
+    ahead; what the checkpoint lacks of that epoch runs again, and its line is dropped here.
 
     Raises:
         InputError: The history is missing, damaged, or behind the checkpoint.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +42,7 @@ _FLAGS: dict[str, tuple[Any, str, str]] = {
     "cache_dir": (click.Path(path_type=Path), "DIR", "Where copies lie; see 'shardmill cache'."),
     "cache_limit": (str, "SIZE", "What that directory may hold, such as 200GB."),
     "keep_checkpoints": (int, "N", "Latest checkpoints to keep."),
+    "checkpoint_minutes": (float, "X", "Checkpoint within an epoch so often; 0 for never."),
 }
 
 
@@ -94,8 +97,9 @@ def train(directory: Path, run_dir: Path | None, as_json: bool, **values: Any) -
     The set decides what is learnt: of pictures and of token ids their class, of packed sequences
     the next token. Raw text has to be stored as token ids first.
 
-    A run that was interrupted goes on after its last whole epoch when the same command is run
-    again.
+    A run that was interrupted goes on at its last checkpoint when the same command is run again,
+    and ends with the very weights of one that never stopped. On SIGTERM it finishes its step,
+    writes a checkpoint and exits with 143.
 
     \b
     Examples:
@@ -117,16 +121,20 @@ def train(directory: Path, run_dir: Path | None, as_json: bool, **values: Any) -
 
 
 def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
-    """Trains with bars, and prints what came out and where it lies."""
-    from cli.console import Bars, native_noise_kept, print_json, say
-    from cli.logs import quiet_tensorflow
+    """Trains with bars, and prints what came out and where it lies.
 
-    quiet_tensorflow()
-    with native_noise_kept() as stderr, Bars(stderr) as bars:
-        bars.update("load", 0, None, "", "TensorFlow, the data and the model")
-        import trainer
+    Raises:
+        SystemExit: SIGTERM came; what goes on with the training is told on stderr.
+    """
+    from cli.console import print_json, say
+    from trainer import TrainingStopped
 
-        result = trainer.train(options, _Show(bars))
+    try:
+        result = _trained(options)
+    except TrainingStopped as stopped:
+        told = str(stopped).removesuffix(".")
+        click.echo(f"{told}:\n  {shlex.join(['shardmill', *sys.argv[1:]])}", err=True)
+        raise SystemExit(stopped.exit_code) from None
     final = result.final
     if as_json:
         print_json(
@@ -146,6 +154,18 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
         f"logs       tensorboard --logdir {result.run_dir / 'tensorboard'}"
     )
     return result
+
+
+def _trained(options: TrainOptions) -> TrainResult:
+    from cli.console import Bars, native_noise_kept
+    from cli.logs import quiet_tensorflow
+
+    quiet_tensorflow()
+    with native_noise_kept() as stderr, Bars(stderr) as bars:
+        bars.update("load", 0, None, "", "TensorFlow, the data and the model")
+        import trainer
+
+        return trainer.train(options, _Show(bars))
 
 
 def _measured(final: EpochDone) -> str:
@@ -171,7 +191,7 @@ class _Show:
             self._bars.finish("load")
             self._steps_per_epoch, self._epochs = event.steps_per_epoch, event.epochs
             self._note = f"{event.model}, {event.precision}, {event.num_train_records:,} records"
-            self._draw((event.first_epoch - 1) * event.steps_per_epoch)
+            self._draw((event.first_epoch - 1) * event.steps_per_epoch + event.first_step)
         elif isinstance(event, StepsDone) and event.phase == "train":
             self._note = f"epoch {event.epoch}/{self._epochs}, loss {event.loss:.3f}"
             self._draw((event.epoch - 1) * self._steps_per_epoch + event.step)

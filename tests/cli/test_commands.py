@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import resource
+import shlex
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -155,6 +158,31 @@ def test_damage_while_reading_is_damage(shard_set, shardmill, tmp_path):
     assert done.returncode == 4
     assert "shardmill verify" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_sigterm_stops_a_training_at_a_checkpoint(shard_set, repository, tmp_path):
+    run = tmp_path / "a run"
+    arguments = ["train", str(shard_set[0]), "--run-dir", str(run), "--image-size", "16"]
+    arguments += ["--epochs", "2000", "--checkpoint-minutes", "1e-9", "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cli.main", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=repository,
+    )
+    with process:
+        while process.poll() is None and not (run / "checkpoints" / "checkpoint").exists():
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 143, stderr[-3000:]
+    assert stdout == ""
+    *_, said, command = stderr.splitlines()
+    assert said.startswith("stopped by SIGTERM after ")
+    assert said.endswith("which are checkpointed. The same command goes on there:")
+    assert shlex.split(command) == ["shardmill", *arguments]
+    assert not (run / "model.keras").exists()
 
 
 def test_train_then_train_again(shard_set, shardmill, tmp_path):

@@ -3,7 +3,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+
+from shard_format import Feature, Schema
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # The tests say what happens on a CPU, also on a machine that has a GPU.
@@ -52,3 +55,35 @@ def options(tmp_path):
         )
 
     return make
+
+
+@pytest.fixture
+def write_set(write_records):
+    """Writes a set of tiny's pictures in tmp_path / "data", of so many records a split."""
+    import tensorflow as tf
+    import tiny
+
+    def record(image, label, label_shape):
+        values = {"image": tf.io.encode_jpeg(image, quality=95).numpy()}
+        if label_shape is not None:
+            values["label"] = [int(label)] if label_shape else int(label)
+        return values, {"width": 12, "height": 12}
+
+    def write(class_names=tiny.NAMES, label_shape=(), statistics=None, **counts):
+        features = (
+            Feature("image", "image", (12, 12, 3), "jpeg"),
+            Feature("label", "class_label", label_shape or (), "", class_names, late=True),
+        )
+        if label_shape is None:
+            features = features[:1]
+        splits = {
+            name: [record(*pair, label_shape) for pair in zip(*drawn, strict=True)]
+            for name, drawn in (
+                (name, tiny.pictures(count, 12, seed))
+                for seed, (name, count) in enumerate(counts.items())
+            )
+        }
+        columns = (pa.field("width", pa.int32()), pa.field("height", pa.int32()))
+        return write_records(Schema("image", features), splits, columns, statistics, "data")
+
+    return write

@@ -1,31 +1,73 @@
+"""A run that stopped, however it was stopped, ends as if it had not."""
+
+import concurrent.futures
+import dataclasses
 import json
+import os
+import shutil
 import signal
 
+import hypothesis
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from hypothesis import strategies as st
 
 from shard_format import InputError
-from trainer.checkpoints import Checkpoints
+from trainer import TrainingStopped, train
+from trainer.checkpoints import Checkpoints, latest_progress
 from trainer.learner import make_learner
+from trainer.loop import Totals
+from trainer.progress import Progress
 from trainer.run import train_on
 
+# Wall time is the one thing that no checkpoint can make equal.
+TIMED = {"examples_per_second", "tokens_per_second"}
 
-def test_a_killed_run_goes_on_after_its_last_epoch(run_program, tmp_path):
-    killed = run_program("killed_run.py", tmp_path / "run", 1)
-    assert killed.returncode == -signal.SIGKILL
-    assert not (tmp_path / "run" / "model.keras").exists()
-    before = json.loads((tmp_path / "run" / "history.json").read_text())
 
-    continued = run_program("killed_run.py", tmp_path / "run")
-    assert continued.returncode == 0, continued.stderr[-3000:]
-    assert continued.stdout.splitlines() == ["first epoch 2"]
-    history = json.loads((tmp_path / "run" / "history.json").read_text())
-    assert [epoch["epoch"] for epoch in history] == [1, 2, 3]
-    assert history[0] == before[0]
-    assert (tmp_path / "run" / "model.keras").exists()
+def outcome(directory):
+    """(weights of the trained model, its history without what is about time)."""
+    history = json.loads((directory / "history.json").read_text())
+    weights = keras.models.load_model(directory / "model.keras").get_weights()
+    return weights, [{k: v for k, v in epoch.items() if k not in TIMED} for epoch in history]
+
+
+def assert_same(one, other):
+    (weights, history), (other_weights, other_history) = map(outcome, (one, other))
+    assert all(map(np.array_equal, weights, other_weights))
+    assert history == other_history
+
+
+# How many steps one call into the graph has depends on their time: of a kill within an epoch only
+# bounds of the place are certain.
+FOUND = {
+    "train:1:3": (1, 0, 0),
+    "recording:3": (1, 1, 2),
+    "validation:1:1": (1, 3, 8),
+    "history:1": (1, 8, 8),
+    "train:2:3": (1, 8, 8),
+    "never": (2, 1, 2),
+}
+
+
+@pytest.mark.parametrize(("devices", "moments"), [(1, list(FOUND)), (2, ["train:1:3"])])
+def test_a_run_killed_at_any_moment_ends_like_one_that_never_stopped(
+    write_set, run_program, tmp_path, devices, moments
+):
+    directory = write_set(train=70, validation=13)  # 8 steps an epoch
+    for moment in moments:
+        done = run_program("killed_run.py", directory, tmp_path / "cut", devices, moment)
+        expected = 0 if moment == "never" else -signal.SIGKILL
+        assert done.returncode == expected, done.stderr[-3000:]
+        epoch, low, high = FOUND[moment]
+        first_epoch, first_step = json.loads(done.stdout)
+        assert first_epoch == epoch and low <= first_step <= high
+    for name in ("cut", "whole"):
+        done = run_program("killed_run.py", directory, tmp_path / name, devices, "never")
+        assert done.returncode == 0, done.stderr[-3000:]
+    assert_same(tmp_path / "whole", tmp_path / "cut")
 
 
 class Stopped(Exception):
@@ -40,24 +82,146 @@ def stop_after(epoch):
     return on_event
 
 
-def test_a_continued_run_ends_with_the_weights_of_one_that_never_stopped(options, tmp_path):
-    # Every epoch of this stream is the same, so only the state of the trainer can differ: weights,
-    # moments of the optimizer, its step (hence the learning rate), BatchNorm and dropout seeds.
-    data = tiny.data()
-    same = type(data)(
-        data.root_hash, data.class_names, lambda done: data.open_training(0), data.validation
-    )
+def terminate_at(phase, epoch):
+    """Sends SIGTERM to this process at the first step of a phase, or at the end of an epoch."""
+
+    def on_event(event):
+        if getattr(event, "phase", "end") == phase and getattr(event, "epoch", None) == epoch:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return on_event
+
+
+@pytest.mark.parametrize(
+    ("phase", "words", "place"),
+    [
+        ("train", "after 1 epoch and 1 of 4 steps of the next, which", (1, 1)),
+        ("validation", "after 1 epoch and 4 of 4 steps of the next, which", (1, 4)),
+        ("end", "after 2 epochs, which are checkpointed. The same command goes on", (2, 0)),
+    ],
+)
+def test_sigterm_ends_a_run_at_a_checkpoint(options, tmp_path, phase, words, place):
     whole, cut = (
-        options(model="tiny:with_norm", epochs=3, run_dir=tmp_path / name)
+        options(model="tiny:with_norm", epochs=3, run_dir=tmp_path / name, checkpoint_minutes=0)
         for name in ("whole", "cut")
     )
-    whole = train_on(same, whole)
+    train_on(tiny.data(), whole)
+    with pytest.raises(TrainingStopped, match=words) as stopped:
+        train_on(tiny.data(), cut, terminate_at(phase, 2))
+    assert stopped.value.exit_code == 143
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    found = latest_progress(cut.run_dir / "checkpoints")
+    assert (found.epochs_done, found.step) == place
+    assert not (cut.run_dir / "model.keras").exists()
+
+    other = dataclasses.replace(cut, batch_size=16)
+    with pytest.raises(InputError, match="batch_size was 8, is 16"):
+        train_on(tiny.data(batch_size=16), other)
+    with pytest.raises(InputError, match="root_hash was '0000"):
+        train_on(dataclasses.replace(tiny.data(), root_hash="1" * 64), cut)
+    train_on(tiny.data(), dataclasses.replace(cut, checkpoint_minutes=5.0))
+    assert_same(whole.run_dir, cut.run_dir)
+
+
+def test_a_program_that_handles_sigterm_keeps_doing_so(options):
+    received = []
+    before = signal.signal(signal.SIGTERM, lambda *_: received.append(1))
+    try:
+        result = train_on(tiny.data(), options(), terminate_at("train", 1))
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert received
+    assert len(result.history) == 2
+
+
+def test_runs_outside_of_the_main_thread_leave_signals_alone(options):
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        assert len(pool.submit(train_on, tiny.data(), options()).result().history) == 2
+
+
+def test_a_checkpoint_within_an_epoch_holds_the_place_of_the_reader(write_set, options):
+    write_set(train=70)
+    given = options(checkpoint_minutes=1e-9)
+
+    def stop(event):
+        if getattr(event, "step", 0) >= 3:
+            raise Stopped
+
     with pytest.raises(Stopped):
-        train_on(same, cut, stop_after(2))
-    cut = train_on(same, cut)
-    weights = [keras.models.load_model(r.model_path).get_weights() for r in (whole, cut)]
-    assert all(map(np.array_equal, *weights))
-    assert [e.loss for e in cut.history] == [e.loss for e in whole.history]
+        train(given, stop)
+    found = latest_progress(given.run_dir / "checkpoints")
+    assert found.epochs_done == 0 and 1 <= found.step < 3
+    assert found.totals.examples == 8 * found.step
+    root_hash = json.loads((given.data / "manifest.json").read_text())["root_hash"]
+    assert found.reader["root_hash"] == root_hash
+    assert (found.reader["epoch"], found.reader["step"]) == (0, found.step)
+    assert len(json.dumps(found.reader)) < 1000
+
+
+@pytest.mark.parametrize(("minutes", "expected"), [(0.0, [4, 8]), (1e-9, [1, 4, 5, 8])])
+def test_checkpoints_within_epochs_are_as_frequent_as_asked(
+    options, monkeypatch, minutes, expected
+):
+    saved = []
+    save = Checkpoints.save
+
+    def noted(self, progress):
+        saved.append(progress.epochs_done * 4 + progress.step)
+        save(self, progress)
+
+    monkeypatch.setattr(Checkpoints, "save", noted)
+    train_on(tiny.data(), options(checkpoint_minutes=minutes))
+    assert saved == expected if not minutes else set(saved) >= set(expected)
+    assert saved == sorted(saved)
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+counts = st.integers(0, 2**62)
+
+
+@hypothesis.given(
+    st.builds(Progress, counts, counts, st.builds(Totals, finite, counts, counts, counts, finite))
+)
+def test_a_progress_comes_back_to_the_bit(progress):
+    assert Progress.from_json(progress.to_json()) == progress
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "7", '{"totals": {}, "more": 1}', "half a fi"])
+def test_what_is_no_progress_is_a_value_error(text):
+    with pytest.raises(ValueError):
+        Progress.from_json(text)
+
+
+def test_a_checkpoint_of_version_0_1_0_goes_on_at_its_epoch(options, tmp_path):
+    whole, cut = (
+        options(model="tiny:with_norm", epochs=4, run_dir=tmp_path / name)
+        for name in ("whole", "cut")
+    )
+    train_on(tiny.data(), whole)
+    with pytest.raises(Stopped):
+        train_on(tiny.data(), cut, stop_after(2))
+    learner = make_learner(cut.settled("image"), "float32", 4, tiny.NUM_CLASSES)
+    model, optimizer = learner.model, learner.optimizer
+    directory = cut.run_dir / "checkpoints"
+    Checkpoints(directory, model, optimizer, 1).restore()
+    shutil.rmtree(directory)
+    checkpoint = tf.train.Checkpoint(  # as version 0.1.0 wrote them
+        model=[variable.value for variable in model.variables],
+        optimizer=[variable.value for variable in optimizer.variables],
+        epochs_done=tf.Variable(2, dtype=tf.int64, trainable=False),
+    )
+    manager = tf.train.CheckpointManager(checkpoint, str(directory), max_to_keep=2)
+    manager.save(checkpoint_number=1)
+    manager.save(checkpoint_number=2)
+    record = json.loads((cut.run_dir / "run.json").read_text())
+    assert "checkpoint_minutes" not in record["identity"]
+
+    places = []
+    train_on(tiny.data(), cut, lambda e: places.append(getattr(e, "first_epoch", None)))
+    assert places[0] == 3
+    assert_same(whole.run_dir, cut.run_dir)
+    assert (directory / "ckpt-4.index").exists()
 
 
 def test_an_epoch_in_the_history_without_a_checkpoint_runs_again(options):
@@ -76,7 +240,7 @@ def test_a_checkpoint_holds_the_loss_scale(options, tmp_path):
     given = options()
     first, second = (make_learner(given.settled("image"), "mixed_float16", 4, 3) for _ in range(2))
     first.optimizer.dynamic_scale.assign(77.0)
-    Checkpoints(tmp_path / "c", first.model, first.optimizer, 1).save(4)
+    Checkpoints(tmp_path / "c", first.model, first.optimizer, 1).save(Progress(4))
     Checkpoints(tmp_path / "c", second.model, second.optimizer, 1).restore()
     assert second.loop.loss_scale == 77.0
 

@@ -12,7 +12,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from shard_format import InputError, UsageError
 from trainer import MODELS, train
-from trainer.data import open_data
 from trainer.loop import Loop
 from trainer.models import (
     SequenceShape,
@@ -24,7 +23,6 @@ from trainer.models import (
 )
 from trainer.optimizers import OPTIMIZERS
 from trainer.precision import dtype_policy
-from trainer.run import train_on
 from trainer.strategies import STRATEGIES
 
 DOCUMENTS = TokenShape(max_tokens=12, vocabulary_size=20, pad_id=19)
@@ -206,24 +204,15 @@ def test_a_continued_run_is_one_that_never_stopped(token_set, packed_set, text, 
         text(epochs=3, run_dir=tmp_path / name, batch_size=8, warmup_epochs=0.5)
         for name in ("whole", "cut")
     ]
-    # Every epoch reads the same order, so that only the state of the trainer could differ.
-    opened = open_data(runs[0])
-
-    def repeated(done):
-        stream = opened.open_training(0)
-        first = stream.dataset.take(stream.steps_per_epoch).repeat()
-        return dataclasses.replace(stream, dataset=first)
-
-    data = dataclasses.replace(opened, open_training=repeated)
-    whole = train_on(data, runs[0])
+    whole = train(runs[0])
     with pytest.raises(Stopped):
-        train_on(data, runs[1], stop_after(1))
-    cut = train_on(data, runs[1])
+        train(runs[1], stop_after(1))
+    cut = train(runs[1])
     weights = [keras.models.load_model(r.model_path).get_weights() for r in (whole, cut)]
     assert all(map(np.array_equal, *weights))
     assert [e.loss for e in cut.history] == [e.loss for e in whole.history]
     with pytest.raises(InputError, match="batch_size was 8, is 4"):
-        train_on(data, dataclasses.replace(runs[1], batch_size=4))
+        train(dataclasses.replace(runs[1], batch_size=4))
 
 
 def test_defaults_depend_on_the_set(options):

@@ -26,6 +26,10 @@ class Stream:
     dataset: tf.data.Dataset
     steps_per_epoch: int
     info: Info
+    first_step: int = 0
+
+    def state(self, steps_done):
+        return {"step": self.first_step + steps_done}
 
 
 def pictures(count: int, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -37,10 +41,11 @@ def pictures(count: int, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return images.astype(np.uint8), labels.astype(np.int64)
 
 
-def endless(count: int, size: int, batch_size: int, seed: int = 0) -> Stream:
-    arrays = tf.data.Dataset.from_tensor_slices(pictures(count, size, seed))
-    dataset = arrays.repeat().batch(batch_size, drop_remainder=True)
-    return Stream(dataset, count // batch_size, Info(count))
+def endless(count: int, size: int, batch_size: int, state: dict | None = None) -> Stream:
+    arrays = tf.data.Dataset.from_tensor_slices(pictures(count, size, seed=0))
+    first_step = state["step"] if state else 0
+    dataset = arrays.repeat().batch(batch_size, drop_remainder=True).skip(first_step)
+    return Stream(dataset, count // batch_size, Info(count), first_step)
 
 
 def finite(count: int, size: int, batch_size: int, seed: int = 1) -> Stream:
@@ -53,7 +58,7 @@ def data(size: int = 8, batch_size: int = 8, train: int = 32, validation: int = 
     return Data(
         root_hash="0" * 64,
         class_names=NAMES,
-        open_training=lambda epochs_done: endless(train, size, batch_size, seed=epochs_done),
+        open_training=lambda state: endless(train, size, batch_size, state),
         validation=finite(validation, size, batch_size),
     )
 

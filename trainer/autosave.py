@@ -1,0 +1,73 @@
+"""When a run is checkpointed: at the end of epochs, after some minutes, and on SIGTERM."""
+
+from __future__ import annotations
+
+import time
+
+from trainer.checkpoints import Checkpoints
+from trainer.data import Stream
+from trainer.errors import TrainingStopped
+from trainer.loop import NOTHING, Totals
+from trainer.progress import Progress
+from trainer.termination import Termination
+
+
+class Autosave:
+    """Checkpoints of a run as it goes on.
+
+    Args:
+        kept: Where they go.
+        stream: What is trained on; its state goes into the checkpoint.
+        minutes: From one checkpoint to the next within an epoch; 0 for none there.
+        termination: Says whether the run has to stop.
+    """
+
+    def __init__(
+        self, kept: Checkpoints, stream: Stream, minutes: float, termination: Termination
+    ) -> None:
+        self._kept = kept
+        self._stream = stream
+        self._seconds = minutes * 60 if minutes else float("inf")
+        self._termination = termination
+        self._saved_at = time.monotonic()
+        self._saved: tuple[int, int] | None = None
+
+    def within_epoch(self, epochs_done: int, step: int, totals: Totals) -> None:
+        """Saves if it is time, or if the run has to stop.
+
+        Args:
+            epochs_done: Whole epochs.
+            step: Training steps of the epoch behind them that are done. In its validation all of
+                them: nothing changes there, so that the place is saved once.
+            totals: Of these steps.
+
+        Raises:
+            TrainingStopped: SIGTERM has come, and the place is saved.
+        """
+        is_time = time.monotonic() - self._saved_at >= self._seconds
+        if (is_time or self._termination.asked) and self._saved != (epochs_done, step):
+            self._save(epochs_done, step, totals)
+        self.stop_if_asked()
+
+    def end_of_epoch(self, epochs_done: int) -> None:
+        """Saves that so many epochs are done."""
+        self._save(epochs_done, 0, NOTHING)
+
+    def stop_if_asked(self) -> None:
+        """Returns unless the run has to stop; to be called when its place is saved.
+
+        Raises:
+            TrainingStopped: SIGTERM has come.
+        """
+        if self._termination.asked and self._saved is not None:
+            raise TrainingStopped(*self._saved, self._stream.steps_per_epoch)
+
+    def _save(self, epochs_done: int, step: int, totals: Totals) -> None:
+        stream = self._stream
+        steps = epochs_done * stream.steps_per_epoch + step
+        state = stream.state(steps - stream.first_step)
+        self._kept.save(Progress(epochs_done, step, totals, state))
+        self._saved = (epochs_done, step)
+        # Behind the writing: where a checkpoint takes longer than the minutes between two, steps
+        # are still made.
+        self._saved_at = time.monotonic()
