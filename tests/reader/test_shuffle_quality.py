@@ -1,4 +1,4 @@
-"""A class-sorted corpus: is an epoch told from a random one? What `benchmarks.shuffle_quality` says.
+"""A class-sorted corpus: is an epoch told from a random one? See `benchmarks.shuffle_quality`.
 
 The statistics are those of benchmarks/shuffle_statistics.py: class counts in batches of 64 and in
 runs of 4,096, neighbours of one class, rank correlation, positions of one class in two epochs,
@@ -55,6 +55,7 @@ def disk(quality):
 def geometry(quality):
     """Of the documents of that corpus, of some 130 bytes each."""
     from reader.geometry import make_geometry
+
     from shard_format import ShardInfo, SplitInfo
 
     return make_geometry(SplitInfo((ShardInfo("shard", RECORDS, RECORDS * 130, ""),), {}))
@@ -107,7 +108,7 @@ def test_chance_is_not_told_from_chance(quality, chance) -> None:
 
 
 def test_two_sample_p_is_the_textbooks(quality) -> None:
-    """Critical values of D for large samples: 1.358, 1.628 and 1.949 times the root of 1/n + 1/m."""
+    """Critical values of D for large samples: 1.358, 1.628, 1.949 times the root of 1/n + 1/m."""
     statistics = quality[2]
     values = np.arange(100_000) / 100_000
     for critical, level in ((1.358, 0.05), (1.628, 0.01), (1.949, 0.001)):
