@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from reader.geometry import Geometry, make_geometry
 
 from benchmarks.shuffle_statistics import CLASSES, Order, classes_of
+from reader.geometry import Geometry, make_geometry
 from reader.order import epoch_numbers
 from shard_format import id_hash, load_manifest, open_index, shuffle_keys
 from shard_format.naming import index_file

@@ -55,7 +55,6 @@ def disk(quality):
 def geometry(quality):
     """Of the documents of that corpus, of some 130 bytes each."""
     from reader.geometry import make_geometry
-
     from shard_format import ShardInfo, SplitInfo
 
     return make_geometry(SplitInfo((ShardInfo("shard", RECORDS, RECORDS * 130, ""),), {}))
