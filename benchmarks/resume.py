@@ -1,8 +1,8 @@
 """Going on in the middle of an epoch: `python -m benchmarks.resume [--large]`.
 
 A synthetic set of 1.28 million records, opened by a new process at the state of 90 % of an epoch:
-seconds from `reader.load` to the first batch, bytes of the state, peak memory. --large does the same
-with ten times the records: memory must not grow with them. Results go to
+seconds from `reader.load` to the first batch, bytes of the state, peak memory. With --large the
+same with ten times the records: memory must not grow with them. Results go to
 benchmarks/results/resume.json.
 """
 
