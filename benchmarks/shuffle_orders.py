@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.shuffle_statistics import CLASSES, Order, classes_of
-from reader.geometry import Geometry, make_geometry
+from reader.geometry import Geometry, default_streams, make_geometry
 from reader.order import epoch_numbers
 from shard_format import id_hash, load_manifest, open_index, shuffle_keys
 from shard_format.naming import index_file
@@ -52,7 +53,7 @@ def built_order(directory: Path) -> tuple[Order, Geometry]:
     disk = np.argsort(np.argsort(np.array(ids))).astype(np.int64)
     if (classes_of(disk) != np.array(index["label"].to_numpy())).any():
         raise SystemExit(f"{directory} is not the set of the sorted corpus")
-    return disk, make_geometry(load_manifest(directory).splits["train"])
+    return disk, make_geometry(load_manifest(directory).splits["train"], default_streams(1))
 
 
 def order_by_key(record_ids: list[str], seed: int) -> Order:
@@ -68,7 +69,12 @@ def order_by_key(record_ids: list[str], seed: int) -> Order:
 
 def reader_orders(disk: Order, geometry: Geometry, shuffle: str) -> Orders:
     """The reader's, over records that lie on disk in this order."""
-    return lambda seed, epoch: disk[epoch_numbers(geometry, seed, epoch, shuffle)]
+    return lambda seed, epoch: disk[_epoch(geometry, seed, epoch, shuffle)]
+
+
+@functools.lru_cache(maxsize=512)  # over two orders on disk the epochs are the same
+def _epoch(geometry: Geometry, seed: int, epoch: int, shuffle: str) -> Order:
+    return epoch_numbers(geometry, seed, epoch, shuffle)
 
 
 def buffer_orders(disk: Order) -> Orders:

@@ -54,10 +54,11 @@ def disk(quality):
 @pytest.fixture(scope="module")
 def geometry(quality):
     """Of the documents of that corpus, of some 130 bytes each."""
-    from reader.geometry import make_geometry
+    from reader.geometry import default_streams, make_geometry
     from shard_format import ShardInfo, SplitInfo
 
-    return make_geometry(SplitInfo((ShardInfo("shard", RECORDS, RECORDS * 130, ""),), {}))
+    split = SplitInfo((ShardInfo("shard", RECORDS, RECORDS * 130, ""),), {})
+    return make_geometry(split, default_streams(1))
 
 
 def told(quality, chance, way) -> set[str]:
