@@ -69,8 +69,10 @@ def main() -> None:
         subjects = {
             "hand-tuned tf.data": lambda: run("hand_tuned_read", out, "same", _READ_SECONDS),
             "hand-tuned, TF's crop": lambda: run("hand_tuned_read", out, "tf", _READ_SECONDS),
-            "reader, cache off": lambda: run("shardmill_read", out, "off", _READ_SECONDS),
-            "reader, cache memory": lambda: run("shardmill_read", out, "memory", _READ_SECONDS),
+            "reader, cache off": lambda: run("shardmill_read", out, "window", "off", _READ_SECONDS),
+            "reader, cache memory": lambda: run(
+                "shardmill_read", out, "window", "memory", _READ_SECONDS
+            ),
         }
         results["read"] = take_turns("read", subjects, arguments.repeat)
 

@@ -24,6 +24,7 @@ class Run:
         wall_seconds: Of the whole process, imports included.
         peak_mib: Greatest sum of the resident sizes of the process and all its children.
         cpu_seconds: Of the process while its clock ran, on all cores; None where it does not tell.
+        details: What else the subject told of itself.
     """
 
     rate: float
@@ -31,10 +32,23 @@ class Run:
     wall_seconds: float
     peak_mib: float
     cpu_seconds: float | None = None
+    details: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
-def run(subject: str, *arguments: object, python: str = sys.executable) -> Run:
-    """Runs `python -m benchmarks.subjects.SUBJECT ARGUMENTS`, which prints records and seconds."""
+def run(
+    subject: str,
+    *arguments: object,
+    python: str = sys.executable,
+    sample_seconds: float = _SAMPLE_SECONDS,
+) -> Run:
+    """Runs `python -m benchmarks.subjects.SUBJECT ARGUMENTS`, which prints records and seconds.
+
+    Args:
+        subject: A module of benchmarks/subjects.
+        arguments: Passed as text.
+        python: The interpreter, for subjects in an environment of their own.
+        sample_seconds: How often memory is looked at. Each look takes milliseconds of a core.
+    """
     begun = time.perf_counter()
     process = subprocess.Popen(
         [python, "-m", f"benchmarks.subjects.{subject}", *map(str, arguments)],
@@ -42,7 +56,7 @@ def run(subject: str, *arguments: object, python: str = sys.executable) -> Run:
         stderr=subprocess.PIPE,
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
     )
-    peak = _watch(process)
+    peak = _watch(process, sample_seconds)
     output, errors = process.communicate()
     if process.returncode:
         raise SystemExit(f"{subject} failed:\n{errors.decode(errors='replace')[-3000:]}")
@@ -53,10 +67,11 @@ def run(subject: str, *arguments: object, python: str = sys.executable) -> Run:
         wall_seconds=time.perf_counter() - begun,
         peak_mib=peak / (1 << 20),
         cpu_seconds=found.get("cpu_seconds"),
+        details=found.get("details", {}),
     )
 
 
-def _watch(process: subprocess.Popen[bytes]) -> int:
+def _watch(process: subprocess.Popen[bytes], sample_seconds: float) -> int:
     """Samples the process tree until it ends. Pipes hold more than a subject prints."""
     peak = 0
     root = psutil.Process(process.pid)
@@ -71,7 +86,7 @@ def _watch(process: subprocess.Popen[bytes]) -> int:
         except psutil.NoSuchProcess:
             break
         peak = max(peak, total)
-        time.sleep(_SAMPLE_SECONDS)
+        time.sleep(sample_seconds)
     return peak
 
 

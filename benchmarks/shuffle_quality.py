@@ -1,0 +1,169 @@
+"""Is a shuffled epoch told from a random one? `python -m benchmarks.shuffle_quality`.
+
+A corpus of 64,000 documents that is sorted by class (100 of them) is built into a set by the real
+command. The reader's orders over it for 100 seeds, and what a buffer of 10,000 records makes of the
+sorted corpus, are compared with 400 random permutations by numpy's generator: statistic for
+statistic, by the test of Kolmogorov and Smirnov. A p-value below 0.01 divided by the number of
+statistics (Bonferroni) is told from chance. Everything has fixed seeds.
+
+What "window" does not promise is measured too: records that are neighbours on disk stay in one
+window, so single records (not classes) move from epoch to epoch in company. Results go to
+benchmarks/results/shuffle_quality.json, and a picture to docs. It takes about three minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import shuffle_orders as orders
+from benchmarks import shuffle_statistics as stats
+from benchmarks.machine import machine
+from benchmarks.shuffle_plot import draw
+
+_HERE = Path(__file__).parent
+SEEDS = 100
+RANDOM = 400  # permutations to compare with
+# 0.01 for all comparisons of one way of shuffling together.
+LEAST_P = 0.01 / (len(stats.OF_ONE) + len(stats.OF_TWO) + len(stats.OF_RECORDS))
+
+Values = dict[str, list[float]]
+
+
+def main() -> None:
+    """Builds the set, compares, prints, writes."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.shuffle_quality", description=__doc__
+    )
+    parser.add_argument("--records", type=int, default=64_000)
+    parser.add_argument("--work", type=Path, default=_HERE / ".work", help="scratch folder")
+    arguments = parser.parse_args()
+    directory = _build(arguments.work / f"sorted-{arguments.records}", arguments.records)
+    disk, geometry = orders.built_order(directory)
+    ways = ways_of(disk, geometry)
+    found = compare(ways, len(disk))
+    results = {
+        "date": datetime.date.today().isoformat(),
+        "machine": machine(),
+        "records": len(disk),
+        "classes": stats.CLASSES,
+        "seeds": SEEDS,
+        "random_permutations": RANDOM,
+        "least_p": LEAST_P,
+        "ways": found,
+        "neighbours_on_disk": neighbours(ways, disk),
+    }
+    print_table(found, results["neighbours_on_disk"])
+    file = _HERE / "results" / "shuffle_quality.json"
+    file.write_text(json.dumps(results, indent=1) + "\n")
+    picture = _HERE.parent / "docs" / "shuffle-quality.svg"
+    shown = {"sorted corpus": np.arange(len(disk))}
+    shown |= {name: ways[name](0, 0) for name in (_BUFFER, _WINDOW, _FULL)}
+    picture.write_text(draw({name: stats.classes_of(order) for name, order in shown.items()}))
+    print(f"written to {file.relative_to(_HERE.parent)} and {picture.relative_to(_HERE.parent)}")
+
+
+_BUFFER = "buffer of 10,000"
+_WINDOW, _FULL = "reader, window", "reader, full"
+
+
+def ways_of(disk: stats.Order, geometry: Any) -> dict[str, orders.Orders]:
+    """What is compared, by name; the reader's first two are of the set that shardmill built."""
+    corpus = np.arange(len(disk))
+    return {
+        _WINDOW: orders.reader_orders(disk, geometry, "window"),
+        _FULL: orders.reader_orders(disk, geometry, "full"),
+        "reader, full, sorted on disk": orders.reader_orders(corpus, geometry, "full"),
+        "reader, window, sorted on disk": orders.reader_orders(corpus, geometry, "window"),
+        _BUFFER: orders.buffer_orders(corpus),
+        "16 files interleaved, buffer of 10,000": orders.buffer_orders(
+            orders.interleaved(len(disk))
+        ),
+    }
+
+
+def values_of(way: orders.Orders, seeds: range) -> Values:
+    """Every statistic for every seed; of the first epoch, and of the first two."""
+    of_two = {**stats.OF_TWO, **stats.OF_RECORDS}
+    values: Values = {name: [] for name in (*stats.OF_ONE, *of_two)}
+    for seed in seeds:
+        first, second = way(seed, 0), way(seed, 1)
+        for name, of_one in stats.OF_ONE.items():
+            values[name].append(of_one(first))
+        for name, compared in of_two.items():
+            values[name].append(compared(first, second))
+    return values
+
+
+def random_values(records: int) -> Values:
+    """The same of random permutations."""
+    return values_of(
+        lambda seed, epoch: orders.uniform_order(records, 2 * seed + epoch), range(RANDOM)
+    )
+
+
+def compare(ways: dict[str, orders.Orders], records: int) -> dict[str, Any]:
+    """For every way and statistic: the p-value, its mean and deviation, and those of chance."""
+    chance = random_values(records)
+    found: dict[str, Any] = {}
+    for name, way in ways.items():
+        values = values_of(way, range(SEEDS))
+        found[name] = {
+            statistic: {
+                "p": float(f"{stats.two_sample_p(values[statistic], chance[statistic]):.3g}"),
+                "mean": statistics.mean(values[statistic]),
+                "deviation": statistics.stdev(values[statistic]),
+                "chance_mean": statistics.mean(chance[statistic]),
+                "chance_deviation": statistics.stdev(chance[statistic]),
+            }
+            for statistic in chance
+        }
+    return found
+
+
+def neighbours(ways: dict[str, orders.Orders], disk: stats.Order) -> dict[str, Any]:
+    """What becomes of records that lie side by side on disk, mean over ten seeds."""
+    chance = lambda seed, epoch: orders.uniform_order(len(disk), 2 * seed + epoch)  # noqa: E731
+    found = {}
+    for name, way in {_WINDOW: ways[_WINDOW], _FULL: ways[_FULL], "chance": chance}.items():
+        made = [way(seed, 0) for seed in range(10)]
+        found[name] = {
+            "share_in_one_batch": statistics.mean(stats.together(one, disk) for one in made),
+            "mean_distance": statistics.mean(stats.distance(one, disk) for one in made),
+        }
+    return found
+
+
+def print_table(found: dict[str, Any], near: dict[str, Any]) -> None:
+    """p-values, then neighbours."""
+    for way, one in found.items():
+        print(way)
+        for name, value in one.items():
+            verdict = "" if value["p"] >= LEAST_P else "  told from chance"
+            print(f"    {name:<32}p {value['p']:<10.2g}{verdict}")
+    for way, one in near.items():
+        print(f"{way:<40}" + "  ".join(f"{key} {value:.4g}" for key, value in one.items()))
+
+
+def _build(work: Path, records: int) -> Path:
+    """The set of the sorted corpus, built once."""
+    done, source, out = work / "complete", work / "sorted.jsonl", work / "set"
+    if not done.exists():
+        work.mkdir(parents=True, exist_ok=True)
+        orders.write_corpus(source, records)
+        arguments = orders.build_options(source, out)
+        subprocess.run([sys.executable, "-m", "cli.main", *arguments], check=True)
+        done.touch()
+    return out
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The peer: MosaicML Streaming with a worker process for every core, its shards on local disk.
+
+A data set of the kind that its documentation shows, with its default shuffle (py1e). Nothing is
+downloaded: the shards lie where it would put them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import streaming
+
+from benchmarks.subjects.reading_clock import BATCH, measure
+from benchmarks.subjects.torch_pixels import PIXELS, start_worker
+
+
+class Pictures(streaming.StreamingDataset):  # type: ignore[misc]
+    """Records of the columns "jpg" (bytes) and "cls" (int).
+
+    Args:
+        local: The shards.
+        pixels: A key of `PIXELS`.
+    """
+
+    def __init__(self, local: str, pixels: str) -> None:
+        super().__init__(local=local, batch_size=BATCH, shuffle=True)
+        self._pixels = PIXELS[pixels]
+
+    def __getitem__(self, at: Any) -> Any:
+        """(picture, class number)."""
+        record = super().__getitem__(at)
+        return self._pixels(record["jpg"]), record["cls"]
+
+
+def main() -> None:
+    """Arguments: DIR PIXELS SECONDS [MOST]; PIXELS is pil or tuned."""
+    directory, pixels, seconds, *most = sys.argv[1:]
+    workers = len(os.sched_getaffinity(0))
+    streaming.base.util.clean_stale_shared_memory()  # a reader that was ended leaves some
+
+    def open_stream() -> Any:
+        loader = streaming.StreamingDataLoader(
+            Pictures(directory, pixels),
+            batch_size=BATCH,
+            num_workers=workers,
+            drop_last=True,
+            persistent_workers=True,
+            worker_init_fn=start_worker,
+        )
+        return (batch for _ in iter(int, 1) for batch in loader)  # epoch after epoch
+
+    measure(open_stream, float(seconds), int(*most or [0]))
+
+
+if __name__ == "__main__":
+    main()

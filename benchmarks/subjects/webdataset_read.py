@@ -1,0 +1,48 @@
+"""The peer: WebDataset with a worker process for every core.
+
+The chain of its documentation: shards shuffled, a shuffle buffer in every worker, decoded and
+batched there, because single records are slow to pass between processes. The buffer holds bytes and
+not pictures, as that is faster.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import webdataset as wds
+
+from benchmarks.subjects.reading_clock import BATCH, measure
+from benchmarks.subjects.torch_pixels import PIXELS, start_worker
+
+_BUFFER = 4096  # in all, as tf.data's
+
+
+def main() -> None:
+    """Arguments: DIR PIXELS SECONDS [MOST]; PIXELS is pil or tuned."""
+    directory, pixels, seconds, *most = sys.argv[1:]
+    workers = len(os.sched_getaffinity(0))
+    shards = [str(path) for path in sorted(Path(directory).glob("*.tar"))]
+    if len(shards) < workers:
+        raise SystemExit(f"{workers} workers need as many shards, got {len(shards)}")
+
+    def open_stream() -> Any:
+        dataset = (
+            wds.WebDataset(shards, shardshuffle=len(shards))
+            .shuffle(_BUFFER // workers, initial=_BUFFER // workers)
+            .to_tuple("jpg", "cls")
+            .map_tuple(PIXELS[pixels], int)
+            .batched(BATCH, partial=False)
+            .repeat()
+        )
+        return wds.WebLoader(
+            dataset, batch_size=None, num_workers=workers, worker_init_fn=start_worker
+        )
+
+    measure(open_stream, float(seconds), int(*most or [0]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The training records of a shard set as tar files, the way WebDataset has them.
+
+The same JPEG bytes in the same order, which is a shuffled one, in files of 64 MiB, as MosaicML's
+writer makes them.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.measure import print_result
+from shard_format import decode_example, load_manifest, read_records
+
+_SHARD_BYTES = 64 << 20
+
+
+def _records(directory: Path) -> Iterator[tuple[bytes, int]]:
+    """(JPEG, class number) of every training record, in the order on disk."""
+    for shard in load_manifest(directory).splits["train"].shards:
+        for _, serialized in read_records(directory / shard.file):
+            example = decode_example(serialized)
+            yield bytes(example["image"][0]), int(example["label"][0])  # type: ignore[arg-type]
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    tar.addfile(member, io.BytesIO(content))
+
+
+def main() -> None:
+    """Arguments: DIR OUT."""
+    directory, out = map(Path, sys.argv[1:])
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    begun, count, shards = time.perf_counter(), 0, 0
+    tar: tarfile.TarFile | None = None
+    for count, (jpeg, label) in enumerate(_records(directory), 1):
+        if tar is None or tar.offset >= _SHARD_BYTES:
+            if tar is not None:
+                tar.close()
+            tar = tarfile.open(out / f"train-{shards:06d}.tar", "w")
+            shards += 1
+        _add(tar, f"{count:08d}.jpg", jpeg)
+        _add(tar, f"{count:08d}.cls", str(label).encode())
+    if tar is not None:
+        tar.close()
+    print_result(count, time.perf_counter() - begun)
+
+
+if __name__ == "__main__":
+    main()
