@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-
 # Into how many groups of similar length the documents of a window are divided. In batches of 32, 1,
 # 4, 16 and 32 groups leave 69, 40, 16 and 9 % of the positions empty with the queries of Banking77,
 # and 55, 26, 11 and 7 % with 905 film reviews; but the more groups, the more a batch is the same
