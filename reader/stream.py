@@ -37,6 +37,7 @@ class Stream:
         start: Where the data set begins: after so many epochs and steps.
         copies: What is being copied to local disk while it is read where it lies: see its
             `copied_bytes`, `total_bytes`, `wait()` and `stop()`. None where nothing is.
+        options: How it was opened, for those who open it again to measure it; None of a mixture.
     """
 
     dataset: tf.data.Dataset
@@ -45,6 +46,7 @@ class Stream:
     order: Mapping[str, Any]
     start: Position
     copies: Copies | None = None
+    options: ReadOptions | None = dataclasses.field(default=None, repr=False, kw_only=True)
 
     @property
     def first_step(self) -> int:
@@ -281,4 +283,4 @@ def load(
         if epochs is not None:
             batches = (epochs - start.epoch) * steps - start.step
         dataset = build_dataset(opened.source, start.epoch, start.step * batch_size, batches)
-    return Stream(dataset, steps, opened.info, order, start, opened.copies)
+    return Stream(dataset, steps, opened.info, order, start, opened.copies, options=options)
