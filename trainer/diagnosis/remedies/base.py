@@ -1,0 +1,94 @@
+"""What a remedy knows of a job, and how it says what the job would cost with it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from reader.pipeline import Source
+from reader.sampled import sampled_source
+from reader.stages import ChainTimes, StageTimes, measure_chain
+from trainer.diagnosis.advice import Trial
+from trainer.diagnosis.costs import Costs
+from trainer.diagnosis.job import Job
+from trainer.diagnosis.measuring import StepTimes, measure_step
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A job whose costs are known.
+
+    Attributes:
+        job: The job.
+        seconds: For each measurement.
+        costs: Of the job.
+        stages: What its stream takes.
+        step: What its steps take.
+    """
+
+    job: Job
+    seconds: float
+    costs: Costs
+    stages: StageTimes
+    step: StepTimes
+
+    @property
+    def source(self) -> Source:
+        """Of the stream, from memory."""
+        return sampled_source(self.job.stream)
+
+    @property
+    def reading_cpu_seconds(self) -> float:
+        """CPU time of reading files, per example; 0 where records come from memory."""
+        return self.stages.storage.cpu_seconds if self.stages.reads_files else 0.0
+
+    def with_chain(self, source: Source, reading_cpu_seconds: float | None = None) -> Costs:
+        """The costs with another chain behind storage, which is measured here.
+
+        Args:
+            source: Of the other chain, from memory.
+            reading_cpu_seconds: CPU time of reading its files; None is as it is.
+        """
+        reading = self.reading_cpu_seconds if reading_cpu_seconds is None else reading_cpu_seconds
+        return with_times(self.costs, measure_chain(source, self.seconds), reading)
+
+    def with_step(self, step: StepTimes) -> Costs:
+        """The costs with other steps."""
+        return with_step(self.costs, step)
+
+    def with_job(self, job: Job) -> Costs:
+        """The costs of another job on the same set, of which input and steps are measured here."""
+        costs = self.with_chain(sampled_source(job.stream))
+        return with_step(costs, measure_step(job, self.seconds))
+
+
+def with_step(costs: Costs, step: StepTimes) -> Costs:
+    """The costs with other steps."""
+    return dataclasses.replace(
+        costs,
+        copy_seconds=step.copy_seconds,
+        step_seconds=step.seconds,
+        step_cpu_seconds=step.cpu_seconds,
+    )
+
+
+def with_times(costs: Costs, chain: ChainTimes, reading_cpu_seconds: float) -> Costs:
+    """The costs with another chain; what its stages take is not told apart."""
+    return dataclasses.replace(
+        costs,
+        input_seconds=chain.seconds,
+        cpu_seconds={"storage": reading_cpu_seconds, "input": chain.cpu_seconds},
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Remedy:
+    """One way to make a job faster.
+
+    Attributes:
+        stages: Those that it makes cheaper; it is tried where one of them holds the job back.
+        attempt: What the job would cost with it; None where it does not apply.
+    """
+
+    stages: tuple[str, ...]
+    attempt: Callable[[Case], Trial | None]
