@@ -52,6 +52,7 @@ class FilePayloads:
         # the 2 GB that a graph may have.
         self._paths = tf.constant([str(path) for path in paths])
         self._ends = tf.constant(np.cumsum([shard.records for shard in split.shards], dtype="i8"))
+        self._bytes = tf.constant([shard.bytes for shard in split.shards], tf.int64)
         self._index = index
         self._run_records = run_records
 
@@ -59,7 +60,14 @@ class FilePayloads:
         """See `Payloads.read`."""
         shards = tf.searchsorted(self._ends, numbers, side="right", out_type=tf.int64)
         begins = self._index.column("offset", numbers)
-        ends = begins + self._index.column("length", numbers)
+        lengths = self._index.column("length", numbers)
+        # A wrong number must not become the size of a buffer: that would end the process.
+        inside = (
+            (begins >= 0) & (lengths > 0) & (begins <= tf.gather(self._bytes, shards) - lengths)
+        )
+        message = "The index names a place outside of its shard; run 'shardmill verify'."
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(inside), [message])]):
+            ends = begins + lengths
         count = tf.size(numbers, tf.int64)
         places = tf.range(count)
         breaks = (shards[1:] != shards[:-1]) | (begins[1:] != ends[:-1])

@@ -4,11 +4,12 @@ A draw is a function of its position in the epoch, as the order is:
 
     slots     so many positions after each other are a block; every class has as many of its slots
               as its weight says, in an order of their own in every block
-    rank      a slot tells how many records of its class came before it in the epoch
+    rank      how many records of its class came before it in the epoch; the slots of its block
+              are counted for that, of all workers
     record    the records of the class in a permuted order; when all have come, in another one
 
-So in an epoch the records of a class come equally often, but for one, and the share of every class
-is what its weight says in every block. An epoch has as many draws as the split has records.
+So in an epoch the records of a class come equally often, but for one, wherever it ends; and the
+share of every class is what its weight says in every whole block. An epoch has as many draws as the split has records.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from shard_format import Feature, ShardSetError, UsageError, mix
 
 SLOT_STREAM = 0x534C4F54  # "SLOT"
 DRAW_STREAM = 0x44524157  # "DRAW"
-# Shares are rounded to multiples of one slot, and are exact in every block of that many draws.
+# Shares are rounded to multiples of one slot, and are exact in every block of that many draws, or
+# of fewer where these are multiples of a number.
 SLOTS = 4096
 
 
@@ -62,11 +64,20 @@ class ClassSampler:
 
     def numbers(self, positions: order.Int64Array, epoch: int) -> order.Int64Array:
         """[n] int64: the record drawn at each position [n] int64 of an epoch."""
-        blocks = (positions // self._num_slots).astype(np.uint64)
-        key = mix(order.epoch_key(SLOT_STREAM, self._seed, epoch) ^ blocks)
-        slots = order.permute(positions % self._num_slots, self._num_slots, key)
-        classes = self._class_of[slots]
-        ranks = positions // self._num_slots * self._slots[classes] + self._rank_of[slots]
+        if not len(positions):
+            return positions
+        first, last = positions.min() // self._num_slots, positions.max() // self._num_slots
+        whole = np.arange(first * self._num_slots, (last + 1) * self._num_slots)
+        blocks = whole // self._num_slots
+        key = mix(order.epoch_key(SLOT_STREAM, self._seed, epoch) ^ blocks.astype(np.uint64))
+        classes = self._class_of[order.permute(whole % self._num_slots, self._num_slots, key)]
+        # By block, class and position the slots lie as in `_rank_of`, block after block.
+        sorted_ = np.argsort((blocks - first) * len(self._slots) + classes, kind="stable")
+        ranks = np.empty_like(whole)
+        ranks[sorted_] = np.tile(self._rank_of, last - first + 1)
+        ranks += blocks * self._slots[classes]
+        places = positions - first * self._num_slots
+        classes, ranks = classes[places], ranks[places]
         sizes = self._sizes[classes]
         key = order.epoch_key(DRAW_STREAM, self._seed, epoch) ^ classes.astype(np.uint64)
         key = mix(mix(key) ^ (ranks // sizes).astype(np.uint64))
@@ -75,16 +86,23 @@ class ClassSampler:
         return np.asarray(self._members[self._starts[classes] + drawn])
 
     def graph_numbers(self, positions: tf.Tensor, epoch: tf.Tensor) -> tf.Tensor:
-        """[n] int64: `numbers` in TensorFlow operations."""
+        """[n] int64: `numbers` in TensorFlow operations; n is at least 1."""
         own = self._tensors
-        blocks = tf.cast(positions // self._num_slots, tf.uint64)
+        first = tf.reduce_min(positions) // self._num_slots
+        last = tf.reduce_max(positions) // self._num_slots
+        whole = tf.range(first * self._num_slots, (last + 1) * self._num_slots)
+        blocks = whole // self._num_slots
         key = order_graph.epoch_key(SLOT_STREAM, self._seed, epoch)
-        key = order_graph.mix(key ^ blocks)
+        key = order_graph.mix(key ^ tf.cast(blocks, tf.uint64))
         rounds = order.num_rounds(self._num_slots)
-        slots = order_graph.permute(positions % self._num_slots, self._num_slots, key, rounds)
+        slots = order_graph.permute(whole % self._num_slots, self._num_slots, key, rounds)
         classes = tf.gather(own["class_of"], slots)
-        ranks = positions // self._num_slots * tf.gather(own["slots"], classes)
-        ranks += tf.gather(own["rank_of"], slots)
+        sorted_ = tf.argsort((blocks - first) * len(self._slots) + classes, stable=True)
+        counted = tf.tile(own["rank_of"], [last - first + 1])
+        ranks = tf.scatter_nd(sorted_[:, None], counted, tf.shape(sorted_))
+        ranks += blocks * tf.gather(own["slots"], classes)
+        places = positions - first * self._num_slots
+        classes, ranks = tf.gather(classes, places), tf.gather(ranks, places)
         sizes = tf.gather(own["sizes"], classes)
         key = order_graph.epoch_key(DRAW_STREAM, self._seed, epoch) ^ tf.cast(classes, tf.uint64)
         key = order_graph.mix(order_graph.mix(key) ^ tf.cast(ranks // sizes, tf.uint64))
@@ -131,7 +149,8 @@ def make_sampler(
             f"a class that is sampled must have records, got none of {wrong[0]!r} in {where}. "
             "Leave it out of sample, or give it the weight 0."
         )
-    return ClassSampler(labels, shares(weights, SLOTS), seed)
+    slots = shares(weights, SLOTS)
+    return ClassSampler(labels, slots // np.gcd.reduce(slots), seed)  # the shortest of such blocks
 
 
 def shares(weights: np.ndarray, slots: int) -> order.Int64Array:

@@ -70,8 +70,8 @@ def read_state(
     if not (_is_count(epoch) and _is_count(step) and epoch <= MAX_EPOCHS and step < steps):
         raise UsageError(
             f"a state must name an epoch up to {MAX_EPOCHS} and a step below {steps}, got "
-            f"epoch={epoch!r} and step={step!r} in reader.load. Pass what "
-            "stream.state(steps_done) returned, unchanged."
+            f"epoch={epoch!r} and step={step!r} in reader.load. Pass what stream.state(steps_done) "
+            "returned, unchanged."
         )
     if epochs is not None and (epoch, step) > (epochs, 0):
         raise UsageError(
