@@ -12,7 +12,7 @@ import argparse
 import dataclasses
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,38 +79,40 @@ class Pages:
         transform = SHOWN.get(name, TRANSFORMS[name]())
         is_crop = transform.stage == "crop"
         augment = [transform] if is_crop else ["none", transform]
-        epochs = range(NUM_DRAWS if transform.num_random else 1)
-        changed = [self._batch(augment, epoch, 1)[0] for epoch in epochs]
-        return [[self._whole() if is_crop else self._batch(["none"], 0, 1)[0], *changed]]
+        epochs = NUM_DRAWS if transform.num_random else 1
+        changed = self._made(augment, [0] * epochs, range(epochs))
+        return [[self._whole() if is_crop else self._plain(), *changed]]
 
     def mixed(self, name: str) -> list[list[Any]]:
         """A batch, and what is made of it."""
         count = len(self.photographs)
-        return [[*self._batch(augment, 0, count)] for augment in (["none"], ["none", name])]
+        augments: list[list[Any]] = [["none"], ["none", name]]
+        return [[*self._made(augment, range(count), [0] * count)] for augment in augments]
 
     def planes(self, name: str) -> list[list[Any]]:
         """A photograph and its three planes, red, green and blue."""
-        (planes,) = self._batch(["none", name], 0, 1)
+        (planes,) = self._made(["none", name], [0], [0])
         grey = [np.repeat(plane[:, :, None], 3, axis=2) for plane in planes]
-        return [[self._batch(["none"], 0, 1)[0], *grey]]
+        return [[self._plain(), *grey]]
 
     def normalization(self) -> list[list[Any]]:
         """Photographs; [-2, 2] of their z-score as black to white; and [0, 1] of their min-max."""
-        pixels = self._batch(["none"], 0, len(self.photographs))
-        values = np.stack(pixels).reshape(-1, 3)
+        numbers = range(len(self.photographs))
+        pixels = self._made(["none"], numbers, [0] * len(numbers))
+        values = pixels.reshape(-1, 3)
         low = values.min(axis=0)
         zscore = Normalization("zscore", tuple(values.mean(axis=0)), tuple(values.std(axis=0)))
         minmax = Normalization("minmax", tuple(low), tuple(values.max(axis=0) - low))
         rows = [list(pixels)]
         for normalization, shift, scale in ((zscore, 2.0, 255 / 4), (minmax, 0.0, 255.0)):
-            found = self._batch(["none", normalization], 0, len(self.photographs))
+            found = self._made(["none", normalization], numbers, [0] * len(numbers))
             shown = [np.clip((image + shift) * scale, 0, 255).astype(np.uint8) for image in found]
             rows.append(shown)
         return rows
 
     def operations(self) -> list[list[Any]]:
         """The fourteen operations of RandAugment at magnitude 9, in their order."""
-        image = tf.constant(self._batch(["none"], 0, 1)[0])
+        image = tf.constant(self._plain())
         found = [apply(image, 0.9, tf.constant(1.0)).numpy() for apply in OPERATIONS.values()]
         return [found[:7], found[7:]]
 
@@ -134,24 +136,28 @@ class Pages:
         page.paste(photograph, (corner[0], corner[1]))
         return np.asarray(page)
 
-    def _batch(self, augment: list[Any], epoch: int, count: int) -> Any:
-        """[count, ...] of the first photographs, as the reader makes them in an epoch."""
-        names = tuple(SUBJECTS)
+    def _plain(self) -> Any:
+        return self._made(["none"], [0], [0])[0]
+
+    def _made(self, augment: list[Any], numbers: Sequence[int], epochs: Sequence[int]) -> Any:
+        """[n, ...]: photographs as the reader makes them, each in an epoch."""
         records = ImageRecords(
             image="image",
             decoder=DECODERS["jpeg"],
-            label=Feature("label", "class_label", (), "", names),
+            label=Feature("label", "class_label", (), "", SUBJECTS),
             steps=Steps(find_transforms(augment)),
             image_size=self.side,
             stored_size=(None, None),
             dtype="uint8",
             normalization=None,
         )
-        numbers = tf.range(count, dtype=tf.int64)
-        random = order_graph.uniforms(numbers, max(1, records.num_random), SEED, epoch)
-        features = {"image": self.photographs[:count], "label": numbers}
+        labels = tf.constant(list(numbers), tf.int64)
+        count = max(1, records.num_random)
+        in_epochs = tf.constant(list(epochs), tf.int64)
+        random = order_graph.uniforms(labels, count, SEED, in_epochs)
+        features = {"image": [self.photographs[number] for number in numbers], "label": labels}
         dataset = tf.data.Dataset.from_tensor_slices((features, random)).map(records.decode)
-        dataset = dataset.batch(count)
+        dataset = dataset.batch(len(numbers))
         dataset = dataset.map(records.finish) if records.mixes else dataset
         ((images, _),) = dataset
         return images.numpy()

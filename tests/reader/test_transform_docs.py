@@ -126,6 +126,6 @@ def test_the_example_of_ones_own_runs(text: str, make_set: Any) -> None:
         code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "class" in code
     )
     program = program.replace('"set"', repr(str(directory))).replace("224", "8")
-    found: dict[str, Any] = {"__name__": "example"}
+    found: dict[str, Any] = {"__name__": "__main__"}  # dataclasses look a module of that name up
     exec(program, found)
     assert next(iter(found["stream"].dataset))[0].shape == (64, 8, 8, 3)

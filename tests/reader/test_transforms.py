@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageEnhance
 
@@ -250,6 +250,7 @@ IDENTITIES = [
 ]
 
 
+@settings(max_examples=30)
 @given(pictures, st.lists(numbers, min_size=6, max_size=6))
 def test_nothing_changes_at_no_strength(image: Any, draws: list[float]) -> None:
     image = image.astype(np.float32)
@@ -272,6 +273,7 @@ STRONGEST = [
 ]
 
 
+@settings(max_examples=30)
 @given(pictures, st.lists(numbers, min_size=6, max_size=6))
 def test_values_and_shapes_stay_in_range_at_any_strength(image: Any, draws: list[float]) -> None:
     """Of pictures from 1 x 1 to very wide ones."""
