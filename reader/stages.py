@@ -1,0 +1,227 @@
+"""What each stage of a stream takes: the same chain, cut short behind every stage in turn.
+
+Stages work side by side, so their times cannot be read off a clock: what a stage takes is the CPU
+time that the chain takes with it, less what it takes without. CPU times add up, whatever runs at
+the same time on however many cores; rates do not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from reader.cold import StorageTimes, measure_storage
+from reader.payloads import FilePayloads, MemoryPayloads, Payloads
+from reader.pipeline import build_dataset
+from reader.prefixes import prefixes
+from reader.stream import Parts, Stream
+from shard_format import UsageError
+
+# What the stages behind storage are measured on lies in memory.
+SAMPLE_RECORDS = 4096
+SAMPLE_BYTES = 64 << 20  # 64 MiB: far beyond the caches of a processor, read in seconds anywhere
+_WARM_UP = 0.4  # of the time that is measured: until the threads of tf.data have found their number
+_CALL_SECONDS = 0.05  # batches are drained in calls of about that length
+
+OnStage = Callable[[str], None]  # called with the name of what is measured next
+
+
+@dataclasses.dataclass(frozen=True)
+class ChainTimes:
+    """What a chain takes, in seconds per record.
+
+    Attributes:
+        seconds: Until the next record comes, all cores at work.
+        cpu_seconds: CPU time over all threads.
+    """
+
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """One stage of a chain.
+
+    Attributes:
+        name: "storage", "parse", "decode" (with crop and resize), "augment" or "batch".
+        cpu_seconds: CPU time per record that this stage adds.
+        up_to_here: Of the chain cut short behind this stage, records from memory; None for a stage
+            that was measured by itself.
+    """
+
+    name: str
+    cpu_seconds: float
+    up_to_here: ChainTimes | None
+
+
+@dataclasses.dataclass(frozen=True)
+class StageTimes:
+    """What a stream takes.
+
+    Attributes:
+        storage: Of the files.
+        reads_files: Whether the stream reads them every time; else its records lie in memory.
+        stages: In the order in which a record passes them. "storage" is the CPU time of reading
+            files, where they are read, and of finding out which record is next.
+        chain: Of the whole stream, storage left out.
+    """
+
+    storage: StorageTimes
+    reads_files: bool
+    stages: tuple[Stage, ...]
+    chain: ChainTimes
+
+    @property
+    def slowest(self) -> Stage:
+        """The stage that takes the most CPU time."""
+        return max(self.stages, key=lambda stage: stage.cpu_seconds)
+
+
+@dataclasses.dataclass(frozen=True)
+class SampledPayloads:
+    """Some records of a split in memory, which stand for all.
+
+    Attributes:
+        serialized: [n] string; record i of the split is stood for by i modulo n.
+    """
+
+    serialized: Any
+
+    def read(self, chunks: Any, records: Any, wanted: Any) -> Any:
+        """See `Payloads.read`."""
+        numbers = tf.gather(records, wanted) % tf.size(self.serialized, tf.int64)
+        return tf.gather(self.serialized, numbers)
+
+
+def measure_stages(
+    stream: Stream, seconds: float, on_stage: OnStage = lambda name: None
+) -> StageTimes:
+    """What each stage of a stream takes, on the same records, with nothing else at work.
+
+    Args:
+        stream: From `reader.load`; itself it is not read.
+        seconds: For each measurement, above 0; there are six for pictures.
+        on_stage: Called as each begins.
+
+    Raises:
+        UsageError: The time is not above 0.
+    """
+    if not seconds > 0:
+        raise UsageError(
+            f"seconds must be above 0, got {seconds} in reader.measure_stages. Give more."
+        )
+    parts = stream.parts
+    on_stage("storage")
+    with tf.device("/CPU:0"):
+        storage = measure_storage(parts.paths, parts.chunks, seconds)
+        sampled = with_sample(parts)
+        found: list[Stage] = []
+        before = 0.0
+        reads_files = isinstance(parts.payloads, FilePayloads)
+        batching = _batching(sampled, seconds / 2)
+        for name, records in prefixes(sampled.records):
+            on_stage(name)
+            chain = measure_chain(dataclasses.replace(sampled, records=records), seconds)
+            added = chain.cpu_seconds - before
+            if name == "storage" and reads_files:
+                added += storage.cpu_seconds
+            # Noise may make a stage that does next to nothing a gain.
+            found.append(Stage(name, max(0.0, added), chain))
+            before = chain.cpu_seconds
+    return StageTimes(storage, reads_files, _with_batching(found, batching), chain)
+
+
+def with_sample(parts: Parts) -> Parts:
+    """The same stream, from memory: records of the split, or some that stand for all of them."""
+    if isinstance(parts.payloads, MemoryPayloads):
+        return parts
+    mean_bytes = int(parts.chunks.size.sum()) / parts.chunks.num_records
+    count = min(SAMPLE_RECORDS, int(SAMPLE_BYTES / mean_bytes), parts.chunks.num_records)
+    count = max(count, 1)
+    payloads = SampledPayloads(first_records(parts, count))
+    records = parts.records
+    lengths = getattr(records, "lengths", None)
+    if lengths is not None:  # those of the records that stand for these
+        own = lengths[np.arange(len(lengths)) % count]
+        records = dataclasses.replace(records, lengths=own)  # type: ignore[type-var]
+    return dataclasses.replace(parts, payloads=payloads, records=records)
+
+
+def first_records(parts: Parts, count: int) -> Any:
+    """[count] string: the first serialized records of a split, which are a random sample.
+
+    For preprocessing shuffles; of a set that was not shuffled they are what comes first.
+    """
+    chunks = parts.chunks
+    wanted = np.flatnonzero(chunks.first < count)
+    numbers = np.arange(int((chunks.first + chunks.count)[wanted[-1]]))
+    payloads: Payloads = FilePayloads(list(parts.paths), chunks)
+    return payloads.read(tf.constant(wanted), tf.constant(numbers), tf.range(count, dtype=tf.int64))
+
+
+def measure_chain(parts: Parts, seconds: float) -> ChainTimes:
+    """What the chain of some parts takes, after a warm-up."""
+    options = dataclasses.replace(parts.options, epochs=None, drop_remainder=None)
+    dataset = build_dataset(parts.chunks, parts.payloads, parts.records, options)
+    return _measure_dataset(dataset, options.batch_size, seconds)
+
+
+def _batching(parts: Parts, seconds: float) -> ChainTimes | None:
+    """What putting finished elements into batches takes; None where they never are apart."""
+    if hasattr(parts.records, "decode_batch"):
+        return None
+    options = dataclasses.replace(parts.options, epochs=None, drop_remainder=None)
+    dataset = build_dataset(parts.chunks, parts.payloads, parts.records, options)
+    element = tf.nest.map_structure(lambda value: value[0], next(iter(dataset)))
+    dataset = tf.data.Dataset.from_tensors(element).repeat()
+    dataset = dataset.batch(options.batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
+    return _measure_dataset(dataset, options.batch_size, seconds)
+
+
+def _with_batching(stages: list[Stage], batching: ChainTimes | None) -> tuple[Stage, ...]:
+    """The stages with that of batching behind them, which decoding was charged with.
+
+    A chain cut short before it decodes batches numbers, one that decodes batches pictures.
+    """
+    if batching is None:
+        return tuple(stages)
+    charged = next(stage for stage in stages if stage.name == "decode")
+    share = min(batching.cpu_seconds, charged.cpu_seconds)
+    rest = dataclasses.replace(charged, cpu_seconds=charged.cpu_seconds - share)
+    kept = [rest if stage is charged else stage for stage in stages]
+    return (*kept, Stage("batch", share, None))
+
+
+def _measure_dataset(dataset: tf.data.Dataset, batch_size: int, seconds: float) -> ChainTimes:
+    """Seconds of an endless data set; its batches are dropped inside the graph, as a model would.
+
+    A loop in Python would add 50 to 100 us a batch, of which a small batch of text has fewer.
+    """
+
+    @tf.function
+    def drop(batches: Any, count: Any) -> None:
+        for _ in tf.range(count):
+            next(batches)
+
+    batches = iter(dataset)
+    drop(batches, tf.constant(1))
+    begin, cpu, dropped, per_call, measuring = time.perf_counter(), 0.0, 0, 1, False
+    while True:
+        call = time.perf_counter()
+        drop(batches, tf.constant(per_call))
+        now = time.perf_counter()
+        dropped += per_call
+        if now - call < _CALL_SECONDS:
+            per_call *= 2
+        if measuring and now - begin >= seconds:
+            break
+        if not measuring and now - begin >= _WARM_UP * seconds:
+            begin, cpu, dropped, measuring = now, time.process_time(), 0, True
+    records = dropped * batch_size
+    return ChainTimes((now - begin) / records, (time.process_time() - cpu) / records)

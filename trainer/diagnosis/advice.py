@@ -1,0 +1,69 @@
+"""From what was tried to what is proposed, the most useful first. Arithmetic alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+from trainer.diagnosis.costs import Costs, predicted_rate
+
+# Less than that is lost in the noise of a machine, and not worth a person's time.
+LEAST_GAIN = 1.05
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """What a training job would cost with something changed.
+
+    Attributes:
+        remedy: Name of what was changed: a key of `trainer.diagnosis.remedies.REMEDIES`.
+        stage: The stage that it makes cheaper.
+        because: What is the matter, in words that go on a sentence: "pictures are stored at ...".
+        costs: With the change.
+        options: Of `shardmill train`, to be changed: {"--cache": "memory"}.
+        command: What else has to be run, or an empty string.
+        note: What the change costs or changes besides, or an empty string.
+    """
+
+    remedy: str
+    stage: str
+    because: str
+    costs: Costs
+    options: Mapping[str, str]
+    command: str = ""
+    note: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Advice:
+    """A change, and what it is worth.
+
+    Attributes:
+        trial: The change.
+        rate: Examples per second that are expected with it.
+        gain: The same, as a multiple of the rate without it; at least LEAST_GAIN.
+    """
+
+    trial: Trial
+    rate: float
+    gain: float
+
+
+def rank(costs: Costs, measured_rate: float, trials: Iterable[Trial]) -> tuple[Advice, ...]:
+    """What helps, the greatest gain first; of equal ones, the first tried first.
+
+    The model of costs says by how much the rate changes; from where, the training that was measured
+    says. So what the model leaves out cancels, as far as it is the same with and without.
+
+    Args:
+        costs: Of the job as it is.
+        measured_rate: Its examples per second, measured, all stages at work.
+        trials: What was tried.
+    """
+    before = predicted_rate(costs)
+    found = []
+    for trial in trials:
+        gain = predicted_rate(trial.costs) / before
+        if gain >= LEAST_GAIN:
+            found.append(Advice(trial, measured_rate * gain, gain))
+    return tuple(sorted(found, key=lambda advice: -advice.gain))

@@ -1,0 +1,49 @@
+"""From costs to the name of the bottleneck. Arithmetic alone."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from trainer.diagnosis.costs import Costs, limits, predicted_rate
+
+# Stations at which one stage alone waits; at the others ("input", "cores") several stages share.
+_OF_ONE_STAGE = ("storage", "copy", "step")
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What holds a training job back.
+
+    Attributes:
+        station: The one with the least rate: a key of `limits`.
+        stage: What takes the most of it: one of `STAGES`, or "cores" where the process may use
+            fewer than there are and needs more.
+        rate: Examples per second that the station serves.
+        share: Of the station's time that the stage takes, in [0, 1].
+        headroom: How many times as fast the input alone is as the whole.
+    """
+
+    station: str
+    stage: str
+    rate: float
+    share: float
+    headroom: float
+
+
+def judge(costs: Costs) -> Verdict:
+    """The station with the least rate, the first of them where several are equal, and its stage."""
+    rates = limits(costs)
+    station = min(rates, key=lambda name: rates[name])
+    rate = predicted_rate(costs)
+    headroom = costs.input_rate / rate
+    if station in _OF_ONE_STAGE:
+        return Verdict(station, station, rate, 1.0, headroom)
+    work = dict(costs.cpu_seconds)
+    if station == "cores":
+        work["step"] = costs.step_cpu_seconds
+    total = sum(work.values())
+    stage = max(work, key=lambda name: work[name])
+    share = work[stage] / total if total else 0.0
+    if costs.cores < costs.machine_cores:
+        return Verdict(station, "cores", rate, 1.0, headroom)
+    return Verdict(station, stage, rate, share, headroom)
