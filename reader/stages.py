@@ -120,7 +120,7 @@ def measure_stages(
     on_stage("storage")
     with tf.device("/CPU:0"):
         storage = measure_storage(parts.paths, parts.chunks, seconds)
-        sampled = with_sample(parts)
+        sampled = sampled_parts(parts)
         found: list[Stage] = []
         before = 0.0
         reads_files = isinstance(parts.payloads, FilePayloads)
@@ -137,8 +137,10 @@ def measure_stages(
     return StageTimes(storage, reads_files, _with_batching(found, batching), chain)
 
 
-def with_sample(parts: Parts) -> Parts:
-    """The same stream, from memory: records of the split, or some that stand for all of them."""
+def sampled_parts(parts: Parts) -> Parts:
+    """The same from memory, endless: all records of the split, or some that stand for all."""
+    options = dataclasses.replace(parts.options, epochs=None, drop_remainder=None)
+    parts = dataclasses.replace(parts, options=options)
     if isinstance(parts.payloads, MemoryPayloads):
         return parts
     mean_bytes = int(parts.chunks.size.sum()) / parts.chunks.num_records
@@ -165,23 +167,26 @@ def first_records(parts: Parts, count: int) -> Any:
     return payloads.read(tf.constant(wanted), tf.constant(numbers), tf.range(count, dtype=tf.int64))
 
 
+def dataset_of(parts: Parts) -> tf.data.Dataset:
+    """The chain of some parts."""
+    with tf.device("/CPU:0"):
+        return build_dataset(parts.chunks, parts.payloads, parts.records, parts.options)
+
+
 def measure_chain(parts: Parts, seconds: float) -> ChainTimes:
-    """What the chain of some parts takes, after a warm-up."""
-    options = dataclasses.replace(parts.options, epochs=None, drop_remainder=None)
-    dataset = build_dataset(parts.chunks, parts.payloads, parts.records, options)
-    return _measure_dataset(dataset, options.batch_size, seconds)
+    """What the chain of some endless parts takes, after a warm-up."""
+    return _measure_dataset(dataset_of(parts), parts.options.batch_size, seconds)
 
 
 def _batching(parts: Parts, seconds: float) -> ChainTimes | None:
     """What putting finished elements into batches takes; None where they never are apart."""
     if hasattr(parts.records, "decode_batch"):
         return None
-    options = dataclasses.replace(parts.options, epochs=None, drop_remainder=None)
-    dataset = build_dataset(parts.chunks, parts.payloads, parts.records, options)
-    element = tf.nest.map_structure(lambda value: value[0], next(iter(dataset)))
+    batch_size = parts.options.batch_size
+    element = tf.nest.map_structure(lambda value: value[0], next(iter(dataset_of(parts))))
     dataset = tf.data.Dataset.from_tensors(element).repeat()
-    dataset = dataset.batch(options.batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
-    return _measure_dataset(dataset, options.batch_size, seconds)
+    dataset = dataset.batch(batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
+    return _measure_dataset(dataset, batch_size, seconds)
 
 
 def _with_batching(stages: list[Stage], batching: ChainTimes | None) -> tuple[Stage, ...]:

@@ -40,7 +40,7 @@ class Costs:
     copy_seconds: float
     step_seconds: float
     step_cpu_seconds: float
-    cores: int
+    cores: float
     machine_cores: int
 
     @property

@@ -36,14 +36,21 @@ def judge(costs: Costs) -> Verdict:
     station = min(rates, key=lambda name: rates[name])
     rate = predicted_rate(costs)
     headroom = costs.input_rate / rate
+    held = shares(costs)
+    stage = max(held, key=lambda name: held[name])
+    if station not in _OF_ONE_STAGE and costs.cores < costs.machine_cores:
+        return Verdict(station, "cores", rate, 1.0, headroom)
+    return Verdict(station, stage, rate, held[stage], headroom)
+
+
+def shares(costs: Costs) -> dict[str, float]:
+    """Of the station with the least rate, the share in [0, 1] that each stage takes of its time."""
+    rates = limits(costs)
+    station = min(rates, key=lambda name: rates[name])
     if station in _OF_ONE_STAGE:
-        return Verdict(station, station, rate, 1.0, headroom)
+        return {station: 1.0}
     work = dict(costs.cpu_seconds)
     if station == "cores":
         work["step"] = costs.step_cpu_seconds
-    total = sum(work.values())
-    stage = max(work, key=lambda name: work[name])
-    share = work[stage] / total if total else 0.0
-    if costs.cores < costs.machine_cores:
-        return Verdict(station, "cores", rate, 1.0, headroom)
-    return Verdict(station, stage, rate, share, headroom)
+    total = sum(work.values()) or 1.0
+    return {name: seconds / total for name, seconds in work.items()}

@@ -1,0 +1,55 @@
+"""A training job that is looked at: opened like a run, but nothing of it is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from trainer import precision
+from trainer.data import Data, open_data, require_batch
+from trainer.learner import Learner, make_learner
+from trainer.options import Settings, TrainOptions
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A job.
+
+    Attributes:
+        asked: The options as they were given.
+        options: The same, none left open.
+        policy: The Keras dtype policy.
+        data: What it learns from.
+        stream: The training stream; a `reader.Stream`.
+        learner: Model, optimizer and loop.
+    """
+
+    asked: TrainOptions
+    options: Settings
+    policy: str
+    data: Data
+    stream: Any
+    learner: Learner
+
+
+def open_job(asked: TrainOptions) -> Job:
+    """The job of some options; nothing is written.
+
+    Raises:
+        UsageError: The options contradict each other, the data set or the machine.
+        ShardSetError: There is no shard set in `asked.data`.
+    """
+    data = open_data(asked)
+    options = asked.settled(data.kind)
+    policy = precision.resolve(options.precision)
+    stream = data.open_training(0)
+    require_batch(stream.info.records, options)
+    learner = make_learner(
+        options, policy, stream.steps_per_epoch, data.num_outputs, data.input_shape
+    )
+    return Job(asked, options, policy, data, stream, learner)
+
+
+def changed(job: Job, **options: Any) -> Job:
+    """The same job with other options, opened afresh."""
+    return open_job(dataclasses.replace(job.asked, **options))

@@ -1,0 +1,36 @@
+"""Batches of documents of similar length, which need little padding."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from trainer.diagnosis.advice import Trial
+from trainer.diagnosis.job import changed
+from trainer.diagnosis.measuring import measure_step
+from trainer.diagnosis.remedies.base import Case
+from trainer.options import BUCKETS
+
+from reader.stages import measure_chain, sampled_parts
+from trainer.diagnosis.remedies.base import with_times
+
+_LEAST_PADDING = 0.15  # below it there is little to win
+
+
+def attempt(case: Case) -> Trial | None:
+    """Applies to token ids in fewer groups than by default, where padding is much."""
+    tokens, buckets = case.job.stream.info.tokens, case.job.options.buckets
+    if tokens is None or buckets is None or buckets >= BUCKETS:
+        return None
+    if tokens.padding_share < _LEAST_PADDING:
+        return None
+    job = changed(case.job, buckets=BUCKETS)
+    chain = measure_chain(sampled_parts(job.stream.parts), case.seconds)
+    costs = with_times(case.costs, chain, case.reading_cpu_seconds)
+    costs = dataclasses.replace(case, costs=costs).with_step(measure_step(job, case.seconds))
+    return Trial(
+        remedy="buckets",
+        stage="step",
+        because=f"{tokens.padding_share:.0%} of what the model computes on is padding",
+        costs=costs,
+        options={"--buckets": str(BUCKETS)},
+    )

@@ -1,0 +1,30 @@
+"""The augmentation one size smaller."""
+
+from __future__ import annotations
+
+from reader.stages import sampled_parts
+from trainer.data import open_data
+from trainer.diagnosis.advice import Trial
+from trainer.diagnosis.remedies.base import Case
+
+import dataclasses
+
+# Each with the next lighter one. Without any, a model learns something else: not proposed.
+_LIGHTER = {"strong": "standard"}
+
+
+def attempt(case: Case) -> Trial | None:
+    """Applies where an augmentation has a lighter one."""
+    augment = case.job.options.augment
+    if augment not in _LIGHTER:
+        return None
+    lighter = _LIGHTER[augment]
+    stream = open_data(dataclasses.replace(case.job.asked, augment=lighter)).open_training(0)
+    return Trial(
+        remedy="lighter-augmentation",
+        stage="augment",
+        because=f"the augmentation {augment!r} computes on every pixel of every picture",
+        costs=case.with_chain(sampled_parts(stream.parts)),
+        options={"--augment": lighter},
+        note="a model may learn less from lighter augmentation: compare validation",
+    )

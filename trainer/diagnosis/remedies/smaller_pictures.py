@@ -1,0 +1,53 @@
+"""Pictures stored at about the size at which they are seen."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trainer.diagnosis.advice import Trial
+from trainer.diagnosis.remedies.base import Case
+from trainer.diagnosis.remedies.reencoding import stored_as
+
+# Crops of 224 from pictures of 256: the custom since Krizhevsky et al. (2012).
+_MARGIN = 256 / 224
+_MULTIPLE = 16  # sides are rounded up to whole blocks of a JPEG with halved colour
+_LEAST_EXCESS = 1.25  # below it a new set gains next to nothing
+
+
+def attempt(case: Case) -> Trial | None:
+    """Applies where pictures are stored much larger than the model sees them, in a known coding."""
+    size, encoding = case.job.options.image_size, picture_encoding(case)
+    stored = _median_shorter_side(case)
+    if size is None or stored is None or encoding not in ("jpeg", "png"):
+        return None
+    target = int(-(-size * _MARGIN // _MULTIPLE) * _MULTIPLE)
+    if stored < _LEAST_EXCESS * target:
+        return None
+    coded = "" if encoding == "jpeg" else f" --encoding {encoding}"
+    return Trial(
+        remedy="smaller-pictures",
+        stage="decode",
+        because=f"pictures are stored at {stored} pixels (shorter side) and seen at {size}",
+        costs=stored_as(case, encoding, target),
+        options={},
+        command=(
+            f"shardmill preprocess images SRC... --out DIR-{target} "
+            f"--resize shorter:{target}{coded}"
+        ),
+        note="strong crops see less detail than in the large pictures",
+    )
+
+
+def picture_encoding(case: Case) -> str:
+    """How the pictures of a set are stored; an empty string where it holds none."""
+    schema = case.job.stream.parts.manifest.schema
+    return next((feature.encoding for feature in schema.features if feature.kind == "image"), "")
+
+
+def _median_shorter_side(case: Case) -> int | None:
+    """Pixels; None where the index does not tell."""
+    index = case.job.stream.parts.index
+    if not {"width", "height"} <= set(index.column_names):
+        return None
+    sides = [np.asarray(index[name].to_numpy()) for name in ("width", "height")]
+    return int(np.median(np.minimum(*sides)))
