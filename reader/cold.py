@@ -6,18 +6,22 @@ import dataclasses
 import errno
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from reader.chunks import Chunks
+from reader.opening import Opened
+from reader.order import Int64Array
 from reader.payloads import FilePayloads
+from shard_format import open_index
+from shard_format.naming import index_file
 
-# Chunks that are asked for at once: twice the parallel reads, so that these never run out.
-_CHUNKS_AT_A_TIME = 16
+# Asked for at once: some times what is read in parallel, so that these reads never run out.
+_RECORDS_AT_A_TIME = 1024
+_BYTES_AT_A_TIME = 32 << 20  # 32 MiB
 # What is read cold is read again warm; more would tell no more, and turn out more of the page
 # cache of others.
 _MOST_BYTES = 512 << 20  # 512 MiB
@@ -42,97 +46,130 @@ class StorageTimes:
     record_bytes: float
 
 
-def measure_storage(
-    paths: Sequence[Path], chunks: Chunks, seconds: float
-) -> StorageTimes:
-    """Reads chunks of the split, as far apart as they are, once cold and once warm.
+class Places:
+    """Where on disk the records of a split lie.
+
+    Args:
+        opened: The split, from files.
+    """
+
+    def __init__(self, opened: Opened) -> None:
+        payloads = opened.source.windows.payloads
+        if not isinstance(payloads, FilePayloads):
+            raise TypeError("records in memory have no place on disk")
+        self._paths = payloads.paths
+        self._index = open_index(opened.info.directory / index_file(opened.info.split))
+
+    def runs(self, numbers: Int64Array) -> list[tuple[Path, int, int]]:
+        """(file, offset, bytes) of runs of records that lie one after the other."""
+        rows = self._index.select(["shard", "offset", "length"]).take(numbers)
+        shard, offset, length = (np.asarray(column.to_numpy(), np.int64) for column in rows.columns)
+        end = offset + length
+        breaks = (shard[1:] != shard[:-1]) | (offset[1:] != end[:-1])
+        first = np.flatnonzero(np.concatenate([[True], breaks]))
+        last = np.append(first[1:], len(numbers)) - 1
+        return [
+            (self._paths[shard[i]], int(offset[i]), int(end[j] - offset[i]))
+            for i, j in zip(first, last, strict=True)
+        ]
+
+
+def measure_storage(opened: Opened, seconds: float) -> StorageTimes:
+    """Reads runs of records from all over the split as training does, once cold and once warm.
 
     The page cache gives up only what is read here, so whoever else reads the set is hardly
     disturbed.
 
     Args:
-        paths: The shards of the split.
-        chunks: What lies where in them.
+        opened: The split, from files.
         seconds: How long to read cold, and at most how long warm.
     """
-    parts = _parts(chunks)
-    read = _reader(list(paths), chunks)
+    places, read = Places(opened), _reader(opened)
+    parts = _parts(opened)
     read(parts[0])  # traces the graph
-    cold, done, cold_bytes = 0.0, 0, 0
-    truly_cold = False
+    cold, read_bytes, done, from_storage = 0.0, 0, 0, False
     for part in parts:
-        for chunk in part:
-            _evict(paths[chunks.shard[chunk]], int(chunks.offset[chunk]), int(chunks.size[chunk]))
-        truly_cold = truly_cold or not _in_page_cache(
-            # Of the largest, and in its middle: pages that it shares with others stay.
-            *_middle(paths, chunks, part[np.argmax(chunks.size[part])])
-        )
+        runs = places.runs(part)
+        evict(runs)
+        from_storage = from_storage or not in_page_cache(max(runs, key=lambda run: run[2]))
         begin = time.perf_counter()
         read(part)
         cold += time.perf_counter() - begin
-        done += 1
-        cold_bytes += int(chunks.size[part].sum())
-        if cold >= seconds or cold_bytes >= _MOST_BYTES:
+        done, read_bytes = done + 1, read_bytes + sum(size for _, _, size in runs)
+        if cold >= seconds or read_bytes >= _MOST_BYTES:
             break
-    parts = parts[:done]
-    records = sum(int(chunks.count[part].sum()) for part in parts)
-    begin, cpu, warm_records = time.perf_counter(), time.process_time(), 0
-    while (warm := time.perf_counter() - begin) < min(seconds, 1.0) or not warm_records:
-        for part in parts:
+    records = sum(map(len, parts[:done]))
+    warm_records, begin, cpu = 0, time.perf_counter(), time.process_time()
+    while not warm_records or time.perf_counter() - begin < seconds / 2:
+        for part in parts[:done]:
             read(part)
-            warm_records += int(chunks.count[part].sum())
-            if time.perf_counter() - begin >= seconds:
-                break
-    used = time.process_time() - cpu
+            warm_records += len(part)
     return StorageTimes(
-        cold_seconds=cold / records if truly_cold else None,
-        warm_seconds=warm / warm_records,
-        cpu_seconds=used / warm_records,
-        record_bytes=cold_bytes / records,
+        cold_seconds=cold / records if from_storage else None,
+        warm_seconds=(time.perf_counter() - begin) / warm_records,
+        cpu_seconds=(time.process_time() - cpu) / warm_records,
+        record_bytes=read_bytes / records,
     )
 
 
-def _parts(chunks: Chunks) -> list[Any]:
-    """Chunk numbers in parts, in an order without system: no prefetching disk can follow it."""
-    order = np.random.default_rng(0).permutation(len(chunks.first))
-    return [order[i : i + _CHUNKS_AT_A_TIME] for i in range(0, len(order), _CHUNKS_AT_A_TIME)]
+def _parts(opened: Opened) -> list[Int64Array]:
+    """Record numbers in parts of runs, in an order without system: no disk can read ahead."""
+    geometry, info = opened.source.windows.share.geometry, opened.info
+    run = 1 if info.shuffle == "full" else geometry.chunk_records
+    most = min(_RECORDS_AT_A_TIME, int(_BYTES_AT_A_TIME * info.records / info.stored_bytes))
+    starts = np.random.default_rng(0).permutation(-(-info.records // run)) * run
+    # Of a huge split, no more than can be read here.
+    starts = starts[: max(1, int(_MOST_BYTES * info.records / info.stored_bytes) // run)]
+    per_part = max(1, most // run)
+    return [
+        _in_runs(np.sort(starts[i : i + per_part]), run, info.records)
+        for i in range(0, len(starts), per_part)
+    ]
 
 
-def _reader(paths: list[Path], chunks: Chunks) -> Callable[[Any], Any]:
-    """Reads all records of some chunks as training does, less the order."""
-    payloads = FilePayloads(paths, chunks)
-    first, count = tf.constant(chunks.first), tf.constant(chunks.count)
+def _in_runs(starts: Int64Array, run: int, records: int) -> Int64Array:
+    numbers = (starts[:, None] + np.arange(run)).ravel()
+    return numbers[numbers < records]
+
+
+def _reader(opened: Opened) -> Callable[[Int64Array], Any]:
+    payloads = opened.source.windows.payloads
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)])
-    def read(part: Any) -> Any:
-        begin = tf.gather(first, part)
-        numbers = tf.ragged.range(begin, begin + tf.gather(count, part)).flat_values
-        return tf.size(payloads.read(part, numbers, tf.range(tf.size(numbers, tf.int64))))
+    def read(numbers: Any) -> Any:
+        return tf.size(payloads.read(numbers))
 
-    return read
+    return lambda numbers: read(tf.constant(numbers, tf.int64)).numpy()
 
 
-def _evict(path: Path, offset: int, size: int) -> None:
-    """Asks for some bytes of a file to leave the page cache; what is not yet on disk stays."""
+def evict(runs: Iterable[tuple[Path, int, int]]) -> None:
+    """Asks for (file, offset, bytes) to leave the page cache; whether it does, is not said."""
+    if not hasattr(os, "posix_fadvise"):  # macOS
+        return
+    synced: set[Path] = set()
+    for path, offset, size in runs:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            if path not in synced:
+                os.fdatasync(descriptor)  # a page that is still to be written cannot leave
+                synced.add(path)
+            os.posix_fadvise(descriptor, offset, size, os.POSIX_FADV_DONTNEED)
+        except OSError:  # a file system that knows neither
+            return
+        finally:
+            os.close(descriptor)
+
+
+def in_page_cache(run: tuple[Path, int, int]) -> bool:
+    """Whether reading there would not wait for storage; True where the system cannot tell."""
+    path, offset, size = run
+    if not hasattr(os, "RWF_NOWAIT"):  # Linux only
+        return True
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fdatasync(descriptor)  # a page that is still to be written cannot leave
-        os.posix_fadvise(descriptor, offset, size, os.POSIX_FADV_DONTNEED)
-    except OSError:  # a file system without either: told from the page cache below
-        pass
-    finally:
-        os.close(descriptor)
-
-
-def _middle(paths: Sequence[Path], chunks: Chunks, chunk: int) -> tuple[Path, int]:
-    return paths[chunks.shard[chunk]], int(chunks.offset[chunk] + chunks.size[chunk] // 2)
-
-
-def _in_page_cache(path: Path, offset: int) -> bool:
-    """Whether a read there would not wait for storage; True where the system cannot tell."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        return os.preadv(descriptor, [bytearray(_PROBE_BYTES)], offset, os.RWF_NOWAIT) > 0
+        # In the middle, for pages that are shared with other records stay.
+        middle = offset + size // 2
+        return os.preadv(descriptor, [bytearray(_PROBE_BYTES)], middle, os.RWF_NOWAIT) > 0
     except OSError as error:
         return error.errno != errno.EAGAIN
     finally:

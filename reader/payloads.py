@@ -39,11 +39,15 @@ class FilePayloads:
         split: How many records each has.
         index: Where they lie; opened with `PLACE_COLUMNS`.
         run_records: No more than that many are read in one piece.
+
+    Attributes:
+        paths: As given.
     """
 
     def __init__(
         self, paths: list[Path], split: SplitInfo, index: IndexGraph, run_records: int
     ) -> None:
+        self.paths = tuple(paths)
         # Eager tensors, which the graph captures: constants inside the graph would count against
         # the 2 GB that a graph may have.
         self._paths = tf.constant([str(path) for path in paths])

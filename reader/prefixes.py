@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from reader.chunks import Int64Array
 from reader.record_types import BatchRecords, SingleRecords
 from reader.record_types.image import ImageRecords
 from reader.record_types.packed import PackedRecords
@@ -24,13 +23,9 @@ Records = SingleRecords | BatchRecords
 
 @dataclasses.dataclass(frozen=True)
 class Serialized:
-    """Records that are not even parsed: of each, how many bytes it has.
+    """Records that are not even parsed: of each, how many bytes it has."""
 
-    Attributes:
-        lengths: Of the records that these stand for, since they decide on the order.
-    """
-
-    lengths: Int64Array | None
+    targets: ClassVar[str] = "none"
 
     def decode_batch(self, serialized: Any, keys: Any) -> Any:
         """[batch] string -> [batch] int32."""
@@ -43,6 +38,7 @@ class Parsed:
 
     records: ImageRecords
     num_random: ClassVar[int] = 0
+    targets: ClassVar[str] = "none"
 
     def parse(self, serialized: Any) -> dict[str, Any]:
         """See `SingleRecords.parse`."""
@@ -92,5 +88,4 @@ _PREFIXES: dict[type, Callable[[Any], list[tuple[str, Any]]]] = {
 
 def prefixes(records: Records) -> list[tuple[str, Any]]:
     """(name of the last stage, records that pass the stages up to it), the whole chain last."""
-    lengths = getattr(records, "lengths", None)
-    return [("storage", Serialized(lengths)), *_PREFIXES[type(records)](records)]
+    return [("storage", Serialized()), *_PREFIXES[type(records)](records)]

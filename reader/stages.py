@@ -12,19 +12,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from reader.cold import StorageTimes, measure_storage
-from reader.payloads import FilePayloads, MemoryPayloads, Payloads
-from reader.pipeline import build_dataset
+from reader.pipeline import Source
 from reader.prefixes import prefixes
-from reader.stream import Parts, Stream
+from reader.sampled import dataset_of, open_files, sampled_source, with_records
+from reader.stream import Stream
 from shard_format import UsageError
 
-# What the stages behind storage are measured on lies in memory.
-SAMPLE_RECORDS = 4096
-SAMPLE_BYTES = 64 << 20  # 64 MiB: far beyond the caches of a processor, read in seconds anywhere
 _WARM_UP = 0.4  # of the time that is measured: until the threads of tf.data have found their number
 _CALL_SECONDS = 0.05  # batches are drained in calls of about that length
 
@@ -83,22 +79,6 @@ class StageTimes:
         return max(self.stages, key=lambda stage: stage.cpu_seconds)
 
 
-@dataclasses.dataclass(frozen=True)
-class SampledPayloads:
-    """Some records of a split in memory, which stand for all.
-
-    Attributes:
-        serialized: [n] string; record i of the split is stood for by i modulo n.
-    """
-
-    serialized: Any
-
-    def read(self, chunks: Any, records: Any, wanted: Any) -> Any:
-        """See `Payloads.read`."""
-        numbers = tf.gather(records, wanted) % tf.size(self.serialized, tf.int64)
-        return tf.gather(self.serialized, numbers)
-
-
 def measure_stages(
     stream: Stream, seconds: float, on_stage: OnStage = lambda name: None
 ) -> StageTimes:
@@ -116,18 +96,17 @@ def measure_stages(
         raise UsageError(
             f"seconds must be above 0, got {seconds} in reader.measure_stages. Give more."
         )
-    parts = stream.parts
     on_stage("storage")
+    reads_files = stream.info.cache != "memory"
     with tf.device("/CPU:0"):
-        storage = measure_storage(parts.paths, parts.chunks, seconds)
-        sampled = sampled_parts(parts)
+        storage = measure_storage(open_files(stream), seconds)
+        source = sampled_source(stream)
+        batching = _batching(source, seconds / 2)
         found: list[Stage] = []
         before = 0.0
-        reads_files = isinstance(parts.payloads, FilePayloads)
-        batching = _batching(sampled, seconds / 2)
-        for name, records in prefixes(sampled.records):
+        for name, records in prefixes(source.records):
             on_stage(name)
-            chain = measure_chain(dataclasses.replace(sampled, records=records), seconds)
+            chain = measure_chain(with_records(source, records), seconds)
             added = chain.cpu_seconds - before
             if name == "storage" and reads_files:
                 added += storage.cpu_seconds
@@ -137,53 +116,17 @@ def measure_stages(
     return StageTimes(storage, reads_files, _with_batching(found, batching), chain)
 
 
-def sampled_parts(parts: Parts) -> Parts:
-    """The same from memory, endless: all records of the split, or some that stand for all."""
-    options = dataclasses.replace(parts.options, epochs=None, drop_remainder=None)
-    parts = dataclasses.replace(parts, options=options)
-    if isinstance(parts.payloads, MemoryPayloads):
-        return parts
-    mean_bytes = int(parts.chunks.size.sum()) / parts.chunks.num_records
-    count = min(SAMPLE_RECORDS, int(SAMPLE_BYTES / mean_bytes), parts.chunks.num_records)
-    count = max(count, 1)
-    payloads = SampledPayloads(first_records(parts, count))
-    records = parts.records
-    lengths = getattr(records, "lengths", None)
-    if lengths is not None:  # those of the records that stand for these
-        own = lengths[np.arange(len(lengths)) % count]
-        records = dataclasses.replace(records, lengths=own)  # type: ignore[type-var]
-    return dataclasses.replace(parts, payloads=payloads, records=records)
+def measure_chain(source: Source, seconds: float) -> ChainTimes:
+    """What the chain of an endless source takes, after a warm-up."""
+    return _measure_dataset(dataset_of(source), source.options.batch_size, seconds)
 
 
-def first_records(parts: Parts, count: int) -> Any:
-    """[count] string: the first serialized records of a split, which are a random sample.
-
-    For preprocessing shuffles; of a set that was not shuffled they are what comes first.
-    """
-    chunks = parts.chunks
-    wanted = np.flatnonzero(chunks.first < count)
-    numbers = np.arange(int((chunks.first + chunks.count)[wanted[-1]]))
-    payloads: Payloads = FilePayloads(list(parts.paths), chunks)
-    return payloads.read(tf.constant(wanted), tf.constant(numbers), tf.range(count, dtype=tf.int64))
-
-
-def dataset_of(parts: Parts) -> tf.data.Dataset:
-    """The chain of some parts."""
-    with tf.device("/CPU:0"):
-        return build_dataset(parts.chunks, parts.payloads, parts.records, parts.options)
-
-
-def measure_chain(parts: Parts, seconds: float) -> ChainTimes:
-    """What the chain of some endless parts takes, after a warm-up."""
-    return _measure_dataset(dataset_of(parts), parts.options.batch_size, seconds)
-
-
-def _batching(parts: Parts, seconds: float) -> ChainTimes | None:
+def _batching(source: Source, seconds: float) -> ChainTimes | None:
     """What putting finished elements into batches takes; None where they never are apart."""
-    if hasattr(parts.records, "decode_batch"):
+    if source.by_batch:
         return None
-    batch_size = parts.options.batch_size
-    element = tf.nest.map_structure(lambda value: value[0], next(iter(dataset_of(parts))))
+    batch_size = source.options.batch_size
+    element = tf.nest.map_structure(lambda value: value[0], next(iter(dataset_of(source))))
     dataset = tf.data.Dataset.from_tensors(element).repeat()
     dataset = dataset.batch(batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
     return _measure_dataset(dataset, batch_size, seconds)

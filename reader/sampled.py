@@ -1,0 +1,105 @@
+"""A stream whose records lie in memory: what comes behind storage, to be measured by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from reader.opening import Opened, open_source
+from reader.order import Int64Array
+from reader.payloads import Payloads
+from reader.pipeline import Source, build_dataset
+from reader.stream import Stream
+
+SAMPLE_RECORDS = 4096
+SAMPLE_BYTES = 64 << 20  # 64 MiB: far beyond the caches of a processor, read in seconds anywhere
+
+
+@dataclasses.dataclass(frozen=True)
+class SampledPayloads:
+    """Some records of a split, which stand for all.
+
+    Attributes:
+        serialized: [n] string; record i of the split is stood for by number i modulo n.
+    """
+
+    serialized: Any
+
+    def read(self, numbers: Any) -> Any:
+        """See `Payloads.read`."""
+        return tf.gather(self.serialized, numbers % tf.size(self.serialized, tf.int64))
+
+
+def open_files(stream: Stream) -> Opened:
+    """The same stream, endless and without a cache in memory."""
+    options = stream.options
+    changes: dict[str, Any] = {"epochs": None, "worker": (0, 1)}
+    if stream.info.cache != "disk":
+        changes["cache"] = "off"
+    if options.remainder == "keep":
+        changes["remainder"] = "drop"
+    with tf.device("/CPU:0"):
+        return open_source(stream.info.directory, dataclasses.replace(options, **changes))
+
+
+def sampled_source(stream: Stream) -> Source:
+    """The same stream, endless, from memory; its records stand for all others too."""
+    opened = open_files(stream)
+    source = opened.source
+    numbers = sample_numbers(opened)
+    windows = dataclasses.replace(
+        source.windows, payloads=SampledPayloads(read_records(opened, numbers))
+    )
+    if windows.lengths is not None:
+        lengths = _Sampled(windows.lengths, tf.constant(numbers))
+        windows = dataclasses.replace(windows, lengths=lengths)  # type: ignore[arg-type]
+    return dataclasses.replace(source, windows=windows)
+
+
+def sample_numbers(opened: Opened, most: int = SAMPLE_RECORDS) -> Int64Array:
+    """[n] numbers of records from all over a split, in order; some MiB of them in runs."""
+    info, geometry = opened.info, opened.source.windows.share.geometry
+    count = min(most, int(SAMPLE_BYTES * info.records / info.stored_bytes), info.records)
+    run = min(geometry.chunk_records, max(1, count))
+    starts = np.linspace(0, info.records - run, max(1, count // run)).astype(np.int64)
+    return np.unique(starts[:, None] + np.arange(run))
+
+
+def read_records(opened: Opened, numbers: Int64Array) -> Any:
+    """[n] string: serialized records of a split."""
+    with tf.device("/CPU:0"):
+        return opened.source.windows.payloads.read(tf.constant(numbers))
+
+
+def with_records(source: Source, records: Any) -> Source:
+    """The same source, whose records are parsed and decoded in another way."""
+    return dataclasses.replace(source, records=records)
+
+
+def with_payloads(source: Source, payloads: Payloads) -> Source:
+    """The same source, whose records come from somewhere else."""
+    return dataclasses.replace(
+        source, windows=dataclasses.replace(source.windows, payloads=payloads)
+    )
+
+
+def dataset_of(source: Source) -> tf.data.Dataset:
+    """The endless batches of a source."""
+    with tf.device("/CPU:0"):
+        return build_dataset(source, 0, 0, int(tf.data.INFINITE_CARDINALITY))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sampled:
+    """Lengths of the records that stand for those of some numbers."""
+
+    lengths: Callable[[Any], Any]
+    numbers: Any
+
+    def __call__(self, numbers: Any) -> Any:
+        stand_for = tf.gather(self.numbers, numbers % tf.size(self.numbers, tf.int64))
+        return self.lengths(stand_for)
