@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import tensorflow as tf
 
-from reader.stages import dataset_of, sampled_parts
+from reader.sampled import dataset_of, sampled_source
 from trainer.diagnosis.job import Job
 from trainer.loop import Loop, Totals
 
@@ -69,7 +69,7 @@ def measure_training(job: Job, seconds: float) -> TrainingTimes:
 def measure_step(job: Job, seconds: float) -> StepTimes:
     """The same steps on batches of the stream that were made beforehand, again and again."""
     loop = job.learner.loop
-    dataset = dataset_of(sampled_parts(job.stream.parts))
+    dataset = dataset_of(sampled_source(job.stream))
     copy_seconds = 0.0
     gpus = tf.config.list_logical_devices("GPU")
     if gpus and _alike(dataset):

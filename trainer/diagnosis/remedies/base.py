@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
-from reader.stages import ChainTimes, StageTimes, measure_chain, sampled_parts
+from reader.pipeline import Source
+from reader.sampled import sampled_source
+from reader.stages import ChainTimes, StageTimes, measure_chain
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.costs import Costs
 from trainer.diagnosis.job import Job
@@ -32,24 +33,24 @@ class Case:
     step: StepTimes
 
     @property
-    def parts(self) -> Any:
+    def source(self) -> Source:
         """Of the stream, from memory."""
-        return sampled_parts(self.job.stream.parts)
+        return sampled_source(self.job.stream)
 
     @property
     def reading_cpu_seconds(self) -> float:
         """CPU time of reading files, per example; 0 where records come from memory."""
         return self.stages.storage.cpu_seconds if self.stages.reads_files else 0.0
 
-    def with_chain(self, parts: Any, reading_cpu_seconds: float | None = None) -> Costs:
+    def with_chain(self, source: Source, reading_cpu_seconds: float | None = None) -> Costs:
         """The costs with another chain behind storage, which is measured here.
 
         Args:
-            parts: Of the other chain, from memory.
+            source: Of the other chain, from memory.
             reading_cpu_seconds: CPU time of reading its files; None is as it is.
         """
         reading = self.reading_cpu_seconds if reading_cpu_seconds is None else reading_cpu_seconds
-        return with_times(self.costs, measure_chain(parts, self.seconds), reading)
+        return with_times(self.costs, measure_chain(source, self.seconds), reading)
 
     def with_step(self, step: StepTimes) -> Costs:
         """The costs with other steps."""

@@ -10,7 +10,8 @@ from trainer.diagnosis.measuring import measure_step
 from trainer.diagnosis.remedies.base import Case
 from trainer.options import BUCKETS
 
-from reader.stages import measure_chain, sampled_parts
+from reader.sampled import sampled_source
+from reader.stages import measure_chain
 from trainer.diagnosis.remedies.base import with_times
 
 _LEAST_PADDING = 0.15  # below it there is little to win
@@ -24,7 +25,7 @@ def attempt(case: Case) -> Trial | None:
     if tokens.padding_share < _LEAST_PADDING:
         return None
     job = changed(case.job, buckets=BUCKETS)
-    chain = measure_chain(sampled_parts(job.stream.parts), case.seconds)
+    chain = measure_chain(sampled_source(job.stream), case.seconds)
     costs = with_times(case.costs, chain, case.reading_cpu_seconds)
     costs = dataclasses.replace(case, costs=costs).with_step(measure_step(job, case.seconds))
     return Trial(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reader.stages import sampled_parts
+from reader.sampled import sampled_source
 from trainer.data import open_data
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.remedies.base import Case
@@ -24,7 +24,7 @@ def attempt(case: Case) -> Trial | None:
         remedy="lighter-augmentation",
         stage="augment",
         because=f"the augmentation {augment!r} computes on every pixel of every picture",
-        costs=case.with_chain(sampled_parts(stream.parts)),
+        costs=case.with_chain(sampled_source(stream)),
         options={"--augment": lighter},
         note="a model may learn less from lighter augmentation: compare validation",
     )

@@ -9,7 +9,14 @@ import numpy as np
 import tensorflow as tf
 
 from reader.decoders import DECODERS
-from reader.stages import SampledPayloads, first_records
+from reader.sampled import (
+    SampledPayloads,
+    open_files,
+    read_records,
+    sample_numbers,
+    with_payloads,
+    with_records,
+)
 from trainer.diagnosis.costs import Costs
 from trainer.diagnosis.remedies.base import Case
 
@@ -25,19 +32,16 @@ def stored_as(case: Case, encoding: str, shorter: int | None) -> Costs:
         encoding: "jpeg" or "png".
         shorter: Side in pixels to which the shorter one is scaled down; None keeps the size.
     """
-    parts = case.parts
-    records = parts.records
-    sample = first_records(parts, min(_RECORDS, case.job.stream.info.records)).numpy()
+    opened = open_files(case.job.stream)
+    records = opened.source.records
+    sample = read_records(opened, sample_numbers(opened, _RECORDS)).numpy()
     stored = [_stored_as(serialized, records.image, encoding, shorter) for serialized in sample]
     ratio = sum(map(len, stored)) / sum(map(len, sample))
     with tf.device("/CPU:0"):
         payloads = SampledPayloads(tf.constant(stored))
-    changed = dataclasses.replace(
-        parts,
-        payloads=payloads,
-        records=dataclasses.replace(records, decoder=DECODERS[encoding]),
-    )
-    costs = case.with_chain(changed, case.reading_cpu_seconds * ratio)
+    decoded = dataclasses.replace(records, decoder=DECODERS[encoding])
+    source = with_records(with_payloads(opened.source, payloads), decoded)
+    costs = case.with_chain(source, case.reading_cpu_seconds * ratio)
     return dataclasses.replace(costs, storage_seconds=costs.storage_seconds * ratio)
 
 

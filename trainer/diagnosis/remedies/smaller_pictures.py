@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from shard_format import load_manifest, open_index
+from shard_format.naming import index_file
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.remedies.base import Case
 from trainer.diagnosis.remedies.reencoding import stored_as
@@ -40,13 +42,14 @@ def attempt(case: Case) -> Trial | None:
 
 def picture_encoding(case: Case) -> str:
     """How the pictures of a set are stored; an empty string where it holds none."""
-    schema = case.job.stream.parts.manifest.schema
+    schema = load_manifest(case.job.options.data).schema
     return next((feature.encoding for feature in schema.features if feature.kind == "image"), "")
 
 
 def _median_shorter_side(case: Case) -> int | None:
     """Pixels; None where the index does not tell."""
-    index = case.job.stream.parts.index
+    info = case.job.stream.info
+    index = open_index(info.directory / index_file(info.split))
     if not {"width", "height"} <= set(index.column_names):
         return None
     sides = [np.asarray(index[name].to_numpy()) for name in ("width", "height")]
