@@ -11,11 +11,6 @@ from trainer.defaults import DEFAULTS
 from trainer.models.shapes import InputShape, SequenceShape, TokenShape
 from trainer.options import Settings, TrainOptions
 
-# Into how many groups of similar length the documents of a window are divided. In batches of 32, 1,
-# 4, 16 and 32 groups leave 68, 40, 17 and 10 % of the positions empty with 8,928 queries of
-# Banking77, and 55, 26, 11 and 8 % with 905 film reviews; but the more groups, the more a batch is
-# the same documents in every epoch.
-BUCKETS = 16
 # One process reads for all devices of its machine, so that documents need not be dealt to streams
 # for several: with the 8 streams that are the reader's default, 16 groups leave 19 and 16 % empty.
 STREAMS = 1
@@ -111,7 +106,7 @@ def open_data(asked: TrainOptions) -> Data:
     validation = _validation_split(options, manifest)
     class_names = () if kind == "packed" else _class_names(kind, manifest, options)
 
-    buckets, streams = (BUCKETS, STREAMS) if kind == "tokens" else (1, None)
+    streams = STREAMS if kind == "tokens" else None
 
     def open_training(state: Mapping[str, Any] | None) -> Stream:
         stream = reader.load(
@@ -128,7 +123,7 @@ def open_data(asked: TrainOptions) -> Data:
             cache_limit=options.cache_limit,
             normalize=options.normalize,
             max_tokens=options.max_tokens,
-            buckets=buckets,
+            buckets=options.buckets or 1,
             streams=streams,
         )
         if kind == "image":
@@ -151,7 +146,7 @@ def open_data(asked: TrainOptions) -> Data:
             remainder="keep",
             normalize=options.normalize,
             max_tokens=options.max_tokens,
-            buckets=buckets,
+            buckets=options.buckets or 1,
             streams=streams,
         )
 

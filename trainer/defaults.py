@@ -5,6 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 
+# Into how many groups of similar length the documents of a window are divided. In batches of 32, 1,
+# 4, 16 and 32 groups leave 68, 40, 17 and 10 % of the positions empty with 8,928 queries of
+# Banking77, and 55, 26, 11 and 8 % with 905 film reviews; but the more groups, the more a batch is
+# the same documents in every epoch.
+BUCKETS = 16
+
+
 @dataclasses.dataclass(frozen=True)
 class Defaults:
     """For the options of `TrainOptions` of the same names."""
@@ -12,6 +19,7 @@ class Defaults:
     model: str
     image_size: int | None
     max_tokens: int | None
+    buckets: int | None
     batch_size: int
     epochs: int
     learning_rate: float
@@ -24,6 +32,7 @@ DEFAULTS = {
         model="small_cnn",
         image_size=64,
         max_tokens=None,
+        buckets=None,
         batch_size=32,
         epochs=10,
         learning_rate=2e-3,
@@ -34,6 +43,7 @@ DEFAULTS = {
         model="text_transformer",
         image_size=None,
         max_tokens=256,
+        buckets=BUCKETS,
         batch_size=32,
         epochs=10,
         learning_rate=1e-3,
@@ -44,6 +54,7 @@ DEFAULTS = {
         model="causal_transformer",
         image_size=None,
         max_tokens=None,
+        buckets=None,
         batch_size=8,
         epochs=5,
         learning_rate=1e-3,

@@ -44,6 +44,8 @@ class TrainOptions:
         model: A name in `trainer.MODELS`, or package.module:function.
         image_size: Height and width of the pictures the model sees, in pixels; of pictures only.
         max_tokens: Documents are cut to that many tokens; of token ids only.
+        buckets: Into how many groups of similar length the documents of some thousands are divided,
+            so that batches need less padding; 1 is none; of token ids only.
         batch_size: Examples per step over all devices.
         epochs: Passes over the training split.
         optimizer: A name in `trainer.optimizers.OPTIMIZERS`.
@@ -77,6 +79,7 @@ class TrainOptions:
     model: str | None = None
     image_size: int | None = None
     max_tokens: int | None = None
+    buckets: int | None = None
     batch_size: int | None = None
     epochs: int | None = None
     optimizer: str = "adamw"
@@ -109,7 +112,7 @@ class TrainOptions:
         _require_choice("--optimizer", self.optimizer, OPTIMIZERS)
         _require_choice("--precision", self.precision, PRECISIONS)
         _require_choice("--strategy", self.strategy, STRATEGIES)
-        for name in ("image_size", "max_tokens", "batch_size", "epochs", "keep_checkpoints"):
+        for name in ("image_size", "max_tokens", "buckets", "batch_size", "epochs", "keep_checkpoints"):
             value = getattr(self, name)
             _require(name, value, value is None or value >= 1, "be at least 1")
         rate = self.learning_rate

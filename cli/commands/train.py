@@ -20,6 +20,7 @@ _FLAGS: dict[str, tuple[Any, str, str]] = {
     "model": (str, "NAME", "A model by its name, or package.module:function."),
     "image_size": (int, "N", "Pictures: their side as the model sees them, in pixels."),
     "max_tokens": (int, "N", "Token ids: documents are cut to that many."),
+    "buckets": (int, "N", "Token ids: batches of similar length, from that many groups; 1 is none."),
     "batch_size": (int, "N", "Pictures, documents or sequences per step, over all devices."),
     "epochs": (int, "N", "Passes over the training split."),
     "learning_rate": (float, "X", "Peak learning rate."),

@@ -8,7 +8,7 @@ from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.job import changed
 from trainer.diagnosis.measuring import measure_step
 from trainer.diagnosis.remedies.base import Case
-from trainer.options import BUCKETS
+from trainer.defaults import BUCKETS
 
 from reader.sampled import sampled_source
 from reader.stages import measure_chain
