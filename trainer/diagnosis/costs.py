@@ -32,6 +32,7 @@ class Costs:
         step_cpu_seconds: CPU time of the same; on a GPU, of launching it.
         cores: Cores that the process may use.
         machine_cores: Cores that there are.
+        on_gpu: Whether steps are on a GPU; else they take cores from the input.
     """
 
     storage_seconds: float
@@ -42,6 +43,7 @@ class Costs:
     step_cpu_seconds: float
     cores: float
     machine_cores: int
+    on_gpu: bool = False
 
     @property
     def input_cpu_seconds(self) -> float:

@@ -18,7 +18,6 @@ def attempt(case: Case) -> Trial | None:
     if costs.cores >= costs.machine_cores:
         return None
     ratio = costs.cores / costs.machine_cores
-    on_cpu = costs.copy_seconds == 0.0
     return Trial(
         remedy="all-cores",
         stage="cores",
@@ -30,7 +29,7 @@ def attempt(case: Case) -> Trial | None:
             costs,
             cores=costs.machine_cores,
             input_seconds=costs.input_seconds * ratio,
-            step_seconds=costs.step_seconds * (ratio if on_cpu else 1.0),
+            step_seconds=costs.step_seconds * (1.0 if costs.on_gpu else ratio),
         ),
         options={},
         command=f"taskset --cpu-list 0-{costs.machine_cores - 1}",
