@@ -62,6 +62,14 @@ def table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
     return made
 
 
+_BAR_WIDTH = 20  # characters
+
+
+def bar(share: float) -> str:
+    """A bar for a share in [0, 1]; the least mark where it is not quite nothing."""
+    return "█" * max(1, round(share * _BAR_WIDTH)) if share > 0 else ""
+
+
 class _Count(ProgressColumn):
     """Done of all, where there is something to count."""
 

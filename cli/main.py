@@ -13,6 +13,7 @@ import click
 
 from cli.commands.cache import cache
 from cli.commands.demo import demo
+from cli.commands.doctor import doctor
 from cli.commands.export_index import export_index
 from cli.commands.inspect import inspect
 from cli.commands.preprocess import preprocess
@@ -43,6 +44,7 @@ def shardmill() -> None:
     shardmill quarantine list set                     what was refused, and why
     shardmill read set                                how fast can it be read?
     shardmill serve set                               read it with the CPUs of several machines
+    shardmill doctor set --model resnet50             why is training not faster?
     shardmill train set --model small_cnn             train on it
     shardmill export-index set                        where every record lies, for other readers
     shardmill cache                                   what copies of sets are on this disk?
@@ -61,6 +63,7 @@ _COMMANDS = (
     quarantine,
     read,
     serve,
+    doctor,
     train,
     export_index,
     cache,

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from reader.rate import measure as measure
     from reader.record_types import TokenInfo as TokenInfo
     from reader.record_types import kind_of as kind_of
+    from reader.stages import StageTimes as StageTimes
+    from reader.stages import measure_stages as measure_stages
     from reader.stream import Stream as Stream
     from reader.stream import load as load
 
@@ -46,6 +48,7 @@ _HOMES = {
     "Normalization": "reader.normalization",
     "RandomAccess": "reader.access",
     "ReadRate": "reader.rate",
+    "StageTimes": "reader.stages",
     "Stream": "reader.stream",
     "StreamInfo": "reader.info",
     "TokenInfo": "reader.record_types",
@@ -53,6 +56,7 @@ _HOMES = {
     "kind_of": "reader.record_types",
     "load": "reader.stream",
     "measure": "reader.rate",
+    "measure_stages": "reader.stages",
     "mix": "reader.mixing",
     "random_access": "reader.access",
 }

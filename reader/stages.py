@@ -123,9 +123,7 @@ def measure_stages(
 
 def _least(one: ChainTimes, other: ChainTimes) -> ChainTimes:
     """Whatever else a machine does makes times longer, never shorter."""
-    return ChainTimes(
-        min(one.seconds, other.seconds), min(one.cpu_seconds, other.cpu_seconds)
-    )
+    return ChainTimes(min(one.seconds, other.seconds), min(one.cpu_seconds, other.cpu_seconds))
 
 
 def measure_chain(source: Source, seconds: float) -> ChainTimes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-
 # Into how many groups of similar length the documents of a window are divided. In batches of 32, 1,
 # 4, 16 and 32 groups leave 68, 40, 17 and 10 % of the positions empty with 8,928 queries of
 # Banking77, and 55, 26, 11 and 8 % with 905 film reviews; but the more groups, the more a batch is

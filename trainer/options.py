@@ -112,7 +112,14 @@ class TrainOptions:
         _require_choice("--optimizer", self.optimizer, OPTIMIZERS)
         _require_choice("--precision", self.precision, PRECISIONS)
         _require_choice("--strategy", self.strategy, STRATEGIES)
-        for name in ("image_size", "max_tokens", "buckets", "batch_size", "epochs", "keep_checkpoints"):
+        for name in (
+            "image_size",
+            "max_tokens",
+            "buckets",
+            "batch_size",
+            "epochs",
+            "keep_checkpoints",
+        ):
             value = getattr(self, name)
             _require(name, value, value is None or value >= 1, "be at least 1")
         rate = self.learning_rate

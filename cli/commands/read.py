@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+if TYPE_CHECKING:
+    from reader import StageTimes
+
+# What one stage is measured for, of the time that the whole is: there are about ten such times.
+_STAGE_SHARE = 0.2
 _IMAGE_SIZE = 224  # pixels: what most networks for pictures see
 
 
@@ -97,6 +103,9 @@ def read(
 ) -> None:
     """Measure how fast a shard set is read, decoded, augmented and batched.
 
+    First the whole, with all cores at work; then every stage by itself, on the same records: the
+    CPU time that it takes, and how fast the cores could do nothing but that.
+
     \b
     Examples:
       shardmill read set
@@ -151,6 +160,15 @@ def read(
 
         rate = reader.measure(stream, seconds, show)
         bars.finish("read")
+        measured = 0
+
+        def show_stage(name: str) -> None:
+            nonlocal measured
+            bars.update("stages", measured, None, "", name)
+            measured += 1
+
+        stages = reader.measure_stages(stream, seconds * _STAGE_SHARE, show_stage)
+        bars.finish("stages")
     tokens = stream.info.tokens
     if as_json:
         print_json(
@@ -158,8 +176,10 @@ def read(
             | {"split": split, "cache": stream.info.cache, "records": done}
             | {"cache_stage": stream.info.cache_stage}
             | ({"padding_share": tokens.padding_share} if tokens else {})
+            | _stages_as_json(stages)
         )
         return
+    _print_stages(stages)
     per_token = padding = ""
     if tokens and rate.tokens_per_second is not None:
         per_token = f"{rate.tokens_per_second:,.0f} tokens/s, "
@@ -172,3 +192,36 @@ def read(
         f"{padding}"
         f"cache      {stream.info.cache}: {stream.info.cache_reason}"
     )
+
+
+def _stages_as_json(times: StageTimes) -> dict[str, Any]:
+    """Seconds per record, of CPU time over all threads, and of the chain up to every stage."""
+    return {
+        "slowest_stage": times.slowest.name,
+        "stages": [dataclasses.asdict(stage) for stage in times.stages],
+        "storage": dataclasses.asdict(times.storage) | {"reads_files": times.reads_files},
+        "records_per_second_from_memory": 1 / times.chain.seconds,
+    }
+
+
+def _print_stages(times: StageTimes) -> None:
+    from cli.console import bar, say, stdout, table
+    from shard_format.machine import usable_cores
+
+    cores = usable_cores()
+    columns = ("stage", "CPU us/record", f"records/s on {cores:g} cores", "time")
+    rows = table("Stages, each by itself", *columns, right=columns[1:3])
+    most = times.slowest.cpu_seconds
+    for stage in times.stages:
+        mark = " slowest" if stage is times.slowest else ""
+        alone = f"{cores / stage.cpu_seconds:,.0f}" if stage.cpu_seconds else ""
+        microseconds = f"{1e6 * stage.cpu_seconds:,.1f}"
+        rows.add_row(stage.name, microseconds, alone, bar(stage.cpu_seconds / most) + mark)
+    stdout().print(rows)
+    storage = times.storage
+    cold = "not to be told on this file system"
+    if storage.cold_seconds is not None:
+        cold = f"{storage.record_bytes / storage.cold_seconds / 1e6:,.1f} MB/s"
+    warm = storage.record_bytes / storage.warm_seconds / 1e6
+    unused = "" if times.reads_files else "; read once, then all comes from memory"
+    say(f"storage    {cold} cold, {warm:,.1f} MB/s from the page cache{unused}")

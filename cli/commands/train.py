@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,11 @@ _FLAGS: dict[str, tuple[Any, str, str]] = {
     "model": (str, "NAME", "A model by its name, or package.module:function."),
     "image_size": (int, "N", "Pictures: their side as the model sees them, in pixels."),
     "max_tokens": (int, "N", "Token ids: documents are cut to that many."),
-    "buckets": (int, "N", "Token ids: batches of similar length, from that many groups; 1 is none."),
+    "buckets": (
+        int,
+        "N",
+        "Token ids: groups of similar length that batches are made of.",
+    ),
     "batch_size": (int, "N", "Pictures, documents or sequences per step, over all devices."),
     "epochs": (int, "N", "Passes over the training split."),
     "learning_rate": (float, "X", "Peak learning rate."),
@@ -51,12 +55,14 @@ _FLAGS: dict[str, tuple[Any, str, str]] = {
 _READER_DEFAULTS = {"cache_dir": "~/.cache/shardmill", "cache_limit": "half of the free space"}
 
 
-def _options(command: Callable[..., None]) -> Callable[..., None]:
-    """A flag for every training option, its default from the one definition."""
+def train_options(command: Callable[..., None], names: Collection[str] = ()) -> Callable[..., None]:
+    """A flag for every training option, or for some; its default from the one definition."""
     from trainer.options import TrainOptions  # light: it loads no TensorFlow
 
     defaults = {field.name: field.default for field in dataclasses.fields(TrainOptions)}
     for name, (kind, metavar, text) in reversed(_FLAGS.items()):
+        if names and name not in names:
+            continue
         command = click.option(
             f"--{name.replace('_', '-')}",
             default=defaults[name],
@@ -89,7 +95,7 @@ def _shown_default(name: str) -> str:
     metavar="RUN",
     help="Checkpoints, logs and model (default: DIR-run beside the set).",
 )
-@_options
+@train_options
 @click.option("--deterministic", is_flag=True, help="Only deterministic kernels (slower on GPUs).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def train(directory: Path, run_dir: Path | None, as_json: bool, **values: Any) -> None:

@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from reader.info import StreamInfo
 from reader.stages import StageTimes, measure_stages
+from shard_format.machine import machine_cores, usable_cores
 from trainer.diagnosis.advice import Advice, Trial, rank
 from trainer.diagnosis.costs import Costs
-from trainer.diagnosis.job import Job, open_job
-from trainer.diagnosis.machine import machine_cores, usable_cores
+from trainer.diagnosis.job import open_job
 from trainer.diagnosis.measuring import StepTimes, TrainingTimes, measure_step, measure_training
 from trainer.diagnosis.remedies import REMEDIES, Case
 from trainer.diagnosis.verdict import Verdict, judge, shares
@@ -103,9 +103,7 @@ def measure_rate(asked: TrainOptions, seconds: float) -> float:
     return measure_training(open_job(asked), seconds).rate
 
 
-def costs_of(
-    training: TrainingTimes, stages: StageTimes, step: StepTimes, on_gpu: bool
-) -> Costs:
+def costs_of(training: TrainingTimes, stages: StageTimes, step: StepTimes, on_gpu: bool) -> Costs:
     """The costs that follow from what was measured."""
     storage = stages.storage
     reading = storage.cpu_seconds if stages.reads_files else 0.0

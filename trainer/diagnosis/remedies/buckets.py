@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
+from reader.sampled import sampled_source
+from reader.stages import measure_chain
+from trainer.defaults import BUCKETS
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.job import changed
 from trainer.diagnosis.measuring import measure_step
-from trainer.diagnosis.remedies.base import Case
-from trainer.defaults import BUCKETS
-
-from reader.sampled import sampled_source
-from reader.stages import measure_chain
-from trainer.diagnosis.remedies.base import with_times
+from trainer.diagnosis.remedies.base import Case, with_times
 
 _LEAST_PADDING = 0.15  # below it there is little to win
 

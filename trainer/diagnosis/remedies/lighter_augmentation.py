@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from reader.sampled import sampled_source
 from trainer.data import open_data
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.remedies.base import Case
-
-import dataclasses
 
 # Each with the next lighter one. Without any, a model learns something else: not proposed.
 _LIGHTER = {"strong": "standard"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import tensorflow as tf
 
 from trainer.diagnosis.advice import Trial
+from trainer.diagnosis.costs import predicted_rate
 from trainer.diagnosis.job import changed
 from trainer.diagnosis.measuring import measure_step
-from trainer.diagnosis.costs import predicted_rate
 from trainer.diagnosis.remedies.base import Case
 
 

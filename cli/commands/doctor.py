@@ -1,0 +1,137 @@
+"""`shardmill doctor`: why a training is not faster, and what would make it so."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.commands.train import train_options
+
+if TYPE_CHECKING:
+    from trainer.diagnosis.diagnosing import Diagnosis
+    from trainer.options import TrainOptions
+
+# The options of `shardmill train` on which its speed depends.
+_OPTIONS = (
+    "model",
+    "image_size",
+    "max_tokens",
+    "buckets",
+    "batch_size",
+    "optimizer",
+    "precision",
+    "strategy",
+    "augment",
+    "normalize",
+    "cache",
+)
+_SECONDS = 3.0  # for each measurement
+
+
+@click.command()
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@functools.partial(train_options, names=_OPTIONS)
+@click.option(
+    "--seconds",
+    default=_SECONDS,
+    show_default=True,
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="For each measurement, of which there are about fifteen.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
+def doctor(directory: Path, seconds: float, as_json: bool, **values: Any) -> None:
+    """Find out why training is not faster, and what would make it so.
+
+    Storage, parsing, decoding, augmentation, copying and the model's step are each measured with
+    nothing else at work, and a short training with all of them. What may help is then tried: the
+    advice says what to run, and at what rate. Nothing is written, nothing is kept.
+
+    \b
+    Examples:
+      shardmill doctor set --model resnet50
+      shardmill doctor set --model small_cnn --batch-size 256 --augment strong --cache off
+      shardmill doctor reviews --max-tokens 400 --seconds 10
+    """
+    from shard_format import load_manifest
+    from trainer.options import TrainOptions
+
+    load_manifest(directory)  # a wrong path is told at once, not after TensorFlow has loaded
+    from cli.console import Bars, native_noise_kept, print_json
+    from cli.logs import quiet_tensorflow
+
+    # No run is made, but options have a place for one.
+    asked = TrainOptions(data=directory, run_dir=Path(tempfile.gettempdir()), **values)
+    quiet_tensorflow()
+    with native_noise_kept() as stderr, Bars(stderr) as bars:
+        bars.update("load", 0, None, "", "TensorFlow, the data and the model")
+        from trainer.diagnosis.diagnosing import diagnose
+        from trainer.diagnosis.report import as_json as report
+
+        bars.finish("load")
+        done = 0
+
+        def show(name: str) -> None:
+            nonlocal done
+            bars.update("measure", done, None, "", name)
+            done += 1
+
+        found = diagnose(asked, seconds, show)
+        bars.finish("measure")
+    if as_json:
+        print_json(report(asked, found))
+        return
+    _print(asked, found)
+
+
+def _print(asked: TrainOptions, found: Diagnosis) -> None:
+    from cli.console import bar, say, stdout, table
+    from trainer.diagnosis.costs import predicted_rate, stage_rates
+    from trainer.diagnosis.wording import command, sentence
+
+    costs = found.costs
+    rates = stage_rates(costs)
+    slowest = min(rates.values())
+    cpu = dict(costs.cpu_seconds) | {"step": costs.step_cpu_seconds}
+    columns = ("stage", "CPU ms/example", "alone, examples/s", "time")
+    rows = table("Stages, each with nothing else at work", *columns, right=columns[1:3])
+    for name, rate in rates.items():
+        if rate == float("inf"):
+            continue
+        mark = " bottleneck" if name == found.verdict.stage else ""
+        milliseconds = f"{1e3 * cpu.get(name, 0.0):.3f}"
+        rows.add_row(name, milliseconds, f"{rate:,.0f}", bar(slowest / rate) + mark)
+    stdout().print(rows)
+    say(_storage_line(found))
+    say(
+        f"training   {found.training.rate:,.0f} examples/s with all at work; expected of these "
+        f"stages on {costs.cores:g} cores: {predicted_rate(costs):,.0f}\n"
+        f"input      {found.verdict.headroom:.1f} x as fast as that, alone\n\n"
+        f"{sentence(found.verdict, found.advice)}"
+    )
+    for number, advice in enumerate(found.advice, 1):
+        trial = advice.trial
+        say(
+            f"\n{number}. {trial.remedy}: {advice.rate:,.0f} examples/s expected "
+            f"({advice.gain:.2f} x), for {trial.because}"
+        )
+        for line in command(asked, trial).splitlines():
+            say(f"   {line}")
+        if trial.note:
+            say(f"   (note: {trial.note})")
+
+
+def _storage_line(found: Diagnosis) -> str:
+    storage = found.stages.storage
+    cold = "not to be told on this file system"
+    if storage.cold_seconds is not None:
+        cold = f"{storage.record_bytes / storage.cold_seconds / 1e6:,.1f} MB/s"
+    warm = storage.record_bytes / storage.warm_seconds / 1e6
+    return (
+        f"storage    {cold} cold, {warm:,.1f} MB/s from the page cache; "
+        f"cache {found.info.cache}: {found.info.cache_reason}"
+    )

@@ -1,0 +1,76 @@
+"""A diagnosis as one JSON object."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+from trainer.diagnosis.advice import Advice
+from trainer.diagnosis.costs import limits, predicted_rate, stage_rates
+from trainer.diagnosis.diagnosing import Diagnosis
+from trainer.diagnosis.wording import command, sentence
+from trainer.options import TrainOptions
+
+
+def as_json(asked: TrainOptions, found: Diagnosis) -> dict[str, Any]:
+    """All that is known; rates in examples per second, None where there is no limit.
+
+    Times are in seconds per example, of stages over all threads.
+    """
+    costs, storage = found.costs, found.stages.storage
+    cpu = dict(costs.cpu_seconds) | {"step": costs.step_cpu_seconds}
+    return {
+        "bottleneck": {
+            "stage": found.verdict.stage,
+            "cause": found.cause,
+            "sentence": sentence(found.verdict, found.advice),
+            "station": found.verdict.station,
+            "share": round(found.verdict.share, 4),
+        },
+        "examples_per_second": round(found.training.rate, 3),
+        "expected_examples_per_second": _number(predicted_rate(costs)),
+        "headroom": round(found.verdict.headroom, 3),
+        "stages": {
+            name: {"examples_per_second": _number(rate), "cpu_seconds": cpu.get(name, 0.0)}
+            for name, rate in stage_rates(costs).items()
+        },
+        "limits": {name: _number(rate) for name, rate in limits(costs).items()},
+        "storage": dataclasses.asdict(storage)
+        | {
+            "cold_megabytes_per_second": _megabytes(storage.record_bytes, storage.cold_seconds),
+            "warm_megabytes_per_second": _megabytes(storage.record_bytes, storage.warm_seconds),
+            "read_every_epoch": found.stages.reads_files,
+        },
+        "step": dataclasses.asdict(found.step),
+        "training": dataclasses.asdict(found.training),
+        "cores": costs.cores,
+        "machine_cores": costs.machine_cores,
+        "model": found.options.model,
+        "precision": found.precision,
+        "batch_size": found.options.batch_size,
+        "cache": {"used": found.info.cache, "reason": found.info.cache_reason},
+        "advice": [_advice(asked, each) for each in found.advice],
+    }
+
+
+def _advice(asked: TrainOptions, advice: Advice) -> dict[str, Any]:
+    trial = advice.trial
+    return {
+        "remedy": trial.remedy,
+        "stage": trial.stage,
+        "because": trial.because,
+        "options": dict(trial.options),
+        "command": command(asked, trial),
+        "examples_per_second": round(advice.rate, 3),
+        "gain": round(advice.gain, 4),
+        "note": trial.note,
+    }
+
+
+def _number(rate: float) -> float | None:
+    return round(rate, 3) if math.isfinite(rate) else None
+
+
+def _megabytes(record_bytes: float, seconds: float | None) -> float | None:
+    return None if seconds is None else round(record_bytes / seconds / 1e6, 3)

@@ -1,0 +1,70 @@
+"""What was found, in plain words and as commands."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Mapping
+
+from trainer.diagnosis.advice import Advice, Trial
+from trainer.diagnosis.verdict import Verdict
+from trainer.options import TrainOptions
+
+# What a stage is called in a sentence.
+NOUNS = {
+    "storage": "storage",
+    "parse": "parsing records",
+    "decode": "decoding pictures",
+    "augment": "augmentation",
+    "batch": "putting batches together",
+    "copy": "copying batches to the device",
+    "step": "the model's step",
+    "cores": "the number of CPU cores",
+    "input": "the input pipeline",
+}
+# Of no part in what is measured.
+_LEFT_OUT = ("data", "run_dir")
+
+
+def sentence(verdict: Verdict, advice: tuple[Advice, ...]) -> str:
+    """The bottleneck in one sentence, with its reason where one was found."""
+    found = [each.trial.because for each in advice if each.trial.stage == verdict.stage]
+    if found:
+        return f"The bottleneck is {NOUNS[verdict.stage]}: {found[0]}."
+    if verdict.stage == "step":
+        return (
+            f"Nothing on the input: the model is the limit, and the input pipeline has "
+            f"{verdict.headroom:.1f} x headroom."
+        )
+    return (
+        f"The bottleneck is {NOUNS[verdict.stage]}: it takes {verdict.share:.0%} of the time that "
+        "holds the job back, and nothing that was tried makes it cheaper."
+    )
+
+
+def command(asked: TrainOptions, trial: Trial) -> str:
+    """What to run for a change to take effect, one command a line."""
+    train = _train_command(asked, trial.options)
+    if not trial.command:
+        return train
+    if trial.command.startswith("shardmill"):  # it makes another set
+        made = trial.command.split("--out ")[1].split()[0]
+        train = train.replace(_quoted(asked.data), made, 1)
+        return f"{trial.command}\n{train}".replace("DIR-", f"{_quoted(asked.data)}-")
+    return f"{trial.command} {train}"
+
+
+def _train_command(asked: TrainOptions, changes: Mapping[str, str]) -> str:
+    """`shardmill train` with the options that were given, and the changes."""
+    given = {}
+    for field in dataclasses.fields(TrainOptions):
+        value = getattr(asked, field.name)
+        if field.name not in _LEFT_OUT and value != field.default:
+            given["--" + field.name.replace("_", "-")] = "" if value is True else str(value)
+    flags = [part for flag, value in (given | dict(changes)).items() for part in (flag, value)]
+    words = ["shardmill", "train", str(asked.data), *(flag for flag in flags if flag)]
+    return shlex.join(words)
+
+
+def _quoted(path: object) -> str:
+    return shlex.quote(str(path))
