@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import cast
 
 from reader.sampled import sampled_source
+from reader.stream import Stream
 from trainer.data import open_data
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.remedies.base import Case
@@ -19,7 +21,8 @@ def attempt(case: Case) -> Trial | None:
     if augment not in _LIGHTER:
         return None
     lighter = _LIGHTER[augment]
-    stream = open_data(dataclasses.replace(case.job.asked, augment=lighter)).open_training(0)
+    lightened = dataclasses.replace(case.job.asked, augment=lighter)
+    stream = cast(Stream, open_data(lightened).open_training(0))
     return Trial(
         remedy="lighter-augmentation",
         stage="augment",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tensorflow as tf
 
 from reader.decoders import DECODERS
+from reader.record_types.image import ImageRecords
 from reader.sampled import (
     SampledPayloads,
     open_files,
@@ -33,7 +34,7 @@ def stored_as(case: Case, encoding: str, shorter: int | None) -> Costs:
         shorter: Side in pixels to which the shorter one is scaled down; None keeps the size.
     """
     opened = open_files(case.job.stream)
-    records = opened.source.records
+    records = cast(ImageRecords, opened.source.records)
     sample = read_records(opened, sample_numbers(opened, _RECORDS)).numpy()
     stored = [_stored_as(serialized, records.image, encoding, shorter) for serialized in sample]
     ratio = sum(map(len, stored)) / sum(map(len, sample))

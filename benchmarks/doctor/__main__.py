@@ -1,0 +1,150 @@
+"""Is the doctor right? `python -m benchmarks.doctor [--seconds 5] [--only NAME]`.
+
+Ten training jobs, each with one thing wrong (cases.py), are shown to `shardmill doctor`. What it
+proposes first is then done, and the rate of the training measured again: the bottleneck must have
+been named, and the rate must be what it promised. Results go to benchmarks/results/doctor.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.doctor.cases import CASES, Case
+from benchmarks.doctor.sets import build
+from benchmarks.doctor.slow_storage import available, limited
+from benchmarks.machine import machine
+
+_HERE = Path(__file__).parents[1]
+
+
+def main() -> None:
+    """Runs the cases, prints a table, writes the results."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.doctor", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
+    parser.add_argument("--only", metavar="NAME", action="append", help="a case; repeatable")
+    parser.add_argument("--work", type=Path, default=_HERE / ".work" / "doctor", help="scratch")
+    arguments = parser.parse_args()
+    file = _HERE / "results" / "doctor.json"
+    results: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    results |= {"machine": machine(), "date": datetime.date.today().isoformat()}
+    for case in CASES:
+        if arguments.only and case.name not in arguments.only:
+            continue
+        found = _examine(case, arguments.work, arguments.seconds)
+        results[case.name] = found
+        print(_line(case, found), flush=True)
+        file.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def _examine(case: Case, work: Path, seconds: float) -> dict[str, Any]:
+    """What the doctor says of a case, and what came of it."""
+    if case.megabytes_per_second and not available():
+        return {"seeded": case.seeded, "skipped": "needs root and control groups of Linux"}
+    data = build(case.source, case.preprocess, work)
+    before = ["-m", "cli.main", "doctor", data, *shlex.split(case.train)]
+    with _conditions(case, data) as prefix:
+        said = _run([*prefix, sys.executable, *before, "--seconds", seconds, "--json"])
+    found: dict[str, Any] = {
+        "seeded": case.seeded,
+        "train": case.train,
+        "expected": {"stage": case.stage, "remedies": case.remedies},
+        "named": said["bottleneck"],
+        "examples_per_second": said["examples_per_second"],
+        "advice": said["advice"],
+        "right": _right(case, said),
+        "doctor": {key: said[key] for key in ("stages", "limits", "step", "storage", "training")},
+    }
+    if case.remedies and said["advice"]:
+        advice = said["advice"][0]
+        after = _apply(case, advice, data, work, seconds)
+        found |= {
+            "promised": advice["examples_per_second"],
+            "reached": after,
+            "promised_gain": advice["gain"],
+            "gain": after / said["examples_per_second"],
+            "error": advice["examples_per_second"] / after - 1,
+        }
+    return found
+
+
+def _right(case: Case, said: dict[str, Any]) -> bool:
+    """Whether the stage was named, and the first advice is one that mends what is wrong."""
+    if said["bottleneck"]["stage"] != case.stage:
+        return False
+    advised = [each["remedy"] for each in said["advice"]]
+    if not case.remedies:  # faster steps may be advised, but nothing on the input
+        return all(each["stage"] == "step" for each in said["advice"])
+    return bool(advised) and advised[0] in case.remedies
+
+
+def _apply(case: Case, advice: dict[str, Any], data: Path, work: Path, seconds: float) -> float:
+    """Examples per second once the advice was taken."""
+    first, *rest = advice["command"].splitlines()
+    if rest:  # another set has to be made first
+        given = shlex.split(first.split("--out ")[1])[1:]
+        data = build(case.source, shlex.join(given), work)
+    options = dict(zip(*[iter(shlex.split(case.train))] * 2, strict=True)) | advice["options"]
+    flags = [part for pair in options.items() for part in pair]
+    pinned = advice["remedy"] != "all-cores"
+    with _conditions(case, data, pinned) as prefix:
+        measured = _run(
+            [*prefix, sys.executable, "-m", "benchmarks.doctor.rate", data, seconds, *flags]
+        )
+    return float(measured["examples_per_second"])
+
+
+@contextlib.contextmanager
+def _conditions(case: Case, data: Path, pinned: bool = True) -> Iterator[list[str]]:
+    """What a command is to be preceded by, for what is wrong around it to be wrong."""
+    if case.megabytes_per_second:
+        with limited(data, case.megabytes_per_second * 10**6) as group:
+            # The shell joins the group, and then becomes the command.
+            yield ["sh", "-c", f'echo $$ > {group}; exec "$@"', "sh"]
+    elif case.cores and pinned:
+        yield ["taskset", "--cpu-list", case.cores]
+    else:
+        yield []
+
+
+def _run(command: list[Any]) -> dict[str, Any]:
+    done = subprocess.run(
+        list(map(str, command)),
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(_HERE.parent)},
+    )
+    if done.returncode:
+        raise SystemExit(f"{shlex.join(map(str, command))} failed:\n{done.stderr[-3000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _line(case: Case, found: dict[str, Any]) -> str:
+    if "skipped" in found:
+        return f"{case.name:20} skipped: {found['skipped']}"
+    first = found["advice"][0]["remedy"] if found["advice"] else "nothing"
+    line = (
+        f"{case.name:20} {'right' if found['right'] else 'WRONG'}: "
+        f"{found['named']['stage']} -> {first}; {found['examples_per_second']:,.0f}/s"
+    )
+    if "reached" not in found:
+        return line
+    return (
+        f"{line}, promised {found['promised']:,.0f}, reached {found['reached']:,.0f} "
+        f"({found['error']:+.0%})"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""The shard sets of the benchmark, each built once by `shardmill preprocess`."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from PIL import Image
+
+from benchmarks.corpus import make_corpus, photographs
+
+_LARGE = 1600  # pixels of the shorter side: what a phone's pictures have at least
+_LARGE_COUNT = 240
+_COUNT = 1120  # photographs, two copies of each of the developers' 560
+_TEXTS = Path(__file__).parents[2].parent / "shared" / "corpora" / "text-movie-reviews"
+
+
+def corpus(name: str, work: Path) -> tuple[str, Path]:
+    """("images" or "text", folder with the raw files), made where it is not there yet."""
+    if name == "photographs":
+        return "images", make_corpus(work / "corpus", _COUNT)
+    if name == "large":
+        return "images", _large(work / "large")
+    return "text", _TEXTS
+
+
+def build(source: str, options: str, work: Path, out: Path | None = None) -> Path:
+    """A set of a corpus, preprocessed with these options; a finished one is used again."""
+    kind, raw = corpus(source, work)
+    named = "-".join(shlex.split(options)).replace("/", "-").replace(":", "")
+    out = out or work / f"set-{source}{named}"
+    if not (out / "manifest.json").exists():
+        shutil.rmtree(out, ignore_errors=True)
+        given = shlex.split(options)
+        subprocess.run(
+            [
+                *(sys.executable, "-m", "cli.main", "preprocess", kind, str(raw)),
+                *("--out", str(out), "--dedup", "off", "--no-report", *given),
+            ],
+            check=True,
+            capture_output=True,
+        )
+    return out
+
+
+def _large(folder: Path) -> Path:
+    """Photographs as large as those of a phone: enlarged, for the corpus has small ones."""
+    done = folder / "complete"
+    if not done.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        for number, path in enumerate(photographs()[:_LARGE_COUNT]):
+            picture = Image.open(path).convert("RGB")
+            ratio = _LARGE / min(picture.size)
+            size = (round(picture.width * ratio), round(picture.height * ratio))
+            target = folder / "photos" / path.parent.name / f"{number:06d}.jpg"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            picture.resize(size, Image.Resampling.BICUBIC).save(target, quality=90)
+        done.touch()
+    return folder / "photos"
