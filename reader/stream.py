@@ -39,6 +39,7 @@ class Stream:
         start: Where the data set begins: after so many epochs and steps.
         copies: What is being copied to local disk while it is read where it lies, a part for each
             set of a mixture: see `copied_bytes`, `total_bytes`, `wait()` and `stop()` of it.
+        options: How it was opened, for those who open it again to measure it; None of a mixture.
     """
 
     dataset: tf.data.Dataset
@@ -47,6 +48,7 @@ class Stream:
     order: Mapping[str, Any]
     start: Position
     copies: tuple[Copies, ...]
+    options: ReadOptions | None = dataclasses.field(default=None, repr=False, kw_only=True)
 
     @property
     def first_step(self) -> int:
@@ -319,4 +321,4 @@ def load(
             dataset = build_served(opened.source, address, steps, start, batches)
             return ServedStream(dataset, steps, opened.info, order, start, opened.copies)
         dataset = build_dataset(opened.source, start.epoch, start.step * batch_size, batches)
-    return Stream(dataset, steps, opened.info, order, start, opened.copies)
+    return Stream(dataset, steps, opened.info, order, start, opened.copies, options=options)
