@@ -14,6 +14,7 @@ from reader.order import Int64Array
 from reader.payloads import Payloads
 from reader.pipeline import Source, build_dataset
 from reader.stream import Stream
+from shard_format import UsageError
 
 SAMPLE_RECORDS = 4096
 SAMPLE_BYTES = 64 << 20  # 64 MiB: far beyond the caches of a processor, read in seconds anywhere
@@ -35,8 +36,17 @@ class SampledPayloads:
 
 
 def open_files(stream: Stream) -> Opened:
-    """The same stream, endless and without a cache in memory."""
+    """The same stream, endless and without a cache in memory.
+
+    Raises:
+        UsageError: It is a mixture.
+    """
     options = stream.options
+    if options is None:
+        raise UsageError(
+            "a stream that is measured must be one of a single set, got a mixture in "
+            "reader.measure_stages. Measure the streams of its sets one by one."
+        )
     changes: dict[str, Any] = {"epochs": None, "worker": (0, 1)}
     if stream.info.cache != "disk":
         changes["cache"] = "off"
@@ -73,6 +83,11 @@ def read_records(opened: Opened, numbers: Int64Array) -> Any:
     """[n] string: serialized records of a split."""
     with tf.device("/CPU:0"):
         return opened.source.windows.payloads.read(tf.constant(numbers))
+
+
+def window_records(stream: Stream) -> int:
+    """How many records are read as a whole before the first of them comes."""
+    return min(open_files(stream).source.windows.share.geometry.window_records, stream.info.records)
 
 
 def with_records(source: Source, records: Any) -> Source:

@@ -20,6 +20,7 @@ from reader.prefixes import prefixes
 from reader.sampled import dataset_of, open_files, sampled_source, with_records
 from reader.stream import Stream
 from shard_format import UsageError
+from shard_format.clock import Clock, Elapsed
 
 _ROUNDS = 2  # so that a busy second of the machine does not fall upon one stage
 _WARM_UP = 0.4  # of the time that is measured: until the threads of tf.data have found their number
@@ -33,7 +34,7 @@ class ChainTimes:
     """What a chain takes, in seconds per record.
 
     Attributes:
-        seconds: Until the next record comes, all cores at work.
+        seconds: Until the next record comes, all cores at work, and none for other programs.
         cpu_seconds: CPU time over all threads.
     """
 
@@ -169,17 +170,21 @@ def _measure_dataset(dataset: tf.data.Dataset, batch_size: int, seconds: float) 
 
     batches = iter(dataset)
     drop(batches, tf.constant(1))
-    begin, cpu, dropped, per_call, measuring = time.perf_counter(), 0.0, 0, 1, False
-    while True:
-        call = time.perf_counter()
+    _, per_call, _ = _dropped(drop, batches, _WARM_UP * seconds, 1)
+    dropped, _, elapsed = _dropped(drop, batches, seconds, per_call)
+    records = dropped * batch_size
+    return ChainTimes(elapsed.alone_seconds / records, elapsed.cpu_seconds / records)
+
+
+def _dropped(drop: Any, batches: Any, seconds: float, per_call: int) -> tuple[int, int, Elapsed]:
+    """(batches dropped in some seconds, how many of them in the last call, the time it took)."""
+    clock, dropped = Clock(), 0
+    begin = now = time.perf_counter()
+    while now - begin < seconds:
+        call = now
         drop(batches, tf.constant(per_call))
         now = time.perf_counter()
         dropped += per_call
-        if now - call < _CALL_SECONDS:
+        if now - call < _CALL_SECONDS and now - begin < seconds:
             per_call *= 2
-        if measuring and now - begin >= seconds:
-            break
-        if not measuring and now - begin >= _WARM_UP * seconds:
-            begin, cpu, dropped, measuring = now, time.process_time(), 0, True
-    records = dropped * batch_size
-    return ChainTimes((now - begin) / records, (time.process_time() - cpu) / records)
+    return dropped, per_call, clock.elapsed()

@@ -1,4 +1,4 @@
-"""Measures the rate of a training: `python -m benchmarks.doctor.rate SET SECONDS --batch-size 64 ...`.
+"""Measures the rate of a training: `python -m benchmarks.doctor.rate SET SECONDS [OPTIONS]`.
 
 Prints one JSON object. The options are those of `shardmill train`.
 """

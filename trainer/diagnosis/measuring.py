@@ -10,11 +10,14 @@ from typing import Any
 import psutil
 import tensorflow as tf
 
-from reader.sampled import dataset_of, sampled_source
+from reader.sampled import dataset_of, sampled_source, window_records
+from shard_format.clock import Clock, Elapsed
 from trainer.diagnosis.job import Job
 from trainer.loop import Loop, Totals
 
 _WARM_UP = 0.5  # of the time that is measured: tracing, and tf.data's search for its threads
+_LEAST_WINDOWS = 4
+_LONGEST = 5  # times the time that is wanted, if fewer windows have come by then
 _VARIED_BATCHES = 64  # of documents, whose lengths differ
 _ALIKE_BATCHES = 8
 _KEPT_BYTES = 256 << 20  # 256 MiB of batches at most
@@ -31,12 +34,16 @@ class TrainingTimes:
         cpu_seconds: CPU time of the process per example.
         read_bytes: That came from storage rather than the page cache, per example; 0 where the
             system does not count them.
+        alone_seconds: In how much time it would have been on a machine without other programs.
+        others_cores: How many cores those kept busy meanwhile.
     """
 
     examples: int
     seconds: float
     cpu_seconds: float
     read_bytes: float
+    alone_seconds: float
+    others_cores: float
 
     @property
     def rate(self) -> float:
@@ -63,7 +70,10 @@ def measure_training(job: Job, seconds: float) -> TrainingTimes:
     """A real training for some seconds after a warm-up: all stages at work."""
     loop = job.learner.loop
     batches = iter(loop.distribute(job.stream.dataset))
-    return _measure(loop, batches, job.options.batch_size, seconds)
+    # From files, records come by windows: a window's worth of steps at once, then a pause.
+    windows = 0 if job.stream.info.cache == "memory" else _LEAST_WINDOWS
+    least_steps = windows * window_records(job.stream) // job.options.batch_size
+    return _measure(loop, batches, job.options.batch_size, seconds, least_steps)
 
 
 def measure_step(job: Job, seconds: float) -> StepTimes:
@@ -85,7 +95,7 @@ def measure_step(job: Job, seconds: float) -> StepTimes:
             pass
         batches = iter(loop.distribute(kept.repeat()))
     times = _measure(loop, batches, job.options.batch_size, seconds)
-    return StepTimes(times.seconds / times.examples, times.cpu_seconds, copy_seconds)
+    return StepTimes(times.alone_seconds / times.examples, times.cpu_seconds, copy_seconds)
 
 
 class _Again:
@@ -102,34 +112,47 @@ class _EnoughError(Exception):
     """Raised out of a training that is to go no further."""
 
 
-class _Clock:
-    """Starts after the warm-up, ends the training after the time to be measured."""
+class _Watch:
+    """Starts after the warm-up, ends the training after what is to be measured."""
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds, self._start = seconds, time.perf_counter()
-        self._first: tuple[int, float, float, int] | None = None
-        self.times: tuple[int, float, float, int] = (0, 0.0, 0.0, 0)
+    def __init__(self, seconds: float, least_steps: int) -> None:
+        self._seconds, self._least_steps = seconds, least_steps
+        self._start = time.perf_counter()
+        self._clock: Clock | None = None
+        self._first_step = self._first_bytes = self.steps = self.read_bytes = 0
+        self.elapsed = Elapsed(0.0, 0.0, 0.0)
 
     def __call__(self, step: int, totals: Totals) -> None:
-        now = (step, time.perf_counter(), time.process_time(), _read_bytes())
-        if self._first is None:
-            if now[1] - self._start >= _WARM_UP * self._seconds:
-                self._first = now
-        elif now[1] - self._first[1] >= self._seconds:
-            steps, elapsed, cpu, read = (b - a for a, b in zip(self._first, now, strict=True))
-            self.times = (int(steps), elapsed, cpu, int(read))
+        if self._clock is None:
+            if time.perf_counter() - self._start >= _WARM_UP * self._seconds:
+                self._first_step, self._first_bytes = step, _read_bytes()
+                self._clock = Clock()
+            return
+        self.elapsed = self._clock.elapsed()
+        self.steps = step - self._first_step
+        wanted = self.steps >= self._least_steps or self.elapsed.seconds >= _LONGEST * self._seconds
+        if self.elapsed.seconds >= self._seconds and wanted:
+            self.read_bytes = _read_bytes() - self._first_bytes
             raise _EnoughError
 
 
-def _measure(loop: Loop, batches: Any, batch_size: int, seconds: float) -> TrainingTimes:
-    clock = _Clock(seconds)
+def _measure(
+    loop: Loop, batches: Any, batch_size: int, seconds: float, least_steps: int = 0
+) -> TrainingTimes:
+    watch = _Watch(seconds, least_steps)
     try:
-        loop.train(batches, sys.maxsize, clock)
+        loop.train(batches, sys.maxsize, watch)
     except _EnoughError:
         pass
-    steps, elapsed, cpu, read = clock.times
-    examples = steps * batch_size
-    return TrainingTimes(examples, elapsed, cpu / examples, read / examples)
+    examples, elapsed = watch.steps * batch_size, watch.elapsed
+    return TrainingTimes(
+        examples=examples,
+        seconds=elapsed.seconds,
+        cpu_seconds=elapsed.cpu_seconds / examples,
+        read_bytes=watch.read_bytes / examples,
+        alone_seconds=elapsed.alone_seconds,
+        others_cores=elapsed.others_cores,
+    )
 
 
 def _read_bytes() -> int:

@@ -11,7 +11,7 @@ from reader.stages import ChainTimes, StageTimes, measure_chain
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.costs import Costs
 from trainer.diagnosis.job import Job
-from trainer.diagnosis.measuring import StepTimes
+from trainer.diagnosis.measuring import StepTimes, measure_step
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,12 +54,22 @@ class Case:
 
     def with_step(self, step: StepTimes) -> Costs:
         """The costs with other steps."""
-        return dataclasses.replace(
-            self.costs,
-            copy_seconds=step.copy_seconds,
-            step_seconds=step.seconds,
-            step_cpu_seconds=step.cpu_seconds,
-        )
+        return with_step(self.costs, step)
+
+    def with_job(self, job: Job) -> Costs:
+        """The costs of another job on the same set, of which input and steps are measured here."""
+        costs = self.with_chain(sampled_source(job.stream))
+        return with_step(costs, measure_step(job, self.seconds))
+
+
+def with_step(costs: Costs, step: StepTimes) -> Costs:
+    """The costs with other steps."""
+    return dataclasses.replace(
+        costs,
+        copy_seconds=step.copy_seconds,
+        step_seconds=step.seconds,
+        step_cpu_seconds=step.cpu_seconds,
+    )
 
 
 def with_times(costs: Costs, chain: ChainTimes, reading_cpu_seconds: float) -> Costs:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-from reader.sampled import sampled_source
-from reader.stages import measure_chain
 from trainer.defaults import BUCKETS
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.job import changed
-from trainer.diagnosis.measuring import measure_step
-from trainer.diagnosis.remedies.base import Case, with_times
+from trainer.diagnosis.remedies.base import Case
 
 _LEAST_PADDING = 0.15  # below it there is little to win
 
@@ -22,14 +17,10 @@ def attempt(case: Case) -> Trial | None:
         return None
     if tokens.padding_share < _LEAST_PADDING:
         return None
-    job = changed(case.job, buckets=BUCKETS)
-    chain = measure_chain(sampled_source(job.stream), case.seconds)
-    costs = with_times(case.costs, chain, case.reading_cpu_seconds)
-    costs = dataclasses.replace(case, costs=costs).with_step(measure_step(job, case.seconds))
     return Trial(
         remedy="buckets",
         stage="step",
         because=f"{tokens.padding_share:.0%} of what the model computes on is padding",
-        costs=costs,
+        costs=case.with_job(changed(case.job, buckets=BUCKETS)),
         options={"--buckets": str(BUCKETS)},
     )

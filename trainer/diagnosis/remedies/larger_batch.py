@@ -5,7 +5,6 @@ from __future__ import annotations
 from trainer.diagnosis.advice import LEAST_GAIN, Trial
 from trainer.diagnosis.costs import Costs, predicted_rate
 from trainer.diagnosis.job import changed
-from trainer.diagnosis.measuring import measure_step
 from trainer.diagnosis.remedies.base import Case
 
 _FACTOR = 4
@@ -18,7 +17,7 @@ def attempt(case: Case) -> Trial | None:
     best: tuple[int, Costs] | None = None
     rate, batch_size = predicted_rate(case.costs), case.job.options.batch_size
     while (batch_size := batch_size * _FACTOR) <= min(_LARGEST, case.job.stream.info.records):
-        costs = case.with_step(measure_step(changed(case.job, batch_size=batch_size), case.seconds))
+        costs = case.with_job(changed(case.job, batch_size=batch_size))
         needed = LEAST_GAIN if best is None else _WORTH_MORE
         if predicted_rate(costs) < needed * rate:
             break

@@ -1,0 +1,61 @@
+"""A clock for what keeps cores busy, on a machine where other programs do too."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import psutil
+
+# Where that share of the machine's cores was idle, nobody waited for one.
+_IDLE = 0.05
+
+
+@dataclasses.dataclass(frozen=True)
+class Elapsed:
+    """What a clock showed.
+
+    Attributes:
+        seconds: By the wall.
+        cpu_seconds: CPU time of this process, over all threads.
+        others_cores: How many cores other programs kept busy meanwhile, where none was left idle;
+            else 0.
+    """
+
+    seconds: float
+    cpu_seconds: float
+    others_cores: float
+
+    @property
+    def alone_seconds(self) -> float:
+        """What the wall would have shown without the other programs; at least the CPU's part.
+
+        They took a part of the cores, and this process what was left: by so much it was slower.
+        """
+        cores = psutil.cpu_count() or 1
+        left = max(1.0, cores - self.others_cores) / cores
+        return max(self.seconds * left, self.cpu_seconds / cores)
+
+
+class Clock:
+    """Runs from when it is made."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu, self._machine = _now()
+
+    def elapsed(self) -> Elapsed:
+        """Since it was made."""
+        wall, cpu, (busy, idle) = _now()
+        seconds, cpu = wall - self._wall, cpu - self._cpu
+        busy, idle = busy - self._machine[0], idle - self._machine[1]
+        crowded = idle < _IDLE * (busy + idle)
+        return Elapsed(seconds, cpu, max(0.0, busy - cpu) / seconds if crowded else 0.0)
+
+
+def _now() -> tuple[float, float, tuple[float, float]]:
+    """(wall, CPU time of this process, (busy, idle) of all cores of the machine), in seconds."""
+    times = psutil.cpu_times()
+    idle = times.idle + getattr(times, "iowait", 0.0)
+    # Guests are counted in user and nice already; what a hypervisor steals is busy too.
+    busy = sum(times) - idle - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+    return time.perf_counter(), time.process_time(), (busy, idle)
