@@ -33,7 +33,7 @@ class Elapsed:
         They took a part of the cores, and this process what was left: by so much it was slower.
         """
         cores = psutil.cpu_count() or 1
-        left = max(1.0, cores - self.others_cores) / cores
+        left = max(0.0, cores - self.others_cores) / cores
         return max(self.seconds * left, self.cpu_seconds / cores)
 
 

@@ -66,13 +66,15 @@ def _examine(case: Case, work: Path, seconds: float) -> dict[str, Any]:
     }
     if case.remedies and said["advice"]:
         advice = said["advice"][0]
-        after = _apply(case, advice, data, work, seconds)
+        times = _apply(case, advice, data, work, seconds)
+        after = times["examples"] / times["seconds"]
         found |= {
             "promised": advice["examples_per_second"],
             "reached": after,
             "promised_gain": advice["gain"],
             "gain": after / said["examples_per_second"],
             "error": advice["examples_per_second"] / after - 1,
+            "training_after": times,
         }
     return found
 
@@ -87,8 +89,10 @@ def _right(case: Case, said: dict[str, Any]) -> bool:
     return bool(advised) and advised[0] in case.remedies
 
 
-def _apply(case: Case, advice: dict[str, Any], data: Path, work: Path, seconds: float) -> float:
-    """Examples per second once the advice was taken."""
+def _apply(
+    case: Case, advice: dict[str, Any], data: Path, work: Path, seconds: float
+) -> dict[str, Any]:
+    """What a training takes once the advice was taken."""
     first, *rest = advice["command"].splitlines()
     if rest:  # another set has to be made first
         given = shlex.split(first.split("--out ")[1])[1:]
@@ -97,10 +101,9 @@ def _apply(case: Case, advice: dict[str, Any], data: Path, work: Path, seconds: 
     flags = [part for pair in options.items() for part in pair]
     pinned = advice["remedy"] != "all-cores"
     with _conditions(case, data, pinned) as prefix:
-        measured = _run(
+        return _run(
             [*prefix, sys.executable, "-m", "benchmarks.doctor.rate", data, seconds, *flags]
         )
-    return float(measured["examples_per_second"])
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ Prints one JSON object. The options are those of `shardmill train`.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ def main() -> None:
     """See the module."""
     quiet_tensorflow()
     from trainer import TrainOptions
-    from trainer.diagnosis.diagnosing import measure_rate
+    from trainer.diagnosis.diagnosing import measure_job
 
     data, seconds, *flags = sys.argv[1:]
     values: dict[str, object] = {
@@ -24,7 +25,7 @@ def main() -> None:
         for flag, value in zip(flags[::2], flags[1::2], strict=True)
     }
     options = TrainOptions(data=Path(data), run_dir=Path("unused"), **values)  # type: ignore[arg-type]
-    print(json.dumps({"examples_per_second": measure_rate(options, float(seconds))}))
+    print(json.dumps(dataclasses.asdict(measure_job(options, float(seconds)))))
 
 
 if __name__ == "__main__":

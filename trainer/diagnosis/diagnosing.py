@@ -98,9 +98,9 @@ def diagnose(
     )
 
 
-def measure_rate(asked: TrainOptions, seconds: float) -> float:
-    """Examples per second of a short training."""
-    return measure_training(open_job(asked), seconds).rate
+def measure_job(asked: TrainOptions, seconds: float) -> TrainingTimes:
+    """What a short training takes."""
+    return measure_training(open_job(asked), seconds)
 
 
 def costs_of(training: TrainingTimes, stages: StageTimes, step: StepTimes, on_gpu: bool) -> Costs:
