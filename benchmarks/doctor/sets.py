@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import random
 import shlex
 import shutil
 import subprocess
@@ -10,12 +12,13 @@ from pathlib import Path
 
 from PIL import Image
 
-from benchmarks.corpus import make_corpus, photographs
+from benchmarks.corpus import REPOSITORY, make_corpus, photographs
 
 _LARGE = 1600  # pixels of the shorter side: what a phone's pictures have at least
 _LARGE_COUNT = 240
 _COUNT = 560  # as many as the developers have
-_TEXTS = Path(__file__).parents[2].parent / "shared" / "corpora" / "text-movie-reviews"
+_TEXTS = 1200
+_MOST_LINES = 100  # of a text; as many texts have 1 to 10 as have 10 to 100
 
 
 def corpus(name: str, work: Path) -> tuple[str, Path]:
@@ -24,7 +27,7 @@ def corpus(name: str, work: Path) -> tuple[str, Path]:
         return "images", make_corpus(work / "corpus", _COUNT)
     if name == "large":
         return "images", _large(work / "large")
-    return "text", _TEXTS
+    return "text", _texts(work / "texts")
 
 
 def build(source: str, options: str, work: Path, out: Path | None = None) -> Path:
@@ -60,3 +63,22 @@ def _large(folder: Path) -> Path:
             picture.resize(size, Image.Resampling.BICUBIC).save(target, quality=90)
         done.touch()
     return folder / "photos"
+
+
+def _texts(folder: Path) -> Path:
+    """Texts in two classes, of questions to a bank: many short ones, some long ones."""
+    done = folder / "complete"
+    if not done.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        with (REPOSITORY / "samples" / "banking" / "test.csv").open(
+            newline="", encoding="latin-1"
+        ) as file:
+            questions = [row[0] for row in csv.reader(file)]
+        generator = random.Random(0)
+        for number in range(_TEXTS):
+            lines = generator.choices(questions, k=round(_MOST_LINES ** generator.random()))
+            target = folder / "texts" / f"class{number % 2}" / f"{number}.txt"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text("\n".join(lines))
+        done.touch()
+    return folder / "texts"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 
 from trainer.diagnosis.advice import Advice, Trial
 from trainer.diagnosis.verdict import Verdict
@@ -44,14 +45,14 @@ def sentence(verdict: Verdict, advice: tuple[Advice, ...]) -> str:
 
 def command(asked: TrainOptions, trial: Trial) -> str:
     """What to run for a change to take effect, one command a line."""
-    train = _train_command(asked, trial.options)
-    if not trial.command:
-        return train
-    if trial.command.startswith("shardmill"):  # it makes another set
-        made = trial.command.split("--out ")[1].split()[0]
-        train = train.replace(_quoted(asked.data), made, 1)
-        return f"{trial.command}\n{train}".replace("DIR-", f"{_quoted(asked.data)}-")
-    return f"{trial.command} {train}"
+    if not trial.command.startswith("shardmill"):
+        return f"{trial.command} {_train_command(asked, trial.options)}".lstrip()
+    # It makes another set, beside this one.
+    words = shlex.split(trial.command)
+    place = words.index("--out") + 1
+    words[place] = words[place].replace("DIR", str(asked.data), 1)
+    train = _train_command(dataclasses.replace(asked, data=Path(words[place])), trial.options)
+    return f"{shlex.join(words)}\n{train}"
 
 
 def _train_command(asked: TrainOptions, changes: Mapping[str, str]) -> str:
@@ -64,7 +65,3 @@ def _train_command(asked: TrainOptions, changes: Mapping[str, str]) -> str:
     flags = [part for flag, value in (given | dict(changes)).items() for part in (flag, value)]
     words = ["shardmill", "train", str(asked.data), *(flag for flag in flags if flag)]
     return shlex.join(words)
-
-
-def _quoted(path: object) -> str:
-    return shlex.quote(str(path))
