@@ -37,7 +37,7 @@ class StorageTimes:
             system keeps its pages in memory whatever one asks (tmpfs, for one).
         warm_seconds: From the page cache, likewise.
         cpu_seconds: CPU time over all threads, from the page cache.
-        record_bytes: Mean stored size of the records that were read.
+        record_bytes: Mean stored size of the records of the split.
     """
 
     cold_seconds: float | None
@@ -55,13 +55,14 @@ class Places:
 
     def __init__(self, opened: Opened) -> None:
         payloads = opened.source.windows.payloads
-        if not isinstance(payloads, FilePayloads):
-            raise TypeError("records in memory have no place on disk")
-        self._paths = payloads.paths
+        # Of a set that lies elsewhere there is nothing on this disk.
+        self._paths = payloads.paths if isinstance(payloads, FilePayloads) else ()
         self._index = open_index(opened.info.directory / index_file(opened.info.split))
 
     def runs(self, numbers: Int64Array) -> list[tuple[Path, int, int]]:
-        """(file, offset, bytes) of runs of records that lie one after the other."""
+        """(file, offset, bytes) of runs of records that lie one after the other on a disk."""
+        if not self._paths:
+            return []
         rows = self._index.select(["shard", "offset", "length"]).take(numbers)
         shard, offset, length = (np.asarray(column.to_numpy(), np.int64) for column in rows.columns)
         end = offset + length
@@ -85,17 +86,19 @@ def measure_storage(opened: Opened, seconds: float) -> StorageTimes:
         seconds: How long to read cold, and at most how long warm.
     """
     places, read = Places(opened), _reader(opened)
+    record_bytes = opened.info.stored_bytes / opened.info.records
     parts = _parts(opened)
     read(parts[0])  # traces the graph
     cold, read_bytes, done, from_storage = 0.0, 0, 0, False
     for part in parts:
         runs = places.runs(part)
         evict(runs)
-        from_storage = from_storage or not in_page_cache(max(runs, key=lambda run: run[2]))
+        largest = max(runs, key=lambda run: run[2], default=None)
+        from_storage = from_storage or (largest is not None and not in_page_cache(largest))
         begin = time.perf_counter()
         read(part)
         cold += time.perf_counter() - begin
-        done, read_bytes = done + 1, read_bytes + sum(size for _, _, size in runs)
+        done, read_bytes = done + 1, read_bytes + int(len(part) * record_bytes)
         if cold >= seconds or read_bytes >= _MOST_BYTES:
             break
     records = sum(map(len, parts[:done]))
@@ -108,7 +111,7 @@ def measure_storage(opened: Opened, seconds: float) -> StorageTimes:
         cold_seconds=cold / records if from_storage else None,
         warm_seconds=(time.perf_counter() - begin) / warm_records,
         cpu_seconds=(time.process_time() - cpu) / warm_records,
-        record_bytes=read_bytes / records,
+        record_bytes=record_bytes,
     )
 
 

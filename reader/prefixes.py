@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
+from reader.augmentation import Steps
 from reader.record_types import BatchRecords, SingleRecords
 from reader.record_types.image import ImageRecords
 from reader.record_types.packed import PackedRecords
@@ -38,6 +39,7 @@ class Parsed:
 
     records: ImageRecords
     num_random: ClassVar[int] = 0
+    mixes: ClassVar[bool] = False
     targets: ClassVar[str] = "none"
 
     def parse(self, serialized: Any) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def image_prefixes(records: ImageRecords) -> list[tuple[str, Any]]:
 
     The crop is part of decoding, where it saves more than it costs.
     """
-    cropped = dataclasses.replace(records, transforms=records.transforms[:1])
+    cropped = dataclasses.replace(records, steps=Steps(records.steps.of("crop")))
     return [("parse", Parsed(records)), ("decode", cropped), ("augment", records)]
 
 

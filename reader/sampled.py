@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tensorflow as tf
 
+from reader.decoders import DECODERS
 from reader.opening import Opened, open_source
 from reader.order import Int64Array
 from reader.payloads import Payloads
 from reader.pipeline import Source, build_dataset
+from reader.record_types.image import ImageRecords
 from reader.stream import Stream
 from shard_format import UsageError
 
 SAMPLE_RECORDS = 4096
+_DECODED_RECORDS = 512  # pixels take some ten times the bytes
 SAMPLE_BYTES = 64 << 20  # 64 MiB: far beyond the caches of a processor, read in seconds anywhere
 
 
@@ -35,8 +38,8 @@ class SampledPayloads:
         return tf.gather(self.serialized, numbers % tf.size(self.serialized, tf.int64))
 
 
-def open_files(stream: Stream) -> Opened:
-    """The same stream, endless and without a cache in memory.
+def open_again(stream: Stream) -> Opened:
+    """The same stream, endless, and from the files of the set: without a cache.
 
     Raises:
         UsageError: It is a mixture.
@@ -48,8 +51,7 @@ def open_files(stream: Stream) -> Opened:
             "reader.measure_stages. Measure the streams of its sets one by one."
         )
     changes: dict[str, Any] = {"epochs": None, "worker": (0, 1)}
-    if stream.info.cache != "disk":
-        changes["cache"] = "off"
+    changes |= {"cache": "off", "cache_stage": "stored"}
     if options.remainder == "keep":
         changes["remainder"] = "drop"
     with tf.device("/CPU:0"):
@@ -58,7 +60,9 @@ def open_files(stream: Stream) -> Opened:
 
 def sampled_source(stream: Stream) -> Source:
     """The same stream, endless, from memory; its records stand for all others too."""
-    opened = open_files(stream)
+    opened = open_again(stream)
+    if stream.info.cache_stage == "decoded":
+        return decoded_source(opened)
     source = opened.source
     numbers = sample_numbers(opened)
     windows = dataclasses.replace(
@@ -68,6 +72,31 @@ def sampled_source(stream: Stream) -> Source:
         lengths = _Sampled(windows.lengths, tf.constant(numbers))
         windows = dataclasses.replace(windows, lengths=lengths)  # type: ignore[arg-type]
     return dataclasses.replace(source, windows=windows)
+
+
+def decoded_source(opened: Opened) -> Source:
+    """The source of a split of pictures as a cache of decoded ones would have it, from memory."""
+    records = cast(ImageRecords, opened.source.records)
+    sample = read_records(opened, sample_numbers(opened, _DECODED_RECORDS))
+    with tf.device("/CPU:0"):
+        features = records.parse(sample)
+        stored = []
+        for number, serialized in enumerate(sample.numpy()):
+            one = {name: values[number] for name, values in features.items()}
+            stored.append(_as_pixels(serialized, records.image, records.decoder.decode(one, None)))
+        payloads = SampledPayloads(tf.constant(stored))
+    raw = dataclasses.replace(records, decoder=DECODERS["raw"])
+    return with_records(with_payloads(opened.source, payloads), raw)
+
+
+def _as_pixels(serialized: bytes, feature: str, pixels: Any) -> bytes:
+    example = tf.train.Example.FromString(serialized)
+    height, width, _ = pixels.shape
+    features = example.features.feature
+    features[feature].bytes_list.value[0] = pixels.numpy().tobytes()
+    for name, side in (("height", height), ("width", width)):
+        features[name].int64_list.value[:] = [side]
+    return bytes(example.SerializeToString())
 
 
 def sample_numbers(opened: Opened, most: int = SAMPLE_RECORDS) -> Int64Array:
@@ -87,7 +116,7 @@ def read_records(opened: Opened, numbers: Int64Array) -> Any:
 
 def window_records(stream: Stream) -> int:
     """How many records are read as a whole before the first of them comes."""
-    return min(open_files(stream).source.windows.share.geometry.window_records, stream.info.records)
+    return min(open_again(stream).source.windows.share.geometry.window_records, stream.info.records)
 
 
 def with_records(source: Source, records: Any) -> Source:

@@ -17,7 +17,7 @@ import tensorflow as tf
 from reader.cold import StorageTimes, measure_storage
 from reader.pipeline import Source
 from reader.prefixes import prefixes
-from reader.sampled import dataset_of, open_files, sampled_source, with_records
+from reader.sampled import dataset_of, open_again, sampled_source, with_records
 from reader.stream import Stream
 from shard_format import UsageError
 from shard_format.clock import Clock, Elapsed
@@ -100,7 +100,7 @@ def measure_stages(
         )
     on_stage("storage")
     with tf.device("/CPU:0"):
-        storage = measure_storage(open_files(stream), seconds)
+        storage = measure_storage(open_again(stream), seconds)
         source = sampled_source(stream)
         batching = _batching(source, seconds / _ROUNDS)
         chains: dict[str, ChainTimes] = {}

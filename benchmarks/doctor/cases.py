@@ -66,11 +66,10 @@ CASES = (
     ),
     Case(
         "heavy-augmentation",
-        "the strong augmentation of token ids, for a network that does next to nothing",
-        "texts",
-        "--train-tokenizer bpe:4000",
-        "--model benchmarks.doctor.models:bag_of_words --max-tokens 1024 --batch-size 64 "
-        "--augment strong",
+        "RandAugment of every picture, for a network that does next to nothing",
+        "photographs",
+        "--resize shorter:256",
+        f"{_TINY} --image-size 224 --batch-size 32 --augment standard,rand_augment",
         "augment",
         ("lighter-augmentation",),
     ),

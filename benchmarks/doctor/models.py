@@ -28,13 +28,3 @@ def wide(input_shape: tuple[int, int, int], num_classes: int) -> Any:
     for _ in range(2):
         values = keras.layers.Dense(_UNITS, activation="relu")(values)
     return keras.Model(inputs, keras.layers.Dense(num_classes)(values))
-
-
-def bag_of_words(input_shape: tuple[int, int, int], num_classes: int) -> Any:
-    """Next to no work, for token ids."""
-    import keras
-
-    tokens = keras.Input((None,), dtype="int32")
-    vectors = keras.layers.Embedding(input_shape[1], _SIDE)(tokens)
-    pooled = keras.layers.GlobalAveragePooling1D()(vectors)
-    return keras.Model(tokens, keras.layers.Dense(num_classes)(pooled))

@@ -28,6 +28,9 @@ _OPTIONS = (
     "augment",
     "normalize",
     "cache",
+    "cache_stage",
+    "cache_dir",
+    "cache_limit",
 )
 _SECONDS = 3.0  # for each measurement
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 import reader
 from reader.cold import Places, evict, in_page_cache, measure_storage
 from reader.prefixes import prefixes
-from reader.sampled import dataset_of, open_files, sample_numbers, sampled_source, with_records
+from reader.sampled import dataset_of, open_again, sample_numbers, sampled_source, with_records
 from reader.stages import measure_stages
 from shard_format import UsageError
 from shard_format.clock import Clock, Elapsed
@@ -69,7 +69,7 @@ def test_buckets_of_a_sample_are_those_of_its_own_lengths(documents, monkeypatch
     """Records that stand for others bring their own lengths, or batches would be of all lengths."""
     monkeypatch.setattr("reader.sampled.SAMPLE_RECORDS", 7)
     stream = reader.load(documents, batch_size=4, buckets=8, cache="off")
-    opened = open_files(stream)
+    opened = open_again(stream)
     numbers = sample_numbers(opened, 7)
     source = sampled_source(stream)
     asked = tf.range(20, dtype=tf.int64)
@@ -84,7 +84,7 @@ def test_buckets_of_a_sample_are_those_of_its_own_lengths(documents, monkeypatch
 
 @pytest.mark.parametrize("most", [1, 5, 64, 10**6])
 def test_samples_are_records_of_the_split(documents, most) -> None:
-    opened = open_files(reader.load(documents, batch_size=4))
+    opened = open_again(reader.load(documents, batch_size=4))
     numbers = sample_numbers(opened, most)
     assert 1 <= len(numbers) <= min(most, 120)
     assert numbers.min() >= 0
@@ -94,7 +94,7 @@ def test_samples_are_records_of_the_split(documents, most) -> None:
 
 @pytest.mark.parametrize("shuffle", ["window", "full", "off"])
 def test_storage_is_read_as_the_stream_reads_it(documents, shuffle) -> None:
-    opened = open_files(reader.load(documents, batch_size=4, shuffle=shuffle))
+    opened = open_again(reader.load(documents, batch_size=4, shuffle=shuffle))
     times = measure_storage(opened, SECONDS)
     assert times.record_bytes == pytest.approx(opened.info.stored_bytes / opened.info.records)
     assert times.warm_seconds > 0
@@ -102,7 +102,7 @@ def test_storage_is_read_as_the_stream_reads_it(documents, shuffle) -> None:
 
 
 def test_places_are_where_the_records_lie(documents) -> None:
-    opened = open_files(reader.load(documents, batch_size=4))
+    opened = open_again(reader.load(documents, batch_size=4))
     runs = Places(opened).runs(np.arange(120))
     assert [path.name for path, _, _ in runs] == sorted({path.name for path, _, _ in runs})
     assert sum(size for _, _, size in runs) == opened.info.stored_bytes
@@ -111,7 +111,7 @@ def test_places_are_where_the_records_lie(documents) -> None:
 
 
 def test_what_was_evicted_and_read_again_is_in_the_page_cache(documents) -> None:
-    runs = Places(open_files(reader.load(documents, batch_size=4))).runs(np.arange(120))
+    runs = Places(open_again(reader.load(documents, batch_size=4))).runs(np.arange(120))
     evict(runs)
     for path, offset, size in runs:
         with path.open("rb") as file:

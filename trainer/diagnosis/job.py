@@ -42,7 +42,7 @@ def open_job(asked: TrainOptions) -> Job:
     data = open_data(asked)
     options = asked.settled(data.kind)
     policy = precision.resolve(options.precision)
-    stream = data.open_training(0)
+    stream = data.open_training(None)
     require_batch(stream.info.records, options)
     learner = make_learner(
         options, policy, stream.steps_per_epoch, data.num_outputs, data.input_shape

@@ -8,6 +8,7 @@ from __future__ import annotations
 from trainer.diagnosis.remedies import (
     all_cores,
     buckets,
+    cache_decoded,
     cache_memory,
     jpeg,
     larger_batch,
@@ -21,6 +22,7 @@ from trainer.diagnosis.remedies.base import Case, Remedy
 REMEDIES: dict[str, Remedy] = {
     "all-cores": Remedy(("cores",), all_cores.attempt),
     "cache-memory": Remedy(("storage",), cache_memory.attempt),
+    "decoded-cache": Remedy(("decode",), cache_decoded.attempt),
     "smaller-pictures": Remedy(("decode", "storage"), smaller_pictures.attempt),
     "jpeg": Remedy(("decode",), jpeg.attempt),
     "lighter-augmentation": Remedy(("augment",), lighter_augmentation.attempt),

@@ -11,22 +11,21 @@ from trainer.data import open_data
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.remedies.base import Case
 
-# Each with the next lighter one. Without any, a model learns something else: not proposed.
-_LIGHTER = {"strong": "standard"}
+# What is left of an augmentation that is made lighter; without any, a model learns something else.
+_LIGHT = "standard"
 
 
 def attempt(case: Case) -> Trial | None:
-    """Applies where an augmentation has a lighter one."""
-    augment = case.job.options.augment
-    if augment not in _LIGHTER:
+    """Applies where more is asked for than the standard augmentation."""
+    augment, lighter = case.job.options.augment, _LIGHT
+    if augment in ("none", lighter):
         return None
-    lighter = _LIGHTER[augment]
     lightened = dataclasses.replace(case.job.asked, augment=lighter)
-    stream = cast(Stream, open_data(lightened).open_training(0))
+    stream = cast(Stream, open_data(lightened).open_training(None))
     return Trial(
         remedy="lighter-augmentation",
         stage="augment",
-        because=f"the augmentation {augment!r} computes on every pixel of every picture",
+        because=f"the augmentation {augment!r} computes more than the {lighter} one",
         costs=case.with_chain(sampled_source(stream)),
         options={"--augment": lighter},
         note="a model may learn less from lighter augmentation: compare validation",

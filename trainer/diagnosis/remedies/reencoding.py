@@ -12,7 +12,7 @@ from reader.decoders import DECODERS
 from reader.record_types.image import ImageRecords
 from reader.sampled import (
     SampledPayloads,
-    open_files,
+    open_again,
     read_records,
     sample_numbers,
     with_payloads,
@@ -33,7 +33,7 @@ def stored_as(case: Case, encoding: str, shorter: int | None) -> Costs:
         encoding: "jpeg" or "png".
         shorter: Side in pixels to which the shorter one is scaled down; None keeps the size.
     """
-    opened = open_files(case.job.stream)
+    opened = open_again(case.job.stream)
     records = cast(ImageRecords, opened.source.records)
     sample = read_records(opened, sample_numbers(opened, _RECORDS)).numpy()
     stored = [_stored_as(serialized, records.image, encoding, shorter) for serialized in sample]

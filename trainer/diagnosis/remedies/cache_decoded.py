@@ -1,0 +1,38 @@
+"""Decoded pictures in memory: each is decoded once, before the first epoch."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from reader.caching.resources import available_memory_bytes
+from reader.sampled import decoded_source, open_again
+from shard_format.wording import format_bytes
+from trainer.diagnosis.advice import Trial
+from trainer.diagnosis.remedies.base import Case
+from trainer.diagnosis.remedies.smaller_pictures import picture_encoding
+
+# The trainer needs memory too; more than "auto" takes, since here a person decides.
+_MEMORY_SHARE = 0.5
+
+
+def attempt(case: Case) -> Trial | None:
+    """Applies to pictures that are decoded in every epoch, and fit into memory as pixels."""
+    info = case.job.stream.info
+    if info.cache_stage == "decoded" or picture_encoding(case) in ("", "raw"):
+        return None
+    source = decoded_source(open_again(case.job.stream))
+    sampled = source.windows.payloads.serialized.numpy()  # type: ignore[attr-defined]
+    size = int(info.records * sum(map(len, sampled)) / len(sampled))
+    if size > _MEMORY_SHARE * available_memory_bytes():
+        return None
+    return Trial(
+        remedy="decoded-cache",
+        stage="decode",
+        because=(
+            "pictures are decoded again in every epoch, though all of them fit into memory as "
+            f"pixels ({format_bytes(size)})"
+        ),
+        costs=dataclasses.replace(case.with_chain(source, 0.0), storage_seconds=0.0),
+        options={"--cache": "memory", "--cache-stage": "decoded"},
+        note="the first epoch starts when all of them have been decoded once",
+    )
