@@ -21,13 +21,13 @@ _BATCHES = 100  # after the first: as memory grows with the windows that are in 
 def main() -> None:
     """Arguments: DIR SHUFFLE STATE SHARE; SHARE 0 resumes at STATE, else writes it."""
     directory, shuffle, state_file, share = sys.argv[1:]
-    import reader
+    from reader import load  # which loads TensorFlow, as `import reader` alone does not
 
     imported = _status()["VmRSS"]
     # Nothing was read yet, and so nothing of TensorFlow's runtime has begun: that counts too.
     state = None if float(share) else json.loads(Path(state_file).read_text())
     begun = time.perf_counter()
-    stream = reader.load(
+    stream = load(
         directory,
         batch_size=BATCH,
         image_size=16,

@@ -11,10 +11,10 @@ from benchmarks.subjects.reading_clock import BATCH, SIDE, measure
 def main() -> None:
     """Arguments: DIR SHUFFLE CACHE SECONDS [MOST]."""
     directory, shuffle, cache, seconds, *most = sys.argv[1:]
-    import reader
+    from reader import load  # which loads TensorFlow, as `import reader` alone does not
 
     def open_stream() -> Any:
-        stream = reader.load(
+        stream = load(
             directory,
             batch_size=BATCH,
             image_size=SIDE,
