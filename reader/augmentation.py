@@ -117,10 +117,16 @@ class Steps:
         for transform in self.transforms:
             begin, used = used, used + transform.num_random
             if transform.stage == stage:
-                changed = transform(dict(example), random[..., begin:used])
+                changed = _called(transform)(dict(example), random[..., begin:used])
                 _check_result(transform, example, changed)
                 example = changed
         return example
+
+
+def _called(transform: Transform) -> Any:
+    """The transform; one of the user's own may branch on tensors in Python, as in any data set."""
+    is_ours = type(transform).__module__.partition(".")[0] == "reader"
+    return transform if is_ours else tf.function(transform)
 
 
 def _check_result(transform: Transform, before: Example, after: Any) -> None:

@@ -29,7 +29,8 @@ class Decoder:
 
     Attributes:
         decode: ({"image": scalar string, and the sides}, crop or None) -> [height, width, 3] uint8,
-            in TensorFlow operations; without a crop the whole picture.
+            in TensorFlow operations; without a crop the whole picture. There may be "size", [2]
+            int32, where it is known.
         sides: Features (int64) that the decoder needs beside the bytes.
     """
 
@@ -45,7 +46,7 @@ def decode_jpeg(features: Mapping[str, Any], crop: Crop | None) -> Any:
     jpeg = features["image"]
     if crop is None:
         return tf.io.decode_jpeg(jpeg, channels=3)
-    size = tf.io.extract_jpeg_shape(jpeg)[:2]
+    size = features["size"] if "size" in features else tf.io.extract_jpeg_shape(jpeg)[:2]
     top, left, height, width = tf.unstack(crop(size))
     first = tf.maximum(left - _MARGIN, 0)
     last = tf.minimum(left + width + _MARGIN, size[1])

@@ -22,7 +22,7 @@ from reader.info import StreamInfo
 from reader.mixture_plan import MixturePlan
 from reader.opening import Opened, open_source
 from reader.options import ReadOptions
-from reader.pipeline import finished
+from reader.pipeline import as_it_is, finished
 from reader.sampling import SLOTS, shares
 from reader.state import digest, read_state
 from reader.stream import Stream, load
@@ -35,9 +35,12 @@ GROUP = 8
 _UNFIT = {
     "remainder": "A mixture has no end at which a batch could be short",
     "buckets": "Batches of a mixture hold records of several sets",
+    "service": "A mixture is made by the process that reads it",
+    "on_cached": "Look at info.cache_reason",
     "normalize": "Every set has its own statistics; normalize in the model",
     "on_cached": "Several sets are cached one after the other",
 }
+_OPTIONS = tuple(field.name for field in dataclasses.fields(ReadOptions))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +127,7 @@ def mix(
         batches = int(tf.data.INFINITE_CARDINALITY)
         if epochs is not None:
             batches = (epochs - start.epoch) * steps - start.step
-        dataset = _mixed(opened, shared, position, worker[1])
+        dataset = as_it_is(_mixed)(opened, shared, position, worker[1])
         dataset = dataset if epochs is None else dataset.take(batches)
         dataset = finished(dataset, batches, opened[0].source.options)
     parts = dict(zip(names, (one.info for one in opened), strict=True))
@@ -153,9 +156,8 @@ def _mixed(opened: list[Opened], plan: MixturePlan, position: int, workers: int)
 
 def _open(directory: str, seed: int, options: Mapping[str, Any]) -> Opened:
     """A set with a seed of its own, so that sets of as many records differ in their order."""
-    unfit = ("state", "on_cached")  # what is no option of reading
     defaults = {
-        name: value for name, value in (load.__kwdefaults__ or {}).items() if name not in unfit
+        name: value for name, value in (load.__kwdefaults__ or {}).items() if name in _OPTIONS
     }
     # "wrap", for a batch may be larger than the smallest set, which then repeats within it.
     values = defaults | dict(options) | {"seed": seed, "epochs": None, "remainder": "wrap"}
@@ -168,7 +170,7 @@ def _open(directory: str, seed: int, options: Mapping[str, Any]) -> Opened:
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
-    allowed = [name for name in load.__kwdefaults__ or {} if name not in _UNFIT]
+    allowed = [name for name in _OPTIONS if name not in _UNFIT]
     for name in options:
         if name in _UNFIT:
             raise UsageError(

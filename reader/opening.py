@@ -20,7 +20,7 @@ from reader.record_types import RECORD_TYPES, BatchRecords, OpenSplit, RecordTyp
 from reader.record_types.labels import find_feature
 from reader.sampling import ClassSampler, make_sampler
 from reader.shares import Share, emitted_records
-from reader.windows import Lengths, Windows
+from reader.windows import Lengths, Sizes, Windows
 from shard_format import (
     DamageError,
     Manifest,
@@ -89,7 +89,10 @@ def open_source(
     share = Share(geometry, *options.worker, emitted)
     column = cast(BatchRecords, records).length_column if _by_batch(records) else None
     lengths = None if column is None else Lengths(index_path, column, options.max_tokens)
-    windows = Windows(share, filled.payloads, options, lengths, sampler)
+    sizes: Sizes | None = None
+    if getattr(records, "boxes_many", False) and set(Sizes.COLUMNS) <= set(index.column_names):
+        sizes = Sizes(index_path)
+    windows = Windows(share, filled.payloads, options, lengths, sampler, sizes)
     return Opened(
         source=Source(windows, records, options),
         info=stream_info(opened, options, records, plan.choice, filled.remark),

@@ -12,6 +12,10 @@ from reader.options import ReadOptions
 from reader.record_types import BatchRecords, SingleRecords
 from reader.windows import Task, Windows
 
+# AutoGraph would translate every function here, which takes most of the time to the first batch;
+# none branches on tensors in Python.
+as_it_is = tf.autograph.experimental.do_not_convert
+
 # Read while the decoders work on the one before. Each may hold geometry.WINDOW_BYTES.
 WINDOWS_AHEAD = 1
 
@@ -86,7 +90,10 @@ class Source:
             # At least one, wanted or not: unbatch() of a tensor [n, 0] ends the process (TF 2.21).
             count = max(1, records.num_random)
             random = order_graph.uniforms(part.draws, count, seed, task.epoch)
-            return records.parse(part.serialized), random, part.weights
+            features = records.parse(part.serialized)
+            if part.sizes is not None:
+                features = records.boxed(features, part.sizes, random)
+            return features, random, part.weights
 
         def decode(features: Any, random: Any, weight: Any) -> Any:
             return self._weighted(records.decode(features, random), weight)

@@ -17,7 +17,7 @@ from reader.info import StreamInfo
 from reader.numpy_batches import NumpyBatches
 from reader.opening import open_source
 from reader.options import ReadOptions
-from reader.pipeline import build_dataset
+from reader.pipeline import as_it_is, build_dataset
 from reader.service import build_served, check_served
 from reader.state import Position, make_state, order_of, read_state
 from shard_format import UsageError
@@ -318,7 +318,8 @@ def load(
         if epochs is not None:
             batches = (epochs - start.epoch) * steps - start.step
         if address is not None:
-            dataset = build_served(opened.source, address, steps, start, batches)
+            dataset = as_it_is(build_served)(opened.source, address, steps, start, batches)
             return ServedStream(dataset, steps, opened.info, order, start, opened.copies)
-        dataset = build_dataset(opened.source, start.epoch, start.step * batch_size, batches)
+        position = start.step * batch_size
+        dataset = as_it_is(build_dataset)(opened.source, start.epoch, position, batches)
     return Stream(dataset, steps, opened.info, order, start, opened.copies, options=options)

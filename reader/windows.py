@@ -47,11 +47,13 @@ class Part(NamedTuple):
         serialized: [m] string tf.train.Examples.
         draws: [m] int64, what random numbers are drawn by, within an epoch.
         weights: [m] float32, 1, or 0 where a record only fills up a batch.
+        sizes: [m, 2] int32, height and width of pictures, or None where they are not asked for.
     """
 
     serialized: Any
     draws: Any
     weights: Any
+    sizes: Any = None
 
 
 class Lengths:
@@ -72,6 +74,24 @@ class Lengths:
         return found if self._limit is None else tf.minimum(found, self._limit)
 
 
+class Sizes:
+    """[n, 2] int32 heights and widths of [n] int64 record numbers.
+
+    Args:
+        index: The file with the index of the split, which has these columns.
+    """
+
+    COLUMNS = ("height", "width")
+
+    def __init__(self, index: Path) -> None:
+        self._index = IndexGraph(index, self.COLUMNS)
+
+    def __call__(self, numbers: Any) -> Any:
+        """See the class."""
+        sides = [self._index.column(name, numbers) for name in self.COLUMNS]
+        return tf.cast(tf.stack(sides, axis=1), tf.int32)
+
+
 @dataclasses.dataclass(frozen=True)
 class Windows:
     """A split as windows; each a pure function of its task.
@@ -82,6 +102,7 @@ class Windows:
         options: Order, seed, and how batches are made.
         lengths: By which batches of similar length are made, where the options ask for such.
         sampler: Draws records by class, or None.
+        sizes: Of the pictures, where they are wanted and the index has them.
     """
 
     share: Share
@@ -89,6 +110,7 @@ class Windows:
     options: ReadOptions
     lengths: Lengths | None = None
     sampler: ClassSampler | None = None
+    sizes: Sizes | None = None
 
     def of_epoch(self, epoch: Any, position: Any, stop: Any = None) -> tf.data.Dataset:
         """The tasks of an epoch from a position on, in order.
@@ -160,12 +182,11 @@ class Windows:
         read = tf.sort(wanted)
         serialized = self.payloads.read(tf.gather(numbers, read))
         found = tf.searchsorted(read, wanted, out_type=tf.int64)
-        if self.sampler is None:
-            draws = tf.gather(numbers, wanted)
-        else:
-            draws = tf.gather(positions, wanted) + _DRAWN
+        records = tf.gather(numbers, wanted)
+        draws = records if self.sampler is None else tf.gather(positions, wanted) + _DRAWN
         weights = tf.ones_like(wanted, tf.float32) * tf.cast(task.real, tf.float32)
-        return Part(tf.gather(serialized, found), draws, weights)
+        sizes = None if self.sizes is None else self.sizes(records)
+        return Part(tf.gather(serialized, found), draws, weights, sizes)
 
     def _order(self, task: Task) -> tuple[Any, Any, Any]:
         """([m] record numbers, [m] where to find the next one, [m] positions) of a whole window."""

@@ -97,6 +97,13 @@ class SingleRecords(RecordType, Protocol):
     def parse(self, serialized: Any) -> dict[str, Any]:
         """[n] string tf.train.Examples -> {feature: [n] ...}."""
 
+    @property
+    def boxes_many(self) -> bool:
+        """Whether `boxed` may be called."""
+
+    def boxed(self, features: dict[str, Any], sizes: Any, random: Any) -> dict[str, Any]:
+        """What `parse` gave, with what is to be cut out of each; sizes [n, 2], random [n, ...]."""
+
     def decode(self, features: dict[str, Any], random: Any) -> Any:
         """{feature: scalar ...}, [num_random] float32 -> (input, target), or input alone.
 

@@ -98,10 +98,26 @@ class ImageRecords:
             features["label"] = found[self.label.name]
         return features
 
+    @property
+    def boxes_many(self) -> bool:
+        """Whether `boxed` may be called: whether the crop can be told of many pictures at once."""
+        return any(getattr(crop, "many", False) for crop in self.steps.of("crop"))
+
+    def boxed(self, features: dict[str, Any], sizes: Any, random: Any) -> dict[str, Any]:
+        """What `parse` gave, with what is to be cut out of each: [n] pictures cost as much as one.
+
+        Args:
+            features: Of n records.
+            sizes: [n, 2] int32, height and width in pixels.
+            random: [n, num_random] float32.
+        """
+        box = self.steps.apply("crop", {"size": sizes}, random)["box"]
+        return features | {"size": sizes, "box": box}
+
     def decode(self, features: dict[str, Any], random: Any) -> Any:
-        """What `parse` gave of one record, and [num_random] float32 -> element."""
+        """What `parse` (and `boxed`) gave of one record, and [num_random] float32 -> element."""
         labels = {} if self.label is None else {"label": self._target(features["label"])}
-        image = self.decoder.decode(features, self._crop(labels, random))
+        image = self.decoder.decode(features, self._crop(features, labels, random))
         example = self.steps.apply("decoded", {"image": image, **labels}, random)
         example["image"] = self._resize(example["image"])
         example = self.steps.apply("resized", example, random)
@@ -134,8 +150,10 @@ class ImageRecords:
         image.set_shape([*leading, *self.element_shape])
         return image if self.label is None else (image, example["label"])
 
-    def _crop(self, labels: Example, random: Any) -> Crop | None:
+    def _crop(self, features: dict[str, Any], labels: Example, random: Any) -> Crop | None:
         """What the decoder asks for the box; None where nothing is cropped."""
+        if "box" in features:
+            return lambda size: features["box"]
         if not self.steps.of("crop"):
             return None
         return lambda size: self.steps.apply("crop", {"size": size, **labels}, random)["box"]

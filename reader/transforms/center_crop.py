@@ -25,16 +25,16 @@ class CenterCrop:
 
     stage: ClassVar[str] = "crop"
     num_random: ClassVar[int] = 0
+    many: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_between(self, "share", 0.01, 1)
 
     def __call__(self, example: Example, random: Any) -> Example:
-        """{"size": [2] int32} -> and "box"; see `reader.transforms`."""
+        """{"size": [..., 2] int32} -> and "box"; see `reader.transforms`."""
         size = example["size"]
-        side = tf.reduce_min(size)
+        side = tf.reduce_min(size, axis=-1, keepdims=True)
         if self.share < 1:
             side = tf.cast(tf.round(self.share * tf.cast(side, tf.float32)), tf.int32)
             side = tf.maximum(side, 1)
-        box = tf.concat([(size - side) // 2, tf.stack([side, side])], axis=0)
-        return {**example, "box": box}
+        return {**example, "box": tf.concat([(size - side) // 2, side, side], axis=-1)}
