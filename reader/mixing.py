@@ -36,7 +36,6 @@ _UNFIT = {
     "remainder": "A mixture has no end at which a batch could be short",
     "buckets": "Batches of a mixture hold records of several sets",
     "service": "A mixture is made by the process that reads it",
-    "on_cached": "Look at info.cache_reason",
     "normalize": "Every set has its own statistics; normalize in the model",
     "on_cached": "Several sets are cached one after the other",
 }

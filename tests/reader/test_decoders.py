@@ -15,7 +15,7 @@ from PIL import Image
 
 from beam_jobs.images.encode import ENCODERS
 from reader.decoders import DECODERS
-from reader.transforms.center_crop import center_crop
+from reader.transforms.center_crop import CenterCrop
 from reader.transforms.random_resized_crop import random_resized_crop
 
 SIZES = ((48, 64), (64, 48), (31, 31), (1, 1), (9, 200))
@@ -68,7 +68,7 @@ def test_a_crop_is_decode_then_cut(encoding: str, size: tuple[int, int]) -> None
     whole = decoded(encoding, pixels)
     randoms = np.random.default_rng(0).random((4, 4)).tolist()
     crops = [lambda size, own=own: random_resized_crop(size, tf.constant(own)) for own in randoms]
-    for crop in (lambda size: center_crop(size, None), *crops):
+    for crop in (lambda size: CenterCrop()({"size": size}, None)["box"], *crops):
         top, left, height, width = crop(tf.constant(size)).numpy()
         expected = whole[top : top + height, left : left + width]
         assert (decoded(encoding, pixels, crop) == expected).all()
