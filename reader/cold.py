@@ -15,9 +15,7 @@ import tensorflow as tf
 
 from reader.opening import Opened
 from reader.order import Int64Array
-from reader.payloads import FilePayloads
-from shard_format import open_index
-from shard_format.naming import index_file
+from shard_format import UsageError, open_index
 
 # Asked for at once: some times what is read in parallel, so that these reads never run out.
 _RECORDS_AT_A_TIME = 1024
@@ -51,14 +49,20 @@ class Places:
 
     Args:
         opened: The split, from files.
+
+    Raises:
+        UsageError: It is not read from files.
     """
 
     def __init__(self, opened: Opened) -> None:
-        payloads = opened.source.windows.payloads
-        if not isinstance(payloads, FilePayloads):
-            raise TypeError("records in memory have no place on disk")
-        self._paths = payloads.paths
-        self._index = open_index(opened.info.directory / index_file(opened.info.split))
+        if opened.files is None:
+            raise UsageError(
+                "the time of storage is that of files on this machine, got a set at a URL, or one "
+                f"that is still being copied, for {opened.info.directory}. Measure when it is all "
+                'copied, with cache="disk".'
+            )
+        self._paths = opened.files.paths
+        self._index = open_index(opened.files.index)
 
     def runs(self, numbers: Int64Array) -> list[tuple[Path, int, int]]:
         """(file, offset, bytes) of runs of records that lie one after the other."""

@@ -39,7 +39,7 @@ def open_files(stream: Stream) -> Opened:
     """The same stream, endless and without a cache in memory.
 
     Raises:
-        UsageError: It is a mixture.
+        UsageError: It is a mixture, or holds decoded pictures in memory.
     """
     options = stream.options
     if options is None:
@@ -48,8 +48,13 @@ def open_files(stream: Stream) -> Opened:
             "reader.measure_stages. Measure the streams of its sets one by one."
         )
     changes: dict[str, Any] = {"epochs": None, "worker": (0, 1)}
+    if (stream.info.cache, stream.info.cache_stage) == ("memory", "decoded"):
+        raise UsageError(
+            "a stream that is measured must be one that can be read from files, got pictures that "
+            'are cached decoded in memory. Measure with cache="disk" or cache_stage="stored".'
+        )
     if stream.info.cache != "disk":
-        changes["cache"] = "off"
+        changes |= {"cache": "off", "cache_stage": "stored"}
     if options.remainder == "keep":
         changes["remainder"] = "drop"
     with tf.device("/CPU:0"):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from reader.cache import available_memory_bytes
-
+from reader.caching.resources import available_memory_bytes
 from shard_format.wording import format_bytes
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.remedies.base import Case
