@@ -15,9 +15,7 @@ import tensorflow as tf
 
 from reader.opening import Opened
 from reader.order import Int64Array
-from reader.payloads import FilePayloads
 from shard_format import open_index
-from shard_format.naming import index_file
 
 # Asked for at once: some times what is read in parallel, so that these reads never run out.
 _RECORDS_AT_A_TIME = 1024
@@ -51,17 +49,20 @@ class Places:
 
     Args:
         opened: The split, from files.
+
+    Raises:
+        UsageError: It is not read from files.
     """
 
     def __init__(self, opened: Opened) -> None:
-        payloads = opened.source.windows.payloads
         # Of a set that lies elsewhere there is nothing on this disk.
-        self._paths = payloads.paths if isinstance(payloads, FilePayloads) else ()
-        self._index = open_index(opened.info.directory / index_file(opened.info.split))
+        files = opened.files
+        self._paths = () if files is None else tuple(files.paths)
+        self._index = None if files is None else open_index(files.index)
 
     def runs(self, numbers: Int64Array) -> list[tuple[Path, int, int]]:
         """(file, offset, bytes) of runs of records that lie one after the other on a disk."""
-        if not self._paths:
+        if self._index is None:
             return []
         rows = self._index.select(["shard", "offset", "length"]).take(numbers)
         shard, offset, length = (np.asarray(column.to_numpy(), np.int64) for column in rows.columns)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from reader.caching.copying import Copies
+from reader.caching.filling import Files
 from reader.caching.places import open_place
 from reader.caching.plan import plan_cache
 from reader.checks import check_choice
@@ -41,12 +42,14 @@ class Opened:
         info: What is read, and how.
         steps_per_epoch: Batches of one pass.
         copies: What is being copied to local disk while it is read; one, or none.
+        files: What is read of this machine; None where records come from memory or the network.
     """
 
     source: Source
     info: StreamInfo
     steps_per_epoch: int
     copies: tuple[Copies, ...]
+    files: Files | None
 
 
 def open_source(
@@ -98,6 +101,7 @@ def open_source(
         info=stream_info(opened, options, records, plan.choice, filled.remark),
         steps_per_epoch=-(-emitted // options.batch_size),
         copies=() if filled.copies is None else (filled.copies,),
+        files=filled.files,
     )
 
 

@@ -51,6 +51,19 @@ class Filling:
 
 
 @dataclasses.dataclass(frozen=True)
+class Files:
+    """The files that are read, for whoever measures them.
+
+    Attributes:
+        paths: Of the shards, in the split's order.
+        index: Where records lie in them.
+    """
+
+    paths: list[Path]
+    index: Path
+
+
+@dataclasses.dataclass(frozen=True)
 class Filled:
     """A cache, and what there is to say of it.
 
@@ -58,16 +71,21 @@ class Filled:
         payloads: What is read.
         remark: Ends the sentence that says why this cache was chosen; may be empty.
         copies: What is still being copied; None where nothing is.
+        files: What is read of this machine; None where records come from memory or the network.
     """
 
     payloads: Payloads
     remark: str = ""
     copies: Copies | None = None
+    files: Files | None = None
 
 
 def no_cache(filling: Filling) -> Filled:
     """Records are read where they lie, each time."""
-    return Filled(_where_it_lies(filling, _copy_paths(filling)))
+    place = filling.place
+    paths = [] if place.is_remote else check_shards(place.root, filling.split)
+    files = None if place.is_remote else Files(paths, filling.opened.where)
+    return Filled(_where_it_lies(filling, _copy_paths(filling)), files=files)
 
 
 def stored_in_memory(filling: Filling) -> Filled:
@@ -118,14 +136,16 @@ def stored_on_disk(filling: Filling) -> Filled:
             f"{shown_bytes(lease.limit)}, the others are read where they lie"
         )
     payloads = _where_it_lies(filling, paths)
+    files: Files | None = None
     if not place.is_remote or all(leased):
         chosen = [
             path if own else place.root / shard.file
             for path, shard, own in zip(paths, split.shards, leased, strict=True)
         ]
         copied = _files(filling, chosen)
+        files = Files(chosen, filling.opened.where) if not absent else None
         payloads = CopiedPayloads(payloads, copied, [f.path for f in absent]) if absent else copied
-    return Filled(KeepingPayloads(payloads, lease, copies), remark, copies)
+    return Filled(KeepingPayloads(payloads, lease, copies), remark, copies, files)
 
 
 def decoded_on_disk(filling: Filling) -> Filled:
@@ -148,8 +168,10 @@ def decoded_on_disk(filling: Filling) -> Filled:
     split = manifest.splits[filling.name]
     index = IndexGraph(target / index_file(filling.name), PLACE_COLUMNS)
     run_records = filling.opened.geometry.chunk_records
-    payloads = FilePayloads(check_shards(target, split), split, index, run_records)
-    return Filled(KeepingPayloads(payloads, lease))
+    paths = check_shards(target, split)
+    payloads = FilePayloads(paths, split, index, run_records)
+    files = Files(paths, target / index_file(filling.name))
+    return Filled(KeepingPayloads(payloads, lease), files=files)
 
 
 def _write_decoded(filling: Filling, writing: Path, target: Path) -> None:

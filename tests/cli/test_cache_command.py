@@ -1,0 +1,46 @@
+"""`shardmill cache`, and the options of the cache of `shardmill read`."""
+
+from __future__ import annotations
+
+import json
+import os
+
+
+def test_what_was_read_is_shown_and_cleared(pictures, build, shardmill, tmp_path):
+    build(pictures(), tmp_path / "set", split="train=1")
+    cache = tmp_path / "cache"
+    options = ("--seconds", 0.1, "--batch-size", 4, "--image-size", 16, "--cache-dir", cache)
+    for stage in ("stored", "decoded"):
+        done = shardmill(
+            "read", tmp_path / "set", *options, "--cache", "disk", "--cache-stage", stage
+        )
+        assert done.returncode == 0, done.stderr
+        assert "disk: cache='disk' was asked for" in done.stdout
+    shown = shardmill("cache", cache)
+    assert shown.returncode == 0
+    assert "train decoded" in shown.stdout and "in all" in shown.stdout
+    listed = json.loads(shardmill("cache", cache, "--json").stdout)
+    assert listed["bytes"] == sum(entry["bytes"] for entry in listed["copies"])
+    assert not any(entry["in_use"] for entry in listed["copies"])
+    cleared = json.loads(shardmill("cache", cache, "--clear", "--json").stdout)
+    assert cleared["bytes"] == listed["bytes"]
+    assert "holds no copy" in shardmill("cache", cache).stdout
+    assert not list(cache.rglob("*tfrecord*"))
+
+
+def test_the_directory_of_the_user_is_looked_at_and_not_made(shardmill, tmp_path):
+    done = shardmill("cache", env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)})
+    assert done.returncode == 0 and f"{tmp_path}/shardmill holds no copy" in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_it_loads_no_tensorflow(shardmill, tmp_path):
+    done = shardmill("cache", tmp_path, env=os.environ | {"PYTHONPROFILEIMPORTTIME": "1"})
+    assert done.returncode == 0
+    assert "reader.caching.store" in done.stderr and "tensorflow" not in done.stderr
+
+
+def test_a_limit_that_is_none_is_told(pictures, build, shardmill, tmp_path):
+    build(pictures(), tmp_path / "set", split="train=1")
+    done = shardmill("read", tmp_path / "set", "--batch-size", 4, "--cache-limit", "much")
+    assert done.returncode == 2 and "cache_limit must be a number with a unit" in done.stderr
