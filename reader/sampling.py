@@ -9,7 +9,8 @@ A draw is a function of its position in the epoch, as the order is:
     record    the records of the class in a permuted order; when all have come, in another one
 
 So in an epoch the records of a class come equally often, but for one, wherever it ends; and the
-share of every class is what its weight says in every whole block. An epoch has as many draws as the split has records.
+share of every class is what its weight says in every whole block. An epoch has as many draws as the
+split has records.
 """
 
 from __future__ import annotations
