@@ -18,44 +18,45 @@ import reader
 
 # Records are told by their labels. A replica's part of a batch is batch_size / replicas.
 MIRRORED = """
-import json, sys
+import contextlib, json, sys
 import tensorflow as tf
 import keras
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
 import reader
-directory, kind = sys.argv[1:]
+directory = sys.argv[1]
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 whole = {"image_size": 8, "seed": 2, "augment": "strong", "cache": "off"}
 
 def from_context(context):
-    # The batch of all replicas of all workers would be 20: steps take one batch for each replica.
+    # The batch of all replicas of all workers is 20; a step takes a batch for each replica.
     batch = context.get_per_replica_batch_size(20) * context.num_input_pipelines
     worker = (context.input_pipeline_id, context.num_input_pipelines)
     return reader.load(directory, batch_size=batch, worker=worker, **whole).dataset
 
 single = reader.load(directory, batch_size=20, **whole).dataset
-if kind == "fit":
-    def losses(scope):
-        with scope:
-            keras.utils.set_random_seed(1)
-            model = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Rescaling(1 / 255),
-                keras.layers.Flatten(), keras.layers.Dense(131)])
-            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-            model.compile("sgd", loss)
-        return model.fit(single, steps_per_epoch=5, epochs=2, verbose=0).history["loss"]
-    import contextlib
-    print(json.dumps([losses(strategy.scope()), losses(contextlib.nullcontext())]))
-else:
-    distributed = (strategy.experimental_distribute_dataset(single) if kind == "whole"
-        else strategy.distribute_datasets_from_function(from_context))
-    batches = iter(distributed)
-    found = []
+
+def losses(scope):
+    with scope:
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Rescaling(1 / 255),
+            keras.layers.Flatten(), keras.layers.Dense(131)])
+        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model.fit(single, steps_per_epoch=5, epochs=2, verbose=0).history["loss"]
+
+def replicas(distributed):
+    batches, found = iter(distributed), []
     for _ in range(5):
-        pictures, labels = next(batches)
-        parts = strategy.experimental_local_results(labels)
+        parts = strategy.experimental_local_results(next(batches)[1])
         found.append([part.numpy().tolist() for part in parts])
-    print(json.dumps([found, [labels.numpy().tolist() for _, labels in single.take(5)]]))
+    return found
+
+print(json.dumps({
+    "single": [labels.numpy().tolist() for _, labels in single.take(5)],
+    "whole": replicas(strategy.experimental_distribute_dataset(single)),
+    "context": replicas(strategy.distribute_datasets_from_function(from_context)),
+    "losses": [losses(strategy.scope()), losses(contextlib.nullcontext())],
+}))
 """
 
 WORKER = """
@@ -86,13 +87,12 @@ def answer(process: subprocess.Popen[str]) -> Any:
 
 
 def test_a_mirrored_strategy_trains_on_the_same_records(tiny: Path, repository: Path) -> None:
-    processes = {k: start(repository, MIRRORED, tiny, k) for k in ("whole", "context", "fit")}
+    found = answer(start(repository, MIRRORED, tiny))
     for kind in ("whole", "context"):
-        found, single = answer(processes[kind])
-        for replicas, labels in zip(found, single, strict=True):
-            assert [len(part) for part in replicas] == [10, 10]
-            assert [*replicas[0], *replicas[1]] == labels
-    mirrored, alone = answer(processes["fit"])
+        for parts, labels in zip(found[kind], found["single"], strict=True):
+            assert [len(part) for part in parts] == [10, 10]
+            assert [*parts[0], *parts[1]] == labels
+    mirrored, alone = found["losses"]
     assert np.allclose(mirrored, alone, rtol=1e-4)
 
 
