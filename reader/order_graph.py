@@ -25,6 +25,9 @@ from reader.order import (
     stream_key,
 )
 
+# Rounds of `permute` in one turn of its loop; they are always a multiple of it.
+UNROLLED = 8
+
 
 def mix(values: Any) -> Any:
     """`shard_format.mix` on a uint64 tensor of any shape."""
@@ -42,19 +45,34 @@ def epoch_key(stream: int, seed: int, epoch: Any) -> Any:
 def permute(values: Any, count: Any, key: Any, rounds: int) -> Any:
     """[n] int64: `reader.order.permute`; `count` may be [n], for each value its own domain.
 
-    A loop, not a chain: unrolled it would be some thousand operations.
+    What depends on the round alone is computed for all rounds at once. Then a loop, not a chain:
+    unrolled it would be some thousand operations; some rounds at a time, for a loop costs too.
     """
+    numbers = tf.range(rounds, dtype=tf.int64)
+    if key.shape.rank:
+        numbers = numbers[:, None]
+    keys = mix(key ^ tf.cast(numbers, tf.uint64))  # [rounds] or [rounds, n]
+    sums = tf.cast(_shifted(keys, 1), tf.int64) % count
+    keys = mix(keys ^ _uint64(SWAP_STREAM))
+    # [rounds] + ... -> [rounds / UNROLLED, UNROLLED] + ...
+    shape = tf.concat([[-1, UNROLLED], tf.shape(keys)[1:]], axis=0)
+    keys, sums = tf.reshape(keys, shape), tf.reshape(sums, shape)
 
     def swap(number: Any, values: Any) -> Any:
-        round_key = mix(key ^ tf.cast(number, tf.uint64))
-        partner = (tf.cast(_shifted(round_key, 1), tf.int64) % count - values) % count
-        common = tf.cast(tf.maximum(values, partner), tf.uint64)
-        bits = _shifted(mix(common ^ mix(round_key ^ _uint64(SWAP_STREAM))), 63)
-        return number + 1, tf.where(bits == 1, partner, values)
+        of_rounds = zip(
+            tf.unstack(sums[number], UNROLLED), tf.unstack(keys[number], UNROLLED), strict=True
+        )
+        for total, key in of_rounds:
+            partner = total - values  # both in [0, count)
+            partner = tf.where(partner < 0, partner + count, partner)
+            common = tf.bitcast(tf.maximum(values, partner), tf.uint64)
+            swapped = tf.bitcast(mix(common ^ key), tf.int64) < 0  # the top bit
+            values = tf.where(swapped, partner, values)
+        return number + 1, values
 
     start = (tf.constant(0, tf.int64), values)
     return tf.while_loop(
-        lambda number, _: number < rounds,
+        lambda number, _: number < rounds // UNROLLED,
         swap,
         start,
         shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),

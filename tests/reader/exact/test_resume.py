@@ -60,7 +60,7 @@ def by_json(state: dict[str, Any]) -> dict[str, Any]:
     return loaded
 
 
-@settings(max_examples=7, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     counts=st.lists(st.sampled_from([0, 1, 2, 7, 25]), min_size=1, max_size=6).filter(any),
     streams=st.sampled_from([None, 6, 8]),
