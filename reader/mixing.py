@@ -34,6 +34,7 @@ _UNFIT = {
     "remainder": "A mixture has no end at which a batch could be short",
     "buckets": "Batches of a mixture hold records of several sets",
     "normalize": "Every set has its own statistics; normalize in the model",
+    "service": "A mixture is read by the process that trains",
 }
 
 
