@@ -60,7 +60,10 @@ class Service:
         return max(1, window // self.source.options.batch_size)
 
     def epoch(self, epoch: Any, first: Any) -> tf.data.Dataset:
-        """The batches of an epoch from number `first` on, each once, as they arrive."""
+        """The batches of an epoch from number `first` on, each once, as they arrive.
+
+        After the last one it does not end, since the clock does not.
+        """
         answers = tf.numpy_function(self._answers, [], tf.int64)
         answers.set_shape([])
 
@@ -82,10 +85,9 @@ class Service:
         )
         begin = (tf.range(self.steps, dtype=tf.int64) < first, tf.constant(0, tf.int64))
         accounted = events.scan(begin, lambda state, event: self._account(epoch, state, *event))
-        batches = accounted.flat_map(
+        return accounted.flat_map(
             lambda new, batch, wanted: batch.take(new).concatenate(self._local(epoch, wanted))
         )
-        return batches.take(self.steps - first)  # the clock does not end
 
     def _answers(self) -> Any:
         try:
@@ -215,8 +217,12 @@ def build_served(
     last = tf.int64.max if source.options.epochs is None else source.options.epochs
 
     def of_epoch(epoch: Any) -> tf.data.Dataset:
-        done = tf.where(epoch == start.epoch, tf.constant(start.step, tf.int64), 0)
-        return service.epoch(epoch, done)
+        first = tf.where(epoch == start.epoch, tf.constant(start.step, tf.int64), 0)
+        count = tf.constant(steps, tf.int64) - first
+        # An iterator of its own, and not a data set in the chain: when that goes, TensorFlow waits
+        # for what it has asked of a service, which may be gone; an iterator cancels it before.
+        batches = iter(finished(service.epoch(epoch, first), count, source.options))
+        return tf.data.Dataset.range(count).map(lambda _: next(batches))
 
     with warnings.catch_warnings():
         # Inside a graph, TensorFlow cannot see that no options were set on what it distributes.

@@ -1,9 +1,9 @@
 """The processes of `shardmill serve`: a dispatcher, and workers that are started again if they die.
 
 Every worker is a process of its own: a picture that crashes a decoder takes down one of them. It
-ends when its parent does, however that ends. Ports are fixed, port for the dispatcher and the next
-ones for the workers: firewalls can be told, and a worker that was started again is found by
-trainers under the address that they know, so that it goes on with their epoch.
+ends when its parent does, however that ends. Ports are fixed, one for the dispatcher and the next
+for the workers: firewalls can be told, and trainers find a worker that was started again under the
+address that they know, so that it goes on with their epoch.
 """
 
 from __future__ import annotations
