@@ -103,6 +103,8 @@ def sample_numbers(opened: Opened, most: int = SAMPLE_RECORDS) -> Int64Array:
     """[n] numbers of records from all over a split, in order; some MiB of them in runs."""
     info, geometry = opened.info, opened.source.windows.share.geometry
     count = min(most, int(SAMPLE_BYTES * info.records / info.stored_bytes), info.records)
+    if count == info.records:
+        return np.arange(count)
     run = min(geometry.chunk_records, max(1, count))
     starts = np.linspace(0, info.records - run, max(1, count // run)).astype(np.int64)
     return np.unique(starts[:, None] + np.arange(run))

@@ -74,6 +74,9 @@ def _examine(case: Case, work: Path, seconds: float) -> dict[str, Any]:
             "promised_gain": advice["gain"],
             "gain": after / said["examples_per_second"],
             "error": advice["examples_per_second"] / after - 1,
+            # Beside rates, which other programs on a machine change, what they do not.
+            "promised_cpu_seconds": said["cores"] / advice["limits"]["cores"],
+            "reached_cpu_seconds": times["cpu_seconds"],
             "training_after": times,
         }
     return found
@@ -145,7 +148,8 @@ def _line(case: Case, found: dict[str, Any]) -> str:
         return line
     return (
         f"{line}, promised {found['promised']:,.0f}, reached {found['reached']:,.0f} "
-        f"({found['error']:+.0%})"
+        f"({found['error']:+.0%}; CPU time "
+        f"{found['promised_cpu_seconds'] / found['reached_cpu_seconds'] - 1:+.0%})"
     )
 
 

@@ -32,6 +32,7 @@ _OPTIONS = (
     "cache_dir",
     "cache_limit",
 )
+_CROWDED = 0.2  # cores that other programs take: from here on they are spoken of
 _SECONDS = 3.0  # for each measurement
 
 
@@ -116,6 +117,12 @@ def _print(asked: TrainOptions, found: Diagnosis) -> None:
         f"input      {found.verdict.headroom:.1f} x as fast as that, alone\n\n"
         f"{sentence(found.verdict, found.advice)}"
     )
+    others = found.training.others_cores
+    if others >= _CROWDED:
+        say(
+            f"(note: other programs kept {others:.1f} cores busy meanwhile. Shares and gains are "
+            "of a machine without them, rates are not: run it again when they are done.)"
+        )
     for number, advice in enumerate(found.advice, 1):
         trial = advice.trial
         say(

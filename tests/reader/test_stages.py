@@ -9,12 +9,25 @@ import tensorflow as tf
 import reader
 from reader.cold import Places, evict, in_page_cache, measure_storage
 from reader.prefixes import prefixes
-from reader.sampled import dataset_of, open_again, sample_numbers, sampled_source, with_records
+from reader.sampled import (
+    dataset_of,
+    decoded_source,
+    open_again,
+    sample_numbers,
+    sampled_source,
+    with_records,
+)
 from reader.stages import measure_stages
 from shard_format import UsageError
 from shard_format.clock import Clock, Elapsed
 
 SECONDS = 0.05
+
+
+@pytest.fixture(autouse=True)
+def one_round(monkeypatch) -> None:
+    """What a stage takes is not asked here, only that it is measured."""
+    monkeypatch.setattr("reader.stages._ROUNDS", 1)
 
 
 @pytest.fixture
@@ -35,23 +48,42 @@ def test_every_stage_of_pictures_is_measured(tiny) -> None:
     assert times.chain.seconds > 0
 
 
-@pytest.mark.parametrize("pad", ["longest", "max", "none"])
-@pytest.mark.parametrize("buckets", [1, 3])
-def test_every_stage_of_token_ids_is_measured(documents, pad, buckets) -> None:
-    stream = reader.load(
-        documents, batch_size=4, augment="strong", pad=pad, buckets=buckets, cache="memory"
-    )
-    times = measure_stages(stream, SECONDS)
-    assert [stage.name for stage in times.stages] == ["storage", "parse", "augment", "batch"]
+def test_a_stage_of_a_batch_may_be_missing_and_files_may_be_read_once(packed_set) -> None:
+    packed = packed_set(8, train=[[[1, 2, 3], [4, 5]]] * 40)
+    times = measure_stages(reader.load(packed, batch_size=4, cache="memory"), SECONDS)
+    assert [stage.name for stage in times.stages] == ["storage", "parse", "augment"]
     assert not times.reads_files
 
 
-def test_text_and_packed_sequences_have_fewer_stages(text_set, packed_set) -> None:
-    text = text_set(train=[(f"some words {n}", n % 2) for n in range(40)])
-    packed = packed_set(8, name="packed", train=[[[1, 2, 3], [4, 5]]] * 40)
-    for data in (text, packed):
-        times = measure_stages(reader.load(data, batch_size=4), SECONDS)
-        assert [stage.name for stage in times.stages] == ["storage", "parse", "augment"]
+@pytest.mark.parametrize("pad", ["longest", "max", "none"])
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_every_prefix_of_token_ids_gives_batches(documents, pad, buckets) -> None:
+    stream = reader.load(documents, batch_size=4, augment="strong", pad=pad, buckets=buckets)
+    source = sampled_source(stream)
+    found = prefixes(source.records)
+    assert [name for name, _ in found] == ["storage", "parse", "augment", "batch"]
+    for _, records in found:
+        batch = next(iter(dataset_of(with_records(source, records))))
+        assert tf.nest.flatten(batch, expand_composites=False)[0].shape[0] == 4
+
+
+def test_every_prefix_of_texts_gives_batches(text_set) -> None:
+    data = text_set(train=[(f"some words {n}", n % 2) for n in range(40)])
+    source = sampled_source(reader.load(data, batch_size=4, augment="standard"))
+    found = prefixes(source.records)
+    assert [name for name, _ in found] == ["storage", "parse", "augment"]
+    for _, records in found:
+        assert (
+            tf.nest.flatten(next(iter(dataset_of(with_records(source, records)))))[0].shape[0] == 4
+        )
+
+
+def test_decoded_pictures_are_those_of_the_decoder(tiny) -> None:
+    """What a cache of decoded pictures gives is what the files give, to the pixel."""
+    stream = reader.load(tiny, batch_size=4, image_size=8, augment="standard", cache="off")
+    made = dataset_of(decoded_source(open_again(stream))).take(stream.steps_per_epoch)
+    for expected, found in zip(stream.dataset.take(stream.steps_per_epoch), made, strict=True):
+        tf.nest.map_structure(np.testing.assert_array_equal, expected, found)
 
 
 def test_the_last_prefix_is_the_stream_itself(tiny) -> None:
