@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from reader.index_export import export_index as export_index
     from reader.indexed_split import AccessInfo as AccessInfo
     from reader.info import StreamInfo as StreamInfo
+    from reader.loading import load as load
     from reader.mixing import Mixture as Mixture
     from reader.mixing import mix as mix
     from reader.normalization import Normalization as Normalization
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from reader.stages import StageTimes as StageTimes
     from reader.stages import measure_stages as measure_stages
     from reader.stream import Stream as Stream
-    from reader.stream import load as load
 
 # name -> the module it is imported from when it is first used. A function must not have the name of
 # a module here: importing that module would put it in the function's place.
@@ -54,7 +54,7 @@ _HOMES = {
     "TokenInfo": "reader.record_types",
     "export_index": "reader.index_export",
     "kind_of": "reader.record_types",
-    "load": "reader.stream",
+    "load": "reader.loading",
     "measure": "reader.rate",
     "measure_stages": "reader.stages",
     "mix": "reader.mixing",

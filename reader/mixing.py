@@ -19,13 +19,14 @@ import tensorflow as tf
 from reader.caching.places import open_place
 from reader.checks import check_choice, check_integer
 from reader.info import StreamInfo
+from reader.loading import load
 from reader.mixture_plan import MixturePlan
 from reader.opening import Opened, open_source
 from reader.options import ReadOptions
 from reader.pipeline import as_it_is, finished
 from reader.sampling import SLOTS, shares
 from reader.state import digest, read_state
-from reader.stream import Stream, load
+from reader.stream import Stream
 from reader.vocabulary import HUGGING_FACE, SENTENCE_PIECE
 from shard_format import UsageError, load_manifest
 from shard_format import mix as mix_bits

@@ -14,6 +14,7 @@ from reader.augmentation import Steps, find_transforms
 from reader.decoders import DECODERS, Crop, Decoder
 from reader.normalization import Normalization, find_normalization
 from reader.options import ReadOptions, check_fits
+from reader.picture_steps import check_sizes, normalization_of, with_normalization
 from reader.record_types.base import OpenSplit
 from reader.record_types.labels import find_feature, find_label, label_spec, targets_of
 from reader.transforms import Example
@@ -209,8 +210,8 @@ def image_records(split: OpenSplit, options: ReadOptions) -> ImageRecords:
         # The whole picture: "none" is then without its crop.
         transforms = () if options.augment == "none" else transforms
         stored = _stored_size(split.index, options.batch_size, split.where)
-    steps = _with_normalization(Steps(transforms), normalization)
-    _check_sizes(steps, options, stored if options.image_size is None else (0, 0))
+    steps = with_normalization(Steps(transforms), normalization)
+    check_sizes(steps, options, stored if options.image_size is None else (0, 0))
     if steps.of("batch") and options.remainder == "pad":
         raise UsageError(
             "records are not mixed with what only fills up a batch, got remainder='pad' with a "
@@ -224,63 +225,8 @@ def image_records(split: OpenSplit, options: ReadOptions) -> ImageRecords:
         image_size=options.image_size,
         stored_size=stored,
         dtype=options.dtype,
-        normalization=_normalization_of(steps),
+        normalization=normalization_of(steps),
     )
-
-
-def _with_normalization(steps: Steps, normalization: Normalization | None) -> Steps:
-    """With the normalization that was asked for by name, the last of its stage."""
-    if normalization is None:
-        return steps
-    layouts = steps.of("layout")
-    before = steps.transforms[: len(steps.transforms) - len(layouts)]
-    return Steps((*before, normalization, *layouts))
-
-
-def _normalization_of(steps: Steps) -> Normalization | None:
-    """The one among the transforms.
-
-    Raises:
-        UsageError: There are two.
-    """
-    found = [item for item in steps.of("values") if isinstance(item, Normalization)]
-    if len(found) > 1:
-        raise UsageError(
-            f"pictures are normalized once, got {len(found)} normalizations in reader.load. "
-            'Pass normalize="none", or leave Normalization out of augment.'
-        )
-    return found[0] if found else None
-
-
-def _check_sizes(steps: Steps, options: ReadOptions, size: tuple[int | None, int | None]) -> None:
-    """Returns if a picture that is to be resized is cropped before, and no other one.
-
-    Args:
-        steps: The transforms.
-        options: What the caller asked for.
-        size: Of the pictures that are not resized; Nones where sizes differ.
-
-    Raises:
-        UsageError: It is not.
-    """
-    has_crop = bool(steps.of("crop"))
-    if has_crop and options.image_size is None:
-        raise UsageError(
-            f"augment={options.augment!r} needs an image_size, got None in reader.load. "
-            'Give one, such as image_size=224, or pass augment="none".'
-        )
-    fixed = [type(item).__name__ for item in (*steps.of("resized"), *steps.of("batch"))]
-    if fixed and None in size:
-        raise UsageError(
-            f"{', '.join(fixed)} in augment needs pictures of one size, got image_size=None and "
-            "stored sizes that differ in reader.load. Give an image_size, such as image_size=224."
-        )
-    if not has_crop and options.image_size is not None:
-        raise UsageError(
-            "the first transform must be a crop where there is an image_size, got "
-            f"augment={options.augment!r} in reader.load. Begin with center_crop or "
-            "random_resized_crop, or leave image_size out."
-        )
 
 
 def _decoder(image: Feature, where: Path) -> Decoder:
