@@ -12,6 +12,8 @@ import pytest
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md"]
 DOCUMENTS += [
     "docs/reading.md",
+    "docs/serve.md",
+    "docs/transforms.md",
     "shard_format/FORMAT.md",
     "benchmarks/README.md",
     "samples/SOURCES.md",
