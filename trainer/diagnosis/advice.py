@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from trainer.diagnosis.costs import Costs, predicted_rate
 
 # Less than that is lost in the noise of a machine, and not worth a person's time.
-LEAST_GAIN = 1.05
+LEAST_GAIN = 1.1
 
 
 @dataclasses.dataclass(frozen=True)
