@@ -91,7 +91,7 @@ class Source:
             count = max(1, records.num_random)
             random = order_graph.uniforms(part.draws, count, seed, task.epoch)
             features = records.parse(part.serialized)
-            if part.sizes is not None:
+            if part.sizes is not None and records.boxes_many:
                 features = records.boxed(features, part.sizes, random)
             return features, random, part.weights
 

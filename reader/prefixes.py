@@ -39,6 +39,7 @@ class Parsed:
 
     records: ImageRecords
     num_random: ClassVar[int] = 0
+    boxes_many: ClassVar[bool] = False
     mixes: ClassVar[bool] = False
     targets: ClassVar[str] = "none"
 
