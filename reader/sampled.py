@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import tensorflow as tf
 
-from reader.decoders import DECODERS
+from reader.caching.pixels import PLACE, empty_pixels, pixels_in_memory
 from reader.opening import Opened, open_source
 from reader.order import Int64Array
 from reader.payloads import Payloads
@@ -80,22 +80,26 @@ def decoded_source(opened: Opened) -> Source:
     sample = read_records(opened, sample_numbers(opened, _DECODED_RECORDS))
     with tf.device("/CPU:0"):
         features = records.parse(sample)
-        stored = []
+        pictures, placed, place = [], [], 0
         for number, serialized in enumerate(sample.numpy()):
             one = {name: values[number] for name, values in features.items()}
-            stored.append(_as_pixels(serialized, records.image, records.decoder.decode(one, None)))
-        payloads = SampledPayloads(tf.constant(stored))
-    raw = dataclasses.replace(records, decoder=DECODERS["raw"])
-    return with_records(with_payloads(opened.source, payloads), raw)
+            pictures.append(records.decoder.decode(one, None).numpy())
+            placed.append(_placed(serialized, records.image, pictures[-1].shape, place))
+            place += pictures[-1].size
+        pixels = empty_pixels(place)
+        np.concatenate([picture.ravel() for picture in pictures], out=pixels)
+        payloads = SampledPayloads(tf.constant(placed))
+    decoded = dataclasses.replace(records, decoder=pixels_in_memory(pixels))
+    return with_records(with_payloads(opened.source, payloads), decoded)
 
 
-def _as_pixels(serialized: bytes, feature: str, pixels: Any) -> bytes:
+def _placed(serialized: bytes, feature: str, shape: tuple[int, ...], place: int) -> bytes:
+    """A record as a cache of decoded pictures has it."""
     example = tf.train.Example.FromString(serialized)
-    height, width, _ = pixels.shape
     features = example.features.feature
-    features[feature].bytes_list.value[0] = pixels.numpy().tobytes()
-    for name, side in (("height", height), ("width", width)):
-        features[name].int64_list.value[:] = [side]
+    features[feature].bytes_list.value[0] = b""
+    for name, value in (("height", shape[0]), ("width", shape[1]), (PLACE, place)):
+        features[name].int64_list.value[:] = [value]
     return bytes(example.SerializeToString())
 
 
