@@ -18,6 +18,7 @@ from reader.info import StreamInfo, stream_info
 from reader.options import ReadOptions
 from reader.pipeline import Source
 from reader.record_types import RECORD_TYPES, BatchRecords, OpenSplit, RecordTypeFactory, kind_of
+from reader.record_types.image import ImageRecords
 from reader.record_types.labels import find_feature
 from reader.sampling import ClassSampler, make_sampler
 from reader.shares import Share, emitted_records
@@ -82,8 +83,10 @@ def open_source(
         )
     opened = OpenSplit(root, manifest, index, geometry, index_path)
     plan = plan_cache(place, opened, options)
-    records = _record_type(manifest, root)(plan.opened, options)
+    records = _record_type(manifest, root)(opened, options)
     filled = plan.fill(_counter(split.bytes, on_cached))
+    if filled.decoder is not None:  # only records of pictures have one
+        records = dataclasses.replace(cast(ImageRecords, records), decoder=filled.decoder)
     sampler: ClassSampler | None = None
     if options.sample is not None:
         label = find_feature(opened.schema, "class_label")

@@ -9,13 +9,14 @@ from typing import Any, cast
 import numpy as np
 import tensorflow as tf
 
-from reader.decoders import DECODERS
+from reader.caching.pixels import PLACE, empty_pixels, pixels_in_memory
 from reader.opening import Opened, open_source
 from reader.order import Int64Array
 from reader.payloads import Payloads
 from reader.pipeline import Source, build_dataset
 from reader.record_types.image import ImageRecords
 from reader.stream import Stream
+from reader.windows import Windows
 from shard_format import UsageError
 
 SAMPLE_RECORDS = 4096
@@ -71,31 +72,48 @@ def sampled_source(stream: Stream) -> Source:
     if windows.lengths is not None:
         lengths = _Sampled(windows.lengths, tf.constant(numbers))
         windows = dataclasses.replace(windows, lengths=lengths)  # type: ignore[arg-type]
-    return dataclasses.replace(source, windows=windows)
+    return dataclasses.replace(source, windows=_with_sizes(windows, numbers))
+
+
+def _with_sizes(windows: Windows, numbers: Int64Array) -> Windows:
+    """Windows that give the sizes of the pictures that stand for others, not those of the others.
+
+    Else a crop could lie outside of its picture.
+    """
+    if windows.sizes is None:
+        return windows
+    sizes = _Sampled(windows.sizes, tf.constant(numbers))
+    return dataclasses.replace(windows, sizes=sizes)  # type: ignore[arg-type]
 
 
 def decoded_source(opened: Opened) -> Source:
     """The source of a split of pictures as a cache of decoded ones would have it, from memory."""
     records = cast(ImageRecords, opened.source.records)
-    sample = read_records(opened, sample_numbers(opened, _DECODED_RECORDS))
+    numbers = sample_numbers(opened, _DECODED_RECORDS)
+    sample = read_records(opened, numbers)
     with tf.device("/CPU:0"):
         features = records.parse(sample)
-        stored = []
+        pictures, placed, place = [], [], 0
         for number, serialized in enumerate(sample.numpy()):
             one = {name: values[number] for name, values in features.items()}
-            stored.append(_as_pixels(serialized, records.image, records.decoder.decode(one, None)))
-        payloads = SampledPayloads(tf.constant(stored))
-    raw = dataclasses.replace(records, decoder=DECODERS["raw"])
-    return with_records(with_payloads(opened.source, payloads), raw)
+            pictures.append(records.decoder.decode(one, None).numpy())
+            placed.append(_placed(serialized, records.image, pictures[-1].shape, place))
+            place += pictures[-1].size
+        pixels = empty_pixels(place)
+        np.concatenate([picture.ravel() for picture in pictures], out=pixels)
+        payloads = SampledPayloads(tf.constant(placed))
+    decoded = dataclasses.replace(records, decoder=pixels_in_memory(pixels))
+    source = with_records(with_payloads(opened.source, payloads), decoded)
+    return dataclasses.replace(source, windows=_with_sizes(source.windows, numbers))
 
 
-def _as_pixels(serialized: bytes, feature: str, pixels: Any) -> bytes:
+def _placed(serialized: bytes, feature: str, shape: tuple[int, ...], place: int) -> bytes:
+    """A record as a cache of decoded pictures has it."""
     example = tf.train.Example.FromString(serialized)
-    height, width, _ = pixels.shape
     features = example.features.feature
-    features[feature].bytes_list.value[0] = pixels.numpy().tobytes()
-    for name, side in (("height", height), ("width", width)):
-        features[name].int64_list.value[:] = [side]
+    features[feature].bytes_list.value[0] = b""
+    for name, value in (("height", shape[0]), ("width", shape[1]), (PLACE, place)):
+        features[name].int64_list.value[:] = [value]
     return bytes(example.SerializeToString())
 
 
@@ -141,11 +159,11 @@ def dataset_of(source: Source) -> tf.data.Dataset:
 
 @dataclasses.dataclass(frozen=True)
 class _Sampled:
-    """Lengths of the records that stand for those of some numbers."""
+    """Lengths, or sizes, of the records that stand for those of some numbers."""
 
-    lengths: Callable[[Any], Any]
+    found: Callable[[Any], Any]
     numbers: Any
 
     def __call__(self, numbers: Any) -> Any:
         stand_for = tf.gather(self.numbers, numbers % tf.size(self.numbers, tf.int64))
-        return self.lengths(stand_for)
+        return self.found(stand_for)

@@ -167,13 +167,10 @@ def read(
             bars.update("stages", measured, None, "", name)
             measured += 1
 
-        stages = None
-        # Decoded pictures in memory would have to be decoded once more.
-        if (stream.info.cache, stream.info.cache_stage) != ("memory", "decoded"):
-            for copies in stream.copies:
-                copies.wait()
-            stages = reader.measure_stages(stream, seconds * _STAGE_SHARE, show_stage)
-            bars.finish("stages")
+        for copies in stream.copies:
+            copies.wait()
+        stages = reader.measure_stages(stream, seconds * _STAGE_SHARE, show_stage)
+        bars.finish("stages")
     tokens = stream.info.tokens
     if as_json:
         print_json(
@@ -181,11 +178,10 @@ def read(
             | {"split": split, "cache": stream.info.cache, "records": done}
             | {"cache_stage": stream.info.cache_stage}
             | ({"padding_share": tokens.padding_share} if tokens else {})
-            | ({} if stages is None else _stages_as_json(stages))
+            | _stages_as_json(stages)
         )
         return
-    if stages is not None:
-        _print_stages(stages)
+    _print_stages(stages)
     per_token = padding = ""
     if tokens and rate.tokens_per_second is not None:
         per_token = f"{rate.tokens_per_second:,.0f} tokens/s, "

@@ -2,8 +2,9 @@
 
     place = open_place("s3://bucket/set", "train", cache_dir)   manifest and index are local
     plan = plan_cache(place, opened, options)                   what is cached, and why
-    records = RECORD_TYPES["image"](plan.opened, options)       decoded pictures are another type
-    plan.fill(on_bytes).payloads                                what the pipeline reads
+    records = RECORD_TYPES["image"](opened, options)
+    filled = plan.fill(on_bytes)                                what the pipeline reads, and for
+                                                                decoded pictures another decoder
 
 A cache changes no batch: the same records come in the same order, to the byte.
 

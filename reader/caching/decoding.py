@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
 
 from reader.caching.origins import Origin
+from reader.caching.pixels import PLACE
 from reader.caching.records import OnBytes, stored_records
 from reader.decoders import DECODERS
 from reader.record_types import OpenSplit
@@ -34,8 +36,10 @@ from shard_format import (
 )
 from shard_format.naming import INDEX_DIR, MANIFEST, index_file
 
-# Beside pixels and what was stored: names and numbers of the two sides.
-_SIDES_BYTES = 64
+PIXELS = "pixels"  # the file
+Pixels = npt.NDArray[np.uint8]  # [height, width, 3]
+# Of a record, beside what was stored: names and numbers of its place and of its two sides.
+_PLACE_BYTES = 128
 _AHEAD = 4  # pictures being decoded or waiting, for each thread
 
 
@@ -45,28 +49,25 @@ def decoded_name() -> str:
 
 
 def decoded_schema(schema: Schema) -> Schema:
-    """The schema of records whose pictures are pixels; all other features stay as they are."""
-    sides = {"height", "width"}
+    """The schema of records whose pixels lie beside them; other features stay as they are.
+
+    The encoding of the picture, whose bytes are empty, is one that no reader of sets knows.
+    """
+    places = {"height", "width", PLACE}
     features: list[Feature] = []
     for feature in schema.features:
-        if feature.name in sides:
+        if feature.name in places:
             continue
         if feature.kind == "image":
-            features.append(dataclasses.replace(feature, encoding="raw"))
-            features += [Feature("height", "int64"), Feature("width", "int64")]
+            features.append(dataclasses.replace(feature, encoding="beside"))
+            features += [Feature(name, "int64") for name in ("height", "width", PLACE)]
         else:
             features.append(feature)
     return Schema(schema.record_type, tuple(features))
 
 
-def decoded_split(opened: OpenSplit) -> OpenSplit:
-    """A split as a record type sees it when its pictures are decoded."""
-    manifest = dataclasses.replace(opened.manifest, schema=decoded_schema(opened.schema))
-    return dataclasses.replace(opened, manifest=manifest)
-
-
-def decoded_bytes(opened: OpenSplit, split: SplitInfo) -> int:
-    """What a split takes when its pictures are decoded, at most.
+def pixel_bytes(opened: OpenSplit) -> int:
+    """Bytes of all pixels of a split, three for each.
 
     Raises:
         DamageError: The index does not tell how large pictures are.
@@ -83,11 +84,26 @@ def decoded_bytes(opened: OpenSplit, split: SplitInfo) -> int:
     for batch in opened.index.select(["width", "height"]).to_batches():
         width, height = (np.asarray(column, np.int64) for column in batch.columns)
         pixels += int(width @ height)
-    return 3 * pixels + split.bytes + _SIDES_BYTES * split.records
+    return 3 * pixels
+
+
+def decoded_bytes(opened: OpenSplit, split: SplitInfo) -> int:
+    """What a split takes when its pictures are decoded, at most: pixels, records and index.
+
+    Raises:
+        DamageError: The index does not tell how large pictures are.
+    """
+    record_bytes = opened.index.nbytes // max(1, split.records) + _PLACE_BYTES
+    # Beside the picture, a record holds little: its names, labels, and what was asked to be kept.
+    return pixel_bytes(opened) + split.bytes + record_bytes * split.records
 
 
 def decoded_records(
-    origin: Origin, shards: Iterable[ShardInfo], schema: Schema, on_bytes: OnBytes
+    origin: Origin,
+    shards: Iterable[ShardInfo],
+    schema: Schema,
+    keep: Callable[[Pixels], int],
+    on_bytes: OnBytes,
 ) -> Iterator[bytes]:
     """The records of some shards as `decoded_schema` has them, in order, decoded on all cores.
 
@@ -97,6 +113,7 @@ def decoded_records(
         origin: Where the shards lie.
         shards: As the manifest describes them.
         schema: Of the set; has a picture of an encoding that the reader decodes.
+        keep: Puts the pixels of a picture somewhere, and returns the place.
         on_bytes: Called with the size of every part that was read.
 
     Raises:
@@ -104,43 +121,49 @@ def decoded_records(
         OSError: A shard cannot be read.
     """
     threads = os.cpu_count() or 1
-    waiting: deque[Future[bytes]] = deque()
+    (image,) = (feature for feature in schema.features if feature.kind == "image")
+    slim = decoded_schema(schema)
+    waiting: deque[Future[tuple[dict[str, Any], Pixels]]] = deque()
+
+    def finished() -> bytes:
+        values, pixels = waiting.popleft().result()
+        height, width = pixels.shape[:2]
+        own = {image.name: b"", "height": height, "width": width, PLACE: keep(pixels)}
+        return encode_example(slim, values | own)
+
     with ThreadPoolExecutor(threads, thread_name_prefix="shardmill-decode") as pool:
         try:
             for shard in shards:
                 name = origin.name(shard.file)
                 for serialized in stored_records(origin, shard, on_bytes):
-                    waiting.append(pool.submit(_decoded, serialized, schema, name))
+                    waiting.append(pool.submit(_decoded, serialized, image, name))
                     if len(waiting) > _AHEAD * threads:
-                        yield waiting.popleft().result()
+                        yield finished()
             while waiting:
-                yield waiting.popleft().result()
+                yield finished()
         finally:
             for future in waiting:
                 future.cancel()
 
 
-def _decoded(serialized: bytes, schema: Schema, name: str) -> bytes:
-    image = next(feature for feature in schema.features if feature.kind == "image")
+def _decoded(serialized: bytes, image: Feature, name: str) -> tuple[dict[str, Any], Pixels]:
     values: dict[str, Any] = dict(decode_example(serialized))
-    (values["image"],) = values.pop(image.name)
+    (stored,) = values[image.name]
     try:
         with tf.device("/CPU:0"):
-            pixels = DECODERS[image.encoding].decode(values, None).numpy()
+            pixels = DECODERS[image.encoding].decode({"image": stored}, None).numpy()
     except tf.errors.InvalidArgumentError as error:
         raise DamageError(
             f"a picture must be one that TensorFlow decodes, got '{error.message}' for record "
             f"{values.get('id')} of {name}. Read without cache_stage to see whether it is used."
         ) from error
-    values["height"], values["width"] = pixels.shape[:2]
-    values[image.name] = pixels.tobytes()
-    return encode_example(decoded_schema(schema), values)
+    return values, pixels
 
 
 def write_decoded(
     origin: Origin, opened: OpenSplit, split: str, target: Path, on_bytes: OnBytes
 ) -> None:
-    """Writes a shard set of one split with its pictures decoded; manifest last, as always.
+    """Writes a shard set of one split and its pixels beside the records; manifest last, as always.
 
     Args:
         origin: Where the split lies.
@@ -158,27 +181,33 @@ def write_decoded(
     common = set(index_schema([]).names)
     columns = [field for field in opened.index.schema if field.name not in common]
     begin = 0
-    with IndexWriter(target / index_file(split), columns) as index:
+    index_path, pixels_path = target / index_file(split), target / PIXELS
+    with IndexWriter(index_path, columns) as index, pixels_path.open("wb") as beside:
+
+        def keep(pixels: Pixels) -> int:
+            place = beside.tell()
+            beside.write(pixels.data)
+            return place
+
         for shard in opened.manifest.splits[split].shards:
-            lengths = []
-            with (target / shard.file).open("wb") as file:
-                for record in decoded_records(origin, [shard], opened.schema, on_bytes):
+            path, lengths = target / shard.file, []
+            with path.open("wb") as file:
+                for record in decoded_records(origin, [shard], opened.schema, keep, on_bytes):
                     lengths.append(file.write(frame(record)))
-                _sync(file)
-            rows = opened.index.slice(begin, shard.records)
-            index.append(_placed(rows, lengths, target / shard.file))
+            index.append(_placed(opened.index.slice(begin, shard.records), lengths, path))
             begin += shard.records
-            path = target / shard.file
-            shards.append(ShardInfo(shard.file, shard.records, sum(lengths), file_sha256(path)))
-    path = target / index_file(split)
-    with path.open("rb") as file:
-        _sync(file)
-    files = {index_file(split): {"bytes": path.stat().st_size, "sha256": file_sha256(path)}}
+            shards.append(ShardInfo(path.name, shard.records, sum(lengths), _synced(path)))
+    files = {
+        path.relative_to(target).as_posix(): {
+            "bytes": path.stat().st_size,
+            "sha256": _synced(path),
+        }
+        for path in (index_path, pixels_path)
+    }
     info = SplitInfo(tuple(shards), opened.manifest.splits[split].statistics)
     manifest = _decoded_manifest(opened.manifest, split, info, files)
-    with (target / MANIFEST).open("w", encoding="utf-8") as text:
-        text.write(manifest.to_text())
-        _sync(text)
+    (target / MANIFEST).write_text(manifest.to_text(), encoding="utf-8")
+    _synced(target / MANIFEST)
 
 
 def _placed(rows: pa.Table, lengths: list[int], path: Path) -> pa.Table:
@@ -205,6 +234,8 @@ def _decoded_manifest(
     )
 
 
-def _sync(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())
+def _synced(path: Path) -> str:
+    """SHA-256 of a file that a power cut will find whole."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    return file_sha256(path)

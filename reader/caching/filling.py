@@ -9,19 +9,29 @@ from pathlib import Path
 
 from reader.caching.contents import PART, Item, part_directory
 from reader.caching.copying import Copies, Wanted, locked
-from reader.caching.decoding import decoded_bytes, decoded_name, decoded_records, write_decoded
+from reader.caching.decoding import (
+    PIXELS,
+    Pixels,
+    decoded_bytes,
+    decoded_name,
+    decoded_records,
+    pixel_bytes,
+    write_decoded,
+)
 from reader.caching.memory import memory_payloads
 from reader.caching.origins import unreachable
+from reader.caching.pixels import empty_pixels, pixels_in_file, pixels_in_memory
 from reader.caching.places import Place, failed, missing
 from reader.caching.ranges import RangePayloads
 from reader.caching.records import stored_records
 from reader.caching.resources import shown_bytes
 from reader.caching.serving import CopiedPayloads, KeepingPayloads
+from reader.decoders import Decoder
 from reader.index_graph import IndexGraph
 from reader.payloads import PLACE_COLUMNS, FilePayloads, Payloads, load_payloads
 from reader.record_types import OpenSplit
 from reader.shard_files import check_shards
-from shard_format import ShardSetError, SplitInfo, load_manifest
+from shard_format import DamageError, ShardSetError, SplitInfo, load_manifest
 from shard_format.naming import MANIFEST, index_file
 
 OnBytes = Callable[[int], None]
@@ -71,13 +81,16 @@ class Filled:
         payloads: What is read.
         remark: Ends the sentence that says why this cache was chosen; may be empty.
         copies: What is still being copied; None where nothing is.
-        files: What is read of this machine; None where records come from memory or the network.
+        files: What is read of this machine; None where records come from memory or the network, or
+            are pictures that are decoded.
+        decoder: Of pictures that are decoded, in place of the one for their encoding.
     """
 
     payloads: Payloads
     remark: str = ""
     copies: Copies | None = None
     files: Files | None = None
+    decoder: Decoder | None = None
 
 
 def no_cache(filling: Filling) -> Filled:
@@ -102,12 +115,27 @@ def stored_in_memory(filling: Filling) -> Filled:
 
 
 def decoded_in_memory(filling: Filling) -> Filled:
-    """All pictures of the split as pixels in one tensor."""
+    """All pictures of the split as pixels in one array."""
     place, split = filling.place, filling.split
-    return _in_memory(
-        filling,
-        decoded_records(place.origin, split.shards, place.manifest.schema, filling.on_bytes),
+    pixels = empty_pixels(pixel_bytes(filling.opened))
+    used = 0
+
+    def keep(picture: Pixels) -> int:
+        nonlocal used
+        begin, used = used, used + picture.size
+        if used > pixels.size:
+            raise DamageError(
+                f"an index must have the sizes of pictures, got less than they have in "
+                f"{filling.opened.where}. Run 'shardmill verify', or pass cache_stage=\"stored\"."
+            )
+        pixels[begin:used] = picture.ravel()
+        return begin
+
+    records = decoded_records(
+        place.origin, split.shards, place.manifest.schema, keep, filling.on_bytes
     )
+    filled = _in_memory(filling, records)
+    return dataclasses.replace(filled, decoder=pixels_in_memory(pixels))
 
 
 def stored_on_disk(filling: Filling) -> Filled:
@@ -170,8 +198,7 @@ def decoded_on_disk(filling: Filling) -> Filled:
     run_records = filling.opened.geometry.chunk_records
     paths = check_shards(target, split)
     payloads = FilePayloads(paths, split, index, run_records)
-    files = Files(paths, target / index_file(filling.name))
-    return Filled(KeepingPayloads(payloads, lease), files=files)
+    return Filled(KeepingPayloads(payloads, lease), decoder=pixels_in_file(target / PIXELS))
 
 
 def _write_decoded(filling: Filling, writing: Path, target: Path) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 
 from reader.caching.choosing import NETWORK, REMOTE, CacheChoice, Situation, choose_cache
-from reader.caching.decoding import decoded_bytes, decoded_split
+from reader.caching.decoding import decoded_bytes
 from reader.caching.filling import CACHES, Filled, Filling
 from reader.caching.places import Place
 from reader.caching.resources import (
@@ -25,14 +25,14 @@ class CachePlan:
 
     Attributes:
         place: The set.
-        opened: The split as its records will be.
+        opened: The split.
         choice: The cache, and why.
+        name: Of the split.
     """
 
     place: Place
     opened: OpenSplit
     choice: CacheChoice
-    stored: OpenSplit
     name: str
 
     def fill(self, on_bytes: Callable[[int], None]) -> Filled:
@@ -47,7 +47,7 @@ class CachePlan:
             DamageError: A shard is not what its manifest says.
         """
         fill = CACHES[self.choice.cache, self.choice.stage]
-        filled = fill(Filling(self.place, self.stored, self.name, on_bytes))
+        filled = fill(Filling(self.place, self.opened, self.name, on_bytes))
         payloads = KeepingPayloads(filled.payloads, self.place.lease)
         return dataclasses.replace(filled, payloads=payloads) if self.place.lease else filled
 
@@ -78,5 +78,4 @@ def plan_cache(place: Place, opened: OpenSplit, options: ReadOptions) -> CachePl
     if stage != options.cache_stage:
         reason = f"{choice.reason}; the pictures are stored as pixels, so none is decoded"
         choice = dataclasses.replace(choice, reason=reason)
-    seen = decoded_split(opened) if choice.stage == "decoded" else opened
-    return CachePlan(place, seen, choice, opened, options.split)
+    return CachePlan(place, opened, choice, options.split)

@@ -13,6 +13,7 @@ from shard_format import (
     DamageError,
     Feature,
     Schema,
+    ShardSetError,
     UsageError,
     decode_example,
     load_manifest,
@@ -69,7 +70,7 @@ def test_photographs(samples: Path, tmp_path: Path, build: Any, batches: Any, sa
     assert same(plain, found)
 
 
-def test_the_copy_is_a_shard_set(make_set: Any, tmp_path: Path, batches: Any, same: Any) -> None:
+def test_the_copy_can_be_verified(make_set: Any, tmp_path: Path, batches: Any) -> None:
     directory = make_set({"train": (9, 12), "test": (4,)}, sizes=SIZES)
     cache = tmp_path / "cache"
     told: list[tuple[int, int]] = []
@@ -85,7 +86,10 @@ def test_the_copy_is_a_shard_set(make_set: Any, tmp_path: Path, batches: Any, sa
     manifest, damages = verify(decoded_set(cache))
     assert damages == [] and set(manifest.splits) == {"train"}
     assert manifest.config["decoded_from"] == load_manifest(directory).root_hash
-    assert same(batches(decoded_set(cache), cache="off")[0], batches(directory, cache="off")[0])
+    pixels = 3 * sum(SIZES[number % 3][0] * SIZES[number % 3][1] for number in range(21))
+    assert (decoded_set(cache) / "pixels").stat().st_size == pixels
+    with pytest.raises(ShardSetError, match=r"got 'beside' as the encoding"):
+        reader.load(decoded_set(cache), batch_size=2, image_size=8)
 
 
 def test_all_other_features_and_columns_stay(
@@ -114,7 +118,8 @@ def test_all_other_features_and_columns_stay(
     found = decoded_set(tmp_path / "cache")
     records = [decode_example(one) for _, one in read_records(next(found.glob("*.tfrecord*")))]
     assert [record["note"] for record in records] == [[b"x"]] * 2
-    assert [len(record["photo"][0]) for record in records] == [24 * 32 * 3] * 2
+    assert [record["pixels_at"] for record in records] == [[0], [24 * 32 * 3]]
+    assert (found / "pixels").stat().st_size == 2 * 24 * 32 * 3
     index = open_index(found / index_file("train"))
     assert index["mood"].to_pylist() == [7, 7]
     assert index["offset"].to_pylist() == [0, index["length"][0].as_py()]
@@ -123,7 +128,7 @@ def test_all_other_features_and_columns_stay(
 def test_no_room_is_said_before_anything_is_decoded(make_set: Any, tmp_path: Path) -> None:
     directory = make_set({"train": (9, 12)})
     options = {"batch_size": 2, "image_size": 8, "cache_dir": tmp_path / "c", "cache_limit": 10_000}
-    with pytest.raises(UsageError, match=r"a copy of decoded pictures on disk needs 0.06"):
+    with pytest.raises(UsageError, match=r"a copy of decoded pictures on disk needs 0.0[67]"):
         reader.load(directory, cache="disk", cache_stage="decoded", **options)
     assert not list((tmp_path / "c").rglob("*tfrecord*"))
 
@@ -145,6 +150,34 @@ def test_damage_is_told_and_leaves_nothing(make_set: Any, tmp_path: Path) -> Non
                 cache_dir=tmp_path / "cache",
             )
     assert not [path for path in (tmp_path / "cache").rglob("*") if "train" in path.name]
+
+
+def test_an_index_with_wrong_sizes_is_told(write_records: Any, make_set: Any) -> None:
+    (_, payload), *_ = read_records(next(make_set({"train": (1,)}).glob("*train.tfrecord*")))
+    import pyarrow as pa
+
+    image = Feature("image", "image", (-1, -1, 3), "jpeg")
+    directory = write_records(
+        Schema("image", (Feature("id", "text"), image)),
+        {"train": [({"id": "a", "image": decode_example(payload)["image"]}, {"w": 1})]},
+        columns=(pa.field("w", pa.int32()),),
+        name="photographs",
+    )
+    options = {"batch_size": 1, "image_size": 8, "cache": "memory", "cache_stage": "decoded"}
+    with pytest.raises(DamageError, match=r"got no height and no width"):
+        reader.load(directory, **options)
+    directory = write_records(
+        Schema("image", (Feature("id", "text"), image)),
+        {
+            "train": [
+                ({"id": "a", "image": decode_example(payload)["image"]}, {"width": 3, "height": 2})
+            ]
+        },
+        columns=(pa.field("width", pa.int32()), pa.field("height", pa.int32())),
+        name="more",
+    )
+    with pytest.raises(DamageError, match=r"must have the sizes of pictures"):
+        reader.load(directory, **options)
 
 
 def test_a_picture_that_is_none_is_told(write_records: Any) -> None:
