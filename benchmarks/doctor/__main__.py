@@ -75,7 +75,7 @@ def _examine(case: Case, work: Path, seconds: float) -> dict[str, Any]:
             "gain": after / said["examples_per_second"],
             "error": advice["examples_per_second"] / after - 1,
             # Beside rates, which other programs on a machine change, what they do not.
-            "promised_cpu_seconds": said["cores"] / advice["limits"]["cores"],
+            "promised_cpu_seconds": advice["cpu_seconds"],
             "reached_cpu_seconds": times["cpu_seconds"],
             "training_after": times,
         }

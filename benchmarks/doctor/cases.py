@@ -102,9 +102,9 @@ CASES = (
     ),
     Case(
         "decode",
-        "decoding in every epoch what would fit into memory decoded",
+        "WebP, decoded in every epoch though it would fit into memory as pixels",
         "photographs",
-        "--resize shorter:256",
+        "--resize shorter:256 --encoding webp",
         f"{_TINY} --image-size 224 --batch-size 32 --augment standard",
         "decode",
         ("decoded-cache",),

@@ -64,6 +64,7 @@ def _advice(asked: TrainOptions, advice: Advice) -> dict[str, Any]:
         "command": command(asked, trial),
         "examples_per_second": round(advice.rate, 3),
         "gain": round(advice.gain, 4),
+        "cpu_seconds": trial.costs.input_cpu_seconds + trial.costs.step_cpu_seconds,
         "limits": {name: _number(rate) for name, rate in limits(trial.costs).items()},
         "note": trial.note,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shard_format import load_manifest
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.remedies.base import Case
 from trainer.diagnosis.remedies.reencoding import stored_as
@@ -13,12 +14,14 @@ def attempt(case: Case) -> Trial | None:
     encoding = picture_encoding(case)
     if encoding != "png":
         return None
+    # The size at which they are stored now, from the same source; JPEG is the default.
+    resize = load_manifest(case.job.options.data).config.get("resize", "none")
     return Trial(
         remedy="jpeg",
         stage="decode",
         because=f"pictures are stored as {encoding.upper()}, which takes long to decode",
         costs=stored_as(case, "jpeg", None),
         options={},
-        command="shardmill preprocess images SRC... --out DIR-jpeg --resize none --encoding jpeg",
+        command=f"shardmill preprocess images SRC... --out DIR-jpeg --resize {resize}",
         note="JPEG of quality 90 is not the same to the pixel",
     )
