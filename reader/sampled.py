@@ -151,10 +151,37 @@ def with_payloads(source: Source, payloads: Payloads) -> Source:
     )
 
 
+def with_pictures(source: Source, stored: list[bytes], sizes: list[tuple[int, int]]) -> Source:
+    """The same source of pictures, for all of which some others stand.
+
+    Args:
+        source: Of pictures.
+        stored: Serialized records of the others.
+        sizes: Height and width of each.
+    """
+    with tf.device("/CPU:0"):
+        source = with_payloads(source, SampledPayloads(tf.constant(stored)))
+        if source.windows.sizes is None:
+            return source
+        own = _OwnSizes(tf.constant(sizes, tf.int32))
+    windows = dataclasses.replace(source.windows, sizes=own)  # type: ignore[arg-type]
+    return dataclasses.replace(source, windows=windows)
+
+
 def dataset_of(source: Source) -> tf.data.Dataset:
     """The endless batches of a source."""
     with tf.device("/CPU:0"):
         return build_dataset(source, 0, 0, int(tf.data.INFINITE_CARDINALITY))
+
+
+@dataclasses.dataclass(frozen=True)
+class _OwnSizes:
+    """[m, 2] int32 sizes of the pictures that stand for those of some numbers."""
+
+    sizes: Any
+
+    def __call__(self, numbers: Any) -> Any:
+        return tf.gather(self.sizes, numbers % tf.shape(self.sizes, tf.int64)[0])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ from reader.sampled import decoded_source, open_again
 from shard_format.wording import format_bytes
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.remedies.base import Case
-from trainer.diagnosis.remedies.smaller_pictures import picture_encoding
+from trainer.diagnosis.remedies.smaller_pictures import picture_encoding, picture_sides
 
 # The trainer needs memory too; more than "auto" takes, since here a person decides.
 _MEMORY_SHARE = 0.5
@@ -20,11 +20,13 @@ def attempt(case: Case) -> Trial | None:
     info = case.job.stream.info
     if info.cache_stage == "decoded" or picture_encoding(case) in ("", "raw"):
         return None
-    source = decoded_source(open_again(case.job.stream))
-    sampled = source.windows.payloads.serialized.numpy()  # type: ignore[attr-defined]
-    size = int(info.records * sum(map(len, sampled)) / len(sampled))
+    sides = picture_sides(case)
+    if sides is None:
+        return None
+    size = int(3 * sides.prod(axis=0).sum())  # a byte for each of the three channels
     if size > _MEMORY_SHARE * available_memory_bytes():
         return None
+    source = decoded_source(open_again(case.job.stream))
     return Trial(
         remedy="decoded-cache",
         stage="decode",

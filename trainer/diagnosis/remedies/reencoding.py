@@ -11,11 +11,10 @@ import tensorflow as tf
 from reader.decoders import DECODERS
 from reader.record_types.image import ImageRecords
 from reader.sampled import (
-    SampledPayloads,
     open_again,
     read_records,
     sample_numbers,
-    with_payloads,
+    with_pictures,
     with_records,
 )
 from trainer.diagnosis.costs import Costs
@@ -37,16 +36,18 @@ def stored_as(case: Case, encoding: str, shorter: int | None) -> Costs:
     records = cast(ImageRecords, opened.source.records)
     sample = read_records(opened, sample_numbers(opened, _RECORDS)).numpy()
     stored = [_stored_as(serialized, records.image, encoding, shorter) for serialized in sample]
-    ratio = sum(map(len, stored)) / sum(map(len, sample))
-    with tf.device("/CPU:0"):
-        payloads = SampledPayloads(tf.constant(stored))
+    ratio = sum(len(serialized) for serialized, _ in stored) / sum(map(len, sample))
     decoded = dataclasses.replace(records, decoder=DECODERS[encoding])
-    source = with_records(with_payloads(opened.source, payloads), decoded)
+    source = with_pictures(opened.source, *map(list, zip(*stored, strict=True)))
+    source = with_records(source, decoded)
     costs = case.with_chain(source, case.reading_cpu_seconds * ratio)
     return dataclasses.replace(costs, storage_seconds=costs.storage_seconds * ratio)
 
 
-def _stored_as(serialized: bytes, feature: str, encoding: str, shorter: int | None) -> bytes:
+def _stored_as(
+    serialized: bytes, feature: str, encoding: str, shorter: int | None
+) -> tuple[bytes, tuple[int, int]]:
+    """A record with its picture stored in another way, and height and width of that."""
     example = tf.train.Example.FromString(serialized)
     stored = example.features.feature[feature].bytes_list
     image = tf.io.decode_image(stored.value[0], channels=3, expand_animations=False)
@@ -55,7 +56,11 @@ def _stored_as(serialized: bytes, feature: str, encoding: str, shorter: int | No
         resized = tf.image.resize(image, size.astype(np.int32), method="area")
         image = tf.cast(tf.clip_by_value(resized + 0.5, 0, 255), tf.uint8)
     stored.value[0] = _encoded(image, encoding).numpy()
-    return bytes(example.SerializeToString())
+    height, width, _ = image.shape
+    for name, side in (("height", height), ("width", width)):
+        if name in example.features.feature:
+            example.features.feature[name].int64_list.value[:] = [side]
+    return bytes(example.SerializeToString()), (height, width)
 
 
 def _encoded(image: Any, encoding: str) -> Any:

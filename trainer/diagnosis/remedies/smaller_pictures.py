@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from shard_format import load_manifest, open_index
@@ -19,9 +21,10 @@ _LEAST_EXCESS = 1.25  # below it a new set gains next to nothing
 def attempt(case: Case) -> Trial | None:
     """Applies where pictures are stored much larger than the model sees them, in a known coding."""
     size, encoding = case.job.options.image_size, picture_encoding(case)
-    stored = _median_shorter_side(case)
-    if size is None or stored is None or encoding not in ("jpeg", "png"):
+    sides = picture_sides(case)
+    if size is None or sides is None or encoding not in ("jpeg", "png"):
         return None
+    stored = int(np.median(sides.min(axis=0)))
     target = int(-(-size * _MARGIN // _MULTIPLE) * _MULTIPLE)
     if stored < _LEAST_EXCESS * target:
         return None
@@ -46,11 +49,10 @@ def picture_encoding(case: Case) -> str:
     return next((feature.encoding for feature in schema.features if feature.kind == "image"), "")
 
 
-def _median_shorter_side(case: Case) -> int | None:
-    """Pixels; None where the index does not tell."""
+def picture_sides(case: Case) -> Any:
+    """[2, num_records] int64: width and height of all pictures; None where the index has none."""
     info = case.job.stream.info
     index = open_index(info.directory / index_file(info.split))
     if not {"width", "height"} <= set(index.column_names):
         return None
-    sides = [np.asarray(index[name].to_numpy()) for name in ("width", "height")]
-    return int(np.median(np.minimum(*sides)))
+    return np.stack([np.asarray(index[name].to_numpy(), np.int64) for name in ("width", "height")])
