@@ -112,12 +112,12 @@ class Service:
             num_parallel_calls=_UNITS_AT_A_TIME,
             deterministic=False,
         )
-        served = tf.data.experimental.service.distribute(
+        distribute = tf.data.experimental.service.distribute(
             tf.data.experimental.service.ShardingPolicy.DYNAMIC,
             str(self.address),
             compression=None,  # decoded pictures hardly shrink, and CPUs are what is short
         )
-        return batches.apply(served)
+        return batches.with_options(_as_it_is()).apply(distribute)
 
     def _local(self, epoch: Any, wanted: Any) -> tf.data.Dataset:
         """The batches whose number is True in wanted, [steps] bool or empty, read by this process.
@@ -221,14 +221,22 @@ def build_served(
         count = tf.constant(steps, tf.int64) - first
         # An iterator of its own, and not a data set in the chain: when that goes, TensorFlow waits
         # for what it has asked of a service, which may be gone; an iterator cancels it before.
-        batches = iter(finished(service.epoch(epoch, first), count, source.options))
-        return tf.data.Dataset.range(count).map(lambda _: next(batches))
+        batches = finished(service.epoch(epoch, first), count, source.options)
+        iterator = iter(batches.with_options(_as_it_is()))
+        return tf.data.Dataset.range(count).map(lambda _: next(iterator))
 
     with warnings.catch_warnings():
         # Inside a graph, TensorFlow cannot see that no options were set on what it distributes.
         warnings.filterwarnings("ignore", "To make it possible to preserve tf.data options")
         dataset = tf.data.Dataset.range(start.epoch, last).flat_map(of_epoch)
     return finished(dataset, batches, source.options)
+
+
+def _as_it_is() -> tf.data.Options:
+    """No rewriting of the graph: it gains nothing here, and would be done anew in every epoch."""
+    options = tf.data.Options()
+    options.experimental_optimization.apply_default_optimizations = False
+    return options
 
 
 def _slowly(dataset: tf.data.Dataset) -> tf.data.Dataset:

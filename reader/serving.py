@@ -130,7 +130,7 @@ def _watch(team: _Team, dispatcher: Any, say: Callable[[str], None]) -> None:
         for line in team.look():
             say(line)
         known = team.alive if dispatcher is None else dispatcher._num_workers()
-        now = f"{known} workers, {team.jobs} jobs"
+        now = f"{known} worker{'' if known == 1 else 's'}"
         if now != told:
             say(now)
             told = now
@@ -142,17 +142,11 @@ class _Team:
     def __init__(self, options: ServeOptions) -> None:
         self._options = options
         self._context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork
-        self._members: dict[int, tuple[BaseProcess, connection.Connection, float]] = {}  # by port
-        self._jobs: dict[int, int] = {}
+        self._members: dict[int, tuple[BaseProcess, float]] = {}  # port -> process, its start
 
     @property
     def alive(self) -> int:
-        return sum(process.is_alive() for process, _, _ in self._members.values())
-
-    @property
-    def jobs(self) -> int:
-        """Epochs of trainers that the workers are at."""
-        return max(self._jobs.values(), default=0)
+        return sum(process.is_alive() for process, _ in self._members.values())
 
     def start(self) -> None:
         for number in range(self._options.workers):
@@ -160,46 +154,40 @@ class _Team:
 
     def look(self) -> Iterator[str]:
         """What happened within the next seconds."""
-        alive = [(one, pipe) for one, pipe, _ in self._members.values() if one.is_alive()]
-        if alive:  # what a dead one leaves is always ready, and would be looked at without a pause
-            connection.wait([end for one, pipe in alive for end in (one.sentinel, pipe)], _LOOK)
-        else:
+        alive = [process.sentinel for process, _ in self._members.values() if process.is_alive()]
+        if len(alive) == len(self._members) > 0:
+            connection.wait(alive, _LOOK)
+        else:  # one that is dead would be ready at once
             time.sleep(_LOOK)
-        for port, (process, pipe, started) in list(self._members.items()):
-            with contextlib.suppress(EOFError, OSError):
-                while pipe.poll():
-                    self._jobs[port] = pipe.recv()
+        for port, (process, started) in list(self._members.items()):
             if process.is_alive():
                 continue
-            self._jobs.pop(port, None)
             if time.monotonic() - started < _RESTART_SECONDS:
                 continue
             yield f"the worker on port {port} ended ({_cause(process)}); it is started again"
             self._start(port)
 
     def stop(self) -> None:
-        for process, _, _ in self._members.values():
+        for process, _ in self._members.values():
             process.terminate()
         end = time.monotonic() + _STOP_SECONDS
-        for process, _, _ in self._members.values():
+        for process, _ in self._members.values():
             process.join(max(0.0, end - time.monotonic()))
             process.kill()
             process.join()
 
     def _start(self, port: int) -> None:
-        receiver, sender = self._context.Pipe(duplex=False)
         options = self._options
         process = self._context.Process(
             target=_work,
-            args=(options.dispatcher.host_and_port, Address(options.host, port), sender),
+            args=(options.dispatcher.host_and_port, Address(options.host, port)),
             daemon=True,
         )
         process.start()
-        sender.close()
-        self._members[port] = (process, receiver, time.monotonic())
+        self._members[port] = (process, time.monotonic())
 
 
-def _work(dispatcher: str, own: Address, jobs: Any) -> None:
+def _work(dispatcher: str, own: Address) -> None:
     """A worker, in its own process, until its parent ends or ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; the parent sends SIGTERM
     import tensorflow as tf
@@ -210,13 +198,11 @@ def _work(dispatcher: str, own: Address, jobs: Any) -> None:
         port=own.port,
         protocol=PROTOCOL,
     )
-    server = tf.data.experimental.service.WorkerServer(config)
+    server = tf.data.experimental.service.WorkerServer(config, start=False)
+    server.start()
     parent = multiprocessing.parent_process()
-    told = None
-    while parent is not None and not connection.wait([parent.sentinel], _LOOK):
-        if (now := server._num_tasks()) != told:
-            jobs.send(now)
-            told = now
+    if parent is not None:
+        connection.wait([parent.sentinel])
     os._exit(0)  # not by way of the server's threads, which may wait for the dispatcher
 
 

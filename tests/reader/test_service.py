@@ -50,7 +50,7 @@ class Served:
         )
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            if line.startswith("2 workers"):
+            if line == "2 workers\n":
                 break
         assert self.process.poll() is None
 
@@ -310,7 +310,7 @@ def test_workers_of_another_machine_join(
     )
     try:
         assert served.process.stdout is not None
-        assert any(line.startswith("3 workers") for line in served.process.stdout)
+        assert any(line == "3 workers\n" for line in served.process.stdout)
         (own,) = [child for child in psutil.Process(joined.pid).children()][-1:]
         joined.terminate()
         assert joined.wait(WAIT_SECONDS) == 0
