@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null \
 	&& echo $$p && break; done)
 
-.PHONY: help venv demo test lint types layers pytest format bench clean
+.PHONY: help venv demo test lint types layers pytest proofs format bench clean
 
 help:  ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,9 @@ layers: venv
 
 pytest: venv
 	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+
+proofs: venv  ## Tests that take long: kills on two devices, a service in every use (about 10 minutes).
+	$(BIN)/python -m pytest -m proof --numprocesses auto --maxprocesses 4 --dist loadfile
 
 format: venv  ## Format and fix what ruff can fix.
 	$(BIN)/ruff format .

@@ -126,7 +126,7 @@ class Steps:
 def _called(transform: Transform) -> Any:
     """The transform; one of the user's own may branch on tensors in Python, as in any data set."""
     is_ours = type(transform).__module__.partition(".")[0] == "reader"
-    return transform if is_ours else tf.function(transform)
+    return transform if is_ours or tf.executing_eagerly() else tf.function(transform)
 
 
 def _check_result(transform: Transform, before: Example, after: Any) -> None:

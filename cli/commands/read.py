@@ -140,6 +140,7 @@ def read(
             max_tokens=max_tokens,
             pad=pad,
             buckets=buckets,
+            streams=1 if buckets > 1 else None,  # as train does: one process reads
             synonyms=synonyms,
             augment=augment,
             normalize=normalize,

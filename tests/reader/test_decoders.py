@@ -16,7 +16,7 @@ from PIL import Image
 from beam_jobs.images.encode import ENCODERS
 from reader.decoders import DECODERS
 from reader.transforms.center_crop import CenterCrop
-from reader.transforms.random_resized_crop import random_resized_crop
+from reader.transforms.random_resized_crop import RandomResizedCrop
 
 SIZES = ((48, 64), (64, 48), (31, 31), (1, 1), (9, 200))
 
@@ -67,7 +67,10 @@ def test_a_crop_is_decode_then_cut(encoding: str, size: tuple[int, int]) -> None
     pixels = textured(*size)
     whole = decoded(encoding, pixels)
     randoms = np.random.default_rng(0).random((4, 4)).tolist()
-    crops = [lambda size, own=own: random_resized_crop(size, tf.constant(own)) for own in randoms]
+    transform = RandomResizedCrop()
+    crops = [
+        lambda size, own=own: transform({"size": size}, tf.constant(own))["box"] for own in randoms
+    ]
     for crop in (lambda size: CenterCrop()({"size": size}, None)["box"], *crops):
         top, left, height, width = crop(tf.constant(size)).numpy()
         expected = whole[top : top + height, left : left + width]

@@ -145,6 +145,7 @@ def test_every_batch_of_local_reading_comes_once(
     assert by_epoch(contents(served.dataset), steps) == expected
 
 
+@pytest.mark.proof
 def test_token_ids_in_groups_of_length(
     shared: str, token_set: Callable[..., Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,6 +161,7 @@ def test_token_ids_in_groups_of_length(
     assert "did not come" not in capfd.readouterr().err
 
 
+@pytest.mark.proof
 def test_documents(shared: str, text_set: Callable[..., Path]) -> None:
     directory = text_set(train=[(f"document number {n} of them", n % 2) for n in range(37)])
     options: dict[str, Any] = {"batch_size": 3, "augment": "standard"}
@@ -169,6 +171,7 @@ def test_documents(shared: str, text_set: Callable[..., Path]) -> None:
     ) == (Counter(local))
 
 
+@pytest.mark.proof
 def test_endless_epochs_follow_each_other(shared: str, tiny: Path) -> None:
     local = reader.load(tiny, **PICTURES)
     served = reader.load(tiny, **PICTURES, service=shared)
@@ -178,6 +181,7 @@ def test_endless_epochs_follow_each_other(shared: str, tiny: Path) -> None:
     assert by_epoch(contents(served.dataset.take(3 * steps)), steps) == expected
 
 
+@pytest.mark.proof
 def test_one_data_set_may_be_iterated_twice_at_once(shared: str, tiny: Path) -> None:
     served = reader.load(tiny, **PICTURES, epochs=1, service=shared)
     both = [
@@ -203,6 +207,7 @@ def test_states_lie_between_epochs(shared: str, tiny: Path) -> None:
     assert Counter(found[steps - 5 :]) == Counter(expected[steps:])
 
 
+@pytest.mark.proof
 def test_keras_fits_over_it(shared: str, tiny: Path) -> None:
     stream = reader.load(tiny, batch_size=10, image_size=8, service=shared)
     model = keras.Sequential(
@@ -213,6 +218,7 @@ def test_keras_fits_over_it(shared: str, tiny: Path) -> None:
     assert len(history.history["loss"]) == 2
 
 
+@pytest.mark.proof
 def test_damage_is_an_error_and_not_a_gap(shared: str, make_set: Any) -> None:
     directory = make_set({"train": (40,)})
     shard = next(directory.glob("*train*"))
@@ -262,6 +268,7 @@ def test_a_lost_service_is_replaced_by_this_process(
     assert told in capfd.readouterr().err
 
 
+@pytest.mark.proof
 def test_a_service_that_comes_back_goes_on(
     serve: Callable[..., Served], tiny: Path, tmp_path: Path
 ) -> None:
@@ -299,6 +306,7 @@ def test_signals_end_it_cleanly(number: int, serve: Callable[..., Served], tiny:
     assert served.process.stdout.read().endswith("stopped\n")
 
 
+@pytest.mark.proof
 def test_workers_of_another_machine_join(
     serve: Callable[..., Served], shardmill: Any, repository: Path, tiny: Path
 ) -> None:

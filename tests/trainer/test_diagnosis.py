@@ -204,6 +204,7 @@ def test_doctor_names_measures_and_writes_nothing(photographs, shardmill) -> Non
     assert sorted(path.name for path in photographs.parent.rglob("*")) == before
 
 
+@pytest.mark.proof
 def test_doctor_tells_a_person(token_set, shardmill) -> None:
     documents = [([1 + n % 7] * (1 + n % 30), n % 2) for n in range(64)]
     data = token_set(train=documents)

@@ -52,7 +52,10 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize(("devices", "moments"), [(1, list(FOUND)), (2, ["train:1:3"])])
+@pytest.mark.parametrize(
+    ("devices", "moments"),
+    [(1, list(FOUND)), pytest.param(2, ["train:1:3"], marks=pytest.mark.proof)],
+)
 def test_a_run_killed_at_any_moment_ends_like_one_that_never_stopped(
     write_set, run_program, tmp_path, devices, moments
 ):
