@@ -11,6 +11,7 @@ and the order kept.
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from typing import Any
 import tensorflow as tf
 
 from benchmarks.subjects.reading_clock import AREA, BATCH, RATIO, SIDE, measure
-from reader.transforms.random_resized_crop import random_resized_crop
 
 _FEATURES = {
     "image": tf.io.FixedLenFeature([], tf.string),
@@ -29,8 +29,23 @@ _PARSED = 256  # records that one call parses
 
 
 def crop_of(size: Any) -> Any:
-    """[4] int32: top, left, height, width of a random crop, of [2] int32 height and width."""
-    return random_resized_crop(size, tf.random.uniform([4]))
+    """[4] int32: top, left, height, width of a random crop, of [2] int32 height and width.
+
+    The reader's distribution in as few operations as we found for one picture.
+    """
+    random = tf.random.uniform([4])
+    size = tf.cast(size, tf.float32)
+    height, width = tf.unstack(size)
+    ratio = tf.exp((2 * random[0] - 1) * math.log(RATIO[1]))
+    most = tf.minimum(height * height * ratio, width * width / ratio)
+    picture = height * width
+    high = tf.minimum(AREA[1] * picture, most)
+    low = tf.minimum(AREA[0] * picture, most)
+    area = low + random[1] * (high - low)
+    crop = tf.sqrt(tf.stack([area / ratio, area * ratio]))
+    crop = tf.clip_by_value(tf.round(crop), 1.0, size)
+    corner = tf.floor(random[2:] * (size - crop + 1))
+    return tf.cast(tf.concat([tf.minimum(corner, size - crop), crop], axis=0), tf.int32)
 
 
 def tf_crop_of(size: Any) -> Any:
