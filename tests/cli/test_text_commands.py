@@ -14,7 +14,7 @@ from shard_format import Feature, Schema
 
 def test_read_tells_tokens_and_padding(shardmill: Any, token_set: Any) -> None:
     directory = token_set(train=[([1] * (n % 20 + 1), n % 2) for n in range(200)])
-    arguments = ("read", directory, "--seconds", 0.5, "--batch-size", 16)
+    arguments = ("read", directory, "--seconds", 0.2, "--batch-size", 16)
     done = shardmill(*arguments, "--buckets", 4, "--max-tokens", 12)
     assert done.returncode == 0, done.stderr
     assert " tokens/s, " in done.stdout and "% of the positions" in done.stdout
