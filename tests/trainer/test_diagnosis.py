@@ -178,6 +178,7 @@ def photographs(pictures, build, tmp_path):
     return tmp_path / "set"
 
 
+@pytest.mark.proof
 def test_doctor_names_measures_and_writes_nothing(photographs, shardmill) -> None:
     before = sorted(path.name for path in photographs.parent.rglob("*"))
     done = shardmill(

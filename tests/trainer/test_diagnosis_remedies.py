@@ -25,7 +25,7 @@ def case_of(pictures, build, tmp_path):
         job = open_job(
             TrainOptions(data=tmp_path / "set", run_dir=tmp_path / "run", **asked | options)
         )
-        costs = Costs(0.0, 1.0, {"decode": 1.0}, 0.0, 1e-3, 1e-3, 2, 2)
+        costs = Costs(0.0, 1.0, {"storage": 0.0, "decode": 1.0}, 0.0, 1e-3, 1e-3, 2, 2)
         chain = ChainTimes(1.0, 1.0)
         stages = StageTimes(StorageTimes(None, 1e-3, 1e-3, 1000.0), True, (), chain)
         return Case(job, SECONDS, costs, stages, StepTimes(1e-3, 1e-3, 0.0))
@@ -69,7 +69,7 @@ def test_smaller_pictures_say_both_sizes_and_decoded_ones_their_bytes(case_of) -
     assert "stored at 40 pixels (shorter side) and seen at 8" in smaller.because
     assert "--resize shorter:16" in smaller.command
     assert decoded is not None
-    assert f"{48 * 40 * 46 * 3 / 1024:.0f}" in decoded.because.replace(",", "").replace(".0", "")
+    assert f"{48 * 40 * 46 * 3 / 1024:.1f} KiB" in decoded.because
 
 
 def test_other_remedies_apply_where_there_is_something_to_mend(case_of) -> None:

@@ -145,6 +145,7 @@ def test_every_stop_of_a_finite_stream(
         assert resumed.state(3 - stop) == stream.state(3)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("kind", "options"),
     [

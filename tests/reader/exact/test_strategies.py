@@ -123,6 +123,7 @@ def test_options_arrive(tiny: Path) -> None:
     assert found.experimental_distribute.auto_shard_policy == off
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("threads", [1, 16])
 def test_order_holds_under_load(
     make_set: Callable[..., Path], taken: Callable[..., list[list[Any]]], threads: int
