@@ -139,7 +139,7 @@ def _in_runs(starts: Int64Array, run: int, records: int) -> Int64Array:
 def _reader(opened: Opened) -> Callable[[Int64Array], Any]:
     payloads = opened.source.windows.payloads
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)], autograph=False)
     def read(numbers: Any) -> Any:
         return tf.size(payloads.read(numbers))
 

@@ -13,7 +13,7 @@ from reader.caching.pixels import PLACE, empty_pixels, pixels_in_memory
 from reader.opening import Opened, open_source
 from reader.order import Int64Array
 from reader.payloads import Payloads
-from reader.pipeline import Source, build_dataset
+from reader.pipeline import Source, as_it_is, build_dataset
 from reader.record_types.image import ImageRecords
 from reader.stream import Stream
 from reader.windows import Windows
@@ -171,7 +171,7 @@ def with_pictures(source: Source, stored: list[bytes], sizes: list[tuple[int, in
 def dataset_of(source: Source) -> tf.data.Dataset:
     """The endless batches of a source."""
     with tf.device("/CPU:0"):
-        return build_dataset(source, 0, 0, int(tf.data.INFINITE_CARDINALITY))
+        return as_it_is(build_dataset)(source, 0, 0, int(tf.data.INFINITE_CARDINALITY))
 
 
 @dataclasses.dataclass(frozen=True)

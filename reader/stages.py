@@ -104,10 +104,13 @@ def measure_stages(
         source = sampled_source(stream)
         batching = _batching(source, seconds / _ROUNDS)
         chains: dict[str, ChainTimes] = {}
+        drains: dict[str, _Drain] = {}
         for _ in range(_ROUNDS):
             for name, records in prefixes(source.records):
                 on_stage(name)
-                times = measure_chain(with_records(source, records), seconds / _ROUNDS)
+                if name not in drains:
+                    drains[name] = _drain(with_records(source, records))
+                times = drains[name].measure(seconds / _ROUNDS)
                 chains[name] = _least(chains.get(name, times), times)
     found: list[Stage] = []
     before = 0.0
@@ -129,7 +132,11 @@ def _least(one: ChainTimes, other: ChainTimes) -> ChainTimes:
 
 def measure_chain(source: Source, seconds: float) -> ChainTimes:
     """What the chain of an endless source takes, after a warm-up."""
-    return _measure_dataset(dataset_of(source), source.options.batch_size, seconds)
+    return _drain(source).measure(seconds)
+
+
+def _drain(source: Source) -> _Drain:
+    return _Drain(dataset_of(source), source.options.batch_size)
 
 
 def _batching(source: Source, seconds: float) -> ChainTimes | None:
@@ -140,7 +147,7 @@ def _batching(source: Source, seconds: float) -> ChainTimes | None:
     element = tf.nest.map_structure(lambda value: value[0], next(iter(dataset_of(source))))
     dataset = tf.data.Dataset.from_tensors(element).repeat()
     dataset = dataset.batch(batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
-    return _measure_dataset(dataset, batch_size, seconds)
+    return _Drain(dataset, batch_size).measure(seconds)
 
 
 def _with_batching(stages: list[Stage], batching: ChainTimes | None) -> tuple[Stage, ...]:
@@ -157,34 +164,41 @@ def _with_batching(stages: list[Stage], batching: ChainTimes | None) -> tuple[St
     return (*kept, Stage("batch", share, None))
 
 
-def _measure_dataset(dataset: tf.data.Dataset, batch_size: int, seconds: float) -> ChainTimes:
-    """Seconds of an endless data set; its batches are dropped inside the graph, as a model would.
+class _Drain:
+    """Takes batches from an endless data set and drops them inside the graph, as a model would.
 
     A loop in Python would add 50 to 100 us a batch, of which a small batch of text has fewer.
+
+    Args:
+        dataset: The data set.
+        batch_size: Records in each of its batches.
     """
 
-    @tf.function
-    def drop(batches: Any, count: Any) -> None:
-        for _ in tf.range(count):
-            next(batches)
+    def __init__(self, dataset: tf.data.Dataset, batch_size: int) -> None:
+        @tf.function
+        def drop(batches: Any, count: Any) -> None:
+            for _ in tf.range(count):
+                next(batches)
 
-    batches = iter(dataset)
-    drop(batches, tf.constant(1))
-    _, per_call, _ = _dropped(drop, batches, _WARM_UP * seconds, 1)
-    dropped, _, elapsed = _dropped(drop, batches, seconds, per_call)
-    records = dropped * batch_size
-    return ChainTimes(elapsed.alone_seconds / records, elapsed.cpu_seconds / records)
+        self._drop, self._batches, self._batch_size = drop, iter(dataset), batch_size
+        drop(self._batches, tf.constant(1))
 
+    def measure(self, seconds: float) -> ChainTimes:
+        """What a record takes, after a warm-up: between two measurements buffers have filled."""
+        _, per_call, _ = self._take(_WARM_UP * seconds, 1)
+        dropped, _, elapsed = self._take(seconds, per_call)
+        records = dropped * self._batch_size
+        return ChainTimes(elapsed.alone_seconds / records, elapsed.cpu_seconds / records)
 
-def _dropped(drop: Any, batches: Any, seconds: float, per_call: int) -> tuple[int, int, Elapsed]:
-    """(batches dropped in some seconds, how many of them in the last call, the time it took)."""
-    clock, dropped = Clock(), 0
-    begin = now = time.perf_counter()
-    while now - begin < seconds:
-        call = now
-        drop(batches, tf.constant(per_call))
-        now = time.perf_counter()
-        dropped += per_call
-        if now - call < _CALL_SECONDS and now - begin < seconds:
-            per_call *= 2
-    return dropped, per_call, clock.elapsed()
+    def _take(self, seconds: float, per_call: int) -> tuple[int, int, Elapsed]:
+        """(batches dropped in some seconds, how many in the last call, the time it took)."""
+        clock, dropped = Clock(), 0
+        begin = now = time.perf_counter()
+        while now - begin < seconds:
+            call = now
+            self._drop(self._batches, tf.constant(per_call))
+            now = time.perf_counter()
+            dropped += per_call
+            if now - call < _CALL_SECONDS and now - begin < seconds:
+                per_call *= 2
+        return dropped, per_call, clock.elapsed()

@@ -58,7 +58,7 @@ _IMAGE_SIZE = 224  # pixels: what most networks for pictures see
     "--normalize", default="none", show_default=True, metavar="MODE", help="none, zscore or minmax."
 )
 @click.option(
-    "--shuffle", default="window", show_default=True, metavar="MODE", help="window or off."
+    "--shuffle", default="window", show_default=True, metavar="MODE", help="window, full or off."
 )
 @click.option(
     "--cache", default="auto", show_default=True, metavar="MODE", help="auto, off, memory or disk."
