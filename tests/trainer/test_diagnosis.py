@@ -96,10 +96,24 @@ def test_gains_are_worth_it_and_in_order(found: Costs, rate: float, others: list
     assert gains == sorted(gains, reverse=True)
     assert all(gain >= LEAST_GAIN for gain in gains)
     for each in advice:
-        assert each.rate >= rate
-        assert math.isclose(
-            each.gain, predicted_rate(each.trial.costs) / predicted_rate(found), rel_tol=1e-9
-        )
+        assert math.isclose(each.rate, each.gain * rate)
+
+
+@given(costs(), st.lists(costs(), max_size=5))
+def test_a_model_that_is_right_is_believed(found: Costs, others: list[Costs]) -> None:
+    for each in rank(found, predicted_rate(found), [trial(other) for other in others]):
+        assert math.isclose(each.rate, predicted_rate(each.trial.costs))
+
+
+def test_only_what_was_measured_is_corrected() -> None:
+    slow = example(storage_seconds=0.1)  # 10 a second; all else could do 100
+    half, none = example(storage_seconds=0.05), example(storage_seconds=0.0)
+    rates = [each.rate for each in rank(slow, 7.0, [trial(half), trial(none)])]
+    assert rates == pytest.approx([100.0, 14.0])
+    # Cores and a step on them are one: what is lost there is lost after the change too.
+    (better,) = rank(example(), 70.0, [trial(example(step_seconds=0.004, step_cpu_seconds=0.008))])
+    assert better.rate == pytest.approx(0.7 * predicted_rate(better.trial.costs))
+    assert judge(better.trial.costs).station == "cores" != judge(example()).station
 
 
 @given(costs(), st.sampled_from(INPUT_STAGES), st.floats(0, 1))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from trainer.diagnosis.costs import Costs, predicted_rate
+from trainer.diagnosis.costs import Costs, limits, of_same_resource, predicted_rate
+from trainer.diagnosis.verdict import judge
 
 # Less than that is lost in the noise of a machine, and not worth a person's time.
 LEAST_GAIN = 1.1
@@ -52,18 +53,21 @@ class Advice:
 def rank(costs: Costs, measured_rate: float, trials: Iterable[Trial]) -> tuple[Advice, ...]:
     """What helps, the greatest gain first; of equal ones, the first tried first.
 
-    The model of costs says by how much the rate changes; from where, the training that was measured
-    says. So what the model leaves out cancels, as far as it is the same with and without.
+    A training is measured at the limit of one resource: storage, the processor, the copy or the
+    device. As far as the model of costs is wrong there, it is corrected by what was measured. How
+    near to their limits the others come was not seen, and is left as the model has it.
 
     Args:
         costs: Of the job as it is.
         measured_rate: Its examples per second, measured, all stages at work.
         trials: What was tried.
     """
-    before = predicted_rate(costs)
+    seen = of_same_resource(costs, judge(costs).station)
+    correction = measured_rate / predicted_rate(costs)
     found = []
     for trial in trials:
-        gain = predicted_rate(trial.costs) / before
-        if gain >= LEAST_GAIN:
-            found.append(Advice(trial, measured_rate * gain, gain))
+        after = limits(trial.costs).items()
+        rate = min(each * correction if name in seen else each for name, each in after)
+        if rate >= LEAST_GAIN * measured_rate:
+            found.append(Advice(trial, rate, rate / measured_rate))
     return tuple(sorted(found, key=lambda advice: -advice.gain))

@@ -73,6 +73,12 @@ def limits(costs: Costs) -> dict[str, float]:
     }
 
 
+def of_same_resource(costs: Costs, station: str) -> tuple[str, ...]:
+    """The stations that wait for the same thing as one of them: for cores, or for nothing else."""
+    processor = ("input", "cores") if costs.on_gpu else ("input", "cores", "step")
+    return processor if station in processor else (station,)
+
+
 def predicted_rate(costs: Costs) -> float:
     """Examples per second of a training job: what its slowest station serves."""
     return min(limits(costs).values())

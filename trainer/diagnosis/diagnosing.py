@@ -109,10 +109,11 @@ def costs_of(training: TrainingTimes, stages: StageTimes, step: StepTimes, on_gp
     reading = storage.cpu_seconds if stages.reads_files else 0.0
     storage_seconds = 0.0
     if stages.reads_files:
-        # What was read from storage, of what was read: the rest came from the page cache.
-        cold = min(1.0, training.read_bytes / storage.record_bytes)
+        # What was read from storage, of what was asked for: the rest came from the page cache.
+        # Above 1 where the system reads ahead, and forgets it before it is asked for.
+        cold = training.read_bytes / storage.record_bytes
         slow = storage.warm_seconds if storage.cold_seconds is None else storage.cold_seconds
-        storage_seconds = cold * slow + (1 - cold) * storage.warm_seconds
+        storage_seconds = cold * slow + max(0.0, 1 - cold) * storage.warm_seconds
     return Costs(
         storage_seconds=storage_seconds,
         # Reading takes CPU time too, which the chain, measured from memory, does not have.
