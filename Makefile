@@ -36,10 +36,10 @@ layers: venv
 	$(BIN)/lint-imports
 
 pytest: venv
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 proofs: venv  ## Tests that take long: kills on two devices, a service in every use (about 10 minutes).
-	$(BIN)/python -m pytest -m proof --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -m proof --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 format: venv  ## Format and fix what ruff can fix.
 	$(BIN)/ruff format .

@@ -61,7 +61,8 @@ SUBJECTS = {
     "reader, off": Subject("shardmill_read", "shardmill", ("off", "off")),
     "reader, window, memory": Subject("shardmill_read", "shardmill", ("window", "memory")),
     "reader, full, memory": Subject("shardmill_read", "shardmill", ("full", "memory")),
-    "TFDS": Subject("tfds_read", "shardmill", ("default",)),
+    "TFDS": Subject("tfds_read", "shardmill", ("tutorial",)),
+    "TFDS, tuned": Subject("tfds_read", "shardmill", ("tuned",)),
     "TFDS, SkipDecoding": Subject("tfds_read", "shardmill", ("skip",)),
     "WebDataset": Subject("webdataset_read", "webdataset", ("pil",), peer=True),
     "WebDataset, OpenCV": Subject("webdataset_read", "webdataset", ("tuned",), peer=True),
@@ -73,6 +74,7 @@ SUBJECTS = {
 RATIOS = (
     ("reader, window", _TUNED),
     ("reader, window", "TFDS"),
+    ("reader, window", "TFDS, tuned"),
     ("reader, window", "TFDS, SkipDecoding"),
     ("reader, window", "WebDataset"),
     ("reader, window", "WebDataset, OpenCV"),

@@ -41,6 +41,21 @@ hypothesis.settings.load_profile("shardmill")
 
 REPOSITORY = Path(__file__).parents[1]
 
+# Tests are dealt out by the file: the longest first, or one worker is busy with them in the end
+# while the others have nothing left.
+_LONGEST = (
+    "docs/test_commands.py",
+    "beam_jobs/test_kill.py",
+    "serving/test_reading.py",
+    "trainer/test_resume.py",
+    "docs/test_demo.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: place for place, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: order.get("/".join(item.path.parts[-2:]), len(order)))
+
 
 @pytest.fixture(scope="session")
 def repository() -> Path:

@@ -1,0 +1,44 @@
+"""A folder in which the commands of documents run, as a person would run them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    """An empty folder with the samples in it; `shardmill` is on the PATH of `run`."""
+    folder = tmp_path_factory.mktemp("docs")
+    (folder / "samples").symlink_to(repository / "samples")
+    programs = folder / "bin"
+    programs.mkdir()
+    for name, arguments in (("shardmill", " -m cli.main"), ("python", "")):
+        launcher = programs / name
+        launcher.write_text(f'#!/bin/sh\nexec "{sys.executable}"{arguments} "$@"\n')
+        launcher.chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path, repository: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(repository)}
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=250,
+        )
+
+    return run
