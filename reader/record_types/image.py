@@ -166,8 +166,10 @@ class ImageRecords:
         shapes in every call. It has no antialiasing (neither has the default of tf.image.resize):
         prepare pictures at about the size they are read at.
         """
+        # It takes uint8 too, and gives the same numbers, but in twice the time.
+        image = tf.cast(image, tf.float32)
         if self.image_size is None:
-            return tf.cast(image, tf.float32)
+            return image
         size = [self.image_size, self.image_size]
         return tf.raw_ops.ResizeBilinear(images=image[None], size=size, half_pixel_centers=True)[0]
 
