@@ -21,12 +21,13 @@ from reader.order import (
     epoch_key,
     weave,
 )
+from reader.token_counts import Lookup
 from shard_format import mix
 
 
 def bucket_order(
     geometry: Geometry,
-    lengths: Int64Array,
+    lengths: Lookup,
     window: int,
     share: tuple[int, int],
     batch_size: int,

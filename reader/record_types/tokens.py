@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar
 
-import numpy as np
+import pyarrow as pa
 import tensorflow as tf
 
 from reader.checks import check_choice
 from reader.options import ReadOptions, check_fits
-from reader.order import Int64Array
 from reader.padding import padding_share
 from reader.record_types.base import OpenSplit, TokenInfo
 from reader.record_types.labels import batch_target, find_label, label_spec, targets_of
+from reader.token_counts import TokenCounts
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
 from reader.vocabulary import Vocabulary, find_vocabulary
 from shard_format import DamageError, Feature
@@ -99,36 +99,39 @@ def token_records(split: OpenSplit, options: ReadOptions) -> TokenRecords:
     check_fits(options, "tokens", split.root)
     check_choice("augment", options.augment, TOKEN_AUGMENTATIONS["tokens"], split.root)
     vocabulary = find_vocabulary(split.root, split.manifest)
-    stored = count_tokens(split)
     limit = options.max_tokens
-    lengths = stored if limit is None else np.minimum(stored, limit)
+    counts = _count_tokens(split, limit)
     return TokenRecords(
         label=find_label(split),
         tokens=TokenInfo(
             vocabulary_size=vocabulary.rows,
             pad_id=vocabulary.padding,
             max_tokens=limit,
-            num_tokens=int(lengths.sum()),
-            num_cut=int((stored > lengths).sum()),
-            padding_share=padding_share(lengths, split.geometry, options),
+            num_tokens=counts.total,
+            num_cut=counts.num_cut,
+            padding_share=padding_share(counts, split.geometry, options),
         ),
         vocabulary=vocabulary,
         pad=options.pad,
-        length=limit or max(1, int(lengths.max())),
+        length=limit or max(1, counts.longest),
         transforms=TOKEN_AUGMENTATIONS["tokens"][options.augment],
         length_column=TOKENS if options.buckets > 1 else None,
     )
 
 
-def count_tokens(split: OpenSplit) -> Int64Array:
-    """[num_records] tokens of every record, as the index counts them.
+def _count_tokens(split: OpenSplit, limit: int | None) -> TokenCounts:
+    """The tokens of every record, cut at a limit.
 
     Raises:
-        DamageError: The index has no such column.
+        DamageError: The index does not count them.
     """
-    if TOKENS not in split.index.column_names:
-        raise DamageError(
-            f"the index of token ids must have a column {TOKENS!r}, got "
-            f"{', '.join(split.index.column_names)} in {split.where}. Build the set again."
-        )
-    return np.asarray(split.index[TOKENS].to_numpy(), np.int64)
+    found = ", ".join(split.index.column_names)
+    if TOKENS in split.index.column_names:
+        try:
+            return TokenCounts(split.index[TOKENS], limit)
+        except pa.ArrowInvalid as error:
+            found = str(error)
+    raise DamageError(
+        f"the index of token ids must have a column {TOKENS!r} without nulls, got {found} in "
+        f"{split.where}. Build the set again."
+    )
