@@ -1,0 +1,37 @@
+"""Files of a run that are not as they were written, or that cannot be written."""
+
+import json
+import resource
+import signal
+
+import pytest
+import tiny
+
+from shard_format import InputError, UsageError
+from trainer.run import train_on
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop(event):
+    if getattr(event, "epoch", None) == 1 and hasattr(event, "val_loss"):
+        raise Stopped
+
+
+@pytest.fixture
+def begun(options):
+    """The options of a run of two epochs that stopped after the first."""
+    given = options(epochs=2)
+    with pytest.raises(Stopped):
+        train_on(tiny.data(), given, stop)
+    return given
+
+
+@pytest.mark.parametrize("name", ["lr[0.1]", "run*", "run?", "a\\b"])
+def test_a_run_whose_checkpoints_could_not_be_found_again_does_not_begin(options, tmp_path, name):
+    """TensorFlow takes the path for a pattern: it would train for days, and not go on."""
+    with pytest.raises(UsageError, match="none of .* in its path, .*Pass another --run-dir"):
+        train_on(tiny.data(), options(run_dir=tmp_path / name))
+    assert not (tmp_path / name).exists()
