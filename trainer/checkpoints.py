@@ -104,7 +104,7 @@ def latest_progress(directory: Path) -> Progress:
     Raises:
         InputError: The latest checkpoint cannot be read.
     """
-    latest = tf.train.latest_checkpoint(str(directory))
+    latest = _latest(directory)
     if latest is None:
         return Progress()
     try:
@@ -114,6 +114,28 @@ def latest_progress(directory: Path) -> Progress:
         return Progress(epochs_done=int(stored.get_tensor(_EPOCHS_DONE)))
     except _UNREADABLE as error:
         raise _unusable(latest, error) from error
+
+
+def _latest(directory: Path) -> str | None:
+    """The checkpoint that the file beside it names; None where there is no such file.
+
+    Of a file that it cannot read, TensorFlow says on stderr that it goes on without: the run would
+    begin again, over what there is of it.
+    """
+    path = directory / "checkpoint"
+    if not path.exists():
+        return None
+    try:
+        state = tf.train.get_checkpoint_state(str(directory))
+    except ValueError:  # it is empty, or no text
+        state = None
+    if state is None:
+        raise InputError(
+            f"the file that names the latest checkpoint must be as TensorFlow wrote it, got "
+            f"another content in {path}. Restore it; or write 'model_checkpoint_path: "
+            '"ckpt-N"\' into it, with the latest N that lies beside it; or pass another --run-dir.'
+        )
+    return str(state.model_checkpoint_path)
 
 
 def _unusable(latest: str, error: Exception) -> InputError:

@@ -35,3 +35,16 @@ def test_a_run_whose_checkpoints_could_not_be_found_again_does_not_begin(options
     with pytest.raises(UsageError, match="none of .* in its path, .*Pass another --run-dir"):
         train_on(tiny.data(), options(run_dir=tmp_path / name))
     assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("text", [b"", b"garbage", b"\xff"])
+def test_a_run_does_not_begin_again_where_its_latest_checkpoint_is_not_named(begun, text):
+    """TensorFlow only says that it ignores the file; all that was trained would be replaced."""
+    path = begun.run_dir / "checkpoints" / "checkpoint"
+    path.write_bytes(text)
+    with pytest.raises(InputError, match=r"names the latest checkpoint .* in .*checkpoints/check"):
+        train_on(tiny.data(), begun)
+    path.write_text('model_checkpoint_path: "ckpt-1"')  # as the message says
+    events = []
+    train_on(tiny.data(), begun, events.append)
+    assert events[0].first_epoch == 2
