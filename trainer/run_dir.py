@@ -158,7 +158,13 @@ def read_history(directory: Path, epochs_done: int) -> list[EpochDone]:
             f"a history must hold every epoch of the checkpoint ({epochs_done}), got fewer in "
             f"{path}. Restore it, or pass another --run-dir."
         )
-    return [EpochDone(**epoch) for epoch in epochs[:epochs_done]]
+    try:
+        return [EpochDone(**epoch) for epoch in epochs[:epochs_done]]
+    except TypeError as error:  # no dictionary, or one of other fields
+        raise InputError(
+            f"a history must hold the epochs that this version writes, got {error} in {path}. "
+            "Restore it, or pass another --run-dir."
+        ) from error
 
 
 def write_history(directory: Path, history: Sequence[EpochDone]) -> None:

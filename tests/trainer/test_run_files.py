@@ -4,6 +4,8 @@ import json
 import resource
 import signal
 
+import json
+
 import pytest
 import tiny
 
@@ -48,3 +50,10 @@ def test_a_run_does_not_begin_again_where_its_latest_checkpoint_is_not_named(beg
     events = []
     train_on(tiny.data(), begun, events.append)
     assert events[0].first_epoch == 2
+
+
+@pytest.mark.parametrize("epochs", [[1], [{}], [{"epoch": 1, "more": 2}]])
+def test_a_history_of_other_fields_is_refused(begun, epochs):
+    (begun.run_dir / "history.json").write_text(json.dumps(epochs))
+    with pytest.raises(InputError, match=r"the epochs that this version writes, got .* in .*histor"):
+        train_on(tiny.data(), begun)
