@@ -69,9 +69,19 @@ class Checkpoints:
 
         Checkpoints are counted as they are written: one number never stands for two of them, as it
         would if an epoch gave it, so that no file is replaced that the latest one consists of.
+
+        Raises:
+            InputError: There is no room for it, or it cannot be written for another reason.
         """
         self._held.progress = progress
-        self._manager.save()
+        try:
+            self._manager.save()
+        except tf.errors.OpError as error:
+            raise InputError(
+                f"a checkpoint must find room and be written, got '{_first_line(error)}' in "
+                f"{self._manager.directory}. Make room there, then run the same command again: it "
+                "goes on at the checkpoint before."
+            ) from error
 
     def restore(self) -> None:
         """Takes the latest state, if there is one.
@@ -145,6 +155,10 @@ def _unusable(latest: str, error: Exception) -> InputError:
         "--run-dir; if the file is damaged, delete it and the lines that name it in the file "
         "'checkpoint' beside it."
     )
+
+
+def _first_line(error: tf.errors.OpError) -> str:
+    return str(error.message).partition("\n")[0]
 
 
 def save_model(model: Any, path: Path) -> None:

@@ -4,8 +4,6 @@ import json
 import resource
 import signal
 
-import json
-
 import pytest
 import tiny
 
@@ -34,7 +32,7 @@ def begun(options):
 @pytest.mark.parametrize("name", ["lr[0.1]", "run*", "run?", "a\\b"])
 def test_a_run_whose_checkpoints_could_not_be_found_again_does_not_begin(options, tmp_path, name):
     """TensorFlow takes the path for a pattern: it would train for days, and not go on."""
-    with pytest.raises(UsageError, match="none of .* in its path, .*Pass another --run-dir"):
+    with pytest.raises(UsageError, match=r"none of .* in its path, .*Pass another --run-dir"):
         train_on(tiny.data(), options(run_dir=tmp_path / name))
     assert not (tmp_path / name).exists()
 
@@ -55,5 +53,19 @@ def test_a_run_does_not_begin_again_where_its_latest_checkpoint_is_not_named(beg
 @pytest.mark.parametrize("epochs", [[1], [{}], [{"epoch": 1, "more": 2}]])
 def test_a_history_of_other_fields_is_refused(begun, epochs):
     (begun.run_dir / "history.json").write_text(json.dumps(epochs))
-    with pytest.raises(InputError, match=r"the epochs that this version writes, got .* in .*histor"):
+    with pytest.raises(InputError, match=r"epochs that this version writes, got .* in .*history"):
         train_on(tiny.data(), begun)
+
+
+def test_a_checkpoint_that_finds_no_room_is_told(begun):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    # Room for history.json and the events, not for the weights.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
+    try:
+        with pytest.raises(InputError, match=r"a checkpoint must find room .* in .*/checkpoints\."):
+            train_on(tiny.data(), begun)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert len(train_on(tiny.data(), begun).history) == 2
