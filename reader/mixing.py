@@ -22,7 +22,7 @@ from reader.info import StreamInfo
 from reader.loading import load
 from reader.mixture_plan import MixturePlan
 from reader.opening import Opened, open_source
-from reader.options import ReadOptions
+from reader.options import MAX_EPOCHS, ReadOptions
 from reader.pipeline import as_it_is, finished
 from reader.sampling import SLOTS, shares
 from reader.state import digest, read_state
@@ -100,6 +100,8 @@ def mix(
         DamageError: A set is not what its manifest says.
     """
     _check_options(options)
+    if epochs is not None:
+        check_integer("epochs", epochs, 1, MAX_EPOCHS, "reader.mix")
     shared = _plan(weights, group, worker, seed)
     names = [str(name) for name in weights]
     with tf.device("/CPU:0"):
@@ -201,7 +203,8 @@ def _plan(
                 "reader.mix. Correct it, or leave the set out."
             )
     check_integer("group", group, 1)
-    if isinstance(worker, tuple) and len(worker) == 2 and group % max(1, worker[1]):
+    is_pair = isinstance(worker, tuple) and len(worker) == 2  # else `load` says what is wrong
+    if is_pair and isinstance(worker[1], int) and group % max(1, worker[1]):
         raise UsageError(
             f"the count in worker must divide group ({group}), got {worker[1]} in reader.mix. Pass "
             f"group={worker[1]} for the whole training, since it is part of the order."

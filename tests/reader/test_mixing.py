@@ -134,6 +134,11 @@ def test_a_mixture_is_sampled_by_class(token_set: MakeSet) -> None:
         ({"shufle": "off"}, "an option of reader.mix must be .*Did you mean 'shuffle'"),
         ({"worker": (0, 3), "batch_size": 9}, r"must divide group \(8\), got 3 .*group=3"),
         ({"group": 0}, "group must be a whole number at least 1, got 0"),
+        ({"worker": (0, "4")}, "the count in worker must be a whole number .*, got '4'"),
+        ({"epochs": 0}, r"epochs must be a whole number in \[1, .*, got 0 in reader.mix"),
+        ({"epochs": -1}, "epochs must be a whole number .*, got -1"),
+        ({"epochs": 2.5}, "epochs must be a whole number .*, got 2.5"),
+        ({"epochs": "3"}, "epochs must be a whole number .*, got '3'"),
         ({"steps_per_epoch": 0}, "steps_per_epoch must be .* at least 1, got 0"),
     ],
 )
