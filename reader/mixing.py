@@ -21,6 +21,7 @@ from reader.checks import check_choice, check_integer
 from reader.info import StreamInfo
 from reader.loading import load
 from reader.mixture_plan import MixturePlan
+from reader.normalization import TRAINING_SPLIT
 from reader.opening import Opened, open_source
 from reader.options import MAX_EPOCHS, ReadOptions
 from reader.pipeline import as_it_is, finished
@@ -113,9 +114,11 @@ def mix(
         records = sum(one.info.records for one in opened)
         steps = max(1, records // batch_size) if steps_per_epoch is None else steps_per_epoch
         check_integer("steps_per_epoch", steps, 1)
-        hashes = [one.info.root_hash for one in opened]
+        sets: list[Any] = [[one.info.root_hash for one in opened], shared.slots.tolist()]
+        if opened[0].info.split != TRAINING_SPLIT:  # that of states from before it was told apart
+            sets.append(opened[0].info.split)
         of_mixture = {
-            "sets": digest([hashes, shared.slots.tolist()]),
+            "sets": digest(sets),
             "batch_size": batch_size,
             "seed": seed,
             "group": group,

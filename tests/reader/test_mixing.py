@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import reader
 from reader.mixture_plan import MixturePlan
 from reader.sampling import shares
-from shard_format import UsageError
+from reader.state import digest
+from shard_format import UsageError, load_manifest
 
 MakeSet = Callable[..., Path]
 pytestmark = pytest.mark.usefixtures("small_windows")
@@ -99,6 +100,18 @@ def test_a_state_is_of_these_sets_and_weights(sets: dict[str, str]) -> None:
     for weights in ({sets["a"]: 1, sets["b"]: 2}, {sets["a"]: 1, sets["c"]: 1}):
         with pytest.raises(UsageError, match="a state must be of the same set and order, got sets"):
             reader.mix(weights, batch_size=8, state=state)
+
+
+def test_a_state_is_of_one_split(make_set: Any) -> None:
+    """Steps of an epoch, if they are given, are the same for every split."""
+    directory = make_set({"train": (20,), "test": (20,)})
+    options: dict[str, Any] = {"batch_size": 4, "image_size": 8, "steps_per_epoch": 5}
+    state = reader.mix({directory: 1}, **options).state(3)
+    assert state["sets"] == digest([[load_manifest(directory).root_hash], [4096]])  # for ever
+    with pytest.raises(UsageError, match="a state must be of the same set and order, got sets="):
+        reader.mix({directory: 1}, **options, split="test", state=state)
+    state = reader.mix({directory: 1}, **options, split="test").state(3)
+    assert reader.mix({directory: 1}, **options, split="test", state=state).first_step == 3
 
 
 def test_pictures_of_sets_that_are_stored_otherwise(make_set: Any, tmp_path: Path) -> None:
