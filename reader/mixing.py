@@ -117,6 +117,7 @@ def mix(
         sets: list[Any] = [[one.info.root_hash for one in opened], shared.slots.tolist()]
         if opened[0].info.split != TRAINING_SPLIT:  # that of states from before it was told apart
             sets.append(opened[0].info.split)
+        sample = opened[0].source.options.sample
         of_mixture = {
             "sets": digest(sets),
             "batch_size": batch_size,
@@ -124,7 +125,7 @@ def mix(
             "group": group,
             "shuffle": opened[0].info.shuffle,
             "streams": [one.info.streams for one in opened][:8],
-            "sample": digest(opened[0].source.options.sample),
+            "sample": digest(dict(sample) if isinstance(sample, Mapping) else sample),
             "steps_per_epoch": steps,
         }
         start = read_state(state, of_mixture, steps, epochs)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,15 @@ def test_a_mixture_is_sampled_by_class(token_set: MakeSet) -> None:
     stream = reader.mix(dict.fromkeys(names, 1.0), batch_size=8, sample="balanced", epochs=20)
     labels = np.concatenate([batch[1] for batch in stream.dataset.as_numpy_iterator()])
     assert labels.mean() == pytest.approx(0.5, abs=0.02)
+
+
+def test_weights_of_classes_in_any_mapping(sets: dict[str, str]) -> None:
+    weights = {"class0": 1.0}
+    states = [
+        reader.mix({sets["a"]: 1}, batch_size=8, sample=sample).state(3)
+        for sample in (weights, MappingProxyType(weights))
+    ]
+    assert states[0] == states[1]
 
 
 @pytest.mark.parametrize(
