@@ -29,6 +29,8 @@ def test_an_address_is_checked(address: Any, tiny: Path) -> None:
 def test_addresses_are_read_as_they_are_written() -> None:
     for address in (Address("localhost", 5050), Address("10.0.0.5", 1), Address("::1", 65535)):
         assert parse_address(str(address), "a test") == address
+    # As 'shardmill serve --host Node01' prints it.
+    assert parse_address("grpc://Node01:5050", "a test") == Address("node01", 5050)
 
 
 def test_a_service_that_does_not_answer_is_told(
