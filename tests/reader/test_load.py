@@ -65,8 +65,10 @@ def test_wrong_options(tiny: Path, options: dict[str, Any], message: str) -> Non
         reader.load(tiny, **arguments)
 
 
-def test_a_batch_larger_than_the_split_may_be_partial(tiny: Path) -> None:
-    stream = reader.load(tiny, batch_size=111, image_size=8, epochs=1)
+@pytest.mark.parametrize("batch_size", [111, (1 << 63) - 1])
+@pytest.mark.timeout(120)
+def test_a_batch_larger_than_the_split_may_be_partial(tiny: Path, batch_size: int) -> None:
+    stream = reader.load(tiny, batch_size=batch_size, image_size=8, epochs=1)
     assert [len(labels) for _, labels in stream.dataset] == [110]
 
 
