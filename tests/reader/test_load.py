@@ -79,6 +79,21 @@ def test_sizes_that_differ_are_not_batched(make_set: Any) -> None:
         reader.load(directory, batch_size=2)
 
 
+@pytest.mark.parametrize("cache", ["off", "disk"])
+def test_a_relative_path_is_that_of_the_call(
+    make_set: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: str
+) -> None:
+    """Shards are opened when a batch is asked for; a program may have changed its directory."""
+    directory = make_set({"train": (10,)})
+    monkeypatch.chdir(directory.parent)
+    options: dict[str, Any] = {"batch_size": 5, "image_size": 8, "cache": cache, "epochs": 1}
+    stream = reader.load(directory.name, **options, cache_dir="copies")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert len(list(stream.dataset)) == 2
+    assert stream.info.directory == directory
+
+
 def test_no_shard_set(tmp_path: Path) -> None:
     with pytest.raises(ShardSetError, match="a shard set must exist"):
         reader.load(tmp_path / "nothing", batch_size=1)
