@@ -43,6 +43,13 @@ def test_every_batch_of_local_reading_comes_once(
     assert by_epoch(served.dataset, steps) == by_epoch(local.dataset, steps)
 
 
+def test_a_set_that_is_named_by_a_file_url(shared: str, tiny: Path, by_epoch: ByEpoch) -> None:
+    local = reader.load(tiny, **PICTURES, epochs=1)
+    served = reader.load(f"file://{tiny}", **PICTURES, epochs=1, service=shared)
+    steps = local.steps_per_epoch
+    assert by_epoch(served.dataset, steps) == by_epoch(local.dataset, steps)
+
+
 @pytest.mark.proof
 def test_token_ids_in_groups_of_length(
     shared: str,

@@ -53,6 +53,12 @@ def test_what_cannot_be_sent_is_refused(option: dict[str, Any], tiny: Path) -> N
         reader.load(tiny, **PICTURES, **option, service="grpc://localhost:1")
 
 
+def test_a_set_at_a_url_is_refused() -> None:
+    """It was looked for in a directory "s3:" of the working directory."""
+    with pytest.raises(UsageError, match=r"directories, got s3:// with service .* Leave service"):
+        reader.load("s3://bucket/set", **PICTURES, service="grpc://localhost:1")
+
+
 def test_a_mixture_has_no_service(tiny: Path) -> None:
     with pytest.raises(UsageError, match="service"):
         reader.mix({tiny: 1.0}, **PICTURES, service="grpc://localhost:1")
