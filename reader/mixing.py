@@ -26,7 +26,7 @@ from reader.opening import Opened, open_source
 from reader.options import MAX_EPOCHS, ReadOptions
 from reader.pipeline import as_it_is, finished
 from reader.sampling import SLOTS, shares
-from reader.state import digest, read_state
+from reader.state import as_json, digest, read_state
 from reader.stream import Stream
 from reader.vocabulary import HUGGING_FACE, SENTENCE_PIECE
 from shard_format import UsageError, load_manifest
@@ -128,6 +128,7 @@ def mix(
             "sample": digest(dict(sample) if isinstance(sample, Mapping) else sample),
             "steps_per_epoch": steps,
         }
+        of_mixture = as_json(of_mixture)
         start = read_state(state, of_mixture, steps, epochs)
         position = (start.epoch * steps + start.step) * batch_size
         batches = int(tf.data.INFINITE_CARDINALITY)
