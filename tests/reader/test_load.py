@@ -54,7 +54,12 @@ from shard_format import DamageError, ShardSetError, UsageError, load_manifest
         ({"sample": {"class1": -1}}, "must be a number of at least 0, got -1 for 'class1'"),
         ({"sample": {"klass1": 1}}, "a class in sample must be .*got 'klass1'.*'class1'"),
         ({"sample": {"class1": 0}}, "must have a finite sum above 0, got 0.0"),
-        ({"threads": 0}, "threads must be a whole number at least 1, got 0"),
+        ({"threads": 0}, r"threads must be a whole number in \[1, 4096\], got 0"),
+        ({"threads": 10**6}, r"threads must be a whole number in \[1, 4096\], got 1000000"),
+        (
+            {"ram_budget": 1 << 63},
+            "ram_budget must be a whole number in .*, got 9223372036854775808",
+        ),
         ({"state": {}}, "a state must be of format 1, got None"),
         ({"batch_size": 111}, r"at most the records of the split \(110\), got 111 for 'train'"),
     ],
