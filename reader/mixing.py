@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from reader.caching.origins import is_remote, local_directory
 from reader.caching.places import open_place
 from reader.checks import check_choice, check_integer
 from reader.info import StreamInfo
@@ -105,6 +106,7 @@ def mix(
         check_integer("epochs", epochs, 1, MAX_EPOCHS, "reader.mix")
     shared = _plan(weights, group, worker, seed)
     names = [str(name) for name in weights]
+    _check_distinct(names)
     with tf.device("/CPU:0"):
         opened = [
             _open(name, seed, {"batch_size": batch_size, "worker": worker, **options})
@@ -216,6 +218,24 @@ def _plan(
         )
     exact = np.array([float(weight) for weight in weights.values()])
     return MixturePlan(shares(exact, SLOTS), group, seed)
+
+
+def _check_distinct(names: list[str]) -> None:
+    """Returns if no directory is named twice.
+
+    Raises:
+        UsageError: One is: its order being its own, the same records would come from both, and at
+            nearly the same time.
+    """
+    places: dict[str, str] = {}
+    for name in names:
+        place = name if is_remote(name) else os.path.realpath(local_directory(name))
+        if place in places:
+            raise UsageError(
+                f"a set must stand in a mixture once, got {places[place]} and {name} in "
+                "reader.mix, which are the same directory. Give it the sum of both weights."
+            )
+        places[place] = name
 
 
 def _check_alike(names: list[str], opened: list[Opened]) -> None:

@@ -171,6 +171,15 @@ def test_wrong_options(sets: dict[str, str], change: dict[str, Any], message: st
         reader.mix(**arguments)
 
 
+def test_a_set_that_stands_in_a_mixture_twice(sets: dict[str, str], tmp_path: Path) -> None:
+    """The weight of one of them was forgotten, or every record came twice in a row."""
+    (tmp_path / "link").symlink_to(sets["a"])
+    for other in (Path(sets["a"]), f"{sets['a']}/.", tmp_path / "link", f"file://{sets['a']}"):
+        weights: dict[Any, float] = {sets["a"]: 1, other: 3}
+        with pytest.raises(UsageError, match=r"stand in a mixture once, got .*the sum of both"):
+            reader.mix(weights, batch_size=8)
+
+
 def test_sets_that_do_not_fit_together(
     sets: dict[str, str], token_set: MakeSet, text_set: MakeSet
 ) -> None:
