@@ -101,6 +101,12 @@ def test_one_data_set_may_be_iterated_twice_at_once(
     assert len(first[0]) == steps
 
 
+def test_its_stages_are_those_of_other_machines(shared: str, tiny: Path) -> None:
+    served = reader.load(tiny, **PICTURES, service=shared)
+    with pytest.raises(UsageError, match=r"got one of a service .* without service"):
+        reader.measure_stages(served, 0.1)
+
+
 def test_states_lie_between_epochs(shared: str, tiny: Path, by_epoch: ByEpoch) -> None:
     local = reader.load(tiny, **PICTURES, epochs=2)
     served = reader.load(tiny, **PICTURES, epochs=2, service=shared)
