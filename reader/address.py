@@ -45,7 +45,8 @@ def parse_address(text: str, where: str) -> Address:
         host, port = parts.hostname, parts.port
     except (ValueError, TypeError, AttributeError):
         host = port = None
-    if not host or not port or text != str(Address(host, port)):
+    # urlsplit makes letters small, which to a host are the same.
+    if not host or not port or text.lower() != str(Address(host, port)):
         raise UsageError(
             f'the address of a service must be like "{PROTOCOL}://host:5050", got {text!r} in '
             f"{where}. Pass the one that 'shardmill serve' printed."

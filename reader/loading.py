@@ -159,9 +159,7 @@ def load(
     """
     address = None
     if service is not None:
-        cache = check_served(cache, synonyms)
-        # Workers have other working directories.
-        directory = os.path.abspath(directory)
+        cache = check_served(directory, cache, synonyms)
         address = parse_address(service, "reader.load")
         check_answers(address, "reader.load")
     options = ReadOptions(

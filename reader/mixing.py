@@ -16,16 +16,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from reader.caching.origins import is_remote, local_directory
 from reader.caching.places import open_place
 from reader.checks import check_choice, check_integer
 from reader.info import StreamInfo
 from reader.loading import load
 from reader.mixture_plan import MixturePlan
+from reader.normalization import TRAINING_SPLIT
 from reader.opening import Opened, open_source
-from reader.options import ReadOptions
+from reader.options import MAX_EPOCHS, ReadOptions
 from reader.pipeline import as_it_is, finished
 from reader.sampling import SLOTS, shares
-from reader.state import digest, read_state
+from reader.state import as_json, digest, read_state
 from reader.stream import Stream
 from reader.vocabulary import HUGGING_FACE, SENTENCE_PIECE
 from shard_format import UsageError, load_manifest
@@ -100,8 +102,11 @@ def mix(
         DamageError: A set is not what its manifest says.
     """
     _check_options(options)
+    if epochs is not None:
+        check_integer("epochs", epochs, 1, MAX_EPOCHS, "reader.mix")
     shared = _plan(weights, group, worker, seed)
     names = [str(name) for name in weights]
+    _check_distinct(names)
     with tf.device("/CPU:0"):
         opened = [
             _open(name, seed, {"batch_size": batch_size, "worker": worker, **options})
@@ -111,17 +116,21 @@ def mix(
         records = sum(one.info.records for one in opened)
         steps = max(1, records // batch_size) if steps_per_epoch is None else steps_per_epoch
         check_integer("steps_per_epoch", steps, 1)
-        hashes = [one.info.root_hash for one in opened]
+        sets: list[Any] = [[one.info.root_hash for one in opened], shared.slots.tolist()]
+        if opened[0].info.split != TRAINING_SPLIT:  # that of states from before it was told apart
+            sets.append(opened[0].info.split)
+        sample = opened[0].source.options.sample
         of_mixture = {
-            "sets": digest([hashes, shared.slots.tolist()]),
+            "sets": digest(sets),
             "batch_size": batch_size,
             "seed": seed,
             "group": group,
             "shuffle": opened[0].info.shuffle,
             "streams": [one.info.streams for one in opened][:8],
-            "sample": digest(opened[0].source.options.sample),
+            "sample": digest(dict(sample) if isinstance(sample, Mapping) else sample),
             "steps_per_epoch": steps,
         }
+        of_mixture = as_json(of_mixture)
         start = read_state(state, of_mixture, steps, epochs)
         position = (start.epoch * steps + start.step) * batch_size
         batches = int(tf.data.INFINITE_CARDINALITY)
@@ -201,13 +210,32 @@ def _plan(
                 "reader.mix. Correct it, or leave the set out."
             )
     check_integer("group", group, 1)
-    if isinstance(worker, tuple) and len(worker) == 2 and group % max(1, worker[1]):
+    is_pair = isinstance(worker, tuple) and len(worker) == 2  # else `load` says what is wrong
+    if is_pair and isinstance(worker[1], int) and group % max(1, worker[1]):
         raise UsageError(
             f"the count in worker must divide group ({group}), got {worker[1]} in reader.mix. Pass "
             f"group={worker[1]} for the whole training, since it is part of the order."
         )
     exact = np.array([float(weight) for weight in weights.values()])
     return MixturePlan(shares(exact, SLOTS), group, seed)
+
+
+def _check_distinct(names: list[str]) -> None:
+    """Returns if no directory is named twice.
+
+    Raises:
+        UsageError: One is: its order being its own, the same records would come from both, and at
+            nearly the same time.
+    """
+    places: dict[str, str] = {}
+    for name in names:
+        place = name if is_remote(name) else os.path.realpath(local_directory(name))
+        if place in places:
+            raise UsageError(
+                f"a set must stand in a mixture once, got {places[place]} and {name} in "
+                "reader.mix, which are the same directory. Give it the sum of both weights."
+            )
+        places[place] = name
 
 
 def _check_alike(names: list[str], opened: list[Opened]) -> None:

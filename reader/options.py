@@ -19,6 +19,8 @@ SAMPLES = ("balanced",)
 MAX_STREAMS = 4096  # of the 16 bits for a stream in `reader.order`
 MAX_BUCKETS = 4096
 MAX_EPOCHS = 1 << 32  # times the steps of one they still are an int64
+# TensorFlow makes all threads at once, and holds the bytes in an int64.
+_MOST = {"threads": 4096, "ram_budget": (1 << 63) - 1, "cache_limit": None}
 DTYPES = ("uint8", "float32")
 NORMALIZATIONS = ("none", "zscore", "minmax")
 PADS = ("longest", "max", "none")
@@ -139,9 +141,9 @@ class ReadOptions:
             )
         if isinstance(self.cache_limit, str):
             object.__setattr__(self, "cache_limit", parse_size("cache_limit", self.cache_limit))
-        for name in ("threads", "ram_budget", "cache_limit"):
+        for name, most in _MOST.items():
             if getattr(self, name) is not None:
-                check_integer(name, getattr(self, name), 1)
+                check_integer(name, getattr(self, name), 1, most)
         if self.buckets > 1 and self.shuffle == "full":
             raise UsageError(
                 f"buckets={self.buckets} divides windows, got shuffle='full' in reader.load. "

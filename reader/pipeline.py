@@ -74,7 +74,12 @@ class Source:
 
     @property
     def _share(self) -> int:
-        return self.options.batch_size // self.windows.share.workers
+        share = self.windows.share
+        if self.options.remainder == "keep":
+            # TensorFlow asks for every record that a batch has room for, though the last one has
+            # come: hours for a batch of 2**31, which is to say "all".
+            return min(self.options.batch_size, share.geometry.records)
+        return self.options.batch_size // share.workers
 
     @property
     def _drops_remainder(self) -> bool:

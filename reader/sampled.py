@@ -15,7 +15,7 @@ from reader.order import Int64Array
 from reader.payloads import Payloads
 from reader.pipeline import Source, as_it_is, build_dataset
 from reader.record_types.image import ImageRecords
-from reader.stream import Stream
+from reader.stream import ServedStream, Stream
 from reader.windows import Windows
 from shard_format import UsageError
 
@@ -43,9 +43,14 @@ def open_again(stream: Stream) -> Opened:
     """The same stream, endless, and from the files of the set: without a cache.
 
     Raises:
-        UsageError: It is a mixture.
+        UsageError: It is a mixture, or comes from a service.
     """
     options = stream.options
+    if options is None and isinstance(stream, ServedStream):
+        raise UsageError(
+            "the stages of a stream are measured where they are, got one of a service in "
+            "reader.measure_stages. Measure it on a machine of the service, without service."
+        )
     if options is None:
         raise UsageError(
             "a stream that is measured must be one of a single set, got a mixture in "

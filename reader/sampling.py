@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from reader import order, order_graph
 from reader.checks import check_choice
-from shard_format import Feature, ShardSetError, UsageError, mix
+from shard_format import DamageError, Feature, ShardSetError, UsageError, mix
 
 SLOT_STREAM = 0x534C4F54  # "SLOT"
 DRAW_STREAM = 0x44524157  # "DRAW"
@@ -132,6 +132,7 @@ def make_sampler(
     Raises:
         UsageError: The set has not one label a record, or a weight is wrong.
         ShardSetError: A class that is to be drawn has no records.
+        DamageError: The index has labels that are no classes.
     """
     if label is None or label.shape:
         found = "none" if label is None else "any number of them"
@@ -139,6 +140,11 @@ def make_sampler(
             f"sample= needs one label a record, got {found} for {where}. Leave sample out."
         )
     labels = np.asarray(index["label"].to_numpy(), np.int64)
+    if labels.min() < 0 or labels.max() >= len(label.class_names):
+        raise DamageError(
+            f"the labels of an index must be classes of the set, in [0, {len(label.class_names)}), "
+            f"got {labels.min()} to {labels.max()} in {where}. Run 'shardmill verify'."
+        )
     sizes = np.bincount(labels, minlength=len(label.class_names))
     if isinstance(sample, str):
         return ClassSampler(labels, (sizes > 0).astype(np.int64), seed)

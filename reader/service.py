@@ -25,6 +25,7 @@ import numpy as np
 import tensorflow as tf
 
 from reader.address import Address, check_answers
+from reader.caching.origins import is_remote
 from reader.pipeline import Source, finished
 from reader.state import Position
 from shard_format import UsageError
@@ -182,12 +183,19 @@ class Service:
         )
 
 
-def check_served(cache: str, synonyms: object) -> str:
+def check_served(directory: object, cache: str, synonyms: object) -> str:
     """The cache of a stream of a service.
 
     Raises:
-        UsageError: An option needs what cannot be sent to the workers.
+        UsageError: The set, or an option, needs what cannot be sent to the workers.
     """
+    if is_remote(directory):
+        scheme = str(directory).partition("://")[0]
+        raise UsageError(
+            f"a service reads sets that are directories, got {scheme}:// "
+            "with service in reader.load. Leave service out, or copy the set to where trainer and "
+            "workers see it under one path."
+        )
     if cache not in ("auto", "off"):
         raise UsageError(
             f"a service reads the files of the set, got cache={cache!r} with service in "

@@ -89,7 +89,13 @@ def order_of(root_hash: str, options: ReadOptions) -> dict[str, Any]:
     sample = options.sample
     if isinstance(sample, Mapping):  # of a thousand classes: only whether it is the same counts
         sample = digest({str(name): float(weight) for name, weight in sample.items()})
-    return found | {"sample": sample}
+    return as_json(found | {"sample": sample})
+
+
+def as_json(order: Mapping[str, Any]) -> dict[str, Any]:
+    """What JSON makes of it: a member of an enumeration becomes what it stands for."""
+    read: dict[str, Any] = json.loads(json.dumps(order))
+    return read
 
 
 def digest(value: Any) -> str:

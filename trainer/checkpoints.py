@@ -69,9 +69,19 @@ class Checkpoints:
 
         Checkpoints are counted as they are written: one number never stands for two of them, as it
         would if an epoch gave it, so that no file is replaced that the latest one consists of.
+
+        Raises:
+            InputError: There is no room for it, or it cannot be written for another reason.
         """
         self._held.progress = progress
-        self._manager.save()
+        try:
+            self._manager.save()
+        except tf.errors.OpError as error:
+            raise InputError(
+                f"a checkpoint must find room and be written, got '{_first_line(error)}' in "
+                f"{self._manager.directory}. Make room there, then run the same command again: it "
+                "goes on at the checkpoint before."
+            ) from error
 
     def restore(self) -> None:
         """Takes the latest state, if there is one.
@@ -104,7 +114,7 @@ def latest_progress(directory: Path) -> Progress:
     Raises:
         InputError: The latest checkpoint cannot be read.
     """
-    latest = tf.train.latest_checkpoint(str(directory))
+    latest = _latest(directory)
     if latest is None:
         return Progress()
     try:
@@ -116,6 +126,28 @@ def latest_progress(directory: Path) -> Progress:
         raise _unusable(latest, error) from error
 
 
+def _latest(directory: Path) -> str | None:
+    """The checkpoint that the file beside it names; None where there is no such file.
+
+    Of a file that it cannot read, TensorFlow says on stderr that it goes on without: the run would
+    begin again, over what there is of it.
+    """
+    path = directory / "checkpoint"
+    if not path.exists():
+        return None
+    try:
+        state = tf.train.get_checkpoint_state(str(directory))
+    except ValueError:  # it is empty, or no text
+        state = None
+    if state is None:
+        raise InputError(
+            f"the file that names the latest checkpoint must be as TensorFlow wrote it, got "
+            f"another content in {path}. Restore it; or write 'model_checkpoint_path: "
+            '"ckpt-N"\' into it, with the latest N that lies beside it; or pass another --run-dir.'
+        )
+    return str(state.model_checkpoint_path)
+
+
 def _unusable(latest: str, error: Exception) -> InputError:
     return InputError(
         f"a checkpoint must hold the weights of this model and optimizer, got "
@@ -123,6 +155,10 @@ def _unusable(latest: str, error: Exception) -> InputError:
         "--run-dir; if the file is damaged, delete it and the lines that name it in the file "
         "'checkpoint' beside it."
     )
+
+
+def _first_line(error: tf.errors.OpError) -> str:
+    return str(error.message).partition("\n")[0]
 
 
 def save_model(model: Any, path: Path) -> None:

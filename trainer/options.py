@@ -121,6 +121,7 @@ class TrainOptions:
             "keep_checkpoints",
         ):
             value = getattr(self, name)
+            _require_count(name, value)
             _require(name, value, value is None or value >= 1, "be at least 1")
         rate = self.learning_rate
         sound = rate is None or (math.isfinite(rate) and rate > 0)
@@ -136,6 +137,7 @@ class TrainOptions:
         sound = math.isfinite(minutes) and minutes >= 0
         _require("checkpoint_minutes", minutes, sound, "be at least 0 and finite")
         # The range of numpy's seed, which Keras sets beside its own.
+        _require_count("seed", self.seed)
         _require("seed", self.seed, 0 <= self.seed < 2**32, "lie in [0, 2**32)")
 
     def settled(self, kind: str) -> Settings:
@@ -205,6 +207,12 @@ def _require(name: str, value: object, holds: bool, rule: str) -> None:
     if not holds:
         flag = "--" + name.replace("_", "-")
         raise UsageError(f"{flag} must {rule}, got {value}. Pass another value.")
+
+
+def _require_count(name: str, value: object) -> None:
+    # A command line makes sure of it; bool is an int to Python.
+    sound = value is None or (isinstance(value, int) and not isinstance(value, bool))
+    _require(name, value, sound, "be a whole number")
 
 
 def _require_choice(flag: str, value: str, choices: Collection[str], also: str = "") -> None:

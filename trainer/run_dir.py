@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shard_format.errors import InputError
+from shard_format.errors import InputError, UsageError
 from trainer.events import EpochDone
 from trainer.options import Settings
 
@@ -27,6 +27,10 @@ HISTORY = "history.json"
 CHECKPOINTS = "checkpoints"
 TENSORBOARD = "tensorboard"
 MODEL = "model.keras"
+
+# TensorFlow takes the path of a checkpoint for a pattern: what lies in "lr[0.1]" is never found
+# again, and the oldest checkpoints of "lr*" are deleted in "lr1" too.
+_PATTERN = "\\*?[]"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,9 +65,15 @@ class Claim:
         a first epoch that failed, other options may use it again.
 
         Raises:
+            UsageError: TensorFlow could not find checkpoints under this path again.
             InputError: The directory belongs to another run, or to something else.
         """
         directory = self.options.run_dir
+        if any(char in _PATTERN for char in str(directory)):
+            raise UsageError(
+                f"a run directory must have none of {' '.join(_PATTERN)} in its path, which are "
+                f"patterns to TensorFlow, got {directory}. Pass another --run-dir."
+            )
         path = directory / RUN
         if path.exists():
             if (directory / CHECKPOINTS).exists():
@@ -148,7 +158,13 @@ def read_history(directory: Path, epochs_done: int) -> list[EpochDone]:
             f"a history must hold every epoch of the checkpoint ({epochs_done}), got fewer in "
             f"{path}. Restore it, or pass another --run-dir."
         )
-    return [EpochDone(**epoch) for epoch in epochs[:epochs_done]]
+    try:
+        return [EpochDone(**epoch) for epoch in epochs[:epochs_done]]
+    except TypeError as error:  # no dictionary, or one of other fields
+        raise InputError(
+            f"a history must hold the epochs that this version writes, got {error} in {path}. "
+            "Restore it, or pass another --run-dir."
+        ) from error
 
 
 def write_history(directory: Path, history: Sequence[EpochDone]) -> None:

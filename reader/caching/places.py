@@ -90,10 +90,11 @@ def open_place(
         ShardSetError: There is no set, or it cannot be reached.
         DamageError: The manifest, or what was copied, is not what was written.
     """
-    cache_dir = options.cache_dir or default_cache_dir()
+    # Files are opened when they are read; the program may have gone to another directory by then.
+    cache_dir = (options.cache_dir or default_cache_dir()).absolute()
     cache_limit = None if options.cache_limit is None else int(options.cache_limit)
     if not is_remote(directory):
-        root = local_directory(directory)
+        root = local_directory(directory).absolute()
         return Place(DirectoryOrigin(root), root, load_manifest(root), cache_dir, cache_limit)
     origin = connect(str(directory))
     raw = _read_manifest(origin)

@@ -54,7 +54,12 @@ from shard_format import DamageError, ShardSetError, UsageError, load_manifest
         ({"sample": {"class1": -1}}, "must be a number of at least 0, got -1 for 'class1'"),
         ({"sample": {"klass1": 1}}, "a class in sample must be .*got 'klass1'.*'class1'"),
         ({"sample": {"class1": 0}}, "must have a finite sum above 0, got 0.0"),
-        ({"threads": 0}, "threads must be a whole number at least 1, got 0"),
+        ({"threads": 0}, r"threads must be a whole number in \[1, 4096\], got 0"),
+        ({"threads": 10**6}, r"threads must be a whole number in \[1, 4096\], got 1000000"),
+        (
+            {"ram_budget": 1 << 63},
+            "ram_budget must be a whole number in .*, got 9223372036854775808",
+        ),
         ({"state": {}}, "a state must be of format 1, got None"),
         ({"batch_size": 111}, r"at most the records of the split \(110\), got 111 for 'train'"),
     ],
@@ -65,8 +70,10 @@ def test_wrong_options(tiny: Path, options: dict[str, Any], message: str) -> Non
         reader.load(tiny, **arguments)
 
 
-def test_a_batch_larger_than_the_split_may_be_partial(tiny: Path) -> None:
-    stream = reader.load(tiny, batch_size=111, image_size=8, epochs=1)
+@pytest.mark.parametrize("batch_size", [111, (1 << 63) - 1])
+@pytest.mark.timeout(120)
+def test_a_batch_larger_than_the_split_may_be_partial(tiny: Path, batch_size: int) -> None:
+    stream = reader.load(tiny, batch_size=batch_size, image_size=8, epochs=1)
     assert [len(labels) for _, labels in stream.dataset] == [110]
 
 
@@ -75,6 +82,21 @@ def test_sizes_that_differ_are_not_batched(make_set: Any) -> None:
     message = "pictures of one size, got heights of 16 to 24 and widths of 32 to 40 in .*arrow"
     with pytest.raises(UsageError, match=message):
         reader.load(directory, batch_size=2)
+
+
+@pytest.mark.parametrize("cache", ["off", "disk"])
+def test_a_relative_path_is_that_of_the_call(
+    make_set: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: str
+) -> None:
+    """Shards are opened when a batch is asked for; a program may have changed its directory."""
+    directory = make_set({"train": (10,)})
+    monkeypatch.chdir(directory.parent)
+    options: dict[str, Any] = {"batch_size": 5, "image_size": 8, "cache": cache, "epochs": 1}
+    stream = reader.load(directory.name, **options, cache_dir="copies")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert len(list(stream.dataset)) == 2
+    assert stream.info.directory == directory
 
 
 def test_no_shard_set(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 import reader
 from reader.mixture_plan import MixturePlan
 from reader.sampling import shares
-from shard_format import UsageError
+from reader.state import digest
+from shard_format import UsageError, load_manifest
 
 MakeSet = Callable[..., Path]
 pytestmark = pytest.mark.usefixtures("small_windows")
@@ -101,6 +103,18 @@ def test_a_state_is_of_these_sets_and_weights(sets: dict[str, str]) -> None:
             reader.mix(weights, batch_size=8, state=state)
 
 
+def test_a_state_is_of_one_split(make_set: Any) -> None:
+    """Steps of an epoch, if they are given, are the same for every split."""
+    directory = make_set({"train": (20,), "test": (20,)})
+    options: dict[str, Any] = {"batch_size": 4, "image_size": 8, "steps_per_epoch": 5}
+    state = reader.mix({directory: 1}, **options).state(3)
+    assert state["sets"] == digest([[load_manifest(directory).root_hash], [4096]])  # for ever
+    with pytest.raises(UsageError, match="a state must be of the same set and order, got sets="):
+        reader.mix({directory: 1}, **options, split="test", state=state)
+    state = reader.mix({directory: 1}, **options, split="test").state(3)
+    assert reader.mix({directory: 1}, **options, split="test", state=state).first_step == 3
+
+
 def test_pictures_of_sets_that_are_stored_otherwise(make_set: Any, tmp_path: Path) -> None:
     first = make_set({"train": (20,)}, encoding="jpeg").rename(tmp_path / "jpeg")
     second = make_set({"train": (20,)}, encoding="png", sizes=((40, 30),))
@@ -124,6 +138,15 @@ def test_a_mixture_is_sampled_by_class(token_set: MakeSet) -> None:
     assert labels.mean() == pytest.approx(0.5, abs=0.02)
 
 
+def test_weights_of_classes_in_any_mapping(sets: dict[str, str]) -> None:
+    weights = {"class0": 1.0}
+    states = [
+        reader.mix({sets["a"]: 1}, batch_size=8, sample=sample).state(3)
+        for sample in (weights, MappingProxyType(weights))
+    ]
+    assert states[0] == states[1]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -134,6 +157,11 @@ def test_a_mixture_is_sampled_by_class(token_set: MakeSet) -> None:
         ({"shufle": "off"}, "an option of reader.mix must be .*Did you mean 'shuffle'"),
         ({"worker": (0, 3), "batch_size": 9}, r"must divide group \(8\), got 3 .*group=3"),
         ({"group": 0}, "group must be a whole number at least 1, got 0"),
+        ({"worker": (0, "4")}, "the count in worker must be a whole number .*, got '4'"),
+        ({"epochs": 0}, r"epochs must be a whole number in \[1, .*, got 0 in reader.mix"),
+        ({"epochs": -1}, "epochs must be a whole number .*, got -1"),
+        ({"epochs": 2.5}, "epochs must be a whole number .*, got 2.5"),
+        ({"epochs": "3"}, "epochs must be a whole number .*, got '3'"),
         ({"steps_per_epoch": 0}, "steps_per_epoch must be .* at least 1, got 0"),
     ],
 )
@@ -141,6 +169,15 @@ def test_wrong_options(sets: dict[str, str], change: dict[str, Any], message: st
     arguments: dict[str, Any] = {"weights": {sets["a"]: 1}, "batch_size": 8, **change}
     with pytest.raises(UsageError, match=message):
         reader.mix(**arguments)
+
+
+def test_a_set_that_stands_in_a_mixture_twice(sets: dict[str, str], tmp_path: Path) -> None:
+    """The weight of one of them was forgotten, or every record came twice in a row."""
+    (tmp_path / "link").symlink_to(sets["a"])
+    for other in (Path(sets["a"]), f"{sets['a']}/.", tmp_path / "link", f"file://{sets['a']}"):
+        weights: dict[Any, float] = {sets["a"]: 1, other: 3}
+        with pytest.raises(UsageError, match=r"stand in a mixture once, got .*the sum of both"):
+            reader.mix(weights, batch_size=8)
 
 
 def test_sets_that_do_not_fit_together(

@@ -153,6 +153,15 @@ def test_an_index_that_points_astray(index: Path, column: str, wrong: int) -> No
     assert found == list(range(len(found)))
 
 
+@pytest.mark.parametrize("sample", ["balanced", {"class1": 1.0}])
+@pytest.mark.parametrize("wrong", [-1, 30, 1 << 62])
+def test_an_index_with_a_label_that_is_no_class(index: Path, sample: Any, wrong: int) -> None:
+    """A class of records that the set does not know would be drawn like all others."""
+    edited(index, "label", lambda values: [*values[:-1], wrong])
+    with pytest.raises(DamageError, match=rf"in \[0, 30\), got .*{wrong}.*Run 'shardmill verify'"):
+        load(index, sample=sample)
+
+
 GROWTH = """
 import sys
 from pathlib import Path

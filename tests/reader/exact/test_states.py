@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -84,6 +85,20 @@ def test_steps_that_are_no_count(stream: reader.Stream, steps: Any) -> None:
 def test_steps_of_an_optimizer(stream: reader.Stream) -> None:
     state = stream.state(np.int64(7))
     assert (state["epoch"], state["step"]) == (1, 2) and json.loads(json.dumps(state)) == state
+
+
+class Split(enum.StrEnum):
+    TRAIN = "train"
+
+
+@pytest.mark.parametrize("split", [Split.TRAIN, np.str_("train")])
+def test_a_name_that_is_more_than_a_string_comes_back_from_json(tiny: Path, split: str) -> None:
+    state = reader.load(tiny, **OPTIONS, split=split).state(3)
+    for stored in (state, json.loads(json.dumps(state))):
+        assert reader.load(tiny, **OPTIONS, split=split, state=stored).first_step == 3
+    state = reader.mix({tiny: 1}, **OPTIONS, shuffle=np.str_("full")).state(3)
+    stored = json.loads(json.dumps(state))
+    assert reader.mix({tiny: 1}, **OPTIONS, shuffle=np.str_("full"), state=stored).first_step == 3
 
 
 def test_lengths_are_part_of_the_order_where_there_are_buckets(

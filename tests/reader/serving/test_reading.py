@@ -43,6 +43,13 @@ def test_every_batch_of_local_reading_comes_once(
     assert by_epoch(served.dataset, steps) == by_epoch(local.dataset, steps)
 
 
+def test_a_set_that_is_named_by_a_file_url(shared: str, tiny: Path, by_epoch: ByEpoch) -> None:
+    local = reader.load(tiny, **PICTURES, epochs=1)
+    served = reader.load(f"file://{tiny}", **PICTURES, epochs=1, service=shared)
+    steps = local.steps_per_epoch
+    assert by_epoch(served.dataset, steps) == by_epoch(local.dataset, steps)
+
+
 @pytest.mark.proof
 def test_token_ids_in_groups_of_length(
     shared: str,
@@ -92,6 +99,12 @@ def test_one_data_set_may_be_iterated_twice_at_once(
     first, second = (by_epoch(batches, steps) for batches in zip(*both, strict=True))
     assert first == second
     assert len(first[0]) == steps
+
+
+def test_its_stages_are_those_of_other_machines(shared: str, tiny: Path) -> None:
+    served = reader.load(tiny, **PICTURES, service=shared)
+    with pytest.raises(UsageError, match=r"got one of a service .* without service"):
+        reader.measure_stages(served, 0.1)
 
 
 def test_states_lie_between_epochs(shared: str, tiny: Path, by_epoch: ByEpoch) -> None:

@@ -29,6 +29,8 @@ def test_an_address_is_checked(address: Any, tiny: Path) -> None:
 def test_addresses_are_read_as_they_are_written() -> None:
     for address in (Address("localhost", 5050), Address("10.0.0.5", 1), Address("::1", 65535)):
         assert parse_address(str(address), "a test") == address
+    # As 'shardmill serve --host Node01' prints it.
+    assert parse_address("grpc://Node01:5050", "a test") == Address("node01", 5050)
 
 
 def test_a_service_that_does_not_answer_is_told(
@@ -49,6 +51,12 @@ def test_other_servers_are_no_service() -> None:
 def test_what_cannot_be_sent_is_refused(option: dict[str, Any], tiny: Path) -> None:
     with pytest.raises(UsageError, match="with service"):
         reader.load(tiny, **PICTURES, **option, service="grpc://localhost:1")
+
+
+def test_a_set_at_a_url_is_refused() -> None:
+    """It was looked for in a directory "s3:" of the working directory."""
+    with pytest.raises(UsageError, match=r"directories, got s3:// with service .* Leave service"):
+        reader.load("s3://bucket/set", **PICTURES, service="grpc://localhost:1")
 
 
 def test_a_mixture_has_no_service(tiny: Path) -> None:

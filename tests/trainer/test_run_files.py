@@ -1,0 +1,71 @@
+"""Files of a run that are not as they were written, or that cannot be written."""
+
+import json
+import resource
+import signal
+
+import pytest
+import tiny
+
+from shard_format import InputError, UsageError
+from trainer.run import train_on
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop(event):
+    if getattr(event, "epoch", None) == 1 and hasattr(event, "val_loss"):
+        raise Stopped
+
+
+@pytest.fixture
+def begun(options):
+    """The options of a run of two epochs that stopped after the first."""
+    given = options(epochs=2)
+    with pytest.raises(Stopped):
+        train_on(tiny.data(), given, stop)
+    return given
+
+
+@pytest.mark.parametrize("name", ["lr[0.1]", "run*", "run?", "a\\b"])
+def test_a_run_whose_checkpoints_could_not_be_found_again_does_not_begin(options, tmp_path, name):
+    """TensorFlow takes the path for a pattern: it would train for days, and not go on."""
+    with pytest.raises(UsageError, match=r"none of .* in its path, .*Pass another --run-dir"):
+        train_on(tiny.data(), options(run_dir=tmp_path / name))
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("text", [b"", b"garbage", b"\xff"])
+def test_a_run_does_not_begin_again_where_its_latest_checkpoint_is_not_named(begun, text):
+    """TensorFlow only says that it ignores the file; all that was trained would be replaced."""
+    path = begun.run_dir / "checkpoints" / "checkpoint"
+    path.write_bytes(text)
+    with pytest.raises(InputError, match=r"names the latest checkpoint .* in .*checkpoints/check"):
+        train_on(tiny.data(), begun)
+    path.write_text('model_checkpoint_path: "ckpt-1"')  # as the message says
+    events = []
+    train_on(tiny.data(), begun, events.append)
+    assert events[0].first_epoch == 2
+
+
+@pytest.mark.parametrize("epochs", [[1], [{}], [{"epoch": 1, "more": 2}]])
+def test_a_history_of_other_fields_is_refused(begun, epochs):
+    (begun.run_dir / "history.json").write_text(json.dumps(epochs))
+    with pytest.raises(InputError, match=r"epochs that this version writes, got .* in .*history"):
+        train_on(tiny.data(), begun)
+
+
+def test_a_checkpoint_that_finds_no_room_is_told(begun):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    # Room for history.json and the events, not for the weights.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
+    try:
+        with pytest.raises(InputError, match=r"a checkpoint must find room .* in .*/checkpoints\."):
+            train_on(tiny.data(), begun)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert len(train_on(tiny.data(), begun).history) == 2
