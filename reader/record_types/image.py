@@ -169,6 +169,8 @@ class ImageRecords:
         # It takes uint8 too, and gives the same numbers, but in twice the time.
         image = tf.cast(image, tf.float32)
         if self.image_size is None:
+            # No decoder tells the size to the graph; what warps a picture has to know it there.
+            image.set_shape(self._picture_shape)
             return image
         size = [self.image_size, self.image_size]
         return tf.raw_ops.ResizeBilinear(images=image[None], size=size, half_pixel_centers=True)[0]

@@ -214,6 +214,13 @@ def test_pictures_of_stored_size_take_all_but_crops(tiny: Path) -> None:
         load(tiny, "center_crop", image_size=None)
 
 
+def test_pictures_of_stored_size_are_warped(tiny: Path) -> None:
+    """A warp has to know the size when its graph is made, and no decoder tells it."""
+    stream = load(tiny, "rotation,scale,rand_augment", image_size=None)
+    pictures, _ = next(iter(stream.dataset))
+    assert pictures.shape == (10, 24, 32, 3) and len(np.unique(pictures)) > 10
+
+
 def test_stored_sizes_that_differ_cannot_be_warped(make_set: Any) -> None:
     directory = make_set({"train": (4,)}, sizes=((24, 32), (16, 40)))
     options: dict[str, Any] = {"batch_size": 1, "image_size": None, "shuffle": "off"}
