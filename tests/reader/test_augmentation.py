@@ -47,6 +47,11 @@ class Own:
         return {**example, "image": tf.minimum(example["image"] + 20 * random[..., 0], 255.0)}
 
 
+class OwnLayout(Own):
+    def shape(self, shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        return (shape[2], shape[0], shape[1])
+
+
 def load(directory: Path, augment: Any, **options: Any) -> reader.Stream:
     arguments: dict[str, Any] = {"batch_size": 10, "image_size": 8, "epochs": 1, **options}
     return reader.load(directory, augment=augment, **arguments)
@@ -122,6 +127,13 @@ def test_a_transform_of_ones_own(tiny: Path) -> None:
         (Own("batch", result=lambda example: {**example, "image": example["image"][:, :4]}),
          r"the stage batch must return pictures of shape \(10, 8, 8, 3\)"),
         (Own("crop", result=lambda example: {**example, "image": 1}), "dictionary of box, label"),
+        (Own("crop", result=lambda example: {**example, "box": tf.zeros([4])}),
+         r"the stage crop must return a box \[4\] of int32, got \(4,\) of float32 from Own"),
+        (Own("crop", result=lambda example: {**example, "box": [0, 0, 4]}), r"got \(3,\) of int32"),
+        (Own("decoded", result=lambda example: {**example, "image": example["image"][..., :1]}),
+         r"the stage decoded must return pictures of shape \[height, width, 3\], got"),
+        (OwnLayout("layout", result=lambda example: example),
+         r"must return what its method shape says, \(3, 8, 8\), got \(8, 8, 3\) from OwnLayout"),
     ],
 )  # fmt: skip
 def test_a_transform_of_ones_own_that_is_wrong(tiny: Path, own: Own, message: str) -> None:
