@@ -212,6 +212,9 @@ def test_a_normalization_of_ones_own(make_set: Any) -> None:
     own = Normalization("imagenet", (123.7, 116.3, 103.5), (58.4, 57.1, 57.4))
     stream = load(directory, ["none", own])
     assert stream.info.normalization == own and stream.info.dtype == "float32"
+    for shift in (127.5, None, ("a", "b", "c"), (1, 2)):
+        with pytest.raises(UsageError, match="shift must be three finite numbers, got"):
+            Normalization("own", shift, (1, 1, 1))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="normalized once, got 2 normalizations"):
         load(directory, ["none", own], normalize="zscore")
 
