@@ -148,7 +148,7 @@ def stored_on_disk(filling: Filling) -> Filled:
         Item(path.relative_to(place.cache_dir).as_posix(), shard.bytes)
         for path, shard in zip(paths, split.shards, strict=True)
     ]
-    lease = place.store().lease(items, partial=True)
+    lease = place.take(items, partial=True)
     leased = [item.name in lease.names for item in items]
     wanted = [
         Wanted(shard.file, path, shard.bytes, shard.sha256)
@@ -182,7 +182,7 @@ def decoded_on_disk(filling: Filling) -> Filled:
     target = place.cache_root / decoded_name() / filling.name
     size = decoded_bytes(filling.opened, filling.split)
     item = Item(target.relative_to(place.cache_dir).as_posix(), size)
-    lease = place.store().lease([item], needed_for="a copy of decoded pictures on disk")
+    lease = place.take([item], needed_for="a copy of decoded pictures on disk")
     try:
         part = target.with_name(target.name + PART)
         with locked(part):  # others wait until it is there

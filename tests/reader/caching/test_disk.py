@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -111,6 +112,18 @@ def test_a_cache_directory_that_cannot_be_made(tiny: Path, tmp_path: Path) -> No
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"needs a directory that can be written to"):
         reader.load(tiny, batch_size=4, image_size=8, cache="disk", cache_dir=tmp_path / "file")
+
+
+@pytest.mark.parametrize("fails", ["fcntl.flock", "os.write"])
+def test_a_cache_directory_that_cannot_be_written_to(
+    tiny: Path, tmp_path: Path, fails: str
+) -> None:
+    """It is there, but the disk is full, or its lock is another user's."""
+    with (
+        mock.patch(fails, side_effect=OSError(errno.ENOSPC, "No space left on device")),
+        pytest.raises(UsageError, match=r"can be written to, got .*No space left on device"),
+    ):
+        reader.load(tiny, batch_size=4, image_size=8, cache="disk", cache_dir=tmp_path)
 
 
 def test_a_lease_lasts_as_long_as_anybody_may_read(tiny: Path, tmp_path: Path) -> None:
