@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -12,6 +14,7 @@ import pytest
 import reader
 from reader.caching.copying import Copies, Wanted, fetch
 from reader.caching.origins import DirectoryOrigin
+from reader.caching.resources import default_cache_dir, free_disk_bytes
 from reader.caching.store import Store
 from shard_format import DamageError, UsageError, load_manifest, verify
 
@@ -124,6 +127,20 @@ def test_a_cache_directory_that_cannot_be_written_to(
         pytest.raises(UsageError, match=r"can be written to, got .*No space left on device"),
     ):
         reader.load(tiny, batch_size=4, image_size=8, cache="disk", cache_dir=tmp_path)
+
+
+def test_a_home_that_may_not_be_looked_into_is_none(tiny: Path, tmp_path: Path) -> None:
+    """In a container the user may have no home, or that of root; most streams need none."""
+    refused = mock.patch("pathlib.Path.stat", side_effect=PermissionError(errno.EACCES, "denied"))
+    with refused:
+        assert free_disk_bytes(tmp_path / "private" / "cache") > 0
+    homeless = {"XDG_CACHE_HOME": ""}
+    with (
+        mock.patch("pathlib.Path.home", side_effect=RuntimeError),
+        mock.patch.dict(os.environ, homeless),
+    ):
+        assert default_cache_dir().parent == Path(tempfile.gettempdir())
+        reader.load(tiny, batch_size=4, image_size=8, cache="off")
 
 
 def test_a_lease_lasts_as_long_as_anybody_may_read(tiny: Path, tmp_path: Path) -> None:
