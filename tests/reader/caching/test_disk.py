@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -88,6 +89,18 @@ def test_what_a_killed_process_left_is_replaced(tiny: Path, tmp_path: Path, batc
     batches(tiny, cache="disk", cache_dir=tmp_path)
     assert (target / file).read_bytes() == (tiny / file).read_bytes()
     assert not list(tmp_path.rglob("*.part"))
+
+
+def test_who_waits_for_the_copy_of_another_process_can_be_stopped(tmp_path: Path) -> None:
+    """Else a program would end only when that one has copied its shard, or never."""
+    (tmp_path / "source").write_bytes(b"12345")
+    with (tmp_path / "copy.part").open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        wanted = Wanted("source", tmp_path / "copy", 5, "")
+        copies = Copies(DirectoryOrigin(tmp_path), [wanted])
+        copies.stop()
+        copies._thread.join(timeout=20)
+        assert not copies._thread.is_alive()
 
 
 def test_damage_is_not_cached(make_set: Any, tmp_path: Path, batches: Any) -> None:
