@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from reader.caching.contents import PART, is_same_file
+from reader.caching.contents import PART, is_same_file, is_whole
 from reader.caching.origins import Origin
 from reader.caching.retrying import retried
 from shard_format import DamageError, ShardmillError
@@ -48,10 +48,7 @@ class Wanted:
     @property
     def is_there(self) -> bool:
         """Whether the copy is made: a file of that name is whole."""
-        try:
-            return self.path.stat().st_size == self.bytes
-        except FileNotFoundError:
-            return False
+        return is_whole(self.path, self.bytes)
 
 
 def fetch(origin: Origin, wanted: Wanted, on_bytes: OnBytes = lambda size: None) -> None:
@@ -77,6 +74,18 @@ def fetch(origin: Origin, wanted: Wanted, on_bytes: OnBytes = lambda size: None)
             return
         retried(lambda: _copy(origin, wanted, part, on_bytes), (OSError, DamageError))
         part.replace(wanted.path)
+
+
+def discard_cut(wanted: Wanted) -> None:
+    """Deletes a copy that is not whole any more: to who looks at names alone, it is there.
+
+    Raises:
+        OSError: It cannot be deleted.
+    """
+    if wanted.path.exists() and not wanted.is_there:
+        with locked(wanted.path.with_name(wanted.path.name + PART)):
+            if not wanted.is_there:  # nobody has made it anew meanwhile
+                wanted.path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

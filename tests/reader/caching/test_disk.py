@@ -91,6 +91,21 @@ def test_what_a_killed_process_left_is_replaced(tiny: Path, tmp_path: Path, batc
     assert not list(tmp_path.rglob("*.part"))
 
 
+def test_a_copy_that_was_cut_is_not_read(make_set: Any, tmp_path: Path, batches: Any) -> None:
+    """Its name is there all the same, which is what the graph looks at."""
+    directory, options = make_set({"train": (20,)}), {"cache": "disk", "cache_dir": tmp_path / "c"}
+    plain, _ = batches(directory, 2, **options)
+    (copy,) = (tmp_path / "c").glob("*/*tfrecord*")
+    copy.write_bytes(copy.read_bytes()[:500])
+    options |= {"batch_size": 20, "image_size": 16, "augment": "standard", "seed": 3}
+    with mock.patch("reader.caching.copying._copy", side_effect=OSError("not yet")):
+        with pytest.warns(UserWarning, match="could not be copied"):
+            stream = reader.load(directory, **options)
+            found = [image.numpy() for image, _ in stream.dataset.take(2)]
+            stream.copies[0]._thread.join()
+    assert [image.tolist() for image in found] == [image.tolist() for image, _ in plain]
+
+
 def test_who_waits_for_the_copy_of_another_process_can_be_stopped(tmp_path: Path) -> None:
     """Else a program would end only when that one has copied its shard, or never."""
     (tmp_path / "source").write_bytes(b"12345")
