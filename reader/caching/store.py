@@ -174,6 +174,11 @@ class Store:
             return int(_DEFAULT_SHARE * (present + free))
         return min(self._limit, present + free)
 
+    @staticmethod
+    def is_at(directory: Path) -> bool:
+        """Whether there was ever a store in a directory; to look leaves nothing behind."""
+        return (directory / _LEASES).is_dir()
+
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         with (self.directory / _LOCK).open("w") as file:
