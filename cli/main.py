@@ -110,7 +110,8 @@ def main() -> None:
             raise
         click.echo(
             f"error: records must match their checksums, one does not ({_first_line(error)}). Run "
-            "'shardmill verify' on the set: it names the file and the record.",
+            "'shardmill verify' on the set: it names the file and the record. If the set is "
+            "intact, a copy of it is not: run 'shardmill cache --clear'.",
             err=True,
         )
         sys.exit(DamageError.exit_code)
