@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from reader.address import check_answers, parse_address
 from reader.augmentation import Augment
+from reader.caching.origins import own_directory
 from reader.opening import open_source
 from reader.options import ReadOptions
 from reader.pipeline import as_it_is, build_dataset
@@ -161,7 +162,7 @@ def load(
     if service is not None:
         cache = check_served(cache, synonyms)
         # Workers have other working directories.
-        directory = os.path.abspath(directory)
+        directory = os.path.abspath(own_directory(directory, "reader.load with a service"))
         address = parse_address(service, "reader.load")
         check_answers(address, "reader.load")
     options = ReadOptions(

@@ -51,6 +51,14 @@ def test_what_cannot_be_sent_is_refused(option: dict[str, Any], tiny: Path) -> N
         reader.load(tiny, **PICTURES, **option, service="grpc://localhost:1")
 
 
+def test_a_service_reads_directories(tiny: Path) -> None:
+    """Workers have no credentials, and no Python that a graph could call."""
+    with pytest.raises(UsageError, match=r"with a service reads sets in dir.*, got s3://b/set\."):
+        reader.load("s3://b/set", **PICTURES, service="grpc://localhost:1")
+    with pytest.raises(UsageError, match="must answer"):  # the path is one
+        reader.load(tiny.absolute().as_uri(), **PICTURES, service="grpc://localhost:1")
+
+
 def test_a_mixture_has_no_service(tiny: Path) -> None:
     with pytest.raises(UsageError, match="service"):
         reader.mix({tiny: 1.0}, **PICTURES, service="grpc://localhost:1")
