@@ -6,6 +6,7 @@ Nothing heavy is imported here: `shardmill --help` answers in a fraction of a se
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 
@@ -75,6 +76,7 @@ for command in _COMMANDS:
 def main() -> None:
     """Runs the command line; only bugs show a traceback."""
     _open_closed_streams()
+    _show_everything()
     try:
         shardmill(standalone_mode=False)
     except ShardmillError as error:
@@ -110,7 +112,8 @@ def main() -> None:
             raise
         click.echo(
             f"error: records must match their checksums, one does not ({_first_line(error)}). Run "
-            "'shardmill verify' on the set: it names the file and the record.",
+            "'shardmill verify' on the set: it names the file and the record. If the set is "
+            "intact, a copy of it is not: run 'shardmill cache --clear'.",
             err=True,
         )
         sys.exit(DamageError.exit_code)
@@ -125,6 +128,15 @@ def _open_closed_streams() -> None:
         sys.stdout = open(_STDOUT, "w", encoding="utf-8")
     if sys.stderr is None:
         sys.stderr = open(_STDERR, "w", encoding="utf-8")
+
+
+def _show_everything() -> None:
+    """What stdout cannot encode, such as a bar or a file name, as an escape; stderr does already.
+
+    Else the results of minutes would end in a traceback.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _drop_output() -> None:

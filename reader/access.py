@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import SupportsIndex, overload
 
+from reader.caching.origins import own_directory
 from reader.checks import check_integer
 from reader.examples import Values
 from reader.indexed_split import AccessInfo, IndexedSplit
@@ -159,7 +160,7 @@ def random_access(
     if not isinstance(decode, bool):
         raise UsageError(f"decode must be True or False, got {decode!r} in {_WHERE}. Correct it.")
     check_integer("max_open_files", max_open_files, 1, where=_WHERE)
-    root = Path(directory)
+    root = own_directory(directory, _WHERE)
     manifest = load_manifest(root)
     source = Source(root, split, decode, max_open_files, manifest.root_hash)
     opened = source.open(manifest)

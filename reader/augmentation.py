@@ -136,11 +136,16 @@ def _check_result(transform: Transform, before: Example, after: Any) -> None:
         given = ", ".join(sorted(after)) if isinstance(after, dict) else repr(after)
         raise _wrong(transform, f"a dictionary of {', '.join(sorted(expected))}", given)
     if stage == "crop":
+        box = tf.convert_to_tensor(after["box"])
+        if box.dtype != tf.int32 or not box.shape[-1:].is_compatible_with([4]):
+            raise _wrong(transform, "a box [4] of int32", f"{box.shape} of {box.dtype.name}")
         return
     old, new = before["image"], after["image"]
     dtype = _DTYPES.get(stage, old.dtype)
     if stage != "layout" and new.dtype != dtype:
         raise _wrong(transform, f"pictures of {dtype.name}", new.dtype.name)
+    if stage == "decoded" and not new.shape.is_compatible_with([None, None, 3]):
+        raise _wrong(transform, "pictures of shape [height, width, 3]", str(new.shape))
     if stage not in _RESHAPING and not new.shape.is_compatible_with(old.shape):
         raise _wrong(transform, f"pictures of shape {old.shape}", str(new.shape))
 

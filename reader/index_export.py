@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from reader.caching.origins import own_directory
 from reader.checks import check_choice
 from reader.shard_files import check_shards
 from shard_format import DamageError, InputError, SplitInfo, load_manifest, open_index
@@ -107,7 +108,7 @@ def export_index(
         InputError: The files cannot be written there.
     """
     check_choice("format", format, INDEX_FORMATS, _WHERE)
-    root = Path(directory)
+    root = own_directory(directory, _WHERE)
     manifest = load_manifest(root)
     folder = root / INDEX_DIR if out is None else Path(out).expanduser()
     files: dict[str, list[Path]] = {}

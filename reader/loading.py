@@ -201,4 +201,5 @@ def load(
             return ServedStream(dataset, steps, opened.info, order, start, opened.copies)
         position = start.step * batch_size
         dataset = as_it_is(build_dataset)(opened.source, start.epoch, position, batches)
-    return Stream(dataset, steps, opened.info, order, start, opened.copies, options=options)
+    found = (dataset, steps, opened.info, order, start, opened.copies)
+    return Stream(*found, options=options, directory=directory)

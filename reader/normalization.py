@@ -42,8 +42,7 @@ class Normalization:
 
     def __post_init__(self) -> None:
         for name, values in (("shift", self.shift), ("scale", self.scale)):
-            sound = len(values) == 3 and all(math.isfinite(value) for value in values)
-            if not sound or (name == "scale" and 0 in values):
+            if not _are_finite(values) or (name == "scale" and 0 in values):
                 rule = "three finite numbers" + (", none of them 0" if name == "scale" else "")
                 raise UsageError(
                     f"{name} must be {rule}, got {values!r} in Normalization. Pass one for each "
@@ -54,6 +53,13 @@ class Normalization:
         """{"image": [..., height, width, 3]} -> the same as float32."""
         image = tf.cast(example["image"], tf.float32)
         return {**example, "image": (image - self.shift) / self.scale}
+
+
+def _are_finite(values: Any) -> bool:
+    try:
+        return len(values) == 3 and all(math.isfinite(value) for value in values)
+    except TypeError:  # a single number, or none at all
+        return False
 
 
 def find_normalization(mode: str, manifest: Manifest, where: Path) -> Normalization | None:

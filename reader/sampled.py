@@ -59,9 +59,11 @@ def open_again(stream: Stream) -> Opened:
     changes: dict[str, Any] = {"epochs": None, "worker": (0, 1)}
     changes |= {"cache": "off", "cache_stage": "stored"}
     if options.remainder == "keep":
-        changes["remainder"] = "drop"
+        changes["remainder"] = "wrap"  # "drop" has no batch where the split has less than one
     with tf.device("/CPU:0"):
-        return open_source(stream.info.directory, dataclasses.replace(options, **changes))
+        return open_source(
+            stream.directory or stream.info.directory, dataclasses.replace(options, **changes)
+        )
 
 
 def sampled_source(stream: Stream) -> Source:

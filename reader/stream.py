@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,8 @@ class Stream:
         copies: What is being copied to local disk while it is read where it lies, a part for each
             set of a mixture: see `copied_bytes`, `total_bytes`, `wait()` and `stop()` of it.
         options: How it was opened, for those who open it again to measure it; None of a mixture.
+        directory: What it was opened from, for the same: of a set at a URL that URL, where
+            `info.directory` holds copies of its small files. None of a mixture.
     """
 
     dataset: tf.data.Dataset
@@ -42,6 +45,9 @@ class Stream:
     start: Position
     copies: tuple[Copies, ...]
     options: ReadOptions | None = dataclasses.field(default=None, repr=False, kw_only=True)
+    directory: str | os.PathLike[str] | None = dataclasses.field(
+        default=None, repr=False, kw_only=True
+    )
 
     @property
     def first_step(self) -> int:

@@ -56,13 +56,13 @@ def cache(directory: Path | None, clear: bool, as_json: bool) -> None:
 
 
 def _found(directory: Path, clear: bool) -> list[Entry]:
-    """What there is, or was until it was deleted. A directory that is not there is not made."""
+    """What there is, or was until it was deleted. No directory is made a cache by looking at it."""
     from reader.caching.store import Store
     from shard_format import UsageError
 
-    if not directory.is_dir():
-        return []
     try:
+        if not Store.is_at(directory):
+            return []
         store = Store(directory)
         return store.clear() if clear else store.entries()
     except OSError as error:

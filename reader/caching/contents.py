@@ -87,6 +87,14 @@ def is_same_file(file: IO[bytes], path: Path) -> bool:
         return False
 
 
+def is_whole(path: Path, size: int) -> bool:
+    """Whether a copy is there: a file of that name is whole, unless a failing disk has cut it."""
+    try:
+        return path.stat().st_size == size
+    except FileNotFoundError:
+        return False
+
+
 def part_directory(part: Path) -> Path:
     """Where a directory is written while the file `part` is locked."""
     return part.with_name(f"{part.name}{_PART_DIRECTORY}")

@@ -8,17 +8,20 @@ import fcntl
 import hashlib
 import os
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
-from reader.caching.contents import PART, is_same_file
+from reader.caching.contents import PART, is_same_file, is_whole
 from reader.caching.origins import Origin
 from reader.caching.retrying import retried
 from shard_format import DamageError, ShardmillError
 
 OnBytes = Callable[[int], None]
 
+_LOOK_SECONDS = 0.05  # between two looks at a file that another process has
 _BLOCK_BYTES = 4 << 20  # 4 MiB: hashing releases the GIL, and round trips do not count
 
 
@@ -45,10 +48,7 @@ class Wanted:
     @property
     def is_there(self) -> bool:
         """Whether the copy is made: a file of that name is whole."""
-        try:
-            return self.path.stat().st_size == self.bytes
-        except FileNotFoundError:
-            return False
+        return is_whole(self.path, self.bytes)
 
 
 def fetch(origin: Origin, wanted: Wanted, on_bytes: OnBytes = lambda size: None) -> None:
@@ -61,29 +61,48 @@ def fetch(origin: Origin, wanted: Wanted, on_bytes: OnBytes = lambda size: None)
     Args:
         origin: Where the file comes from.
         wanted: The file.
-        on_bytes: Called with the size of every block; may raise to end the copy.
+        on_bytes: Called with the size of every block, and with 0 while another process copies; may
+            raise to end the copy.
 
     Raises:
         DamageError: What was read does not match the manifest, several times.
         OSError: The file cannot be read, several times, or the copy not be written.
     """
     part = wanted.path.with_name(wanted.path.name + PART)
-    with locked(part):
+    with locked(part, lambda: on_bytes(0)):
         if wanted.is_there:
             return
         retried(lambda: _copy(origin, wanted, part, on_bytes), (OSError, DamageError))
         part.replace(wanted.path)
 
 
+def discard_cut(wanted: Wanted) -> None:
+    """Deletes a copy that is not whole any more: to who looks at names alone, it is there.
+
+    Raises:
+        OSError: It cannot be deleted.
+    """
+    if wanted.path.exists() and not wanted.is_there:
+        with locked(wanted.path.with_name(wanted.path.name + PART)):
+            if not wanted.is_there:  # nobody has made it anew meanwhile
+                wanted.path.unlink(missing_ok=True)
+
+
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Holds a file that one process at a time may have; made where missing, deleted at the end.
 
     It may be renamed meanwhile. Who waits for a file that was renamed or deleted tries again.
+
+    Args:
+        path: The file.
+        on_wait: Called now and then while another process has it; may raise to wait no longer.
     """
     while True:
         with path.open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            while not _try_lock(file):
+                on_wait()
+                time.sleep(_LOOK_SECONDS)
             if not is_same_file(file, path):
                 continue
             try:
@@ -92,6 +111,15 @@ def locked(path: Path) -> Iterator[None]:
                 if is_same_file(file, path):
                     path.unlink()
             return
+
+
+def _try_lock(file: IO[bytes]) -> bool:
+    # Not until it is free: a thread that waits in the kernel cannot be told to end.
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _copy(origin: Origin, wanted: Wanted, part: Path, on_bytes: OnBytes) -> None:

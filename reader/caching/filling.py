@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from reader.caching.contents import PART, Item, part_directory
-from reader.caching.copying import Copies, Wanted, locked
+from reader.caching.contents import PART, Item, delete, is_whole, part_directory
+from reader.caching.copying import Copies, Wanted, discard_cut, locked
 from reader.caching.decoding import (
     PIXELS,
     Pixels,
@@ -31,8 +31,14 @@ from reader.index_graph import IndexGraph
 from reader.payloads import PLACE_COLUMNS, FilePayloads, Payloads, load_payloads
 from reader.record_types import OpenSplit
 from reader.shard_files import check_shards
-from shard_format import DamageError, ShardSetError, SplitInfo, load_manifest
-from shard_format.naming import MANIFEST, index_file
+from shard_format import (
+    DamageError,
+    ShardmillError,
+    ShardSetError,
+    SplitInfo,
+    load_manifest,
+)
+from shard_format.naming import index_file
 
 OnBytes = Callable[[int], None]
 
@@ -148,7 +154,7 @@ def stored_on_disk(filling: Filling) -> Filled:
         Item(path.relative_to(place.cache_dir).as_posix(), shard.bytes)
         for path, shard in zip(paths, split.shards, strict=True)
     ]
-    lease = place.store().lease(items, partial=True)
+    lease = place.take(items, partial=True)
     leased = [item.name in lease.names for item in items]
     wanted = [
         Wanted(shard.file, path, shard.bytes, shard.sha256)
@@ -156,6 +162,11 @@ def stored_on_disk(filling: Filling) -> Filled:
         if own
     ]
     absent = [file for file in wanted if not file.is_there]
+    try:
+        for file in absent:
+            discard_cut(file)
+    except OSError as error:
+        raise failed(error, place.origin.name(""), place.cache_dir) from error
     copies = Copies(place.origin, absent) if absent else None
     remark = ""
     if len(wanted) < len(items):
@@ -182,11 +193,12 @@ def decoded_on_disk(filling: Filling) -> Filled:
     target = place.cache_root / decoded_name() / filling.name
     size = decoded_bytes(filling.opened, filling.split)
     item = Item(target.relative_to(place.cache_dir).as_posix(), size)
-    lease = place.store().lease([item], needed_for="a copy of decoded pictures on disk")
+    lease = place.take([item], needed_for="a copy of decoded pictures on disk")
     try:
         part = target.with_name(target.name + PART)
         with locked(part):  # others wait until it is there
-            if not (target / MANIFEST).exists():
+            if not _is_whole(target):
+                delete(target)
                 _write_decoded(filling, part_directory(part), target)
     except FileNotFoundError as error:
         raise ShardSetError(missing(str(error.filename))) from error
@@ -199,6 +211,19 @@ def decoded_on_disk(filling: Filling) -> Filled:
     paths = check_shards(target, split)
     payloads = FilePayloads(paths, split, index, run_records)
     return Filled(KeepingPayloads(payloads, lease), decoder=pixels_in_file(target / PIXELS))
+
+
+def _is_whole(target: Path) -> bool:
+    """Whether a decoded split is there, and no file of it was cut or lost since."""
+    try:
+        manifest = load_manifest(target)
+    except ShardmillError:
+        return False
+    sizes = {
+        shard.file: shard.bytes for split in manifest.splits.values() for shard in split.shards
+    }
+    sizes |= {file: info["bytes"] for file, info in manifest.files.items()}
+    return all(is_whole(target / file, size) for file, size in sizes.items())
 
 
 def _write_decoded(filling: Filling, writing: Path, target: Path) -> None:

@@ -127,6 +127,20 @@ def local_directory(directory: Any) -> Path:
     return Path(unquote(parts.path))
 
 
+def own_directory(directory: Any, where: str) -> Path:
+    """The directory of a set that is read without a copy: of this machine.
+
+    Raises:
+        UsageError: It is a URL of another place.
+    """
+    if is_remote(directory):
+        raise UsageError(
+            f"{where} reads sets in directories, got {shown_url(directory)}. Mount or copy the "
+            "set; reader.load alone reads it where it lies."
+        )
+    return local_directory(directory)
+
+
 def connect(
     url: str, from_uri: Callable[[str], tuple[Any, str]] = fs.FileSystem.from_uri
 ) -> RemoteOrigin:

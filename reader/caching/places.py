@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,14 +64,18 @@ class Place:
         """Where copies of this set lie, or would."""
         return self.cache_dir / self.manifest.root_hash
 
-    def store(self) -> Store:
-        """The cache directory.
+    def take(
+        self, items: Sequence[Item], *, partial: bool = False, needed_for: str = "a disk cache"
+    ) -> Lease:
+        """A lease on items of the cache directory; see `Store.lease`.
 
         Raises:
-            UsageError: It cannot be written to.
+            UsageError: They do not fit and all are needed, or it cannot be written to: it may be
+                full, or another user's, whose files are read and not written by others.
         """
         try:
-            return Store(self.cache_dir, self.cache_limit)
+            store = Store(self.cache_dir, self.cache_limit)
+            return store.lease(items, partial=partial, needed_for=needed_for)
         except OSError as error:
             raise unwritable(error, self.cache_dir) from error
 
@@ -106,7 +111,7 @@ def open_place(
         if file in manifest.files:
             files[file] = dict(manifest.files[file])
     items = [Item(f"{manifest.root_hash}/{file}", info["bytes"]) for file, info in files.items()]
-    lease = place.store().lease(items, needed_for="the index of a set at a URL")
+    lease = place.take(items, needed_for="the index of a set at a URL")
     for file, info in files.items():
         copy_now(origin, Wanted(file, place.root / file, info["bytes"], info["sha256"]), cache_dir)
     return dataclasses.replace(place, lease=lease)

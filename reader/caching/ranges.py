@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
+from reader.caching.contents import is_whole
 from reader.caching.origins import DirectoryOrigin, Origin, RandomFile, unreachable
 from reader.caching.retrying import retried
 from shard_format import ShardSetError, SplitInfo, unframe
@@ -100,7 +101,7 @@ class RangePayloads:
 
     def _file(self, shard: int) -> RandomFile:
         copy = self._copies[shard]
-        if copy.exists():
+        if is_whole(copy, self._shards[shard].bytes):
             return DirectoryOrigin(copy.parent).open_random(copy.name)
         with self._lock:
             if shard not in self._files:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -42,13 +43,21 @@ def on_network(directory: Path) -> bool:
 
 def default_cache_dir() -> Path:
     """The user's cache directory, by the XDG convention."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    base = os.environ.get("XDG_CACHE_HOME")
+    if not base:
+        try:
+            base = str(Path.home() / ".cache")
+        except RuntimeError:  # a container runs as a number that has no name, and without $HOME
+            base = tempfile.gettempdir()
     return Path(base) / "shardmill"
 
 
 def free_disk_bytes(directory: Path) -> int:
     """What may still be written to a directory, be it there or yet to be made."""
-    existing = next(path for path in (directory, *directory.parents) if path.exists())
+    # Not path.exists(), which raises where a parent may not be looked into: the home of another
+    # user, say, and not every stream needs the directory. os.path.exists() takes it as not there.
+    places = (directory, *directory.parents)
+    existing = next(path for path in places if os.path.exists(path))
     return shutil.disk_usage(existing).free
 
 

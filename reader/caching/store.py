@@ -56,12 +56,19 @@ class Lease:
         path: Of the file to be made.
         items: What it names, with their sizes.
         limit: Bytes that the directory could hold then.
+
+    Raises:
+        OSError: The file cannot be written.
     """
 
     def __init__(self, path: Path, items: Sequence[Item], limit: int) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        os.write(descriptor, json.dumps({item.name: item.bytes for item in items}).encode())
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            os.write(descriptor, json.dumps({item.name: item.bytes for item in items}).encode())
+        except OSError:  # the disk is full: who keeps it open holds a lock for as long as he lives
+            os.close(descriptor)
+            raise
         self.names, self.limit = frozenset(item.name for item in items), limit
         # The file stays behind, unlocked, and the next who looks removes it: as after a kill.
         self._end = weakref.finalize(self, os.close, descriptor)
@@ -166,6 +173,11 @@ class Store:
         if self._limit is None:
             return int(_DEFAULT_SHARE * (present + free))
         return min(self._limit, present + free)
+
+    @staticmethod
+    def is_at(directory: Path) -> bool:
+        """Whether there was ever a store in a directory; to look leaves nothing behind."""
+        return (directory / _LEASES).is_dir()
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

@@ -148,7 +148,15 @@ class ImageRecords:
             example = self.steps.apply(stage, example, random)
         image = example["image"]
         leading = image.shape[: image.shape.rank - len(self.element_shape)]
-        image.set_shape([*leading, *self.element_shape])
+        shape = tf.TensorShape([*leading, *self.element_shape])
+        if not image.shape.is_compatible_with(shape):
+            names = ", ".join(type(item).__name__ for item in self.steps.of("layout"))
+            raise UsageError(
+                "a transform of the stage layout must return what its method shape says, "
+                f"{shape}, got {image.shape} from {names} in augment of reader.load. Correct one "
+                "of them."
+            )
+        image.set_shape(shape)
         return image if self.label is None else (image, example["label"])
 
     def _crop(self, features: dict[str, Any], labels: Example, random: Any) -> Crop | None:
@@ -169,6 +177,8 @@ class ImageRecords:
         # It takes uint8 too, and gives the same numbers, but in twice the time.
         image = tf.cast(image, tf.float32)
         if self.image_size is None:
+            # No decoder tells the size to the graph; what warps a picture has to know it there.
+            image.set_shape(self._picture_shape)
             return image
         size = [self.image_size, self.image_size]
         return tf.raw_ops.ResizeBilinear(images=image[None], size=size, half_pixel_centers=True)[0]

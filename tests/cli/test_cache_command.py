@@ -34,6 +34,18 @@ def test_the_directory_of_the_user_is_looked_at_and_not_made(shardmill, tmp_path
     assert not list(tmp_path.iterdir())
 
 
+def test_nothing_is_left_in_a_directory_that_is_no_cache(shardmill, tmp_path):
+    (tmp_path / "notes.txt").touch()
+    for flags in ((), ("--clear",)):
+        assert shardmill("cache", tmp_path, *flags).returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_name_that_the_terminal_cannot_show_is_escaped(shardmill, tmp_path):
+    done = shardmill("cache", tmp_path / "b\u00fc", env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0 and "b\\xfc holds no copy" in done.stdout
+
+
 def test_it_loads_no_tensorflow(shardmill, tmp_path):
     done = shardmill("cache", tmp_path, env=os.environ | {"PYTHONPROFILEIMPORTTIME": "1"})
     assert done.returncode == 0

@@ -203,6 +203,9 @@ def test_options_are_checked(tiny: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=message):
             reader.random_access(tiny, **options)  # type: ignore[arg-type]
+    assert len(reader.random_access(tiny.absolute().as_uri())) == len(reader.random_access(tiny))
+    with pytest.raises(UsageError, match=r"in directories, got s3://bucket/set\. Mount"):
+        reader.random_access("s3://key:secret@bucket/set")
     with pytest.raises(ShardSetError, match="must exist"):
         reader.random_access(tmp_path / "nothing")
 

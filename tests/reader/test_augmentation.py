@@ -47,6 +47,11 @@ class Own:
         return {**example, "image": tf.minimum(example["image"] + 20 * random[..., 0], 255.0)}
 
 
+class OwnLayout(Own):
+    def shape(self, shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        return (shape[2], shape[0], shape[1])
+
+
 def load(directory: Path, augment: Any, **options: Any) -> reader.Stream:
     arguments: dict[str, Any] = {"batch_size": 10, "image_size": 8, "epochs": 1, **options}
     return reader.load(directory, augment=augment, **arguments)
@@ -122,6 +127,13 @@ def test_a_transform_of_ones_own(tiny: Path) -> None:
         (Own("batch", result=lambda example: {**example, "image": example["image"][:, :4]}),
          r"the stage batch must return pictures of shape \(10, 8, 8, 3\)"),
         (Own("crop", result=lambda example: {**example, "image": 1}), "dictionary of box, label"),
+        (Own("crop", result=lambda example: {**example, "box": tf.zeros([4])}),
+         r"the stage crop must return a box \[4\] of int32, got \(4,\) of float32 from Own"),
+        (Own("crop", result=lambda example: {**example, "box": [0, 0, 4]}), r"got \(3,\) of int32"),
+        (Own("decoded", result=lambda example: {**example, "image": example["image"][..., :1]}),
+         r"the stage decoded must return pictures of shape \[height, width, 3\], got"),
+        (OwnLayout("layout", result=lambda example: example),
+         r"must return what its method shape says, \(3, 8, 8\), got \(8, 8, 3\) from OwnLayout"),
     ],
 )  # fmt: skip
 def test_a_transform_of_ones_own_that_is_wrong(tiny: Path, own: Own, message: str) -> None:
@@ -200,6 +212,9 @@ def test_a_normalization_of_ones_own(make_set: Any) -> None:
     own = Normalization("imagenet", (123.7, 116.3, 103.5), (58.4, 57.1, 57.4))
     stream = load(directory, ["none", own])
     assert stream.info.normalization == own and stream.info.dtype == "float32"
+    for shift in (127.5, None, ("a", "b", "c"), (1, 2)):
+        with pytest.raises(UsageError, match="shift must be three finite numbers, got"):
+            Normalization("own", shift, (1, 1, 1))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="normalized once, got 2 normalizations"):
         load(directory, ["none", own], normalize="zscore")
 
@@ -212,6 +227,13 @@ def test_pictures_of_stored_size_take_all_but_crops(tiny: Path) -> None:
         assert (one.numpy()[:, :, ::-1].transpose(0, 3, 1, 2) == other.numpy()).all()
     with pytest.raises(UsageError, match="augment='center_crop' needs an image_size, got None"):
         load(tiny, "center_crop", image_size=None)
+
+
+def test_pictures_of_stored_size_are_warped(tiny: Path) -> None:
+    """A warp has to know the size when its graph is made, and no decoder tells it."""
+    stream = load(tiny, "rotation,scale,rand_augment", image_size=None)
+    pictures, _ = next(iter(stream.dataset))
+    assert pictures.shape == (10, 24, 32, 3) and len(np.unique(pictures)) > 10
 
 
 def test_stored_sizes_that_differ_cannot_be_warped(make_set: Any) -> None:

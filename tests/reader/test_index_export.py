@@ -140,6 +140,8 @@ def test_mistakes_are_told(make_set: MakeSet, tmp_path: Path) -> None:
     directory = make_set({"train": (3,)})
     with pytest.raises(UsageError, match=r"format must be one of dali, got 'dalli'.*mean 'dali'"):
         reader.export_index(directory, "dalli")
+    with pytest.raises(UsageError, match="export_index reads sets in directories, got s3://"):
+        reader.export_index("s3://bucket/set")
     with pytest.raises(ShardSetError, match="must exist"):
         reader.export_index(tmp_path / "nothing")
 

@@ -152,6 +152,13 @@ def test_what_was_evicted_and_read_again_is_in_the_page_cache(documents) -> None
     assert all(in_page_cache(run) for run in runs)
 
 
+def test_a_split_of_less_than_a_batch_is_measured(documents) -> None:
+    """One epoch of it can be read, its batch being partial; endless, it is filled up."""
+    stream = reader.load(documents, batch_size=1000, epochs=1)
+    assert len(list(stream.dataset)) == 1
+    assert measure_stages(stream, SECONDS).chain.seconds > 0
+
+
 def test_measuring_needs_time_and_a_single_set(documents, tiny) -> None:
     stream = reader.load(documents, batch_size=4)
     with pytest.raises(UsageError, match=r"seconds must be above 0, got 0 .* Give more"):

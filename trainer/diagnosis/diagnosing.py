@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 import tensorflow as tf
 
 from reader.info import StreamInfo
 from reader.stages import StageTimes, measure_stages
+from shard_format import UsageError
 from shard_format.machine import machine_cores, usable_cores
 from trainer.diagnosis.advice import Advice, Trial, rank
 from trainer.diagnosis.costs import Costs
@@ -72,9 +74,12 @@ def diagnose(
         on_measure: Called as each begins.
 
     Raises:
-        UsageError: The options contradict each other, the data set or the machine.
+        UsageError: The time is not above 0 or is endless, or the options contradict each other,
+            the data set or the machine.
         ShardSetError: There is no shard set in `asked.data`.
     """
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"--seconds must be above 0 and finite, got {seconds}. Pass 3.")
     on_measure("training")
     job = open_job(asked)
     # First, with the page cache as it was found.

@@ -202,3 +202,22 @@ def test_pixels_of_odd_sides_are_whole(make_set: Any, tmp_path: Path) -> None:
     shapes = [x.shape[1:3] for x, _ in stream.dataset.as_numpy_iterator()]
     assert shapes == [(1, 1), (1, 9), (7, 1)] * 2
     assert all(np.ptp(x[0, ..., 0]) == 0 for x, _ in stream.dataset.as_numpy_iterator())
+
+
+@pytest.mark.parametrize("file", ["pixels", "index/train.arrow", "manifest.json", "*tfrecord*"])
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_was_cut_or_lost_is_made_again(
+    make_set: Any, tmp_path: Path, batches: Any, same: Any, file: str, lost: bool
+) -> None:
+    directory = make_set({"train": (9, 12)}, sizes=SIZES)
+    options: dict[str, Any] = {"batch_size": 6, "count": 4, "cache_dir": tmp_path}
+    options |= {"cache": "disk", "cache_stage": "decoded"}
+    first, _ = batches(directory, **options)
+    path = next(decoded_set(tmp_path).glob(file))
+    content = path.read_bytes()
+    if lost:
+        path.unlink()
+    else:
+        path.write_bytes(content[: len(content) // 2])
+    again, _ = batches(directory, **options)
+    assert same(first, again) and path.read_bytes() == content

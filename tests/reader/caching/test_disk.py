@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -11,6 +15,7 @@ import pytest
 import reader
 from reader.caching.copying import Copies, Wanted, fetch
 from reader.caching.origins import DirectoryOrigin
+from reader.caching.resources import default_cache_dir, free_disk_bytes
 from reader.caching.store import Store
 from shard_format import DamageError, UsageError, load_manifest, verify
 
@@ -86,6 +91,33 @@ def test_what_a_killed_process_left_is_replaced(tiny: Path, tmp_path: Path, batc
     assert not list(tmp_path.rglob("*.part"))
 
 
+def test_a_copy_that_was_cut_is_not_read(make_set: Any, tmp_path: Path, batches: Any) -> None:
+    """Its name is there all the same, which is what the graph looks at."""
+    directory, options = make_set({"train": (20,)}), {"cache": "disk", "cache_dir": tmp_path / "c"}
+    plain, _ = batches(directory, 2, **options)
+    (copy,) = (tmp_path / "c").glob("*/*tfrecord*")
+    copy.write_bytes(copy.read_bytes()[:500])
+    options |= {"batch_size": 20, "image_size": 16, "augment": "standard", "seed": 3}
+    with mock.patch("reader.caching.copying._copy", side_effect=OSError("not yet")):
+        with pytest.warns(UserWarning, match="could not be copied"):
+            stream = reader.load(directory, **options)
+            found = [image.numpy() for image, _ in stream.dataset.take(2)]
+            stream.copies[0]._thread.join()
+    assert [image.tolist() for image in found] == [image.tolist() for image, _ in plain]
+
+
+def test_who_waits_for_the_copy_of_another_process_can_be_stopped(tmp_path: Path) -> None:
+    """Else a program would end only when that one has copied its shard, or never."""
+    (tmp_path / "source").write_bytes(b"12345")
+    with (tmp_path / "copy.part").open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        wanted = Wanted("source", tmp_path / "copy", 5, "")
+        copies = Copies(DirectoryOrigin(tmp_path), [wanted])
+        copies.stop()
+        copies._thread.join(timeout=20)
+        assert not copies._thread.is_alive()
+
+
 def test_damage_is_not_cached(make_set: Any, tmp_path: Path, batches: Any) -> None:
     directory = make_set({"train": (25, 25)})
     shard = directory / load_manifest(directory).splits["train"].shards[1].file
@@ -111,6 +143,32 @@ def test_a_cache_directory_that_cannot_be_made(tiny: Path, tmp_path: Path) -> No
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"needs a directory that can be written to"):
         reader.load(tiny, batch_size=4, image_size=8, cache="disk", cache_dir=tmp_path / "file")
+
+
+@pytest.mark.parametrize("fails", ["fcntl.flock", "os.write"])
+def test_a_cache_directory_that_cannot_be_written_to(
+    tiny: Path, tmp_path: Path, fails: str
+) -> None:
+    """It is there, but the disk is full, or its lock is another user's."""
+    with (
+        mock.patch(fails, side_effect=OSError(errno.ENOSPC, "No space left on device")),
+        pytest.raises(UsageError, match=r"can be written to, got .*No space left on device"),
+    ):
+        reader.load(tiny, batch_size=4, image_size=8, cache="disk", cache_dir=tmp_path)
+
+
+def test_a_home_that_may_not_be_looked_into_is_none(tiny: Path, tmp_path: Path) -> None:
+    """In a container the user may have no home, or that of root; most streams need none."""
+    refused = mock.patch("pathlib.Path.stat", side_effect=PermissionError(errno.EACCES, "denied"))
+    with refused:
+        assert free_disk_bytes(tmp_path / "private" / "cache") > 0
+    homeless = {"XDG_CACHE_HOME": ""}
+    with (
+        mock.patch("pathlib.Path.home", side_effect=RuntimeError),
+        mock.patch.dict(os.environ, homeless),
+    ):
+        assert default_cache_dir().parent == Path(tempfile.gettempdir())
+        reader.load(tiny, batch_size=4, image_size=8, cache="off")
 
 
 def test_a_lease_lasts_as_long_as_anybody_may_read(tiny: Path, tmp_path: Path) -> None:

@@ -141,3 +141,23 @@ def test_a_file_url_is_a_directory(tiny: Path, tmp_path: Path, batches: Any, sam
     with pytest.raises(UsageError, match=r"has no host, got 'server'"):
         local_directory("file://server/set")
     assert same(batches(tiny.as_uri(), cache="off")[0], batches(tiny, cache="off")[0])
+
+
+def test_a_copy_that_was_cut_is_not_read(
+    tiny: Path, tmp_path: Path, remote: Any, batches: Any, same: Any
+) -> None:
+    url, _ = remote(tiny)
+    plain, _ = batches(url, cache="disk", cache_dir=tmp_path)
+    copy = next(tmp_path.glob("*/*tfrecord*"))
+    copy.write_bytes(copy.read_bytes()[:500])
+    assert same(plain, batches(url, cache="off", cache_dir=tmp_path)[0])
+
+
+@pytest.mark.parametrize("cache", ["off", "memory"])
+def test_what_stages_take_is_measured_where_the_set_lies(
+    tiny: Path, tmp_path: Path, remote: Any, cache: str
+) -> None:
+    url, _ = remote(tiny)
+    stream = reader.load(url, batch_size=4, image_size=8, cache=cache, cache_dir=tmp_path)
+    times = reader.measure_stages(stream, 0.05)
+    assert times.chain.seconds > 0 and times.storage.cold_seconds is None
