@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from shard_format import naming
@@ -201,12 +201,33 @@ def parse_manifest(text: bytes, path: str) -> Manifest:
             f"{_root_hash(raw)}. Restore the manifest or build the set again."
         )
     try:
-        return _from_json(raw)
+        manifest = _from_json(raw)
+        _check_files(manifest, path)
     except (KeyError, TypeError, AttributeError) as error:
         raise ShardSetError(
             f"a manifest must have the fields of FORMAT.md, got {error!r} in {path}. "
             "Build the set again."
         ) from error
+    return manifest
+
+
+def _check_files(manifest: Manifest, path: str) -> None:
+    """Returns if all files that a manifest names lie in the set.
+
+    Whoever wrote a set could else have files of the reader's machine read, verified, or, as copies
+    of a set at a URL, written.
+
+    Raises:
+        DamageError: One does not.
+    """
+    shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
+    for file in (*shards, *manifest.files, *map(naming.index_file, manifest.splits)):
+        parts = PurePosixPath(file).parts
+        if not parts or file != "/".join(parts) or ".." in parts or "\0" in file:
+            raise DamageError(
+                f"a manifest must name files inside of its set, got {file!r} in {path}. Do not "
+                "use this set, unless you know who wrote it: build it again."
+            )
 
 
 def _why_no_set(directory: Path) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -55,6 +56,22 @@ def test_what_is_no_manifest_is_refused(tmp_path, text):
     (tmp_path / naming.MANIFEST).write_text(text)
     with pytest.raises((DamageError, ShardSetError), match=r"manifest\.json"):
         load_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/x", "a/../../x", "..", "", "a\0b", "./x"])
+def test_no_file_outside_of_a_set_is_named(tmp_path, name):
+    """A set at a URL is anybody's, and its files are copied under the names that it gives."""
+    shard = SplitInfo((ShardInfo(name, 2, 9, "00"),), {})
+    manifests = [
+        dataclasses.replace(MANIFEST, splits={"train": shard}),
+        dataclasses.replace(MANIFEST, files={name: {"bytes": 1, "sha256": "00"}}),
+    ]
+    if "../" in name:
+        manifests.append(dataclasses.replace(MANIFEST, splits={name: MANIFEST.splits["train"]}))
+    for manifest in manifests:
+        (tmp_path / naming.MANIFEST).write_text(manifest.to_text(), encoding="utf-8")
+        with pytest.raises(DamageError, match="files inside of its set"):
+            load_manifest(tmp_path)
 
 
 def test_a_missing_set_is_told_apart_from_an_unfinished_one(tmp_path):
