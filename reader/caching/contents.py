@@ -14,7 +14,7 @@ from shard_format.naming import INDEX_DIR, MANIFEST, TOKENIZERS, parse_shard_fil
 
 PART, _PART_DIRECTORY = ".part", ".d"
 _ROOT_HASH = re.compile(r"[0-9a-f]{64}")
-_DECODED = re.compile(r"decoded-[A-Za-z0-9.+]+")
+_DECODED = re.compile(r"decoded-[A-Za-z0-9.+-]+")
 
 
 @dataclasses.dataclass(frozen=True)

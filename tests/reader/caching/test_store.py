@@ -104,6 +104,16 @@ def test_what_a_dead_process_left_is_removed(tmp_path: Path) -> None:
     assert not list((tmp_path / ".leases").iterdir())
 
 
+@pytest.mark.parametrize("version", ["2.21.0", "2.22.0-rc1", "2.22.0-dev20261101"])
+def test_decoded_copies_of_any_version_are_seen(tmp_path: Path, version: str) -> None:
+    store = Store(tmp_path, 1000)
+    split = tmp_path / ROOTS[0] / f"decoded-tf{version}" / "train"
+    split.mkdir(parents=True)
+    (split / "manifest.json").write_bytes(b"1234")
+    assert [entry.bytes for entry in store.entries()] == [4]
+    assert len(store.clear()) == 1 and not split.exists()
+
+
 def test_what_others_wrote_is_never_touched(tmp_path: Path) -> None:
     strange = ["notes.txt", "sets/a", f"{ROOTS[0]}/notes.txt", f"{ROOTS[0]}/mine/manifest.json"]
     for path in strange:
