@@ -7,6 +7,11 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null \
 	&& echo $$p && break; done)
 
+# One process more than cores, for some tests wait: for a process that was killed, or a service.
+CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+PYTEST = $(BIN)/python -m pytest --numprocesses $$(( $(CORES) < 4 ? $(CORES) + 1 : 4 )) \
+	--dist loadfile --no-loadscope-reorder
+
 .PHONY: help venv demo test lint types layers pytest proofs format bench clean
 
 help:  ## List the targets.
@@ -36,10 +41,10 @@ layers: venv
 	$(BIN)/lint-imports
 
 pytest: venv
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
 
-proofs: venv  ## Tests that take long: kills on two devices, a service in every use (about 10 minutes).
-	$(BIN)/python -m pytest -m proof --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+proofs: venv  ## Tests that take long: more kills, more options, a service in every use (about 10 minutes).
+	$(PYTEST) -m proof
 
 format: venv  ## Format and fix what ruff can fix.
 	$(BIN)/ruff format .

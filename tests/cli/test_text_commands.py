@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -15,16 +16,14 @@ from shard_format import Feature, Schema
 def test_read_tells_tokens_and_padding(shardmill: Any, token_set: Any) -> None:
     directory = token_set(train=[([1] * (n % 20 + 1), n % 2) for n in range(200)])
     arguments = ("read", directory, "--seconds", 0.2, "--batch-size", 16)
-    done = shardmill(*arguments, "--buckets", 4, "--max-tokens", 12)
+    done = shardmill(*arguments, "--buckets", 8)
     assert done.returncode == 0, done.stderr
-    assert " tokens/s, " in done.stdout and "% of the positions" in done.stdout
-    shares = []
-    for buckets in (1, 8):
-        done = shardmill(*arguments, "--buckets", buckets, "--json")
-        found = json.loads(done.stdout.splitlines()[-1])
-        assert found["tokens_per_second"] > found["records_per_second"]
-        shares.append(found["padding_share"])
-    assert shares[1] < shares[0] / 2
+    assert " tokens/s, " in done.stdout
+    (share,) = re.findall(r"([\d.]+)% of the positions", done.stdout)
+    done = shardmill(*arguments, "--json")
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["tokens_per_second"] > found["records_per_second"]
+    assert float(share) / 100 < found["padding_share"] / 2
     done = shardmill("read", directory, "--batch-size", 201)
     assert done.returncode == 2 and "--batch-size must be at most" in done.stderr
     assert "got 201 for 200 in 'train'" in done.stderr and "epochs" not in done.stderr

@@ -82,7 +82,10 @@ def run(pictures, build, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("augment", ["standard,mixup", "standard,rand_augment,cutmix"])
+@pytest.mark.parametrize(
+    "augment",
+    ["standard,mixup", pytest.param("standard,rand_augment,cutmix", marks=pytest.mark.proof)],
+)
 def test_a_run_on_mixed_records(run, augment):
     result = run(augment=augment, label_smoothing=0.1)
     assert len(result.history) == 2

@@ -16,7 +16,9 @@ def noise(count, size):
     return np.random.default_rng(0).uniform(0, 255, (count, size, size, 3)).astype(np.float32)
 
 
-@pytest.mark.parametrize("name", ["efficientnet_v2_b0", "resnet50"])
+@pytest.mark.parametrize(
+    "name", ["resnet50", pytest.param("efficientnet_v2_b0", marks=pytest.mark.proof)]
+)
 def test_large_models_build_and_run(name):
     # build_model itself runs the network on two pictures
     with dtype_policy("mixed_bfloat16"):
@@ -24,7 +26,9 @@ def test_large_models_build_and_run(name):
     assert (model.output.shape, model.output.dtype) == ((None, 7), "float32")
 
 
-@pytest.mark.parametrize("name", ["small_cnn", "mobilenet_v3_small"])
+@pytest.mark.parametrize(
+    "name", ["small_cnn", pytest.param("mobilenet_v3_small", marks=pytest.mark.proof)]
+)
 def test_small_models_take_a_step_in_mixed_precision(name):
     with dtype_policy("mixed_bfloat16"):
         model = build_model(name, MODELS, (64, 64, 3), 7)

@@ -76,7 +76,10 @@ def sequences(tokens, segments):
     return {name: tf.constant(values, tf.int64) for name, values in inputs.items()}
 
 
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize(
+    "policy",
+    ["float32", "mixed_float16", pytest.param("mixed_bfloat16", marks=pytest.mark.proof)],
+)
 @pytest.mark.parametrize(
     ("name", "shape"), [("text_transformer", DOCUMENTS), ("causal_transformer", SEQUENCES)]
 )
@@ -194,7 +197,7 @@ def stop_after(epoch):
     return on_event
 
 
-@pytest.mark.parametrize("kind", ["tokens", "packed"])
+@pytest.mark.parametrize("kind", ["tokens", pytest.param("packed", marks=pytest.mark.proof)])
 def test_a_continued_run_is_one_that_never_stopped(token_set, packed_set, text, tmp_path, kind):
     if kind == "tokens":
         token_set("data", train=documents(64, 0), test=documents(9, 1))

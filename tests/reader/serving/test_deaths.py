@@ -40,6 +40,7 @@ def test_a_killed_worker_costs_no_batch(
     assert "SIGKILL); it is started again" in served.process.stdout.read()
 
 
+@pytest.mark.proof
 def test_a_lost_service_is_replaced_by_this_process(
     serve: Callable[..., Any], tiny: Path, by_epoch: ByEpoch, capfd: pytest.CaptureFixture[str]
 ) -> None:
