@@ -29,13 +29,16 @@ class Decoder:
 
     Attributes:
         decode: ({"image": scalar string, and the sides}, crop or None) -> [height, width, 3] uint8,
-            in TensorFlow operations; without a crop the whole picture. There may be "size", [2]
-            int32, where it is known.
+            in TensorFlow operations; without a crop the whole picture.
         sides: Features (int64) that the decoder needs beside the bytes.
+        plan: ([n, 4] int32 boxes, [n, 2] int32 sizes of pictures) -> features [n, ...] that
+            `decode` takes in place of a crop: many at once cost as much as one. None where there is
+            nothing to be computed.
     """
 
     decode: Callable[[Mapping[str, Any], Crop | None], Any]
     sides: tuple[str, ...] = ()
+    plan: Callable[[Any, Any], dict[str, Any]] | None = None
 
 
 def decode_jpeg(features: Mapping[str, Any], crop: Crop | None) -> Any:
@@ -44,14 +47,34 @@ def decode_jpeg(features: Mapping[str, Any], crop: Crop | None) -> Any:
     The pixels are those of the whole picture, cut: a crop does not depend on when it is taken.
     """
     jpeg = features["image"]
-    if crop is None:
-        return tf.io.decode_jpeg(jpeg, channels=3)
-    size = features["size"] if "size" in features else tf.io.extract_jpeg_shape(jpeg)[:2]
-    top, left, height, width = tf.unstack(crop(size))
+    plan = features
+    if "decoded" not in features:
+        if crop is None:
+            return tf.io.decode_jpeg(jpeg, channels=3)
+        size = tf.io.extract_jpeg_shape(jpeg)[:2]
+        plan = plan_jpeg(crop(size), size)
+    image = tf.image.decode_and_crop_jpeg(jpeg, plan["decoded"], channels=3)
+    image = tf.slice(image, plan["begin"], plan["extent"])
+    image.set_shape([None, None, 3])  # which a slice of computed extent does not tell
+    return image
+
+
+def plan_jpeg(box: Any, size: Any) -> dict[str, Any]:
+    """What is decoded for a box, [..., 4] int32, and where the box lies in it, [..., 3] int32 each.
+
+    Args:
+        box: [..., 4] int32: top, left, height and width.
+        size: [..., 2] int32: height and width of the picture.
+    """
+    top, left, height, width = tf.unstack(box, axis=-1)
     first = tf.maximum(left - _MARGIN, 0)
-    last = tf.minimum(left + width + _MARGIN, size[1])
-    image = tf.image.decode_and_crop_jpeg(jpeg, [top, first, height, last - first], channels=3)
-    return image[:, left - first : left - first + width]
+    last = tf.minimum(left + width + _MARGIN, size[..., 1])
+    zero = tf.zeros_like(left)
+    return {
+        "decoded": tf.stack([top, first, height, last - first], axis=-1),
+        "begin": tf.stack([zero, left - first, zero], axis=-1),
+        "extent": tf.stack([height, width, zero + 3], axis=-1),
+    }
 
 
 def decode_png(features: Mapping[str, Any], crop: Crop | None) -> Any:
@@ -71,7 +94,7 @@ def decode_raw(features: Mapping[str, Any], crop: Crop | None) -> Any:
 
 
 DECODERS = {
-    "jpeg": Decoder(decode_jpeg),
+    "jpeg": Decoder(decode_jpeg, plan=plan_jpeg),
     "png": Decoder(decode_png),
     "webp": Decoder(decode_webp),
     "raw": Decoder(decode_raw, ("height", "width")),

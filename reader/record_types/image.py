@@ -113,7 +113,8 @@ class ImageRecords:
             random: [n, num_random] float32.
         """
         box = self.steps.apply("crop", {"size": sizes}, random)["box"]
-        return features | {"size": sizes, "box": box}
+        plan = self.decoder.plan
+        return features | ({"box": box} if plan is None else plan(box, sizes))
 
     def decode(self, features: dict[str, Any], random: Any) -> Any:
         """What `parse` (and `boxed`) gave of one record, and [num_random] float32 -> element."""
