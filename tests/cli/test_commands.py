@@ -137,6 +137,7 @@ def test_verify_finds_damage(shard_set, shardmill, tmp_path):
     assert found["damages"][0]["file"] == shard.name
 
 
+@pytest.mark.proof
 def test_read_measures(shard_set, shardmill):
     done = shardmill("read", shard_set[0], "--seconds", 1, "--image-size", 48, "--json")
     assert done.returncode == 0, done.stderr
@@ -185,6 +186,7 @@ def test_sigterm_stops_a_training_at_a_checkpoint(shard_set, repository, tmp_pat
     assert not (run / "model.keras").exists()
 
 
+@pytest.mark.proof
 def test_train_then_train_again(shard_set, shardmill, tmp_path):
     arguments = ("train", shard_set[0], "--run-dir", tmp_path / "run", "--image-size", 32)
     done = shardmill(*arguments, "--epochs", 2)

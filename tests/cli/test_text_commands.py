@@ -41,6 +41,7 @@ def test_read_of_raw_text_and_training_on_it(shardmill: Any, text_set: Any, tmp_
     assert done.returncode == 2 and "--train-tokenizer bpe:8000" in done.stderr
 
 
+@pytest.mark.proof
 def test_training_a_language_model_shows_perplexity(
     shardmill: Any, packed_set: Any, tmp_path: Any
 ) -> None:

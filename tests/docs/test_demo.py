@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
+import pytest
 
+
+@pytest.mark.proof
 def test_it_ends_above_chance(run, folder):
     command = ("shardmill", "demo", "--out", "demo", "--epochs", "12", "--text-epochs", "3")
     done = run(*command)

@@ -59,6 +59,7 @@ def test_workers_read_every_nth_position(
         assert (joined(own) == whole[worker::workers]).all()
 
 
+@pytest.mark.proof
 @given(geometries(), seeds, epochs, worker_counts, st.integers(1, 5), st.integers(1, 6))
 def test_workers_share_the_batches_of_similar_length(
     geometry: Geometry, seed: int, epoch: int, workers: int, times: int, buckets: int

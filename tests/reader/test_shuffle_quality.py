@@ -95,6 +95,7 @@ def test_window_needs_one(quality, chance, geometry) -> None:
     assert set(quality[2].OF_ONE) - {"rank correlation"} <= found
 
 
+@pytest.mark.proof
 def test_a_buffer_of_ten_thousand_is_told_by_every_statistic(quality, chance) -> None:
     found = told(quality, chance, quality[1].buffer_orders(SORTED))
     assert found == set(chance)

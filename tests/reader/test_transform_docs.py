@@ -68,6 +68,7 @@ def test_pictures_exist_and_are_small(text: str, repository: Path) -> None:
     assert sum(path.stat().st_size for path in found) < MAX_BYTES
 
 
+@pytest.mark.proof
 def test_pictures_can_be_made_again(repository: Path, samples: Path, tmp_path: Path) -> None:
     folder = repository / "docs" / "transforms"
     arguments = ["--samples", samples, "--out", tmp_path, "--side", 16]

@@ -9,6 +9,7 @@ def last_json(process):
     return json.loads(process.stdout.splitlines()[-1])
 
 
+@pytest.mark.proof
 def test_two_replicas_learn_what_one_learns(run_program):
     results = [last_json(run_program("replicas.py", count)) for count in (1, 2)]
     for optimizer in ("sgd", "adamw"):

@@ -96,6 +96,7 @@ def test_a_mirrored_strategy_trains_on_the_same_records(tiny: Path, repository: 
     assert np.allclose(mirrored, alone, rtol=1e-4)
 
 
+@pytest.mark.proof
 def test_processes_share_every_batch(
     tiny: Path, repository: Path, taken: Callable[..., list[list[Any]]]
 ) -> None:
