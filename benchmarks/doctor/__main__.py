@@ -44,7 +44,8 @@ def main() -> None:
         found = _examine(case, arguments.work, arguments.seconds, arguments.repeat)
         results[case.name] = found
         print(_line(case, found), flush=True)
-        file.write_text(json.dumps(results, indent=1) + "\n")
+        # Of commands, paths as they are from here: the rest is of this machine alone.
+        file.write_text(json.dumps(results, indent=1).replace(f"{_HERE.parent}/", "") + "\n")
 
 
 def _examine(case: Case, work: Path, seconds: float, repeat: int) -> dict[str, Any]:
