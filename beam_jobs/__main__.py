@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from beam_jobs.logs import quiet_beam, runs_here
+from beam_jobs.engine.logs import quiet_beam, runs_here
 from beam_jobs.options import OPTIONS, PreprocessOptions
 from shard_format import ShardmillError
 

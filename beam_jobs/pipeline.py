@@ -13,16 +13,17 @@ from typing import Any
 
 import apache_beam as beam
 
-from beam_jobs.committing import commit
-from beam_jobs.dealing import take
-from beam_jobs.listing import Unit, largest_first
+from beam_jobs.engine.work_queue import take
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.planning import ShardSpec, plan_shards
 from beam_jobs.record_types import RECORD_TYPES
-from beam_jobs.sharding import ShardResult, write_shard
 from beam_jobs.sources import SOURCES
-from beam_jobs.staging import UnitSummary, stage_unit
-from beam_jobs.storage import Workspace, write_json
+from beam_jobs.stages.commit import commit
+from beam_jobs.stages.list import Unit, largest_first
+from beam_jobs.stages.plan import ShardSpec, plan_shards
+from beam_jobs.stages.shard import ShardResult, write_shard
+from beam_jobs.stages.stage import stage_unit
+from beam_jobs.staging import UnitSummary
+from beam_jobs.workspace import Workspace, write_json
 from shard_format import InputError, ShardmillError
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import splits_are_given
 from beam_jobs.record_types import Prepared, SingleRecords
-from beam_jobs.refusal import Refusal
-from beam_jobs.rejects import FILTER, Reject
 from beam_jobs.repairs import read_repaired
 from beam_jobs.sources import Item, Raw, ReadRecord
 from beam_jobs.sources.naming import SPLIT_NAMES
@@ -28,26 +27,29 @@ class Preparer(NamedTuple):
     read: ReadRecord
     record_type: SingleRecords
 
-    def __call__(self, item: Item) -> tuple[Raw, Prepared | Reject]:
+    def __call__(self, item: Item) -> tuple[Raw, Prepared | Rejection]:
         """What was read, without its bytes, and what came of it."""
         nothing = Raw(b"", item.label, item.group, item.split)
         if item.refused:
             reason, _, detail = item.refused.partition(": ")
-            return nothing, Reject("list", reason, detail, self._bytes_if_readable(item))
+            return nothing, Rejection(
+                reason, detail, stage="list", data=self._bytes_if_readable(item)
+            )
         try:
             raw, data = self._read(item)
-        except Refusal as refusal:
-            return nothing, Reject("read", refusal.reason, refusal.detail, refusal.data)
+        except Rejection as refusal:
+            return nothing, Rejection(
+                refusal.reason, refusal.detail, stage="read", data=refusal.data
+            )
         except OSError as error:
             detail = f"reading it failed: {error.strerror or type(error).__name__}"
-            return nothing, Reject("read", "unreadable", detail, None)
+            return nothing, Rejection("unreadable", detail, stage="read")
         raw = raw._replace(data=b"")
         try:
             check_placed(raw.label, raw.split, self.options)
             return raw, self.record_type.prepare(item.record_id, data)
-        except Refusal as refusal:
-            stage = FILTER if refusal.filtered else "prepare"
-            return raw, Reject(stage, refusal.reason, refusal.detail, data)
+        except Rejection as refusal:
+            return raw, refusal.at("prepare").with_data(data)
 
     def _read(self, item: Item) -> tuple[Raw, bytes]:
         """What the source says of a record, and its bytes or those that were mended."""
@@ -62,7 +64,7 @@ class Preparer(NamedTuple):
             return None
         try:
             return self.read(item).data
-        except (OSError, Refusal):
+        except (OSError, Rejection):
             return None
 
 
@@ -70,12 +72,14 @@ def check_placed(label: str | None, split: str | None, options: PreprocessOption
     """Returns if a record has the label and the split that the job needs.
 
     Raises:
-        Refusal: It has not.
+        Rejection: It has not.
     """
     if label is None and not options.no_labels:
         column = options.label_column
-        raise Refusal("no-label", f"it has no {column!r}" if column else "nothing tells its label")
+        raise Rejection(
+            "no-label", f"it has no {column!r}" if column else "nothing tells its label"
+        )
     if split is None and splits_are_given(options.split):
-        raise Refusal(
+        raise Rejection(
             "no-split", f"--split {options.split} finds none of {', '.join(SPLIT_NAMES)} for it"
         )

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from beam_jobs.mended import original_path, own_path
 from beam_jobs.options import OPTIONS, PreprocessOptions
-from beam_jobs.storage import read_json
+from beam_jobs.workspace import read_json
 from shard_format import DamageError, InputError, Manifest, UsageError, load_manifest, naming
 
 FILES = "files"  # the originals, in a folder that was exported

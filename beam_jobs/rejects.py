@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
+
+from beam_jobs.corpus.record import FILTER, Rejection
 
 REJECT_SCHEMA = pa.schema(
     [
@@ -21,19 +22,6 @@ REJECT_SCHEMA = pa.schema(
 )
 
 
-# The stage of a record that a cleaning rule leaves out; all others could not be used.
-FILTER = "filter"
-
-
-class Reject(NamedTuple):
-    """Why a record was refused, at which stage, and its original; None if it cannot be kept."""
-
-    stage: str
-    reason: str
-    detail: str
-    data: bytes | None
-
-
 class RejectWriter:
     """Writes refused records one by one: their originals may be large, and are never kept."""
 
@@ -44,7 +32,7 @@ class RejectWriter:
         self._sink = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_file(self._sink, REJECT_SCHEMA)
 
-    def append(self, position: int, record_id: str, label: str | None, reject: Reject) -> None:
+    def append(self, position: int, record_id: str, label: str | None, reject: Rejection) -> None:
         """Adds one record; `position` is its place in the unit, as listed."""
         (self.filtered if reject.stage == FILTER else self.refused)[reject.reason] += 1
         row = (position, record_id, label, reject.stage, reject.reason, reject.detail)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.mended import MendedFiles
-from beam_jobs.refusal import Refusal
 from beam_jobs.sources import Item, Raw, ReadRecord
 from beam_jobs.sources.base import read_file
 
@@ -35,7 +35,7 @@ def read_repaired(item: Item, read: ReadRecord) -> tuple[Raw, bytes]:
         read: Reads the record where it was.
 
     Raises:
-        Refusal: That file is what was refused: it was exported and left as it was.
+        Rejection: That file is what was refused: it was exported and left as it was.
         OSError: It cannot be read.
     """
     data = read_file(item.repaired, item.size)
@@ -45,7 +45,7 @@ def read_repaired(item: Item, read: ReadRecord) -> tuple[Raw, bytes]:
             raw = read(item)
         except OSError:
             pass  # what is damaged is not needed
-        except Refusal as refusal:
+        except Rejection as refusal:
             # Bytes that fail their checksum may well decode, and are no better for that.
             if refusal.data == data:
                 raise

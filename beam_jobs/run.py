@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 
-from beam_jobs.dealing import dealt_here
-from beam_jobs.listing import Listing, list_corpus
+from beam_jobs.engine.runners import choose_mode, choose_runner, deals_here
+from beam_jobs.engine.work_queue import dealt_here
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.pipeline import NOTES, BuildShardSet, file_error, workspace_of
 from beam_jobs.progress import Follower, OnProgress
 from beam_jobs.record_types import RECORD_TYPES
-from beam_jobs.reporting import write_report
-from beam_jobs.runners import choose_mode, choose_runner, deals_here
+from beam_jobs.report import write_report
 from beam_jobs.sources.detection import resolve_sources
-from beam_jobs.storage import Workspace, read_json
+from beam_jobs.stages.list import Listing, list_corpus
+from beam_jobs.workspace import Workspace, read_json
 from shard_format import InputError, Manifest, ShardmillError, errors, load_manifest, naming
 
 # What Beam's local engine says when a process that worked for it is gone.

@@ -20,10 +20,10 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from beam_jobs.dedup.images.clusters import DEFAULT_THRESHOLD, NearPairs, near_pairs
+from beam_jobs.dedup.union_find import components
 from beam_jobs.images.decode import Pixels, decode_image
 from beam_jobs.images.perception import Perception, perceive
-from beam_jobs.near.clusters import DEFAULT_THRESHOLD, NearPairs, near_pairs
-from beam_jobs.near.union_find import components
 from benchmarks.copies import COPIES, MAX_PIXELS, altered
 from benchmarks.corpus import photographs
 from benchmarks.machine import machine

@@ -21,12 +21,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.near.union_find import components
-from beam_jobs.near_text.bands import choose_bands
-from beam_jobs.near_text.clusters import Documents, NearPairs, near_pairs
-from beam_jobs.near_text.fingerprints import fingerprints
-from beam_jobs.near_text.shingles import Shingles, shingles
-from beam_jobs.near_text.signatures import signatures
+from beam_jobs.dedup.text.bands import choose_bands
+from beam_jobs.dedup.text.clusters import Documents, NearPairs, near_pairs
+from beam_jobs.dedup.text.fingerprints import fingerprints
+from beam_jobs.dedup.text.shingles import Shingles, shingles
+from beam_jobs.dedup.text.signatures import signatures
+from beam_jobs.dedup.union_find import components
 from benchmarks.machine import machine
 from benchmarks.planted_texts import altered, likeness, read_texts, words_of
 from benchmarks.synthetic_shingles import make_sidecars

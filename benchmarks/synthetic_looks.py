@@ -15,9 +15,9 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from beam_jobs.dedup.images.hash_format import HASH_BYTES, LUMA_BYTES, LUMA_SIDE, THUMBNAIL_BYTES
 from beam_jobs.images.decode import Pixels
 from beam_jobs.images.perception import hash_luma
-from beam_jobs.near.layout import HASH_BYTES, LUMA_BYTES, LUMA_SIDE, THUMBNAIL_BYTES
 
 SIDE = 64  # pixels of a picture before it becomes a thumbnail
 PLANTED = 20  # one in so many is a copy

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.near_text.shingles import Shingles
-from beam_jobs.near_text.signatures import SIGNATURE_BYTES, signatures
+from beam_jobs.dedup.text.shingles import Shingles
+from beam_jobs.dedup.text.signatures import SIGNATURE_BYTES, signatures
 from beam_jobs.staging import UnitSummary, unit_files
-from beam_jobs.storage import Workspace, write_table
+from beam_jobs.workspace import Workspace, write_table
 
 SHINGLES = 200  # of a document: that of some 204 words
 UNIT = 20_000  # documents

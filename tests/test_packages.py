@@ -15,7 +15,7 @@ import pytest
         ("shard_format", {"tensorflow", "keras", "apache_beam", "cv2", "PIL", "rich"}),
         ("beam_jobs", {"tensorflow", "keras", "apache_beam", "cv2", "numpy"}),
         ("beam_jobs.run", {"tensorflow", "keras"}),
-        ("beam_jobs.reporting", {"tensorflow", "keras", "apache_beam"}),
+        ("beam_jobs.report", {"tensorflow", "keras", "apache_beam"}),
         ("trainer", {"tensorflow", "keras", "apache_beam"}),
         ("reader", {"apache_beam", "click"}),
         ("cli.main", {"tensorflow", "keras", "apache_beam", "cv2", "rich"}),

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.options import TextOptions
-from beam_jobs.refusal import Refusal
-from beam_jobs.rejects import Reject
 from beam_jobs.sources.streams import Bytes
 
 # The columns of a batch on its way to a record type; one "keep:NAME" for each of --keep-columns.
@@ -115,7 +114,7 @@ class RefusedDocument(NamedTuple):
     """
 
     place: str
-    reject: Reject
+    reject: Rejection
     context: Any = None
 
 
@@ -160,7 +159,7 @@ class Format(abc.ABC):
         """Every document of a part, in order.
 
         Raises:
-            Refusal: The part cannot be read; only before anything was given.
+            Rejection: The part cannot be read; only before anything was given.
             OSError: Likewise.
         """
 
@@ -169,7 +168,7 @@ class Format(abc.ABC):
         """The document in some bytes.
 
         Raises:
-            Refusal: There is none.
+            Rejection: There is none.
         """
 
     def stretches(self, file: Bytes, size: int) -> list[Stretch]:
@@ -185,7 +184,7 @@ class Format(abc.ABC):
         """The first records of a file by column, for a look; empty if it has none.
 
         Raises:
-            Refusal: It cannot be read.
+            Rejection: It cannot be read.
         """
         return []
 
@@ -196,7 +195,7 @@ def place_at(offset: int) -> str:
 
 
 def rest_of(
-    offset: int, damage: Refusal, data: bytes | None, context: Any = None
+    offset: int, damage: Rejection, data: bytes | None, context: Any = None
 ) -> RefusedDocument:
     """What lies behind damage, as one refused document.
 
@@ -207,5 +206,7 @@ def rest_of(
         context: As in Found.
     """
     detail = f"from byte {offset} on: {damage.detail}"
-    reject = Reject("read", damage.reason, detail, damage.data if data is None else data)
+    reject = Rejection(
+        damage.reason, detail, stage="read", data=damage.data if data is None else data
+    )
     return RefusedDocument(place_at(offset), reject, context)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.documents.base import (
     Document,
     Format,
@@ -26,8 +27,6 @@ from beam_jobs.documents.decoding import decode_value
 from beam_jobs.documents.fields import LOOKED_AT, Fields
 from beam_jobs.documents.plain import bytes_of
 from beam_jobs.options import TextOptions
-from beam_jobs.refusal import Refusal
-from beam_jobs.rejects import Reject
 from beam_jobs.sources.rows import DAMAGE, MAX_ROWS, PLAUSIBLE_ROWS, class_names, why
 from beam_jobs.sources.streams import Bytes, Range, opened
 
@@ -86,7 +85,7 @@ class Columnar(Format):
                 with self.open_rows(file) as opened_file:
                     yield from self._rows(opened_file, part)
             except DAMAGE as error:
-                raise Refusal("damaged-file", why(error), data=bytes_of(part)) from None
+                raise Rejection("damaged-file", why(error), data=bytes_of(part)) from None
 
     def _rows(self, file: Opened, part: Part) -> Iterator[Found | RefusedDocument]:
         names = file.schema.names
@@ -143,7 +142,7 @@ class Columnar(Format):
                                 return list(batch.slice(0, LOOKED_AT).to_pylist())
                     return [dict.fromkeys(names)]
             except DAMAGE as error:
-                raise Refusal("damaged-file", why(error)) from None
+                raise Rejection("damaged-file", why(error)) from None
 
     def _found(
         self, batch: pa.RecordBatch, first: int, classes: list[str]
@@ -158,9 +157,9 @@ class Columnar(Format):
         for row in range(batch.num_rows):
             context = ({name: values[row] for name, values in others.items()}, classes)
             cells = [column[row] for column in texts]
-            refused = next((cell for cell in cells if isinstance(cell, Refusal)), None)
+            refused = next((cell for cell in cells if isinstance(cell, Rejection)), None)
             if refused is not None:
-                reject = Reject("read", refused.reason, refused.detail, b"")
+                reject = Rejection(refused.reason, refused.detail, stage="read", data=b"")
                 yield RefusedDocument(place_at(first + row), reject, context)
                 continue
             data = b"\n".join(cell for cell in cells if isinstance(cell, bytes))
@@ -185,22 +184,22 @@ _BYTES_OF = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
 
 def _unreadable(row: int, rows: str, error: Exception) -> RefusedDocument:
     detail = f"{rows} cannot be read: {why(error)}"
-    return RefusedDocument(place_at(row), Reject("read", "damaged-file", detail, None), ({}, []))
+    return RefusedDocument(place_at(row), Rejection("damaged-file", detail, stage="read"), ({}, []))
 
 
-def _texts(batch: pa.RecordBatch, name: str) -> list[bytes | Refusal]:
+def _texts(batch: pa.RecordBatch, name: str) -> list[bytes | Rejection]:
     """The bytes in each cell of a text column; they may be no UTF-8."""
     if name not in batch.schema.names:
-        missing = Refusal("no-text", f"there is no column {name!r}")
+        missing = Rejection("no-text", f"there is no column {name!r}")
         return [missing] * batch.num_rows
     column = batch.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
     if not any(test(kind) for test in _HOLD_TEXT):
-        wrong = Refusal("no-text", f"the text column {name!r} must hold text, got {kind}")
+        wrong = Rejection("no-text", f"the text column {name!r} must hold text, got {kind}")
         return [wrong] * batch.num_rows
-    null = Refusal("no-text", f"the text column {name!r} must hold text, got null")
+    null = Rejection("no-text", f"the text column {name!r} must hold text, got null")
     cells = column.cast(pa.large_binary()).to_pylist()
     return [null if cell is None else cell for cell in cells]
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import charset_normalizer
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.options.encodings import AUTO
-from beam_jobs.refusal import Refusal
 from beam_jobs.sources.streams import Bytes
 
 LOOKED_AT_BYTES = 1 << 20  # 1 MiB of a file tell its encoding
@@ -108,7 +108,7 @@ def decode(data: bytes, encoding: str, start: int = 0) -> tuple[str, str]:
         start: Where in the file the bytes begin.
 
     Raises:
-        Refusal: They are no text in this encoding, and where the first bad byte is; or they are,
+        Rejection: They are no text in this encoding, and where the first bad byte is; or they are,
             with zeros in it, which no text has.
     """
     name = detected(data, whole=True) if encoding == AUTO else encoding
@@ -121,15 +121,15 @@ def decode(data: bytes, encoding: str, start: int = 0) -> tuple[str, str]:
         found = f"byte {data[error.start]:#04x} at offset {at}" if data else "nothing"
         detail = f"{found} is no {name}: {error.reason}"
         hint = "" if encoding == AUTO or not marked(data[:4]) else "; --encoding auto may read it"
-        raise Refusal("bad-encoding", detail + hint) from None
+        raise Rejection("bad-encoding", detail + hint) from None
     except (UnicodeError, ValueError) as error:  # some codecs do not say where
-        raise Refusal("bad-encoding", f"it is no {name}: {error}") from None
+        raise Rejection("bad-encoding", f"it is no {name}: {error}") from None
     if "\0" in text:
         at = start + len(text[: text.index("\0")].encode(name, "replace"))
         hint = (
             "; --encoding auto may read it" if encoding == "utf-8" and wide_by_zeros(data) else ""
         )
-        raise Refusal("binary-data", f"there is a zero at offset {at}: this is no text{hint}")
+        raise Rejection("binary-data", f"there is a zero at offset {at}: this is no text{hint}")
     return text if start else text.removeprefix("\ufeff"), name
 
 
@@ -137,7 +137,7 @@ def decode_value(data: bytes) -> str:
     """The text of a value of a column, in UTF-8: a mark that begins it is a character of it.
 
     Raises:
-        Refusal: As `decode` does.
+        Rejection: As `decode` does.
     """
     text, _ = decode(data, "utf-8")
     return f"\ufeff{text}" if data.startswith(codecs.BOM_UTF8) else text

@@ -7,10 +7,10 @@ from typing import Any
 
 import orjson
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.documents.base import Document, Part
 from beam_jobs.options import TextOptions
 from beam_jobs.options.values import parse_kept, parse_names
-from beam_jobs.refusal import Refusal
 from beam_jobs.sources.cells import label_of, split_of, text_of, wanted_columns
 
 LOOKED_AT = 16  # records of a file that tell whether it has the columns at all
@@ -60,7 +60,7 @@ class Fields:
             class_names: Of the classes, if labels are indexes into them.
 
         Raises:
-            Refusal: A column is missing, or its value is of another kind.
+            Rejection: A column is missing, or its value is of another kind.
         """
         wanted = self._wanted
         label, split, group = part.label, part.split, None
@@ -82,7 +82,7 @@ class Fields:
         """What the text columns of a row hold.
 
         Raises:
-            Refusal: One is missing, or holds no text.
+            Rejection: One is missing, or holds no text.
         """
         if len(self.text_columns) == 1:
             return _text(row, self.text_columns[0])
@@ -95,7 +95,7 @@ def _text(row: Mapping[str, Any], column: str) -> str:
         return value
     found = type(value).__name__ if value is not None else "null"
     found = found if column in row else "no such column"
-    raise Refusal("no-text", f"the text column {column!r} must hold text, got {found}")
+    raise Rejection("no-text", f"the text column {column!r} must hold text, got {found}")
 
 
 def _kept_value(row: Mapping[str, Any], name: str, kind: str) -> Any:
@@ -110,7 +110,7 @@ def _kept_value(row: Mapping[str, Any], name: str, kind: str) -> Any:
             raise ValueError
         return number
     except (TypeError, ValueError, OverflowError):
-        raise Refusal(
+        raise Rejection(
             "bad-value", f"the kept column {name!r} must hold {kind}, got {value!r:.80}"
         ) from None
 

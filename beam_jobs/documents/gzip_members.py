@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from beam_jobs.refusal import Refusal
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.sources.streams import Bytes, Raw
 
 _GZIP_MAGIC = b"\x1f\x8b\x08"
@@ -41,7 +41,7 @@ class GzipMembers(Raw):
                     continue
                 self._inflater, self._member = zlib.decompressobj(_GZIP), bytearray()
             elif not self._waiting:
-                cut = Refusal("damaged-stream", "decompressing fails: a member ends too early")
+                cut = Rejection("damaged-stream", "decompressing fails: a member ends too early")
                 raise self._packed.damage or cut
             data = self._inflated(size)
             if data:
@@ -56,7 +56,7 @@ class GzipMembers(Raw):
         except zlib.error as error:
             self._member += waiting
             self._waiting = b""
-            raise Refusal("damaged-stream", f"decompressing fails: {error}") from None
+            raise Rejection("damaged-stream", f"decompressing fails: {error}") from None
         self._waiting = inflater.unconsumed_tail or inflater.unused_data
         if len(self._member) <= _KEPT_BYTES:
             self._member += waiting[: len(waiting) - len(self._waiting)]

@@ -6,11 +6,11 @@ import codecs
 import re
 from collections.abc import Iterator
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.documents.base import Document, Format, Found, Ignored, Part, RefusedDocument
 from beam_jobs.documents.decoding import decode, is_utf8, marked, normal_name
 from beam_jobs.documents.plain import whole
 from beam_jobs.options.encodings import AUTO
-from beam_jobs.refusal import Refusal
 
 # The WHATWG Encoding Standard, section 4.2: what pages mean by these names.
 _MEANT = {
@@ -56,14 +56,14 @@ def decode_page(data: bytes, declared: str = "") -> tuple[str, str]:
         declared: The charset that its server declared; "" if none.
 
     Raises:
-        Refusal: It is no text in any of these.
+        Rejection: It is no text in any of these.
     """
     if not marked(data[:4]) and not is_utf8(data, whole=True):
         said = _CHARSET.search(data[:_PRESCAN_BYTES])
         for name in (declared, said[1].decode("ascii") if said else ""):
             try:
                 return decode(data, meant_by(name))
-            except (LookupError, Refusal):
+            except (LookupError, Rejection):
                 continue
     return decode(data, AUTO)
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.documents.decoding import is_utf8
 from beam_jobs.documents.warc_records import parse_header
-from beam_jobs.refusal import Refusal
 from beam_jobs.sources.base import MAX_RECORD_BYTES, check_size
 
 _WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": 15}  # bits, as zlib takes them
@@ -40,7 +40,7 @@ def parse_response(message: bytes) -> Response:
     A coding that is declared and not there is no damage: many crawlers undo it and keep the header.
 
     Raises:
-        Refusal: It is no HTTP, or a coding cannot be undone.
+        Rejection: It is no HTTP, or a coding cannot be undone.
     """
     ends = [(message.find(end), len(end)) for end in (b"\r\n\r\n", b"\n\n")]
     end, width = min((one for one in ends if one[0] >= 0), default=(len(message), 0))
@@ -48,7 +48,7 @@ def parse_response(message: bytes) -> Response:
     protocol, _, rest = head.partition(b"\n")[0].partition(b" ")
     status = rest.strip()[:3]
     if not protocol.upper().startswith(b"HTTP/") or not status.isdigit():
-        raise Refusal("not-http", f"the response begins with {head[:40]!r}")
+        raise Rejection("not-http", f"the response begins with {head[:40]!r}")
     fields = parse_header(head)
     body = message[end + width :]
     if "chunked" in fields.get("transfer-encoding", "").lower():
@@ -76,7 +76,7 @@ def _joined(body: bytes) -> bytes:
     """The chunks of a body together; the body if it is not in chunks.
 
     Raises:
-        Refusal: A chunk is damaged or missing.
+        Rejection: A chunk is damaged or missing.
     """
     parts: list[bytes] = []
     at, first = 0, True
@@ -90,14 +90,14 @@ def _joined(body: bytes) -> bytes:
         if size < 0:
             if first:
                 return body
-            raise Refusal("damaged-record", f"at byte {at} of the body there must be a chunk")
+            raise Rejection("damaged-record", f"at byte {at} of the body there must be a chunk")
         if size == 0:
             return b"".join(parts)
         chunk = body[end + 1 : end + 1 + size]
         if len(chunk) < size:
             if first and not parts and size > len(body):
                 return body  # a word that happens to be hexadecimal
-            raise Refusal("damaged-record", f"a chunk has {len(chunk)} of {size} bytes")
+            raise Rejection("damaged-record", f"a chunk has {len(chunk)} of {size} bytes")
         parts.append(chunk)
         at, first = end + 1 + size, False
         at += len(body[at : at + 2]) if body[at : at + 2] == b"\r\n" else body[at : at + 1] == b"\n"
@@ -107,7 +107,7 @@ def _decoded(body: bytes, coding: str) -> bytes:
     """A body without one coding.
 
     Raises:
-        Refusal: It cannot be undone, or is none that is known.
+        Rejection: It cannot be undone, or is none that is known.
     """
     if coding in ("", "identity", "none", "utf-8") or not body:
         return body
@@ -135,7 +135,7 @@ def _decoded(body: bytes, coding: str) -> bytes:
         except (pa.ArrowException, OSError) as error:
             why = str(error)
     else:
-        raise Refusal("unknown-coding", f"the content encoding is {coding[:40]!r}")
+        raise Rejection("unknown-coding", f"the content encoding is {coding[:40]!r}")
     if is_utf8(body, whole=True):  # as what is packed never is
         return body
-    raise Refusal("damaged-record", f"undoing {coding} fails: {why}")
+    raise Rejection("damaged-record", f"undoing {coding} fails: {why}")

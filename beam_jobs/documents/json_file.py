@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.documents.base import (
     Document,
     Format,
@@ -26,7 +27,6 @@ from beam_jobs.documents.fields import Fields
 from beam_jobs.documents.json_lines import document_of, json_value, looked_at
 from beam_jobs.documents.plain import bytes_of, whole
 from beam_jobs.options import TextOptions
-from beam_jobs.refusal import Refusal
 from beam_jobs.sources.base import check_size
 from beam_jobs.sources.streams import Bytes
 
@@ -50,8 +50,8 @@ class Json(Format):
         """See Format."""
         try:
             yield from self._found(part)
-        except Refusal as refusal:
-            raise Refusal(refusal.reason, refusal.detail, data=bytes_of(part)) from None
+        except Rejection as refusal:
+            raise Rejection(refusal.reason, refusal.detail, data=bytes_of(part)) from None
 
     def _found(self, part: Part, *, checked: bool = True) -> Iterator[Found]:
         with part.open() as file:
@@ -101,13 +101,13 @@ def _check(element: _Element) -> None:
     """Returns if an element is JSON.
 
     Raises:
-        Refusal: It is none.
+        Rejection: It is none.
     """
     try:
         orjson.loads(element.data)
     except orjson.JSONDecodeError as error:
         decode(element.data, "utf-8", element.offset)
-        raise Refusal("bad-json", f"the element at byte {element.offset}: {error}") from None
+        raise Rejection("bad-json", f"the element at byte {element.offset}: {error}") from None
 
 
 def _begins_list(file: Bytes) -> bool:
@@ -118,7 +118,7 @@ def _elements_of(part: Part) -> Iterator[_Element]:
     """The elements of a list, each without the space around it.
 
     Raises:
-        Refusal: It is no list.
+        Rejection: It is no list.
     """
     with part.open() as file:
         yield from _split(file)
@@ -157,7 +157,7 @@ def _split(file: Bytes) -> Iterator[_Element]:
         if not more:
             if file.damage is not None:
                 raise file.damage
-            raise Refusal("bad-json", f"the file ends inside the list, at byte {base}")
+            raise Rejection("bad-json", f"the file ends inside the list, at byte {base}")
         block, at, start = unread + more, at - start, 0
 
 
@@ -170,7 +170,7 @@ def _check_end(file: Bytes, rest: bytes, bracket: bytes) -> None:
     """Returns if a list ends well.
 
     Raises:
-        Refusal: With another bracket, or with more behind it.
+        Rejection: With another bracket, or with more behind it.
     """
     while bracket == b"]" and not rest.strip(_SPACE):
         rest = file.read(_BLOCK_BYTES)
@@ -178,4 +178,4 @@ def _check_end(file: Bytes, rest: bytes, bracket: bytes) -> None:
             if file.damage is not None:
                 raise file.damage
             return
-    raise Refusal("bad-json", "the list does not end with its bracket, or more is behind it")
+    raise Rejection("bad-json", "the list does not end with its bracket, or more is behind it")

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.documents.base import (
     Document,
     Format,
@@ -21,7 +22,6 @@ from beam_jobs.documents.fields import LOOKED_AT, Fields
 from beam_jobs.documents.lines import cut_lines
 from beam_jobs.documents.plain import found_lines
 from beam_jobs.options import TextOptions
-from beam_jobs.refusal import Refusal
 from beam_jobs.sources.streams import Bytes
 
 _MARK = b"\xef\xbb\xbf"
@@ -63,7 +63,7 @@ def json_value(data: bytes, encoding: str, start: int = 0) -> Any:
         start: Where in the file it begins.
 
     Raises:
-        Refusal: It is no JSON, or not in this encoding.
+        Rejection: It is no JSON, or not in this encoding.
     """
     try:
         if encoding != "utf-8":
@@ -72,21 +72,21 @@ def json_value(data: bytes, encoding: str, start: int = 0) -> Any:
     except orjson.JSONDecodeError as error:
         decode(data, encoding, start)  # bytes that are no text are the better reason
         detail = str(error)
-    raise Refusal("bad-json", detail)
+    raise Rejection("bad-json", detail)
 
 
 def document_of(value: Any, encoding: str, part: Part, fields: Fields) -> Document:
     """The document that an object or a string is.
 
     Raises:
-        Refusal: It is neither, or the object lacks what the job needs.
+        Rejection: It is neither, or the object lacks what the job needs.
     """
     if isinstance(value, dict):
         return fields.document(value, part, encoding)
     if isinstance(value, str):
         return fields.document({fields.text_column: value}, part, encoding)
     kind = "null" if value is None else type(value).__name__
-    raise Refusal("no-text", f"a record must be an object or a string, got {kind}")
+    raise Rejection("no-text", f"a record must be an object or a string, got {kind}")
 
 
 def looked_at(found: Iterator[Found | RefusedDocument | Ignored]) -> list[dict[str, Any]]:
@@ -96,7 +96,7 @@ def looked_at(found: Iterator[Found | RefusedDocument | Ignored]) -> list[dict[s
         if isinstance(one, Found):
             try:
                 value = json_value(one.data, *one.context)
-            except Refusal:
+            except Rejection:
                 continue
             if isinstance(value, dict):
                 rows.append(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.documents.base import (
     Document,
     Format,
@@ -19,8 +20,6 @@ from beam_jobs.documents.base import (
 from beam_jobs.documents.decoding import Encoding, decode, encoding_of_lines
 from beam_jobs.documents.lines import Line, aligned, cut_lines, read_lines
 from beam_jobs.options import TextOptions
-from beam_jobs.refusal import Refusal
-from beam_jobs.rejects import Reject
 from beam_jobs.sources.base import MAX_RECORD_BYTES, check_size
 from beam_jobs.sources.streams import Bytes
 
@@ -77,13 +76,13 @@ def whole(part: Part) -> bytes:
     """All bytes of a part.
 
     Raises:
-        Refusal: They are too many, or there is damage; then with what could be read.
+        Rejection: They are too many, or there is damage; then with what could be read.
     """
     with part.open() as file:
         data = _up_to_most(file)
         check_size(len(data))
         if file.damage is not None:
-            raise Refusal(file.damage.reason, file.damage.detail, data=data)
+            raise Rejection(file.damage.reason, file.damage.detail, data=data)
     return data
 
 
@@ -132,7 +131,7 @@ def too_long(line: Line, context: Any) -> RefusedDocument:
     """A record that no worker may hold."""
     detail = f"the record at byte {line.offset} has {line.size} bytes, more than {MAX_RECORD_BYTES}"
     return RefusedDocument(
-        place_at(line.offset), Reject("read", "file-too-large", detail, None), context
+        place_at(line.offset), Rejection("file-too-large", detail, stage="read"), context
     )
 
 

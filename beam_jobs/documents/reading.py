@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.documents.base import Document, Format, Found, Ignored, Part, RefusedDocument
-from beam_jobs.refusal import Refusal
-from beam_jobs.rejects import FILTER, Reject
 from beam_jobs.sources.base import MAX_RECORD_BYTES, read_file
 
 _KEPT_BYTES = 16 << 20  # 16 MiB: of a file without a document; there are headers, blanks, zeros
@@ -24,7 +23,7 @@ class ReadDocument(NamedTuple):
 
     record_id: str
     original: bytes
-    outcome: Document | Reject | Ignored
+    outcome: Document | Rejection | Ignored
 
 
 class Mended(NamedTuple):
@@ -58,12 +57,12 @@ def read_part(
             if nothing:
                 yield _refused(part, "", _no_documents(part))
             return
-        except Refusal as refusal:
+        except Rejection as refusal:
             yield _refused(part, "", _reject(refusal, refusal.data))
             return
         except OSError as error:
             detail = f"reading it failed: {error.strerror or type(error).__name__}"
-            yield _refused(part, "", Reject("read", "unreadable", detail, None))
+            yield _refused(part, "", Rejection("unreadable", detail, stage="read"))
             return
         nothing = False
         file = mended.get(one.place) if mended else None
@@ -82,33 +81,34 @@ def record_id(part: Part, place: str) -> str:
     return f"{part.file_id}/{place}" if place else part.file_id
 
 
-def _no_documents(part: Part) -> Reject:
+def _no_documents(part: Part) -> Rejection:
     """A file in which nothing was found must not vanish: it may be of another format."""
     detail = "there is no document in the file"
     try:
         with part.open_packed() if part.codec else part.open() as file:
             data = file.read(_KEPT_BYTES + 1)
-    except (Refusal, OSError):
-        return Reject("read", "no-documents", detail, None)
-    return Reject("read", "no-documents", detail, data if len(data) <= _KEPT_BYTES else None)
+    except (Rejection, OSError):
+        return Rejection("no-documents", detail, stage="read")
+    return Rejection(
+        "no-documents", detail, stage="read", data=data if len(data) <= _KEPT_BYTES else None
+    )
 
 
-def _refused(part: Part, place: str, reject: Reject) -> ReadDocument:
+def _refused(part: Part, place: str, reject: Rejection) -> ReadDocument:
     if reject.data is not None and len(reject.data) > MAX_RECORD_BYTES:
-        reject = reject._replace(data=None)
+        reject = reject.with_data(None)
     return ReadDocument(record_id(part, place), b"", reject)
 
 
-def _reject(refusal: Refusal, data: bytes | None) -> Reject:
-    stage = FILTER if refusal.filtered else "read"
-    return Reject(stage, refusal.reason, refusal.detail, data)
+def _reject(refusal: Rejection, data: bytes | None) -> Rejection:
+    return refusal.at("read").with_data(data)
 
 
 def _parsed(found: Found, part: Part, form: Format) -> ReadDocument:
     name = record_id(part, found.place)
     try:
         return ReadDocument(name, found.data, form.parse(found, part))
-    except Refusal as refusal:
+    except Rejection as refusal:
         return ReadDocument(name, found.data, _reject(refusal, found.data))
 
 
@@ -118,9 +118,9 @@ def _parsed_mended(
     """A document with the bytes of a file in place of its own."""
     try:
         data = read_file(file.path, file.size)
-    except (Refusal, OSError) as error:
+    except (Rejection, OSError) as error:
         detail = f"the mended file cannot be read: {error}"
-        return _refused(part, one.place, Reject("read", "unreadable", detail, None))
+        return _refused(part, one.place, Rejection("unreadable", detail, stage="read"))
     if isinstance(one, RefusedDocument):
         # Left as it was exported, it is refused as it was.
         if data == one.reject.data:

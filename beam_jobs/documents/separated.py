@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.documents.base import (
     Document,
     Format,
@@ -29,8 +30,6 @@ from beam_jobs.documents.lines import Line, read_lines
 from beam_jobs.documents.plain import bytes_of
 from beam_jobs.options import TextOptions
 from beam_jobs.options.values import parse_names
-from beam_jobs.refusal import Refusal
-from beam_jobs.rejects import Reject
 from beam_jobs.sources.base import MAX_RECORD_BYTES
 
 csv.field_size_limit(MAX_RECORD_BYTES)
@@ -66,7 +65,7 @@ class Csv(Format):
                 context = Columns(names, encoding.name, row.offset)
                 if row.refused is not None and not names:
                     detail = f"its header cannot be used: {row.refused.detail}"
-                    raise Refusal(row.refused.reason, detail, data=bytes_of(part))
+                    raise Rejection(row.refused.reason, detail, data=bytes_of(part))
                 if row.refused is not None:
                     yield RefusedDocument(place_at(row.offset), row.refused, context)
                 elif not names:
@@ -86,7 +85,7 @@ class Csv(Format):
             values = self._row(found.data, encoding)
         if len(values) != len(names):
             detail = f"the row at byte {offset} has {len(values)} fields, of {len(names)} columns"
-            raise Refusal("ragged-row", detail)
+            raise Rejection("ragged-row", detail)
         row = dict(zip(names, values, strict=True))
         return self._fields.document(row, part, encoding)
 
@@ -102,28 +101,28 @@ class Csv(Format):
         """The values of a mended row.
 
         Raises:
-            Refusal: It is not one row.
+            Rejection: It is not one row.
         """
         text, _ = decode(data, encoding)
         lines = io.StringIO(text, newline="")
         try:
             rows = [row for row in csv.reader(lines, delimiter=self.delimiter, strict=True) if row]
         except csv.Error as error:
-            raise Refusal("bad-csv", _said(error)) from None
+            raise Rejection("bad-csv", _said(error)) from None
         if len(rows) != 1:
-            raise Refusal("bad-csv", f"there must be one row, got {len(rows)}")
+            raise Rejection("bad-csv", f"there must be one row, got {len(rows)}")
         return rows[0]
 
     def _check_header(self, names: tuple[str, ...], part: Part) -> None:
         """Returns if each column that is read is there once at most.
 
         Raises:
-            Refusal: One is there twice.
+            Rejection: One is there twice.
         """
         for name in self._fields.needed:
             if names.count(name) > 1:
                 detail = f"the header names {name!r} {names.count(name)} times"
-                raise Refusal("repeated-column", detail, data=bytes_of(part))
+                raise Rejection("repeated-column", detail, data=bytes_of(part))
 
 
 def _said(error: csv.Error) -> str:
@@ -144,7 +143,7 @@ class _Row(NamedTuple):
     offset: int
     data: bytes
     values: list[str]
-    refused: Reject | None = None
+    refused: Rejection | None = None
 
 
 class _Rows:
@@ -164,7 +163,7 @@ class _Rows:
         self._encoding = encoding
         self._delimiter = delimiter
         self._unclosed = 0
-        self._bad: Refusal | None = None  # what is wrong with the text of the row
+        self._bad: Rejection | None = None  # what is wrong with the text of the row
 
     def __iter__(self) -> Iterator[_Row]:
         """Every row in order."""
@@ -175,11 +174,11 @@ class _Rows:
                     yield from self._ended(values, None)
             except csv.Error as error:
                 if str(error) != "unexpected end of data" or self.cut:
-                    yield from self._ended([], Refusal("bad-csv", _said(error)))
+                    yield from self._ended([], Rejection("bad-csv", _said(error)))
                 else:
                     yield from self._unclosed_quote()
                 continue
-            except Refusal as refusal:
+            except Rejection as refusal:
                 yield from self._ended([], refusal)
                 continue
             return
@@ -194,15 +193,15 @@ class _Rows:
         self._taken.append(line)
         size = line.offset + line.size - self._taken[0].offset
         if size > MAX_RECORD_BYTES:
-            raise Refusal("file-too-large", f"the row has more than {MAX_RECORD_BYTES} bytes")
+            raise Rejection("file-too-large", f"the row has more than {MAX_RECORD_BYTES} bytes")
         try:
             return decode(line.data, self._encoding.name, line.offset)[0]
-        except Refusal as refusal:
+        except Rejection as refusal:
             # The row goes on behind it all the same, if this is inside of quotes.
             self._bad = self._bad or refusal
             return line.data.decode(self._encoding.name, "replace").replace("\0", "?")
 
-    def _ended(self, values: list[str], refusal: Refusal | None) -> Iterator[_Row]:
+    def _ended(self, values: list[str], refusal: Rejection | None) -> Iterator[_Row]:
         """The row of the lines that were taken, if it is one."""
         lines, self._taken = self._taken, []
         refusal, self._bad = self._bad or refusal, None
@@ -215,7 +214,7 @@ class _Rows:
                 yield _Row(lines[0].offset, data, values)
             return
         kept = None if len(data) > MAX_RECORD_BYTES else data
-        reject = Reject("read", refusal.reason, refusal.detail, kept)
+        reject = Rejection(refusal.reason, refusal.detail, stage="read", data=kept)
         yield _Row(lines[0].offset, data, [], reject)
 
     def _unclosed_quote(self) -> Iterator[_Row]:
@@ -224,7 +223,7 @@ class _Rows:
         if self._unclosed <= _MAX_UNCLOSED:
             self._again.extendleft(reversed(self._taken[1:]))
             del self._taken[1:]
-        yield from self._ended([], Refusal("bad-csv", "a quote is opened and never closed"))
+        yield from self._ended([], Rejection("bad-csv", "a quote is opened and never closed"))
 
 
 class _Text:

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.documents.base import (
     Document,
     Format,
@@ -18,8 +19,6 @@ from beam_jobs.documents.base import (
 from beam_jobs.documents.decoding import decode_value
 from beam_jobs.documents.fields import LOOKED_AT, Fields
 from beam_jobs.options import TextOptions
-from beam_jobs.refusal import Refusal
-from beam_jobs.rejects import Reject
 from beam_jobs.sources.base import MAX_RECORD_BYTES
 from beam_jobs.sources.compression import read_exactly
 from beam_jobs.sources.frames import is_frame
@@ -56,7 +55,7 @@ class TfRecord(Format):
                         yield _end(place, header, file, f"it ends in a record of {size} bytes")
                         return
                     detail = f"the record has {size} bytes, more than {MAX_RECORD_BYTES}"
-                    yield RefusedDocument(place, Reject("read", "file-too-large", detail, None))
+                    yield RefusedDocument(place, Rejection("file-too-large", detail, stage="read"))
                     number += 1
                     continue
                 framed = read_exactly(file, size + FOOTER_BYTES)
@@ -75,7 +74,7 @@ class TfRecord(Format):
             features = decode_example(found.data)
         except DamageError:
             detail = f"its {len(found.data)} bytes are no Example"
-            raise Refusal("not-an-example", detail) from None
+            raise Rejection("not-an-example", detail) from None
         row = self._row(features)
         return self._fields.document(row, part, class_names=part.class_names)
 
@@ -86,7 +85,7 @@ class TfRecord(Format):
             if isinstance(one, Found):
                 try:
                     rows.append(self._row(decode_example(one.data)))
-                except (DamageError, Refusal):
+                except (DamageError, Rejection):
                     continue
         return rows
 
@@ -94,7 +93,7 @@ class TfRecord(Format):
         """The features as values; what is to be text as that.
 
         Raises:
-            Refusal: The text is no UTF-8.
+            Rejection: The text is no UTF-8.
         """
         row: dict[str, Any] = {
             name: values[0] if len(values) == 1 else list(values) or None
@@ -110,18 +109,18 @@ def _checked(place: str, payload: bytes, footer: bytes) -> Found | RefusedDocume
     if masked_crc(payload) == _CRC.unpack(footer)[0]:
         return Found(place, payload)
     detail = f"its {len(payload)} bytes do not match their checksum"
-    return RefusedDocument(place, Reject("read", "damaged-record", detail, payload))
+    return RefusedDocument(place, Rejection("damaged-record", detail, stage="read", data=payload))
 
 
 def _end(place: str, data: bytes | None, file: Bytes, detail: str) -> RefusedDocument:
     """The rest of a file behind damage."""
     if file.damage is not None:
-        return RefusedDocument(place, Reject("read", *_said(file.damage), data))
+        return RefusedDocument(place, Rejection(*_said(file.damage), stage="read", data=data))
     rest = (data or b"") + file.read(MAX_RECORD_BYTES)
-    return RefusedDocument(place, Reject("read", "damaged-file", detail, rest))
+    return RefusedDocument(place, Rejection("damaged-file", detail, stage="read", data=rest))
 
 
-def _said(damage: Refusal) -> tuple[str, str]:
+def _said(damage: Rejection) -> tuple[str, str]:
     return damage.reason, damage.detail
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from beam_jobs.corpus.record import FILTER, Rejection
 from beam_jobs.documents.base import (
     Document,
     Format,
@@ -28,8 +29,6 @@ from beam_jobs.documents.warc_records import (
     read_warc,
     split_record,
 )
-from beam_jobs.refusal import Refusal
-from beam_jobs.rejects import Reject
 from beam_jobs.sources.streams import Bytes
 
 _DOCUMENTS = ("response", "resource", "conversion")
@@ -47,7 +46,7 @@ class Warc(Format):
         with _opened(part) as file:
             for one in read_warc(file):
                 if isinstance(one, Gap):
-                    reject = Reject("read", one.why.reason, one.why.detail, one.data)
+                    reject = Rejection(one.why.reason, one.why.detail, stage="read", data=one.data)
                     yield RefusedDocument(place_at(one.offset), reject)
                 else:
                     yield _found(one)
@@ -63,7 +62,7 @@ class Warc(Format):
             response = parse_response(record.block)
         if not 200 <= response.status < 300:
             status = f"the server answered {response.status}"
-            raise Refusal("http-status", status, filtered=True)
+            raise Rejection("http-status", status, stage=FILTER)
         return _document(response, part)
 
 
@@ -96,14 +95,14 @@ def _found(record: WarcRecord) -> Found | RefusedDocument | Ignored:
     if not refused:
         return Found(place, record.data, None, record)
     reason, _, detail = refused.partition(": ")
-    return RefusedDocument(place, Reject("read", reason, detail, record.data))
+    return RefusedDocument(place, Rejection(reason, detail, stage="read", data=record.data))
 
 
 def _document(response: Response, part: Part) -> Document:
     """The document that a response is.
 
     Raises:
-        Refusal: It is no text.
+        Rejection: It is no text.
     """
     mime, body = response.mime, response.body
     begins = body[:512].lstrip()[:16].lower()
@@ -111,7 +110,7 @@ def _document(response: Response, part: Part) -> Document:
     if mime in _UNKNOWN:
         is_html = begins.startswith((b"<!doctype", b"<html", b"<head", b"<body"))
     elif not is_html and not (mime.startswith("text/") or mime in _TEXT or mime.endswith("+xml")):
-        raise Refusal("not-text", f"its content type is {mime[:80]!r}", filtered=True)
+        raise Rejection("not-text", f"its content type is {mime[:80]!r}", stage=FILTER)
     if is_html:
         text, encoding = decode_page(body, response.charset)
     else:
@@ -123,6 +122,6 @@ def _decoded(body: bytes, charset: str) -> tuple[str, str]:
     if charset and not is_utf8(body, whole=True):
         try:
             return decode(body, meant_by(charset))
-        except (LookupError, Refusal):
+        except (LookupError, Rejection):
             pass  # what servers say is often wrong
     return decode(body, "auto")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.documents.gzip_members import BEGINS, GzipMembers
-from beam_jobs.refusal import Refusal
 from beam_jobs.sources.base import MAX_RECORD_BYTES
 from beam_jobs.sources.streams import Bytes
 
@@ -46,7 +46,7 @@ class Gap(NamedTuple):
 
     offset: int
     data: bytes | None
-    why: Refusal
+    why: Rejection
 
 
 def read_warc(file: Bytes) -> Iterator[WarcRecord | Gap]:
@@ -65,7 +65,7 @@ def read_warc(file: Bytes) -> Iterator[WarcRecord | Gap]:
                 data, goes_on = members.recover()
             offset = reader.position
             reader.position += 1  # no two have the same place
-            yield Gap(offset, data, Refusal(damage.reason, damage.detail))
+            yield Gap(offset, data, Rejection(damage.reason, damage.detail))
             if not goes_on:
                 return
 
@@ -88,11 +88,11 @@ def split_record(data: bytes) -> WarcRecord:
     """The record that some bytes are.
 
     Raises:
-        Refusal: They are none.
+        Rejection: They are none.
     """
     end, width = _header_end(data)
     if not data.startswith(BEGINS) or end < 0:
-        raise Refusal("not-a-record", "it does not begin with the header of a WARC record")
+        raise Rejection("not-a-record", "it does not begin with the header of a WARC record")
     return WarcRecord(0, data, data[end + width :], parse_header(data[:end]))
 
 
@@ -122,28 +122,28 @@ class _Reader:
             return None
         start = self.position - len(line)
         if not line.startswith(BEGINS):
-            why = Refusal("damaged-record", "no record begins here")
+            why = Rejection("damaged-record", "no record begins here")
             return self._gap(start, line, why)
         header = [line]
         while (line := self._line()) and line not in (b"\r\n", b"\n"):
             header.append(line)
             if line.startswith(BEGINS):
                 self._push(header.pop())
-                why = Refusal("damaged-record", "another record begins inside of its header")
+                why = Rejection("damaged-record", "another record begins inside of its header")
                 return Gap(start, b"".join(header), why)
             if self.position - start > _HEADER_BYTES:
-                why = Refusal("damaged-record", "its header does not end")
+                why = Rejection("damaged-record", "its header does not end")
                 return self._gap(start, b"".join(header), why)
         head = b"".join(header) + line
         if not line:
-            return Gap(start, head, Refusal("truncated-record", "it ends inside of its header"))
+            return Gap(start, head, Rejection("truncated-record", "it ends inside of its header"))
         return self._with_block(start, head)
 
     def _with_block(self, start: int, head: bytes) -> WarcRecord | Gap:
         fields = parse_header(head)
         length = fields.get("content-length", "")
         if not (length.isascii() and length.isdigit() and len(length) < 19):
-            why = Refusal("damaged-record", f"its length is {length[:40]!r}")
+            why = Rejection("damaged-record", f"its length is {length[:40]!r}")
             return self._gap(start, head, why)
         size = int(length)
         if size > MAX_RECORD_BYTES:
@@ -151,15 +151,15 @@ class _Reader:
         block = self._read(size)
         if len(block) < size:
             detail = f"it ends after {len(block)} of {size} bytes"
-            return self._cut_short(start, head + block, Refusal("truncated-record", detail))
+            return self._cut_short(start, head + block, Rejection("truncated-record", detail))
         tail = self._read(4)
         if tail.strip(b"\r\n") and not tail.lstrip(b"\r\n").startswith(BEGINS[: len(tail)]):
-            why = Refusal("damaged-record", f"no record ends after its {size} bytes")
+            why = Rejection("damaged-record", f"no record ends after its {size} bytes")
             return self._cut_short(start, head + block + tail, why)
         self._push(tail if tail.strip(b"\r\n") else b"")
         return WarcRecord(start, head + block, block, fields)
 
-    def _cut_short(self, start: int, data: bytes, why: Refusal) -> Gap:
+    def _cut_short(self, start: int, data: bytes, why: Rejection) -> Gap:
         """A record of another length than it says, up to where the next one begins."""
         at = data.find(_NEXT, len(BEGINS))
         if at >= 0:
@@ -173,9 +173,9 @@ class _Reader:
         while left and (data := self._read(min(left, _HEADER_BYTES))):
             left -= len(data)
         detail = f"the record has {size} bytes, more than {MAX_RECORD_BYTES}"
-        return Gap(start, None, Refusal("file-too-large", detail))
+        return Gap(start, None, Rejection("file-too-large", detail))
 
-    def _gap(self, start: int, data: bytes, why: Refusal) -> Gap:
+    def _gap(self, start: int, data: bytes, why: Rejection) -> Gap:
         """All up to the next line that begins a record."""
         kept: list[bytes] | None = [data]
         size, begins = len(data), data.endswith(b"\n")

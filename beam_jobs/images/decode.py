@@ -6,12 +6,12 @@ one decoder, so a picture has one meaning; OpenCV only resizes.
 
 from __future__ import annotations
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.decoding_options import DecodingOptions
 from beam_jobs.images.jpeg import decode_jpeg
 from beam_jobs.images.other_formats import decode_with_pillow
 from beam_jobs.images.picture import Picture, Pixels
 from beam_jobs.images.time_limit import within
-from beam_jobs.refusal import Refusal
 
 _JPEG = b"\xff\xd8"
 
@@ -24,11 +24,11 @@ def decode_image(data: bytes, options: DecodingOptions) -> Picture:
         options: What may be decoded, and how what has no one meaning is read.
 
     Raises:
-        Refusal: The data are empty, no picture, damaged, too large, too slow, or of a kind with no
-            clear RGB.
+        Rejection: The data are empty, no picture, damaged, too large, too slow, or of a kind with
+            no clear RGB.
     """
     if not data:
-        raise Refusal("empty-file", "the file has no bytes")
+        raise Rejection("empty-file", "the file has no bytes")
     if data.startswith(_JPEG):
         picture = decode_jpeg(data, options)
         if picture is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from beam_jobs.refusal import Refusal
+from beam_jobs.corpus.record import Rejection
 from shard_format import UsageError
 
 ANIMATED = ("first", "refuse")
@@ -72,10 +72,10 @@ def check_pixels(width: int, height: int, options: DecodingOptions) -> None:
     """Refuses a picture by what it declares.
 
     Raises:
-        Refusal: It has more than `max_pixels`.
+        Rejection: It has more than `max_pixels`.
     """
     if width * height > options.max_pixels:
-        raise Refusal(
+        raise Rejection(
             "too-many-pixels",
             f"the file declares {width} x {height} pixels, more than --max-pixels "
             f"{options.max_pixels}",

@@ -13,8 +13,8 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.decode import Pixels
-from beam_jobs.refusal import Refusal
 
 # Of OpenCV's strategies and filters at level 1, on photographs of 256 x 342: this one took 2.5 ms
 # and 114 kB, its default 4.2 ms and 118 kB, Pillow (which has no say in filters) 4.7 ms and
@@ -65,11 +65,11 @@ def encode_webp(image: Pixels, quality: int) -> bytes:
         quality: libwebp's scale, 1 to 100.
 
     Raises:
-        Refusal: A side is too long for the format.
+        Rejection: A side is too long for the format.
     """
     height, width = image.shape[:2]
     if max(height, width) > _WEBP_MAX_SIDE:
-        raise Refusal(
+        raise Rejection(
             "too-large-resized",
             f"it would be {width} x {height} pixels after --resize; a WebP holds {_WEBP_MAX_SIDE} "
             "a side",

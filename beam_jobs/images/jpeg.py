@@ -11,6 +11,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.colour import to_srgb
 from beam_jobs.images.decoding_options import DecodingOptions, check_pixels
 from beam_jobs.images.jpeg_header import (
@@ -23,7 +24,6 @@ from beam_jobs.images.jpeg_header import (
 )
 from beam_jobs.images.orientation import turn_upright
 from beam_jobs.images.picture import Picture, Pixels
-from beam_jobs.refusal import Refusal
 
 # libjpeg-turbo's own fuzzers stop at 500 (fuzz/decompress.cc); real files have about 10. A scan of
 # 100 bytes may cover every block of a picture, and the standard allows any number of them:
@@ -38,7 +38,7 @@ def decode_jpeg(data: bytes, options: DecodingOptions) -> Picture | None:
     """The picture; None for the rare subsampling that only Pillow decodes.
 
     Raises:
-        Refusal: It is damaged, declares too much, or is of a kind with no clear RGB.
+        Rejection: It is damaged, declares too much, or is of a kind with no clear RGB.
     """
     repairs: set[str] = set()
     header = read_jpeg_header(data)
@@ -51,14 +51,14 @@ def decode_jpeg(data: bytes, options: DecodingOptions) -> Picture | None:
         height, width, colour, _ = _header(data, options, repairs)
     except KeyError:  # simplejpeg has no name for a subsampling that libjpeg-turbo knows
         return None
-    except Refusal as refusal:
+    except Rejection as refusal:
         if "subsampling" in refusal.detail:
             return None
         raise
     check_pixels(width, height, options)
     scans = count_scans(data, header)
     if scans > MAX_SCANS:
-        raise Refusal("too-many-scans", f"it has {scans} scans, more than {MAX_SCANS}")
+        raise Rejection("too-many-scans", f"it has {scans} scans, more than {MAX_SCANS}")
     if colour in ("CMYK", "YCCK"):
         # As stored: ink that is not there. Adobe began that, and now everybody reads CMYK so.
         ink = 255 - _decode(data, "CMYK", (height, width, 4), options, repairs)
@@ -81,11 +81,11 @@ def _header(data: bytes, options: DecodingOptions, repairs: set[str]) -> tuple[i
         return simplejpeg.decode_jpeg_header(data)
     except ValueError as error:
         if not options.lenient:
-            raise Refusal(*_reason(str(error))) from error
+            raise Rejection(*_reason(str(error))) from error
     try:
         found = simplejpeg.decode_jpeg_header(data, strict=False)
     except ValueError as error:
-        raise Refusal(*_reason(str(error))) from error
+        raise Rejection(*_reason(str(error))) from error
     repairs.add("damage")
     return found
 
@@ -102,11 +102,11 @@ def _decode(
     try:
         return simplejpeg.decode_jpeg(data, colour, fastdct=False, fastupsample=False)
     except MemoryError as error:
-        raise Refusal("too-many-pixels", "decoding it takes more memory than there is") from error
+        raise Rejection("too-many-pixels", "decoding it takes more memory than there is") from error
     except ValueError as error:
         reason = _reason(str(error))
         if not options.lenient:
-            raise Refusal(*reason) from error
+            raise Rejection(*reason) from error
     # Errors are no longer told from warnings, and after one the rest of the buffer is left as it
     # was: it must not be memory that something else has used.
     pixels = np.zeros(shape, np.uint8)
@@ -115,9 +115,9 @@ def _decode(
             data, colour, fastdct=False, fastupsample=False, strict=False, buffer=pixels
         )
     except ValueError as error:
-        raise Refusal(*_reason(str(error))) from error
+        raise Rejection(*_reason(str(error))) from error
     if not pixels.any():
-        raise Refusal(*reason)
+        raise Rejection(*reason)
     repairs.add("damage")
     return pixels
 

@@ -13,12 +13,12 @@ import warnings
 
 from PIL import AvifImagePlugin, Image, ImageFile, UnidentifiedImageError
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.decoding_options import DecodingOptions, check_pixels
 from beam_jobs.images.orientation import TURNED, apply_orientation, turn_upright
 from beam_jobs.images.picture import Picture, Pixels
 from beam_jobs.images.png_chunks import check_png
 from beam_jobs.images.to_rgb import to_rgb
-from beam_jobs.refusal import Refusal
 
 # Formats that Pillow decodes by itself, safely: no external program (EPS), no documents (PDF).
 # init() loads all plugins now: naming one that is not loaded yet is a KeyError.
@@ -68,7 +68,7 @@ def decode_with_pillow(data: bytes, options: DecodingOptions) -> Picture:
     """The picture.
 
     Raises:
-        Refusal: It is damaged, declares too much, or is of a kind with no clear RGB.
+        Rejection: It is damaged, declares too much, or is of a kind with no clear RGB.
     """
     repairs: set[str] = set()
     try:
@@ -84,16 +84,16 @@ def decode_with_pillow(data: bytes, options: DecodingOptions) -> Picture:
             pixels = _upright(image, pixels, repairs)
             name = "JPEG" if image.format in _JPEGS else image.format or "unknown"
             return Picture(pixels, name, *size, frozenset(repairs))
-    except Refusal:
+    except Rejection:
         raise
     except Image.DecompressionBombError as error:
-        raise Refusal("too-many-pixels", str(error)) from error
+        raise Rejection("too-many-pixels", str(error)) from error
     except UnidentifiedImageError as error:
-        raise Refusal(*_unidentified(data)) from error
+        raise Rejection(*_unidentified(data)) from error
     except MemoryError as error:
-        raise Refusal("too-many-pixels", "decoding it takes more memory than there is") from error
+        raise Rejection("too-many-pixels", "decoding it takes more memory than there is") from error
     except Exception as error:  # A damaged file may raise anything inside Pillow's parsers.
-        raise Refusal(*_reason(error)) from error
+        raise Rejection(*_reason(error)) from error
 
 
 def _check_frames(image: ImageFile.ImageFile, options: DecodingOptions, repairs: set[str]) -> None:
@@ -108,7 +108,7 @@ def _check_frames(image: ImageFile.ImageFile, options: DecodingOptions, repairs:
     if not animated:
         return
     if options.animated == "refuse":
-        raise Refusal("animated", "it has several frames or pages, and --animated is refuse")
+        raise Rejection("animated", "it has several frames or pages, and --animated is refuse")
     repairs.add("frames")
 
 

@@ -1,8 +1,8 @@
 """What a picture looks like, in 164 bytes to find its likes by and 1,152 to make sure.
 
 Both are meant to survive what happens to a picture on its way through the web: another size,
-another JPEG quality, a mild change of tone, a narrow crop. `beam_jobs/near` compares them; the
-meaning of every byte is in `near/layout.py`.
+another JPEG quality, a mild change of tone, a narrow crop. `beam_jobs/dedup/images`
+compares them; every byte is described in `dedup/images/hash_format.py`.
 
 All arithmetic is exact, so that every CPU gives the same bytes: the kernels of decision 0005, then
 whole numbers. Some of those are held in float64, where matrix products are fast; they stay below
@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 import beam_jobs.images.resize  # noqa: F401 (it sets OpenCV up: one thread, no IPP)
-from beam_jobs.images.decode import Pixels
-from beam_jobs.near.layout import (
+from beam_jobs.dedup.images.hash_format import (
     BAND_POSITIONS,
     CHROMA_SIDE,
     CODE_BITS,
@@ -32,6 +31,7 @@ from beam_jobs.near.layout import (
     WEAK_BITS,
     WINDOWS,
 )
+from beam_jobs.images.decode import Pixels
 
 FloatArray = npt.NDArray[np.float64]
 

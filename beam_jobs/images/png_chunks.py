@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from beam_jobs.refusal import Refusal
+from beam_jobs.corpus.record import Rejection
 
 _SIGNATURE_BYTES = 8
 _FRAME_BYTES = 12  # length, type and checksum around a chunk's data
@@ -22,7 +22,7 @@ def check_png(data: bytes, lenient: bool) -> tuple[bytes, bool]:
             Pillow would refuse them.
 
     Raises:
-        Refusal: Not lenient, and a chunk's checksum is wrong or the end is missing.
+        Rejection: Not lenient, and a chunk's checksum is wrong or the end is missing.
     """
     position, damaged, kept = _SIGNATURE_BYTES, False, [data[:_SIGNATURE_BYTES]]
     view = memoryview(data)
@@ -31,14 +31,14 @@ def check_png(data: bytes, lenient: bool) -> tuple[bytes, bool]:
         kind = bytes(view[position + 4 : position + 8])
         if end > len(data) or len(kind) < 4:
             if not lenient:
-                raise Refusal("truncated", "the file ends before the end chunk (IEND) of a PNG")
+                raise Rejection("truncated", "the file ends before the end chunk (IEND) of a PNG")
             kept.append(data[position:])
             return b"".join(kept) if damaged else data, True
         stored = int.from_bytes(view[end - 4 : end], "big")
         if zlib.crc32(view[position + 4 : end - 4]) == stored:
             kept.append(view[position:end])  # type: ignore[arg-type]
         elif not lenient:
-            raise Refusal("corrupt", f"the checksum of chunk {kind!r} of a PNG is wrong")
+            raise Rejection("corrupt", f"the checksum of chunk {kind!r} of a PNG is wrong")
         else:
             damaged = True
             if not kind[0] & _ANCILLARY:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.decode import Pixels
-from beam_jobs.refusal import Refusal
 from shard_format import UsageError
 
 # Beam already uses every core; threads inside OpenCV would only compete with it.
@@ -63,7 +63,7 @@ def resize_image(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
         max_pixels: A bound on any picture in between, since a thin strip may grow huge.
 
     Raises:
-        Refusal: The picture would grow beyond what can be held or stored.
+        Rejection: The picture would grow beyond what can be held or stored.
     """
     return RESIZE_MODES[resize.mode](image, resize, max_pixels)
 
@@ -159,7 +159,7 @@ def _part(side: int, numerator: int, denominator: int) -> int:
 
 def _check_size(width: int, height: int, max_pixels: int) -> None:
     if max(width, height) > MAX_SIDE or width * height > max_pixels:
-        raise Refusal(
+        raise Rejection(
             "too-large-resized",
             f"it would be {width} x {height} pixels after --resize; a JPEG holds {MAX_SIDE} a side "
             f"and --max-pixels is {max_pixels}",

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from beam_jobs.refusal import Refusal
+from beam_jobs.corpus.record import Rejection
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ def within(seconds: float, function: Callable[[], T]) -> T:
         function: Called in another thread, one call at a time for every thread that asks.
 
     Raises:
-        Refusal: "too-slow", the limit is over.
+        Rejection: "too-slow", the limit is over.
     """
     helper: _Helper | None = getattr(_local, "helper", None)
     if helper is None or not helper.alive():  # not alive: this process is a fork
@@ -45,7 +45,7 @@ def within(seconds: float, function: Callable[[], T]) -> T:
         # The next call gets a new helper; this one finds the end behind the call it is busy with.
         del _local.helper
         helper.close()
-        raise Refusal("too-slow", f"decoding it takes more than --time-limit {seconds:g} seconds")
+        raise Rejection("too-slow", f"decoding it takes more than --time-limit {seconds:g} seconds")
     if call.error is not None:
         try:
             raise call.error

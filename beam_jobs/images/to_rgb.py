@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.colour import lab_to_srgb, to_srgb
 from beam_jobs.images.picture import Pixels
 from beam_jobs.images.png_chunks import bit_depth
-from beam_jobs.refusal import Refusal
 
 _SIXTEEN_BIT_MODES = ("I;16", "I;16L", "I;16B", "I;16N")
 _TIFF_BITS, _TIFF_PHOTOMETRIC, _WHITE_IS_ZERO = 258, 262, 0  # TIFF 6.0, section 8
@@ -28,7 +28,7 @@ def to_rgb(
         repairs: Gets what was done.
 
     Raises:
-        Refusal: There is no one right way from its mode to 8-bit RGB.
+        Rejection: There is no one right way from its mode to 8-bit RGB.
     """
     colour, alpha = _colour_and_alpha(image, data, repairs)
     if colour.mode == "CMYK":
@@ -56,7 +56,7 @@ def _colour_and_alpha(
         repairs.add("depth")
         return _from_sixteen_bits(image)
     if mode in ("I", "F"):
-        raise Refusal(
+        raise Rejection(
             "unsupported-mode",
             f"there is no one right way from pixels of mode {mode} to 8-bit RGB",
         )

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, ClassVar
 
 from beam_jobs.options.base import PreprocessOptions, option
-from beam_jobs.options.values import check_path, check_range, parse_quality
+from beam_jobs.options.values import check_range, parse_quality
 from shard_format import UsageError
 
 SOURCE_NAMES = (
@@ -26,6 +26,7 @@ SOURCE_NAMES = (
 class ImageOptions(PreprocessOptions):
     """See PreprocessOptions."""
 
+    ADDED: ClassVar[frozenset[str]] = PreprocessOptions.ADDED | {"keep_columns"}
     READING: ClassVar[tuple[str, ...]] = ("image_column", *PreprocessOptions.READING)
 
     record_type: str = "image"
@@ -33,13 +34,6 @@ class ImageOptions(PreprocessOptions):
     source: str = option(
         "auto", "How to read SRC; auto looks at what lies there.", choices=SOURCE_NAMES
     )
-    labels: str | None = option(
-        None,
-        "A CSV, TSV, JSONL or Parquet table with a path and a label column; paths are relative to "
-        "SRC.",
-        "FILE",
-    )
-    path_column: str = option("path", "Column of --labels with the path.", "NAME")
     image_column: str = option(
         "image", "Column or feature with the picture (Parquet, Arrow, TFRecord).", "NAME"
     )
@@ -114,8 +108,6 @@ class ImageOptions(PreprocessOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.labels is not None:
-            check_path("--labels", self.labels)
         # Pillow itself refuses more than twice its threshold.
         check_range("--max-pixels", self.max_pixels, 1, 178_956_970)
         check_range("--time-limit", self.time_limit, 0.1, 1e6)

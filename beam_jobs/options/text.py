@@ -18,7 +18,7 @@ from shard_format import UsageError, file_sha256
 from shard_format.wording import parse_size
 
 if TYPE_CHECKING:
-    from beam_jobs.text_cleaning import Applied
+    from beam_jobs.text.cleaning import Applied
 
 FORMAT_NAMES = (
     "auto",
@@ -34,7 +34,7 @@ FORMAT_NAMES = (
     "tfrecord",
 )
 
-# Repairs that hurt no corpus. `beam_jobs/text_cleaning/recipes.py` has longer recipes by name.
+# Repairs that hurt no corpus. `beam_jobs/text/cleaning/recipes.py` has longer recipes by name.
 DEFAULT_CLEANING = "html,ftfy,nfc,controls,whitespace,length,language"
 
 
@@ -47,10 +47,10 @@ class TextOptions(PreprocessOptions):
         "decontaminate",
     }
 
+    ADDED: ClassVar[frozenset[str]] = PreprocessOptions.ADDED | {"path_column"}
     READING: ClassVar[tuple[str, ...]] = (
         *PreprocessOptions.READING,
         *("format", "encoding", "per_line", "separator", "columns", "text_column"),
-        "keep_columns",
     )
 
     record_type: str = "text"
@@ -76,6 +76,9 @@ class TextOptions(PreprocessOptions):
         "Plain text: documents are separated by this (\\n and \\t are understood).",
         "TEXT",
     )
+    max_record_bytes: str = option(
+        "128MiB", "Reject larger documents, before and while they are decompressed.", "SIZE"
+    )
     columns: str | None = option(
         None, "CSV and TSV without a header line: the names of the columns.", "A,B,..."
     )
@@ -90,9 +93,6 @@ class TextOptions(PreprocessOptions):
         "Column or field with the label (default: label, if the first record has it; of plain "
         "text and HTML the class folder, if every file lies in one).",
         "NAME",
-    )
-    keep_columns: str | None = option(
-        None, "Further columns that become features of the record.", "A,B,..."
     )
     clean: str = option(
         DEFAULT_CLEANING,
@@ -236,7 +236,7 @@ class TextOptions(PreprocessOptions):
             UsageError: --clean or --languages names what there is not.
             InputError: A file that a step needs cannot be used.
         """
-        from beam_jobs.text_cleaning import make_steps  # heavy: not for --help
+        from beam_jobs.text.cleaning import make_steps  # heavy: not for --help
 
         files = parse_names("--decontaminate", self.decontaminate) if self.decontaminate else ()
         return make_steps(self.clean, self.languages, files, self.contamination_words)

@@ -15,6 +15,9 @@ DEFAULT_QUALITY = 90  # of pictures that `--quality keep` cannot keep
 LEAST_VOCABULARY = {"bpe": 4 + 256, "unigram": 4 + 256 + 1, "wordpiece": 4 + 2 * 256}
 MOST_VOCABULARY = 1_000_000
 
+# Features of our own: a kept column may not have their names.
+RESERVED_FEATURES = frozenset("id text image label height width tokens segments positions".split())
+
 # --split without fractions: the source says where a record belongs.
 SPLIT_BY_FOLDER = "folders"
 SPLIT_BY_COLUMN = "column:"
@@ -170,7 +173,7 @@ def parse_kept(text: str | None) -> tuple[tuple[str, str], ...]:
                 f"--keep-columns must be NAME or NAME:KIND with the kind text, int64 or float32, "
                 f"got {part!r}. Write for instance author,year:int64."
             )
-        if name in ("id", "text", "label", "tokens", "segments", "positions"):
+        if name in RESERVED_FEATURES:
             raise UsageError(
                 f"--keep-columns must not name a feature that every record has, got {name!r}. "
                 "Leave it out, or rename the column."

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from beam_jobs.columns import IntArray
-from beam_jobs.rejects import Reject
-from beam_jobs.storage import Workspace
+from beam_jobs.corpus.record import Rejection
+from beam_jobs.workspace import Workspace
 from shard_format import Feature, Schema, finish_example
 
 
@@ -46,7 +46,7 @@ class PreparedBatch(NamedTuple):
     values: Mapping[str, Sequence[Any]]
     fingerprints: pa.Array
     statistics: Mapping[str, pa.Array]
-    rejects: list[tuple[int, Reject]]
+    rejects: list[tuple[int, Rejection]]
 
 
 class Sample(Protocol):
@@ -155,7 +155,7 @@ class RecordType(abc.ABC):
 
         Args:
             index: Of the split.
-            tally: What its shards counted, see `beam_jobs.tallies`.
+            tally: What its shards counted, see `beam_jobs.counters`.
         """
         return {}
 
@@ -186,7 +186,7 @@ class SingleRecords(RecordType):
         """Turns the raw bytes of one record into features.
 
         Raises:
-            Refusal: The record cannot be used.
+            Rejection: The record cannot be used.
         """
 
 
@@ -243,7 +243,7 @@ class Finisher(abc.ABC):
         """
 
     def tally(self) -> pa.Table | None:
-        """What was counted, see `beam_jobs.tallies`, once the last example was given."""
+        """What was counted, see `beam_jobs.counters`, once the last example was given."""
         return None
 
 

@@ -14,17 +14,17 @@ import pyarrow as pa
 import simplejpeg
 from PIL import features
 
-from beam_jobs.cleaning import cleaning_options, make_checks
-from beam_jobs.image_statistics import merge_pixels
+from beam_jobs.dedup.images.hash_format import HASH_BYTES, THUMBNAIL_BYTES
 from beam_jobs.images.decode import DecodingOptions, Picture, Pixels, decode_image
 from beam_jobs.images.decoding_options import parse_background
 from beam_jobs.images.encode import ENCODERS
-from beam_jobs.images.keep import needs_no_change, pixels_hash, shrunk
+from beam_jobs.images.filters import cleaning_options, make_checks
+from beam_jobs.images.jpeg_passthrough import needs_no_change, pixels_hash, shrunk
 from beam_jobs.images.perception import perceive
 from beam_jobs.images.pixel_statistics import NOT_COUNTED, PIXEL_FIELDS, count_pixels
 from beam_jobs.images.resize import keeps_size, parse_resize, resize_image
+from beam_jobs.images.split_statistics import merge_pixels
 from beam_jobs.images.stored import decode_kept, decode_stored, preview
-from beam_jobs.near.layout import HASH_BYTES, THUMBNAIL_BYTES
 from beam_jobs.options import ImageOptions
 from beam_jobs.options.values import parse_quality
 from beam_jobs.record_types.base import Prepared, SingleRecords

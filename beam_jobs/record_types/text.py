@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs.dedup.text.fingerprints import fingerprints
+from beam_jobs.dedup.text.segment_removal import PartsDropped
+from beam_jobs.dedup.text.segments import part_hashes
+from beam_jobs.dedup.text.shingles import shingles
+from beam_jobs.dedup.text.signatures import SIGNATURE_BYTES, signatures
 from beam_jobs.documents.base import KEPT_PREFIX
-from beam_jobs.near_text.fingerprints import fingerprints
-from beam_jobs.near_text.finishing import PartsDropped
-from beam_jobs.near_text.parts import part_hashes
-from beam_jobs.near_text.shingles import shingles
-from beam_jobs.near_text.signatures import SIGNATURE_BYTES, signatures
 from beam_jobs.options import TextOptions
 from beam_jobs.options.values import parse_kept
 from beam_jobs.record_types.base import (
@@ -25,10 +25,10 @@ from beam_jobs.record_types.base import (
     Sample,
     Settled,
 )
-from beam_jobs.storage import Workspace
-from beam_jobs.text_cleaning import Texts, versions
-from beam_jobs.tokenizing.finishing import TextFinisher
-from beam_jobs.tokenizing.job import PACKED_COLUMNS, TOKENS_COLUMN, Tokenizing
+from beam_jobs.text.cleaning import Texts, versions
+from beam_jobs.text.tokenizing.finishing import TextFinisher
+from beam_jobs.text.tokenizing.job import PACKED_COLUMNS, TOKENS_COLUMN, Tokenizing
+from beam_jobs.workspace import Workspace
 from shard_format import LABELS_FIELD, Feature, Schema
 
 # What near duplicates are found by: 128 uint32, and the hashes of all word 5-grams, which take

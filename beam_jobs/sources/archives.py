@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import SPLIT_BY_FOLDER
-from beam_jobs.refusal import Refusal
 from beam_jobs.sources.base import Item
 from beam_jobs.sources.cells import Said, said_by, wanted_columns
 from beam_jobs.sources.contents import PICTURES, Contents, Entry, is_picture, split_key
@@ -30,10 +30,10 @@ def place_of(item: Item) -> tuple[str, dict[str, str]]:
     """Where the bytes of a record lie, and those of its companions by extension.
 
     Raises:
-        Refusal: It has no bytes.
+        Rejection: It has no bytes.
     """
     if item.locator == _NO_BYTES:
-        raise Refusal("no-bytes", "the entry has no bytes of its own")
+        raise Rejection("no-bytes", "the entry has no bytes of its own")
     place, *companions = item.locator.split("|")
     return place, dict(text.split("=", 1) for text in companions)
 
@@ -130,16 +130,16 @@ def said_by_companions(companions: dict[str, bytes], options: PreprocessOptions)
     """What the companions of a picture say of it.
 
     Raises:
-        Refusal: One of them cannot be read, or says what cannot be.
+        Rejection: One of them cannot be read, or says what cannot be.
     """
     fields: dict[str, object] = {}
     if "json" in companions:
         try:
             fields = json.loads(companions["json"])
         except (ValueError, RecursionError) as error:
-            raise Refusal("bad-companion", f"its .json is no JSON: {error}") from None
+            raise Rejection("bad-companion", f"its .json is no JSON: {error}") from None
         if not isinstance(fields, dict):
-            raise Refusal("bad-companion", f"its .json is a {type(fields).__name__}, no object")
+            raise Rejection("bad-companion", f"its .json is a {type(fields).__name__}, no object")
     column = options.label_column
     for name in ("cls", "txt"):
         if name in companions and (name == "cls" or "json" not in companions):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from beam_jobs.refusal import Refusal
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.sources.column_files import ColumnFiles
 from beam_jobs.sources.rows import DAMAGE, Group, why
 
@@ -34,14 +34,16 @@ class Arrow(ColumnFiles):
             with open(path, "rb") as file:
                 head = file.read(len(FILE_MAGIC))
         except OSError as error:
-            raise Refusal("unreadable", error.strerror or type(error).__name__) from None
+            raise Rejection("unreadable", error.strerror or type(error).__name__) from None
         if head != FILE_MAGIC and not head.startswith(_STREAM_MAGIC):
-            raise Refusal("not-an-arrow", f"the file begins with {head!r}, not as Arrow files do")
+            raise Rejection("not-an-arrow", f"the file begins with {head!r}, not as Arrow files do")
         with pa.memory_map(os.fsdecode(path)) as source:
             try:
                 opened = _ArrowFile(source, is_file=head == FILE_MAGIC)
             except DAMAGE as error:
-                raise Refusal("damaged-file", f"its schema cannot be read: {why(error)}") from None
+                raise Rejection(
+                    "damaged-file", f"its schema cannot be read: {why(error)}"
+                ) from None
             yield opened
 
 

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.refusal import Refusal
 
 if TYPE_CHECKING:
     from beam_jobs.documents.reading import ReadDocument
@@ -69,7 +69,7 @@ class Raw(NamedTuple):
     split: str | None = None
 
 
-# Reads one record of the unit it was opened for; raises Refusal, or OSError.
+# Reads one record of the unit it was opened for; raises Rejection, or OSError.
 ReadRecord = Callable[[Item], Raw]
 
 
@@ -120,7 +120,7 @@ def read_whole_file(item: Item) -> Raw:
     """A record that is a file.
 
     Raises:
-        Refusal: It is too large.
+        Rejection: It is too large.
         OSError: It cannot be read.
     """
     return Raw(read_file(item.path, item.size), item.label, item.group, item.split)
@@ -137,7 +137,7 @@ def read_file(path: bytes, size: int) -> bytes:
         size: Its bytes, as listed.
 
     Raises:
-        Refusal: It is too large.
+        Rejection: It is too large.
         OSError: It cannot be read.
     """
     check_size(size)
@@ -160,9 +160,9 @@ def check_size(size: int) -> None:
     """Returns if a record may be held in memory.
 
     Raises:
-        Refusal: It may not.
+        Rejection: It may not.
     """
     if size > MAX_RECORD_BYTES:
-        raise Refusal(
+        raise Rejection(
             "file-too-large", f"the record has {size} bytes, more than {MAX_RECORD_BYTES}"
         )

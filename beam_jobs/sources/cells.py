@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import split_column
-from beam_jobs.refusal import Refusal
 from beam_jobs.sources.naming import SPLIT_NAMES, join_labels, split_name
 
 _BETWEEN_NAMES = "|"
@@ -35,16 +35,16 @@ def text_of(value: Any) -> str | None:
     """A value as text, whole numbers without a fraction; None for null, NaN and blank text.
 
     Raises:
-        Refusal: The value is no text and no number.
+        Rejection: The value is no text and no number.
     """
     if isinstance(value, bytes):
         try:
             value = value.decode()
         except UnicodeDecodeError:
-            raise Refusal("bad-label", f"{value[:40]!r} is no UTF-8") from None
+            raise Rejection("bad-label", f"{value[:40]!r} is no UTF-8") from None
     if isinstance(value, str):
         if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise Refusal("bad-label", f"{value[:40]!a} is no text: it has half a character")
+            raise Rejection("bad-label", f"{value[:40]!a} is no text: it has half a character")
         return value if value.strip() else None
     if value is None or value != value:
         return None
@@ -54,7 +54,7 @@ def text_of(value: Any) -> str | None:
         return str(int(value))  # a column of whole numbers with a gap is one of floats to pandas
     if isinstance(value, int | float):
         return str(value)
-    raise Refusal("bad-label", f"{type(value).__name__} is neither text nor a number")
+    raise Rejection("bad-label", f"{type(value).__name__} is neither text nor a number")
 
 
 def label_of(value: Any, names: Sequence[str], options: PreprocessOptions) -> str | None:
@@ -66,7 +66,7 @@ def label_of(value: Any, names: Sequence[str], options: PreprocessOptions) -> st
         options: The job: whether a record may have several labels.
 
     Raises:
-        Refusal: The value is of another type, or there are several labels and may be one.
+        Rejection: The value is of another type, or there are several labels and may be one.
     """
     several = list(value) if isinstance(value, list | tuple) else [value]
     if isinstance(value, str | bytes) and options.multi_label:  # bytes: CSV, .cls, Examples
@@ -77,7 +77,7 @@ def label_of(value: Any, names: Sequence[str], options: PreprocessOptions) -> st
     if not found:
         return None
     if len(found) > 1:
-        raise Refusal(
+        raise Rejection(
             "several-labels", f"it has {len(found)} labels, {found[:5]}: --multi-label keeps them"
         )
     return found[0]
@@ -87,13 +87,13 @@ def split_of(value: Any) -> str | None:
     """The split that a value of the split column names.
 
     Raises:
-        Refusal: It names none.
+        Rejection: It names none.
     """
     text = text_of(value)
     split = None if text is None else split_name(text)
     if split is None:
         expected = ", ".join(SPLIT_NAMES)
-        raise Refusal("no-split", f"the split column says {text!r}, which is none of {expected}")
+        raise Rejection("no-split", f"the split column says {text!r}, which is none of {expected}")
     return split
 
 
@@ -101,7 +101,7 @@ def said_by(fields: dict[str, Any], names: Sequence[str], options: PreprocessOpt
     """What the fields of one record say of it, by the names of columns.
 
     Raises:
-        Refusal: One of them says what cannot be.
+        Rejection: One of them says what cannot be.
     """
     columns = wanted_columns(options)
     label = group = split = None
@@ -120,5 +120,5 @@ def _class_name(value: Any, names: Sequence[str]) -> str | None:
     if value == -1:
         return None  # Hugging Face and TFDS write it where the label is unknown
     if not 0 <= value < len(names):
-        raise Refusal("bad-label", f"there are {len(names)} class names, got the index {value}")
+        raise Rejection("bad-label", f"there are {len(names)} class names, got the index {value}")
     return names[value]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.options import ImageOptions
-from beam_jobs.refusal import Refusal
 from beam_jobs.sources.base import Item, ReadRecord, Source
 from beam_jobs.sources.containers import find_files, split_by_folder
 from beam_jobs.sources.rows import ColumnFile, RowSpool, file_items
@@ -31,7 +31,7 @@ class ColumnFiles(Source):
         """Opens a file.
 
         Raises:
-            Refusal: It is of another kind, or damaged.
+            Rejection: It is of another kind, or damaged.
         """
 
     def items(self, roots: Sequence[Path], on_ignored: Callable[[str], None]) -> Iterator[Item]:
@@ -53,7 +53,7 @@ class ColumnFiles(Source):
             with self.open_file(file.path) as opened:
                 named = file._replace(split=split)
                 yield from file_items(named, opened, self.options, first_block)
-        except Refusal as refusal:
+        except Rejection as refusal:
             yield file._replace(refused=str(refusal))
 
     @contextmanager
@@ -70,7 +70,7 @@ class ColumnFiles(Source):
                     try:
                         with self.open_file(path) as opened:
                             spool.keep_file(path, opened, self.options.image_column, locators)
-                    except Refusal as refusal:
+                    except Rejection as refusal:
                         spool.fail(path, refusal.detail)
             pa.default_memory_pool().release_unused()  # a dictionary of pictures may be large
             yield spool.read

@@ -13,7 +13,7 @@ from typing import IO, Any, Protocol
 
 import pyarrow as pa
 
-from beam_jobs.refusal import Refusal
+from beam_jobs.corpus.record import Rejection
 
 # The beginning of a file, by its codec.
 _MAGIC = {
@@ -56,7 +56,7 @@ def codec_of_head(head: bytes) -> str:
 
 
 def checked_stream(file: IO[bytes], codec: str) -> Stream:
-    """The content of a compressed stream; a read raises Refusal where the data is damaged."""
+    """The content of a compressed stream; a read raises Rejection where the data is damaged."""
     return _Checked(_OPENERS[codec](file))
 
 
@@ -64,7 +64,7 @@ def checked_stream(file: IO[bytes], codec: str) -> Stream:
 def open_stream(path: bytes, codec: str) -> Iterator[Stream]:
     """The content of a compressed file.
 
-    Files of several members (pigz, zstd with threads) are read to the end. A read raises Refusal
+    Files of several members (pigz, zstd with threads) are read to the end. A read raises Rejection
     where the data is damaged or ends too early.
     """
     with open(path, "rb", buffering=_BLOCK_BYTES) as file:
@@ -95,12 +95,12 @@ class _Checked:
         try:
             return self._stream.read(size)
         except _DAMAGE as error:
-            raise Refusal("damaged-stream", f"decompressing fails: {error}") from error
+            raise Rejection("damaged-stream", f"decompressing fails: {error}") from error
         except OSError as error:
             # A disk that fails has a number; gzip, bz2 and Arrow give text alone.
             if error.errno is not None:
                 raise
-            raise Refusal("damaged-stream", f"decompressing fails: {error}") from error
+            raise Rejection("damaged-stream", f"decompressing fails: {error}") from error
 
 
 class _ZlibStream:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from beam_jobs.refusal import Refusal
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.sources.compression import codec_of
 from beam_jobs.sources.contents import PICTURES
 from beam_jobs.sources.forwards import open_forwards
@@ -45,7 +45,7 @@ def kind_of(path: bytes) -> str:
     """The value of --source that reads a file, or PICTURE, or OTHER."""
     try:
         return _by_content(path) or _by_name(path)
-    except (OSError, Refusal):
+    except (OSError, Rejection):
         return _by_name(path)
 
 
@@ -74,7 +74,7 @@ def _framed(head: bytes) -> str:
 def _idx(path: bytes) -> str:
     try:
         read_header(path)
-    except Refusal:
+    except Rejection:
         return ""
     return "idx"
 

@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.mended import MendedFiles
 from beam_jobs.options import TextOptions
 from beam_jobs.options.values import SPLIT_BY_FOLDER, parse_kept, parse_names
-from beam_jobs.refusal import Refusal
 from beam_jobs.sources.archives import item_of
 from beam_jobs.sources.base import Item
 from beam_jobs.sources.cells import wanted_columns
@@ -108,7 +108,7 @@ def _look(options: TextOptions) -> _Look | None:
             try:
                 part, form = reader.part(item, where, partial(opened.raw, item, where))
                 rows = form.columns(part)
-            except (Refusal, OSError):
+            except (Rejection, OSError):
                 continue
             seen += 1
             if rows:
@@ -144,7 +144,7 @@ def _files(
                     where = Where(kind, member.locator)
                     member = member._replace(locator=str(where))
                     yield member, _without_split(inside or folders, options)
-        except (Refusal, OSError):
+        except (Rejection, OSError):
             continue
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from beam_jobs.refusal import Refusal
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.sources.base import Item
 from beam_jobs.sources.compression import Stream, open_stream, skip
 from beam_jobs.sources.ranges import Place
@@ -70,11 +70,11 @@ class Archives:
         self._most = most
         self._path = b""
         self._position = 0
-        self._damage: Refusal | None = None
+        self._damage: Rejection | None = None
         self._opened = ExitStack()
         self._stream: Stream | None = None
         self._held: Place | None = None
-        self._held_damage: Refusal | None = None
+        self._held_damage: Rejection | None = None
 
     def close(self) -> None:
         """Closes what is open."""
@@ -85,11 +85,11 @@ class Archives:
         """The bytes of an item, as they lie there.
 
         Raises:
-            Refusal: It has none.
+            Rejection: It has none.
             OSError: They cannot be opened.
         """
         if where.place == "-":
-            raise Refusal("no-bytes", "the entry has no bytes of its own")
+            raise Rejection("no-bytes", "the entry has no bytes of its own")
         if where.container == "zip":
             return ZipMember(item.path, ZipPlace.parse(where.place))
         if where.container == "tar":
@@ -129,12 +129,12 @@ class Archives:
                 while self._damage is None and left:
                     data = self._stream.read(min(left, _BLOCK_BYTES))
                     if not data:
-                        self._damage = Refusal("damaged-stream", "the archive ends too early")
+                        self._damage = Rejection("damaged-stream", "the archive ends too early")
                         break
                     sink.write(data)
                     left -= len(data)
                     self._position += len(data)
-            except Refusal as damage:
+            except Rejection as damage:
                 self._damage = damage
         self._held_damage = self._damage if left else None
 

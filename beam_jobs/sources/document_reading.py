@@ -9,13 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.documents import Format, Part
 from beam_jobs.documents.content import HEAD_BYTES, UNKNOWN, container_of, format_of
 from beam_jobs.documents.reading import Mended, ReadDocument, read_part
 from beam_jobs.mended import MendedFiles
 from beam_jobs.options import TextOptions
-from beam_jobs.refusal import Refusal
-from beam_jobs.rejects import Reject
 from beam_jobs.sources.base import Item
 from beam_jobs.sources.beside import Names
 from beam_jobs.sources.compression import codec_of_head
@@ -89,7 +88,7 @@ class PartReader:
         before = next(self._read(item, where, source), None)
         if before is not None and before.record_id == item.record_id:
             reject = before.outcome
-            if isinstance(reject, Reject) and reject.data == _bytes_of(replaced):
+            if isinstance(reject, Rejection) and reject.data == _bytes_of(replaced):
                 yield before
                 return
         yield from self._read(item, where, replaced)
@@ -98,7 +97,7 @@ class PartReader:
         """The part that an item is, and its format.
 
         Raises:
-            Refusal: It is of no known format, or damaged.
+            Rejection: It is of no known format, or damaged.
             OSError: It cannot be read.
         """
         name = item.record_id.rpartition("/")[2]
@@ -108,7 +107,7 @@ class PartReader:
         else:
             content = self._content(name, source)
         if content.form == UNKNOWN:
-            raise Refusal(
+            raise Rejection(
                 "unknown-format", content.why, data=_bytes_of(content.source, _UNKNOWN_BYTES)
             )
         part = Part(
@@ -128,13 +127,13 @@ class PartReader:
     def _read(self, item: Item, where: Where, source: Callable[[], Raw]) -> Iterator[ReadDocument]:
         try:
             part, form = self.part(item, where, source)
-        except Refusal as refusal:
-            reject = Reject("read", refusal.reason, refusal.detail, refusal.data)
+        except Rejection as refusal:
+            reject = Rejection(refusal.reason, refusal.detail, stage="read", data=refusal.data)
             yield ReadDocument(item.record_id, b"", reject)
             return
         except OSError as error:
             detail = f"reading it failed: {error.strerror or type(error).__name__}"
-            yield ReadDocument(item.record_id, b"", Reject("read", "unreadable", detail, None))
+            yield ReadDocument(item.record_id, b"", Rejection("unreadable", detail, stage="read"))
             return
         mended = {}
         if where.beside and self._options.repaired:
@@ -176,9 +175,9 @@ class PartReader:
                     data = self._archives.gaps(item.path, where.place)
                 else:
                     data = _bytes_of(partial(self._archives.raw, item, where))
-            except (Refusal, OSError):
+            except (Rejection, OSError):
                 data = None
-        return ReadDocument(item.record_id, b"", Reject("list", reason, detail, data))
+        return ReadDocument(item.record_id, b"", Rejection(reason, detail, stage="list", data=data))
 
 
 def _open(source: Callable[[], Raw], codec: str) -> AbstractContextManager[Bytes]:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.documents import FORMATS
 from beam_jobs.documents.base import Stretch
 from beam_jobs.documents.content import HEAD_BYTES, container_of, format_of
@@ -16,7 +17,6 @@ from beam_jobs.documents.reading import ReadDocument
 from beam_jobs.mended import MendedFiles
 from beam_jobs.options import TextOptions
 from beam_jobs.options.values import SPLIT_BY_FOLDER
-from beam_jobs.refusal import Refusal
 from beam_jobs.sources.archives import item_of
 from beam_jobs.sources.base import BatchSource, Item
 from beam_jobs.sources.beside import Names, ShardSets, describes, known_names
@@ -115,7 +115,7 @@ class Documents(BatchSource):
         """The files in an archive that are not hidden.
 
         Raises:
-            Refusal: It cannot be read.
+            Rejection: It cannot be read.
             OSError: Likewise.
         """
         for one in self._archives[kind].entries(listed):
@@ -144,8 +144,8 @@ class Documents(BatchSource):
         listed = Listed(file)
         try:
             contents = Contents(self.members(listed, kind, on_ignored), self.options)
-        except (Refusal, OSError) as error:
-            reason = str(error) if isinstance(error, Refusal) else f"unreadable: {error.strerror}"
+        except (Rejection, OSError) as error:
+            reason = str(error) if isinstance(error, Rejection) else f"unreadable: {error.strerror}"
             yield file._replace(refused=reason)
             return
         archive = file._replace(block=number if listed.compressed else 0)

@@ -71,7 +71,7 @@ class _Compressed:
 def open_forwards(path: bytes, codec: str) -> Iterator[Forwards]:
     """Opens a file, compressed or not (`codec` is "" then).
 
-    Reading raises Refusal where a compressed file is damaged, OSError where the disk is.
+    Reading raises Rejection where a compressed file is damaged, OSError where the disk is.
     """
     if codec:
         with open_stream(path, codec) as stream:

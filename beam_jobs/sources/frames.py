@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from beam_jobs.refusal import Refusal
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.sources.base import Item
 from beam_jobs.sources.compression import codec_of
 from beam_jobs.sources.forwards import Forwards, open_forwards
@@ -24,7 +24,7 @@ def tfrecord_codec(path: bytes) -> str:
     """How a TFRecord file is compressed.
 
     Raises:
-        Refusal: It is no TFRecord file.
+        Rejection: It is no TFRecord file.
         OSError: It cannot be read.
     """
     with open(path, "rb") as file:
@@ -34,11 +34,11 @@ def tfrecord_codec(path: bytes) -> str:
         return ""
     codec = codec_of(path)
     if not codec:
-        raise Refusal("not-a-tfrecord", "the file does not begin with a record's length and CRC")
+        raise Rejection("not-a-tfrecord", "the file does not begin with a record's length and CRC")
     with open_forwards(path, codec) as source:
         head = source.take(HEADER_BYTES)
     if head and not is_frame(head):
-        raise Refusal("not-a-tfrecord", f"behind {codec} there is no record's length and CRC")
+        raise Rejection("not-a-tfrecord", f"behind {codec} there is no record's length and CRC")
     return codec
 
 
@@ -53,18 +53,18 @@ def next_size(source: Forwards) -> int | None:
     """Goes over the next record; its bytes, or None at the end.
 
     Raises:
-        Refusal: There is damage.
+        Rejection: There is damage.
     """
     header = source.take(HEADER_BYTES)
     if not header:
         return None
     if len(header) < HEADER_BYTES:
-        raise Refusal("damaged-file", "the file ends inside the length of a record")
+        raise Rejection("damaged-file", "the file ends inside the length of a record")
     if not is_frame(header):
-        raise Refusal("damaged-file", "the length of a record does not match its checksum")
+        raise Rejection("damaged-file", "the length of a record does not match its checksum")
     size = int(_HEADER.unpack(header)[0])
     if source.skip(size + FOOTER_BYTES) < size + FOOTER_BYTES:
-        raise Refusal("damaged-file", f"the file ends inside a record of {size} bytes")
+        raise Rejection("damaged-file", f"the file ends inside a record of {size} bytes")
     return size
 
 
@@ -79,7 +79,7 @@ def first_examples(file: Item, codec: str) -> Iterator[Features]:
                 framed = source.take(size + FOOTER_BYTES)
                 if len(framed) == size + FOOTER_BYTES:
                     yield decode_example(framed[:-FOOTER_BYTES])
-            except (Refusal, DamageError):
+            except (Rejection, DamageError):
                 continue
 
 

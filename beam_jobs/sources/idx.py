@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.options import ImageOptions
-from beam_jobs.refusal import Refusal
 from beam_jobs.sources.base import MAX_RECORD_BYTES, Item, Raw, ReadRecord, Source, read_whole_file
 from beam_jobs.sources.compression import codec_of
 from beam_jobs.sources.containers import find_files, split_by_folder
@@ -60,7 +60,7 @@ class Idx(Source):
                     yield file._replace(refused=refused)
                     continue
                 yield from self._file_items(file._replace(split=split), header, number)
-            except Refusal as refusal:
+            except Rejection as refusal:
                 yield file._replace(refused=str(refusal))
             except OSError as error:
                 yield file._replace(refused=f"unreadable: {error.strerror}")
@@ -102,7 +102,7 @@ class Idx(Source):
             with open_forwards(path, header.codec) as source:
                 source.skip(header.bytes)
                 labels = source.take(min(count, MAX_RECORD_BYTES) + 1)
-        except Refusal as refusal:
+        except Rejection as refusal:
             raise _mismatch(file, count, path, refusal.detail) from None
         if header.shape != (count,) or len(labels) != count:
             raise _mismatch(file, count, path, f"{header.shape[0]} declared, {len(labels)} there")
@@ -121,17 +121,19 @@ def read_header(path: bytes) -> _Header:
     """The header of an IDX file of bytes.
 
     Raises:
-        Refusal: It is none, or damaged.
+        Rejection: It is none, or damaged.
         OSError: It cannot be read.
     """
     codec = codec_of(path)
     with open_forwards(path, codec) as source:
         magic = source.take(4)
         if len(magic) < 4 or magic[:3] != bytes((0, 0, _UBYTE)) or not 1 <= magic[3] <= 4:
-            raise Refusal("not-an-idx", f"the file begins with {magic!r}, not as IDX of bytes does")
+            raise Rejection(
+                "not-an-idx", f"the file begins with {magic!r}, not as IDX of bytes does"
+            )
         sizes = source.take(4 * magic[3])
         if len(sizes) < 4 * magic[3]:
-            raise Refusal("damaged-file", "the file ends inside its header")
+            raise Rejection("damaged-file", "the file ends inside its header")
     return _Header(codec, struct.unpack(f">{magic[3]}I", sizes))
 
 
@@ -139,14 +141,14 @@ def _picture_shape(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
     """(count, height, width, channels); the channels come last, where there are any.
 
     Raises:
-        Refusal: The file holds no pictures.
+        Rejection: The file holds no pictures.
     """
     if len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3)):
         count, height, width, *channels = shape
         # A picture without pixels has no place in the file, and would be lost uncounted.
         if 0 < height * width <= MAX_RECORD_BYTES or not count:
             return count, height, width, (*channels, 1)[0]
-    raise Refusal(
+    raise Rejection(
         "not-pictures",
         "pictures have the shape count, height, width and 1 or 3 channels, with 1 to "
         f"{MAX_RECORD_BYTES} pixels each, got {shape}",
@@ -177,7 +179,7 @@ def _bytes_behind(file: Item, header: _Header, wanted: int) -> tuple[int, str]:
     with open_forwards(file.path, header.codec) as source:
         try:
             source.skip(header.bytes + wanted + 1)
-        except Refusal as damage:
+        except Rejection as damage:
             return max(0, source.position - header.bytes), damage.detail
         return max(0, source.position - header.bytes), ""
 

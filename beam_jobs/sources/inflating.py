@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import IO, Any
 
-from beam_jobs.refusal import Refusal
+from beam_jobs.corpus.record import Rejection
 
 _PACKED_BYTES = 1 << 16  # 64 KiB of a deflated stream at a time
 _STEP_BYTES = 16  # of a block with damage in it: what is lost before the damage
@@ -28,7 +28,7 @@ class Gzip:
         """Up to that many bytes; none at the end.
 
         Raises:
-            Refusal: The data is damaged from here on.
+            Rejection: The data is damaged from here on.
         """
         while True:
             data = self._inflater.read(size)
@@ -41,7 +41,7 @@ class Gzip:
             if not rest:
                 return b""
             if rest[:1] != b"\x1f":
-                raise Refusal("damaged-stream", "behind its last member there is no further one")
+                raise Rejection("damaged-stream", "behind its last member there is no further one")
             self._inflater = Inflater(self._packed, _GZIP, rest)
 
 
@@ -68,14 +68,14 @@ class Inflater:
         """Up to that many bytes; none at the end.
 
         Raises:
-            Refusal: The data is damaged from here on.
+            Rejection: The data is damaged from here on.
         """
         while size and not self._inflater.eof:
             if self._error is not None:
-                raise Refusal("damaged-stream", f"decompressing fails: {self._error}")
+                raise Rejection("damaged-stream", f"decompressing fails: {self._error}")
             waiting = self._waiting or self._packed.read(_PACKED_BYTES)
             if not waiting:
-                raise Refusal("damaged-stream", "decompressing fails: the stream ends too early")
+                raise Rejection("damaged-stream", "decompressing fails: the stream ends too early")
             before = self._inflater.copy()
             try:
                 data = self._inflater.decompress(waiting, size)

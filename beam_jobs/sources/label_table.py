@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.options import ImageOptions
-from beam_jobs.refusal import Refusal
 from beam_jobs.sources.cells import said_by, wanted_columns
 from beam_jobs.sources.compression import Stream, codec_of, open_stream
 from beam_jobs.sources.forwards import open_forwards
@@ -64,7 +64,7 @@ def read_label_table(path: str, options: ImageOptions) -> pa.Table:
         raise InputError(
             f"--labels must be a file that can be read, got '{reason}' for {path}. Check the path."
         ) from error
-    except (pa.ArrowException, Refusal) as error:
+    except (pa.ArrowException, Rejection) as error:
         raise InputError(
             f"--labels must be a CSV, TSV, JSONL or Parquet table in good order, got in {path}: "
             f"{_printable(why(error))}. Mend the table."
@@ -109,11 +109,11 @@ def _row(
 ) -> tuple[Any, ...]:
     try:
         key = _key(fields.get(options.path_column))
-    except Refusal as refusal:
+    except Rejection as refusal:
         return (None, None, None, None, str(refusal), number)
     try:
         said, refused = said_by(fields, names, options), ""
-    except Refusal as refusal:
+    except Rejection as refusal:
         return (key, None, None, None, str(refusal), number)
     return (key, *said, refused, number)
 
@@ -122,21 +122,23 @@ def _key(value: Any) -> bytes:
     """A path of the table, below the folder of pictures.
 
     Raises:
-        Refusal: There is none, or it leads out of that folder.
+        Rejection: There is none, or it leads out of that folder.
     """
     if isinstance(value, str):
         value = value.encode("utf-8", "surrogatepass")
     if not isinstance(value, bytes) or not value:
-        raise Refusal("no-path", f"the row has the path {value!a}")
+        raise Rejection("no-path", f"the row has the path {value!a}")
     path = value
     if b"//x" in path:  # a name that is no UTF-8, as record ids spell it
         path = _ESCAPED.sub(lambda match: bytes((int(match[1], 16),)), path)
     if b"//" in path or b"./" in path or path.startswith(b"/") or path.endswith((b".", b"/")):
         path = posixpath.normpath(path)
     if path.startswith(b"/"):
-        raise Refusal("unsafe-path", f"the path {value[:200]!a} is not relative to the folder SRC")
+        raise Rejection(
+            "unsafe-path", f"the path {value[:200]!a} is not relative to the folder SRC"
+        )
     if path.split(b"/", 1)[0] == b".." or b"\0" in path:
-        raise Refusal("unsafe-path", f"the path {value[:200]!a} leads out of the folder of SRC")
+        raise Rejection("unsafe-path", f"the path {value[:200]!a} leads out of the folder of SRC")
     return path.replace(b"/", b"\0")
 
 

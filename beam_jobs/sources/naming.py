@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import split_column
-from beam_jobs.refusal import Refusal
 from shard_format import InputError, UsageError
 
 # Between the names of a record with several labels, which are sorted (ASCII's unit separator).
@@ -41,12 +41,12 @@ def join_labels(names: Iterable[str]) -> str:
     """The distinct names of a record with several labels, sorted, as one text.
 
     Raises:
-        Refusal: A name holds the separator.
+        Rejection: A name holds the separator.
     """
     distinct = sorted(set(names))
     for name in distinct:
         if LABEL_SEPARATOR in name:
-            raise Refusal("bad-label", f"the name {name!r} holds the character 0x1f")
+            raise Rejection("bad-label", f"the name {name!r} holds the character 0x1f")
     return LABEL_SEPARATOR.join(distinct)
 
 

@@ -6,8 +6,8 @@ import abc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.options.values import SPLIT_BY_FOLDER
-from beam_jobs.refusal import Refusal
 from beam_jobs.sources.archives import (
     folder_items,
     place_of,
@@ -21,7 +21,7 @@ from beam_jobs.sources.contents import Contents, Entry
 from beam_jobs.sources.naming import is_left_out, split_of_file
 from shard_format import InputError
 
-# The bytes at a place of a file; raises Refusal or OSError.
+# The bytes at a place of a file; raises Rejection or OSError.
 Fetch = Callable[[bytes, str], bytes]
 
 
@@ -48,7 +48,7 @@ class PackedFiles(Source):
         """The files of an archive in order; says in `archive` what it learns of it.
 
         Raises:
-            Refusal: It cannot be read at all.
+            Rejection: It cannot be read at all.
             OSError: Likewise.
         """
 
@@ -61,7 +61,7 @@ class PackedFiles(Source):
             listed = Listed(file)
             try:
                 contents = Contents(self._visible(listed, on_ignored), self.options)
-            except Refusal as refusal:
+            except Rejection as refusal:
                 yield file._replace(refused=str(refusal))
                 continue
             except OSError as error:
@@ -114,8 +114,8 @@ class PackedFiles(Source):
                     {name: fetch(item.path, place) for name, place in companions.items()},
                     self.options,
                 )
-            except Refusal as refusal:
-                raise Refusal(refusal.reason, refusal.detail, data=data) from None
+            except Rejection as refusal:
+                raise Rejection(refusal.reason, refusal.detail, data=data) from None
             return Raw(data, said.label, said.group, said.split or item.split)
 
         return read

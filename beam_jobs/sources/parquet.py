@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beam_jobs.refusal import Refusal
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.sources.column_files import ColumnFiles
 from beam_jobs.sources.rows import DAMAGE, LIST_ROWS, Group, why
 
@@ -29,14 +29,16 @@ class Parquet(ColumnFiles):
             with open(path, "rb") as file:
                 head = file.read(len(_MAGIC))
         except OSError as error:
-            raise Refusal("unreadable", error.strerror or type(error).__name__) from None
+            raise Rejection("unreadable", error.strerror or type(error).__name__) from None
         if head != _MAGIC:
-            raise Refusal("not-a-parquet", f"the file begins with {head!r}, not with {_MAGIC!r}")
+            raise Rejection("not-a-parquet", f"the file begins with {head!r}, not with {_MAGIC!r}")
         with pa.OSFile(os.fsdecode(path)) as source:
             try:
                 opened = _ParquetFile(source)
             except DAMAGE as error:
-                raise Refusal("damaged-file", f"its footer cannot be read: {why(error)}") from None
+                raise Rejection(
+                    "damaged-file", f"its footer cannot be read: {why(error)}"
+                ) from None
             yield opened
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from beam_jobs.refusal import Refusal
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.sources.base import MAX_RECORD_BYTES, check_size
 from beam_jobs.sources.compression import Stream, open_stream, skip
 
@@ -49,7 +49,7 @@ def read_range(path: bytes, offset: int, size: int) -> bytes:
     """A range of a plain file.
 
     Raises:
-        Refusal: It is too large, or the file has become shorter.
+        Rejection: It is too large, or the file has become shorter.
         OSError: It cannot be read.
     """
     check_size(size)
@@ -65,7 +65,7 @@ def read_range(path: bytes, offset: int, size: int) -> bytes:
     finally:
         os.close(descriptor)
     if len(data) < size:
-        raise Refusal("truncated-file", f"{size} bytes are wanted at {offset}, got {len(data)}")
+        raise Rejection("truncated-file", f"{size} bytes are wanted at {offset}, got {len(data)}")
     return data
 
 
@@ -87,7 +87,7 @@ class Ranges:
             cut: Return what there is of it where the stream is damaged inside.
 
         Raises:
-            Refusal: It is too large, or the stream it lies in is damaged before its end.
+            Rejection: It is too large, or the stream it lies in is damaged before its end.
             OSError: The file cannot be read.
         """
         check_size(place.size)
@@ -99,7 +99,7 @@ class Ranges:
         if size < place.size and not cut:
             why = self._damage.get(path, "the stream ends too early")
             detail = f"{why}; of {place.size} bytes {size} can be read"
-            raise Refusal("damaged-stream", detail)
+            raise Rejection("damaged-stream", detail)
         return read_range(os.fsencode(self._scratch), position, size)
 
     def copy(self, path: bytes, places: Iterable[Place], sink: IO[bytes]) -> None:
@@ -110,7 +110,7 @@ class Ranges:
         try:
             with open_stream(path, wanted[0].codec) as stream:
                 self._copy_all(path, wanted, stream, sink)
-        except Refusal as damage:
+        except Rejection as damage:
             self._damage[path] = damage.detail
         except OSError as error:
             self._damage[path] = f"reading fails: {error.strerror}"

@@ -13,8 +13,8 @@ from typing import IO, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.options import ImageOptions
-from beam_jobs.refusal import Refusal
 from beam_jobs.sources.base import MAX_RECORD_BYTES, Item, Raw, read_whole_file
 from beam_jobs.sources.cells import Said, said_by, wanted_columns
 from beam_jobs.sources.ranges import read_range
@@ -150,7 +150,7 @@ def file_items(
                     locator=f"{group.number}:{found}",
                     block=first_block + group.number,
                 )
-                if isinstance(said, Refusal):
+                if isinstance(said, Rejection):
                     item = item._replace(refused=str(said))
                 else:
                     split = said.split or file.split
@@ -173,7 +173,7 @@ def _said(
     columns: list[str],
     names: Sequence[str],
     options: ImageOptions,
-) -> Iterator[Said | Refusal]:
+) -> Iterator[Said | Rejection]:
     """What the columns say of each row, or why they make it unusable."""
     nothing = Said()
     for batch in batches:
@@ -185,7 +185,7 @@ def _said(
         for row in zip(*values, strict=True):
             try:
                 yield said_by(dict(zip(columns, row, strict=True)), names, options)
-            except Refusal as refusal:
+            except Rejection as refusal:
                 yield refusal
 
 
@@ -195,7 +195,7 @@ class RowSpool:
     def __init__(self, scratch: Path, sink: IO[bytes]) -> None:
         self._scratch = bytes(scratch)
         self._sink = sink
-        self._kept: dict[tuple[bytes, str], tuple[int, int] | Refusal] = {}
+        self._kept: dict[tuple[bytes, str], tuple[int, int] | Rejection] = {}
         self._damage: dict[bytes, str] = {}
 
     def keep_file(self, path: bytes, file: ColumnFile, column: str, locators: set[str]) -> None:
@@ -218,11 +218,11 @@ class RowSpool:
         """Notes why rows of a file are not kept."""
         self._damage.setdefault(path, reason)
 
-    def _keep(self, picture: pa.Buffer | Refusal) -> tuple[int, int] | Refusal:
-        if isinstance(picture, Refusal):
+    def _keep(self, picture: pa.Buffer | Rejection) -> tuple[int, int] | Rejection:
+        if isinstance(picture, Rejection):
             return picture
         if picture.size > MAX_RECORD_BYTES:
-            return Refusal("file-too-large", f"the picture has {picture.size} bytes")
+            return Rejection("file-too-large", f"the picture has {picture.size} bytes")
         start = self._sink.tell()
         self._sink.write(picture)
         return start, picture.size
@@ -234,13 +234,13 @@ class RowSpool:
         kept = self._kept.get((item.path, item.locator))
         if kept is None:
             detail = self._damage.get(item.path, "the file has fewer rows than when it was listed")
-            raise Refusal("damaged-record", f"the row cannot be read: {detail}")
-        if isinstance(kept, Refusal):
-            raise Refusal(kept.reason, kept.detail)
+            raise Rejection("damaged-record", f"the row cannot be read: {detail}")
+        if isinstance(kept, Rejection):
+            raise Rejection(kept.reason, kept.detail)
         return Raw(read_range(self._scratch, *kept), item.label, item.group, item.split)
 
 
-def _pictures(column: pa.Array) -> Iterator[pa.Buffer | Refusal]:
+def _pictures(column: pa.Array) -> Iterator[pa.Buffer | Rejection]:
     """The bytes in each cell, without copying them."""
     paths: Any = None
     if pa.types.is_struct(column.type):
@@ -253,6 +253,6 @@ def _pictures(column: pa.Array) -> Iterator[pa.Buffer | Refusal]:
         path = paths[row].as_py() if paths is not None else None
         if path:
             detail = f"the cell has no bytes but the path {path[:200]!a}: embed the pictures"
-            yield Refusal("external-path", detail)
+            yield Rejection("external-path", detail)
         else:
-            yield Refusal("no-image", "the cell is null")
+            yield Rejection("no-image", "the cell is null")

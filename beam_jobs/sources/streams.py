@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from beam_jobs.refusal import Refusal
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.sources.compression import checked_stream
 from beam_jobs.sources.inflating import Gzip
 
@@ -28,7 +28,7 @@ class Raw(io.RawIOBase):
         buffer_bytes: To read at a time.
     """
 
-    damage: Refusal | None = None
+    damage: Rejection | None = None
     buffer_bytes = _BLOCK_BYTES
     _pushed = b""
 
@@ -37,7 +37,7 @@ class Raw(io.RawIOBase):
         """At least one and at most so many bytes; none at the end.
 
         Raises:
-            Refusal: The data is damaged from here on.
+            Rejection: The data is damaged from here on.
             OSError: It cannot be read.
         """
 
@@ -70,11 +70,11 @@ class Raw(io.RawIOBase):
             return b""
         try:
             return self.more(size)
-        except Refusal as refusal:
+        except Rejection as refusal:
             self.damage = refusal
         except OSError as error:
             detail = f"reading it failed: {error.strerror or type(error).__name__}"
-            self.damage = Refusal("unreadable", detail)
+            self.damage = Rejection("unreadable", detail)
         return b""
 
 
@@ -87,7 +87,7 @@ class Bytes(io.BufferedReader):
         super().__init__(raw, raw.buffer_bytes)
 
     @property
-    def damage(self) -> Refusal | None:
+    def damage(self) -> Rejection | None:
         """Why it ended where it did; None if that was its end."""
         return self.raw.damage
 
@@ -107,7 +107,7 @@ class Range(Raw):
     """
 
     def __init__(
-        self, path: bytes, offset: int = 0, size: int = -1, damage: Refusal | None = None
+        self, path: bytes, offset: int = 0, size: int = -1, damage: Rejection | None = None
     ) -> None:
         super().__init__()
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -137,7 +137,7 @@ class Range(Raw):
                 raise self._at_end
             if 0 <= self._position < self._size:
                 wanted = f"{self._size} bytes are wanted at {self._offset}"
-                raise Refusal("truncated-file", f"{wanted}, got {self._position}")
+                raise Rejection("truncated-file", f"{wanted}, got {self._position}")
         return data
 
     def seekable(self) -> bool:
@@ -211,7 +211,7 @@ class Unpacked(Raw):
         """See Raw."""
         try:
             data = self._stream.read(size)
-        except Refusal:
+        except Rejection:
             # A stream that was cut short looks damaged; what cut it is the reason.
             if self._packed.damage is not None:
                 raise self._packed.damage from None

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from beam_jobs.refusal import Refusal
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.sources.archives import place_of
 from beam_jobs.sources.base import Item, ReadRecord
 from beam_jobs.sources.compression import codec_of
@@ -50,7 +50,7 @@ class Tar(PackedFiles):
                 place = str(Place(codec, found.offset, found.size)) if bytes_are_there else ""
                 yield entry(found.name, place, found.size, found.kind)
         if gaps and empty:
-            raise Refusal("not-a-tar", f"no member can be found: {gaps[0].why}")
+            raise Rejection("not-a-tar", f"no member can be found: {gaps[0].why}")
         if gaps:
             archive.damage = _damage(gaps, codec)
 

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from beam_jobs.refusal import Refusal
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.sources.forwards import Forwards
 
 _BLOCK_BYTES = 512
@@ -73,7 +73,7 @@ def read_headers(archive: Forwards) -> Iterator[Member | Gap]:
             if found is None:
                 return
             yield found
-    except Refusal as damage:  # the stream itself ends here
+    except Rejection as damage:  # the stream itself ends here
         yield Gap(start, max(0, reader.position - start), damage.detail)
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.options import ImageOptions
-from beam_jobs.refusal import Refusal
 from beam_jobs.sources.base import MAX_RECORD_BYTES, Item, Raw, ReadRecord, Source, read_whole_file
 from beam_jobs.sources.beside import Names, ShardSets, describes, known_names
 from beam_jobs.sources.cells import said_by, wanted_columns
@@ -53,7 +53,7 @@ class TfRecord(Source):
                 codec = tfrecord_codec(file.path)
                 self._check_features(file, codec)
                 yield from self._file_items(file._replace(split=split), codec, number)
-            except Refusal as refusal:
+            except Rejection as refusal:
                 yield file._replace(refused=str(refusal))
             except OSError as error:
                 yield file._replace(refused=f"unreadable: {error.strerror}")
@@ -80,7 +80,7 @@ class TfRecord(Source):
                 start = source.position
                 try:
                     size = next_size(source)
-                except Refusal as damage:
+                except Rejection as damage:
                     yield _damaged(file, codec, start, damage.detail, block)
                     return
                 if size is None:
@@ -140,27 +140,27 @@ class TfRecord(Source):
         payload = framed[:-FOOTER_BYTES]
         if masked_crc(payload) != _CRC.unpack_from(framed, len(payload))[0]:
             detail = f"its {len(payload)} bytes do not match their checksum"
-            raise Refusal("damaged-record", detail, data=payload)
+            raise Rejection("damaged-record", detail, data=payload)
         try:
             return self._parsed(item, payload)
-        except Refusal as refusal:
+        except Rejection as refusal:
             data = payload if refusal.data is None else refusal.data
-            raise Refusal(refusal.reason, refusal.detail, data=data) from None
+            raise Rejection(refusal.reason, refusal.detail, data=data) from None
 
     def _parsed(self, item: Item, payload: bytes) -> Raw:
         try:
             features = decode_example(payload)
         except DamageError:
-            raise Refusal("not-an-example", f"its {len(payload)} bytes are no Example") from None
+            raise Rejection("not-an-example", f"its {len(payload)} bytes are no Example") from None
         name = next((name for name in self._image_names() if features.get(name)), None)
         if name is None:
             detail = f"{self.options.image_column!r} is none of {described([features])}"
-            raise Refusal("no-image", detail)
+            raise Rejection("no-image", detail)
         picture, *more = features[name]
         if more or not isinstance(picture, bytes):
             kind = type(picture).__name__
             detail = f"{name!r} must hold one value of bytes, it has {1 + len(more)} of {kind}"
-            raise Refusal("no-image", detail)
+            raise Rejection("no-image", detail)
         if name in self._names(item).raw:
             picture = _as_ppm(picture, features)
         fields = {
@@ -170,8 +170,8 @@ class TfRecord(Source):
         }
         try:
             said = said_by(fields, self._names(item).names, self.options)
-        except Refusal as refusal:
-            raise Refusal(refusal.reason, refusal.detail, data=picture) from None
+        except Rejection as refusal:
+            raise Rejection(refusal.reason, refusal.detail, data=picture) from None
         return Raw(picture, said.label, said.group, said.split or item.split)
 
 
@@ -179,12 +179,12 @@ def _as_ppm(pixels: bytes, features: Features) -> bytes:
     """The pixels of a shard set of --encoding raw, with a header that tells their size.
 
     Raises:
-        Refusal: They are not as many as their size says.
+        Rejection: They are not as many as their size says.
     """
     height, width = (features.get(side) or [0] for side in ("height", "width"))
     if len(pixels) != 3 * height[0] * width[0]:
         detail = f"{len(pixels)} bytes are no {width[0]} x {height[0]} pixels of 3 bytes"
-        raise Refusal("damaged-record", detail)
+        raise Rejection("damaged-record", detail)
     return b"P6 %d %d 255\n" % (width[0], height[0]) + pixels
 
 

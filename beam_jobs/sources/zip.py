@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
-from beam_jobs.refusal import Refusal
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.sources.base import Item, ReadRecord, check_size
 from beam_jobs.sources.contents import Entry, entry
 from beam_jobs.sources.packed import Listed, PackedFiles
@@ -47,7 +47,7 @@ class Zip(PackedFiles):
                     continue
                 one = entry(found.name, str(place._replace(method=_AS_IT_IS)), found.packed, "")
                 yield one._replace(refused="encrypted: a password is needed to read it")
-        except Refusal as damage:
+        except Rejection as damage:
             if damage.reason != "damaged-archive":
                 raise
             archive.damage = damage.detail, _WHOLE_FILE
@@ -84,7 +84,7 @@ def _fetch(path: bytes, text: str) -> bytes:
     """The bytes of a member.
 
     Raises:
-        Refusal: It is too large or damaged.
+        Rejection: It is too large or damaged.
         OSError: The archive cannot be read.
     """
     place = ZipPlace.parse(text)
@@ -99,7 +99,7 @@ def _fetch(path: bytes, text: str) -> bytes:
         return packed
     data = _inflated(packed, place.size) if place.method == _DEFLATED else packed
     if len(data) != place.size or zlib.crc32(data) != place.crc:
-        raise Refusal(
+        raise Rejection(
             "damaged-record",
             f"{place.size} bytes with CRC-32 {place.crc:08x} are declared, got {len(data)} with "
             f"{zlib.crc32(data):08x}",
@@ -115,9 +115,9 @@ def _inflated(packed: bytes, size: int) -> bytes:
         # One byte more tells a stream that goes on; zlib takes 0 for "without bound".
         data = inflater.decompress(packed, size + 1)
     except zlib.error as error:
-        raise Refusal("damaged-record", f"it cannot be inflated: {error}", data=packed) from None
+        raise Rejection("damaged-record", f"it cannot be inflated: {error}", data=packed) from None
     if len(data) > size:
-        raise Refusal(
+        raise Rejection(
             "damaged-record", f"{size} bytes are declared and more are packed", data=packed
         )
     return data
@@ -132,5 +132,5 @@ def _by_zipfile(path: bytes, place: ZipPlace) -> bytes:
                     with archive.open(info) as file:
                         return file.read(place.size)
     except _UNPACKING as error:
-        raise Refusal("damaged-record", f"method {place.method} gives {error}") from None
-    raise Refusal("damaged-record", f"no member begins at byte {place.offset}")
+        raise Rejection("damaged-record", f"method {place.method} gives {error}") from None
+    raise Rejection("damaged-record", f"no member begins at byte {place.offset}")

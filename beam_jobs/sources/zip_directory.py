@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from beam_jobs.refusal import Refusal
+from beam_jobs.corpus.record import Rejection
 
 FOLDER, ENCRYPTED = "a folder", "encrypted"
 LOCAL_BYTES = 30  # of a local header, without name and extra field
@@ -54,7 +54,7 @@ def read_directory(descriptor: int) -> Iterator[ZipEntry]:
     """Every entry in the order of the directory.
 
     Raises:
-        Refusal: There is no directory, or it is damaged; entries before the damage were given.
+        Rejection: There is no directory, or it is damaged; entries before the damage were given.
     """
     start, size, entries, shift = _find_directory(descriptor)
     position, end, data, at = start, start + size, b"", 0
@@ -63,7 +63,7 @@ def read_directory(descriptor: int) -> Iterator[ZipEntry]:
             more = os.pread(descriptor, min(_BLOCK_BYTES, end - position), position)
             data, at, position = data[at:] + more, 0, position + len(more)
         if len(data) - at < _CENTRAL.size or data[at : at + 4] != b"PK\1\2":
-            raise Refusal(
+            raise Rejection(
                 "damaged-archive", f"the directory ends after {number} of {entries} entries"
             )
         fields = _CENTRAL.unpack_from(data, at)
@@ -77,10 +77,10 @@ def data_offset(header: bytes, offset: int) -> int:
     """Where the bytes of an entry begin, by its local header at an offset.
 
     Raises:
-        Refusal: There is no such header.
+        Rejection: There is no such header.
     """
     if len(header) < LOCAL_BYTES or header[:4] != b"PK\3\4":
-        raise Refusal("damaged-record", f"there is no header of a member at byte {offset}")
+        raise Rejection("damaged-record", f"there is no header of a member at byte {offset}")
     fields = _LOCAL.unpack_from(header)
     return int(offset + LOCAL_BYTES + fields[9] + fields[10])
 
@@ -92,7 +92,7 @@ def _find_directory(descriptor: int) -> tuple[int, int, int, int]:
     tail = os.pread(descriptor, file_size - tail_start, tail_start)
     found = tail.rfind(b"PK\5\6")
     if found < 0 or found + _END.size > len(tail):
-        raise Refusal("not-a-zip", "it has no directory at its end")
+        raise Rejection("not-a-zip", "it has no directory at its end")
     _, _, _, _, entries, size, start, _ = _END.unpack_from(tail, found)
     end = tail_start + found
     locator = os.pread(descriptor, _END_64_LOCATOR.size, max(0, end - _END_64_LOCATOR.size))
@@ -106,7 +106,7 @@ def _find_directory(descriptor: int) -> tuple[int, int, int, int]:
     # What stands before an archive (a program that unpacks it) shifts all its offsets.
     shift = end - size - start
     if shift < 0:
-        raise Refusal("damaged-archive", f"the directory has {size} bytes, more than the file")
+        raise Rejection("damaged-archive", f"the directory has {size} bytes, more than the file")
     return start + shift, size, entries, shift
 
 

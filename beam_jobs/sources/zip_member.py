@@ -8,7 +8,7 @@ import zipfile
 import zlib
 from typing import IO, Any
 
-from beam_jobs.refusal import Refusal
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.sources.inflating import RAW_DEFLATE, Inflater
 from beam_jobs.sources.ranges import read_range
 from beam_jobs.sources.streams import Bytes, Range, Raw
@@ -42,7 +42,7 @@ class ZipMember(Raw):
             data: bytes = self._stream.read(size)
         except _DAMAGE as error:
             method = self._place.method
-            raise Refusal("damaged-record", f"method {method} gives {error}") from None
+            raise Rejection("damaged-record", f"method {method} gives {error}") from None
         self._size += len(data)
         self._crc = zlib.crc32(data, self._crc)
         if self._place.method != _AS_IT_IS:
@@ -59,9 +59,9 @@ class ZipMember(Raw):
     def _check(self, is_end: bool) -> None:
         declared, found = (self._place.size, self._place.crc), (self._size, self._crc)
         if self._size > declared[0]:
-            raise Refusal("damaged-record", f"{declared[0]} bytes are declared, more are packed")
+            raise Rejection("damaged-record", f"{declared[0]} bytes are declared, more are packed")
         if is_end and found != declared:
-            raise Refusal(
+            raise Rejection(
                 "damaged-record",
                 f"{declared[0]} bytes with CRC-32 {declared[1]:08x} are declared, got {found[0]} "
                 f"with {found[1]:08x}",
@@ -88,5 +88,5 @@ class ZipMember(Raw):
                     return file
         except _DAMAGE as error:
             detail = f"method {self._place.method} gives {error}"
-            raise Refusal("damaged-record", detail) from None
-        raise Refusal("damaged-record", f"no member begins at byte {self._place.offset}")
+            raise Rejection("damaged-record", detail) from None
+        raise Rejection("damaged-record", f"no member begins at byte {self._place.offset}")

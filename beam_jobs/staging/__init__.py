@@ -1,13 +1,11 @@
-"""Stage 2, stage: one unit of raw records becomes a key-sorted run of finished payloads.
+"""Staged units on disk: written by stage 2, read by planning and sharding.
 
-stage        one unit from start to end: `stage_unit`
-units        its four files under one content address, and how a finished unit is known
-one_by_one   records that may each fill the memory of a worker, in shuffle order
-in_batches   records so small that many are prepared together, as columns
-    spool        frames that wait for the order of their unit
+units     the four files of a unit under one content address, and how a finished unit is known
+sidecars  columns of all staged units, one unit in memory at a time
+reader    staged payload in any order, with few reads
+spool     payload that waits for the order of its unit
 """
 
-from beam_jobs.staging.stage import stage_unit
 from beam_jobs.staging.units import SIDECAR_FIELDS, UnitSummary, forget_unit, unit_files
 
-__all__ = ["SIDECAR_FIELDS", "UnitSummary", "forget_unit", "stage_unit", "unit_files"]
+__all__ = ["SIDECAR_FIELDS", "UnitSummary", "forget_unit", "unit_files"]

@@ -13,10 +13,11 @@ from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 
-from beam_jobs.listing import Unit
+from beam_jobs.corpus.record import FILTER, Rejection
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.rejects import FILTER, Reject, RejectWriter
-from beam_jobs.storage import Workspace, read_json
+from beam_jobs.rejects import RejectWriter
+from beam_jobs.stages.list import Unit
+from beam_jobs.workspace import Workspace, read_json
 from shard_format import InputError, file_sha256
 
 SIDECAR_FIELDS = (
@@ -99,7 +100,7 @@ class Sinks(NamedTuple):
     payload: BinaryIO
     rejects: RejectWriter
 
-    def refuse(self, position: int, record_id: str, label: str | None, reject: Reject) -> None:
+    def refuse(self, position: int, record_id: str, label: str | None, reject: Rejection) -> None:
         """Puts a record aside; `position` is its place in the unit, as listed.
 
         Raises:

@@ -7,11 +7,11 @@ import sys
 import time
 from pathlib import Path
 
-from beam_jobs.listing import list_corpus
 from beam_jobs.options import ImageOptions
 from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.sources.detection import resolve_sources
-from beam_jobs.storage import Workspace
+from beam_jobs.stages.list import list_corpus
+from beam_jobs.workspace import Workspace
 from benchmarks.measure import print_result
 
 

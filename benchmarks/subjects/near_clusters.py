@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from beam_jobs.near.clusters import near_pairs
-from beam_jobs.near.union_find import components
+from beam_jobs.dedup.images.clusters import near_pairs
+from beam_jobs.dedup.union_find import components
 from benchmarks.synthetic_looks import PLANTED
 
 

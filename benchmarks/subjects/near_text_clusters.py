@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from beam_jobs.near.union_find import components
+from beam_jobs.dedup.text.search import similar_texts
+from beam_jobs.dedup.union_find import components
 from beam_jobs.options import TextOptions
-from beam_jobs.planning.sidecars import Sidecars
-from beam_jobs.planning.similar_texts import similar_texts
 from beam_jobs.staging import UnitSummary
-from beam_jobs.storage import Workspace
+from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.workspace import Workspace
 from benchmarks.synthetic_shingles import COPIES, UNIT, likeness_of
 
 

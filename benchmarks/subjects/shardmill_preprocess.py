@@ -6,7 +6,7 @@ import shutil
 import sys
 import time
 
-from beam_jobs.logs import quiet_beam
+from beam_jobs.engine.logs import quiet_beam
 from benchmarks.measure import print_result
 from benchmarks.subjects.bare_kernels import QUALITY, SIDE
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import cv2
 import tensorflow_datasets as tfds
 
-from beam_jobs.logs import quiet_beam
+from beam_jobs.engine.logs import quiet_beam
 from benchmarks.measure import print_result
 from benchmarks.subjects.bare_kernels import encoded, resized
 

@@ -13,7 +13,7 @@ from typing import Any
 import apache_beam as beam
 import tensorflow_datasets as tfds
 
-from beam_jobs.logs import quiet_beam
+from beam_jobs.engine.logs import quiet_beam
 from benchmarks.measure import print_result
 from benchmarks.subjects.bare_text_kernels import batch_of, options
 

@@ -140,7 +140,7 @@ def build_set(
     """
     import logging
 
-    from beam_jobs.logs import quiet_beam, runs_here
+    from beam_jobs.engine.logs import quiet_beam, runs_here
     from cli.console import Bars, print_json, say
     from cli.ledger import print_ledger
 

@@ -28,7 +28,7 @@ def report(directory: Path, out: Path | None, as_json: bool) -> None:
       shardmill report set --out review.html
       shardmill report set --json
     """
-    from beam_jobs.reporting import write_report
+    from beam_jobs.report import write_report
     from cli.console import print_json, say
     from shard_format.wording import format_bytes
 

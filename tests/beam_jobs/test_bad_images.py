@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.decode import DecodingOptions, decode_image
-from beam_jobs.refusal import Refusal
 
 MAX_PIXELS = 60_000_000  # the bound under which EXPECTED.tsv was made
 
@@ -74,7 +74,7 @@ def decode(path, **options):
 def verdict(path, **options):
     try:
         return "kept", decode(path, **options)
-    except Refusal as refusal:
+    except Rejection as refusal:
         assert not refusal.filtered and refusal.detail
         return refusal.reason, None
 

@@ -61,8 +61,8 @@ def test_quarantine_in_many_parts(pictures, build, tmp_path, monkeypatch):
         originals[name] = b"broken" * number
         (corpus / name).write_bytes(originals[name])
     build(corpus, "one")
-    monkeypatch.setattr("beam_jobs.committing.quarantine._QUARANTINE_PART_BYTES", 400)
-    monkeypatch.setattr("beam_jobs.committing.quarantine._QUARANTINE_GROUP_BYTES", 150)
+    monkeypatch.setattr("beam_jobs.stages.commit.quarantine._QUARANTINE_PART_BYTES", 400)
+    monkeypatch.setattr("beam_jobs.stages.commit.quarantine._QUARANTINE_GROUP_BYTES", 150)
     build(corpus, "many", unit_size="200B")
     assert len(list((tmp_path / "many" / "quarantine").iterdir())) > 3
     rows = quarantine(tmp_path / "many")

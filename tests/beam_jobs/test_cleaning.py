@@ -8,11 +8,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from beam_jobs.cleaning import STEPS, cleaning_options, make_checks
-from beam_jobs.cleaning.blank import luma_variance
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.decode import Picture
 from beam_jobs.images.decoding_options import DecodingOptions, parse_background
-from beam_jobs.refusal import Refusal
+from beam_jobs.images.filters import STEPS, cleaning_options, make_checks
+from beam_jobs.images.filters.blank import luma_variance
 from shard_format import UsageError
 
 
@@ -32,7 +32,7 @@ def verdict(given, checks):
     for check in checks:
         try:
             check(given)
-        except Refusal as refusal:
+        except Rejection as refusal:
             assert refusal.filtered
             return refusal.reason
     return "kept"

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.jpeg import MAX_SCANS
-from beam_jobs.refusal import Refusal
 
 SIZE = 16
 
@@ -22,7 +22,7 @@ def decode(data, **options):
 
 
 def reason(data, **options):
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(Rejection) as refusal:
         decode(data, **options)
     assert not refusal.value.filtered
     return refusal.value.reason
@@ -85,7 +85,7 @@ def test_what_lenient_could_not_decode_is_black_every_time(mode):
         del junk
         try:
             found.add(decode(bad, lenient=True).pixels.tobytes())
-        except Refusal as refusal:
+        except Rejection as refusal:
             found.add(refusal.reason)
     assert len(found) == 1
     assert reason(bad) == "corrupt"
@@ -167,7 +167,7 @@ def test_too_many_scans_are_refused(progressive):
     assert reason(data[:start] + scan * (MAX_SCANS + 1) + data[end:]) == "too-many-scans"
     if not progressive:
         many = data[:end] + data[start:end] * (MAX_SCANS + 1) + data[end:]
-        with pytest.raises(Refusal, match=r"corrupt: .* more than one scan"):
+        with pytest.raises(Rejection, match=r"corrupt: .* more than one scan"):
             decode(many)
 
 
@@ -177,5 +177,5 @@ def test_data_of_other_formats_have_their_name_in_the_reason():
         (b"8BPS\0\1", "PSD"),
         (b"%PDF-1.4", "PDF"),
     ):
-        with pytest.raises(Refusal, match=f"unsupported-format: {name} is not read"):
+        with pytest.raises(Rejection, match=f"unsupported-format: {name} is not read"):
             decode(magic + bytes(40))

@@ -11,12 +11,12 @@ import pytest
 import simplejpeg
 from PIL import Image, ImageCms
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.encode import ENCODERS, encode_jpeg
-from beam_jobs.images.keep import needs_no_change, shrunk
+from beam_jobs.images.jpeg_passthrough import needs_no_change, shrunk
 from beam_jobs.images.resize import RESIZE_MODES, keeps_size, parse_resize, resize_image
 from beam_jobs.options import ImageOptions
 from beam_jobs.record_types.image import ImageRecords
-from beam_jobs.refusal import Refusal
 from shard_format import (
     LABELS_FIELD,
     UsageError,
@@ -101,7 +101,7 @@ def test_quality_counts(photograph, encoding):
 
 
 def test_a_webp_has_a_longest_side():
-    with pytest.raises(Refusal, match=r"too-large-resized.*16384 x 1 pixels.*16383"):
+    with pytest.raises(Rejection, match=r"too-large-resized.*16384 x 1 pixels.*16383"):
         ENCODERS["webp"](np.zeros((1, 16384, 3), np.uint8), 90)
 
 
@@ -276,7 +276,7 @@ def test_keeps_size_says_what_resize_does(mode):
 
 
 def test_too_many_pixels_are_refused_though_kept(photograph):
-    with pytest.raises(Refusal, match="too-many-pixels"):
+    with pytest.raises(Rejection, match="too-many-pixels"):
         records(quality="keep", resize="none", max_pixels=1000).prepare("a", saved(photograph))
 
 
@@ -323,7 +323,7 @@ def test_an_eighth_is_an_eighth():
 
 
 def test_damage_is_refused_in_keep_mode(photograph):
-    with pytest.raises(Refusal, match="truncated"):
+    with pytest.raises(Rejection, match="truncated"):
         records(quality="keep", resize="none").prepare("a", saved(photograph)[:-500])
 
 

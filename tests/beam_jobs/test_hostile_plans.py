@@ -12,14 +12,14 @@ import pytest
 
 from beam_jobs.mended import original_path
 from beam_jobs.options.values import parse_splits
-from beam_jobs.planning.classes import sorted_names
-from beam_jobs.planning.recipes import RecipeWriter
-from beam_jobs.planning.splits import Assignment
 from beam_jobs.quarantine import Replacement, export, refused, replay_options
-from beam_jobs.reporting.clusters import read_clusters
-from beam_jobs.reporting.finished import FinishedSet
+from beam_jobs.report.clusters import read_clusters
+from beam_jobs.report.finished import FinishedSet
 from beam_jobs.run import run_preprocess
-from beam_jobs.storage import Workspace
+from beam_jobs.stages.plan.classes import sorted_names
+from beam_jobs.stages.plan.recipes import RecipeWriter
+from beam_jobs.stages.plan.splits import Assignment
+from beam_jobs.workspace import Workspace
 from shard_format import InputError, UsageError, load_manifest
 
 

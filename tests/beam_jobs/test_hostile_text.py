@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.documents.decoding import decode
 from beam_jobs.documents.html import decode_page
 from beam_jobs.documents.http_body import media_type
 from beam_jobs.options import TextOptions
 from beam_jobs.quarantine import refused, replay_options
-from beam_jobs.refusal import Refusal
 from beam_jobs.run import run_preprocess
 from cli.commands.quarantine import replay
 from shard_format import InputError, UsageError
@@ -126,7 +126,7 @@ def test_a_mark_in_a_value_stays(tmp_path):
 def test_utf16_that_is_read_as_utf8_is_told_of_the_other_way():
     """Lines of it have zeros, and were called no text without a way out."""
     text = f"{_SENTENCE.format(1)}\n{_SENTENCE.format(2)}\n"
-    with pytest.raises(Refusal, match="--encoding auto"):
+    with pytest.raises(Rejection, match="--encoding auto"):
         decode(text.encode("utf-16-le"), "utf-8")
 
 

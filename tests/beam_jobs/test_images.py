@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.encode import encode_jpeg
 from beam_jobs.images.resize import RESIZE_MODES, parse_resize, resize_image
-from beam_jobs.refusal import Refusal
 from shard_format import UsageError
 
 MAX_PIXELS = 1_000_000
@@ -121,7 +121,7 @@ def test_gray_and_cmyk_jpegs_are_read():
     ],
 )
 def test_what_cannot_be_read_has_a_reason(data, reason):
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(Rejection) as refusal:
         decode_image(data, OPTIONS)
     assert refusal.value.reason == reason
     assert refusal.value.detail
@@ -130,7 +130,7 @@ def test_what_cannot_be_read_has_a_reason(data, reason):
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP"])
 def test_bombs_are_refused_by_what_they_declare(kind):
     data = saved(Image.new("L", (2000, 1000)), kind)
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(Rejection) as refusal:
         decode_image(data, OPTIONS)
     assert refusal.value.reason == "too-many-pixels"
     assert "2000 x 1000" in refusal.value.detail
@@ -140,7 +140,7 @@ def test_messages_are_the_same_every_time():
     """Pillow names the address of its buffer; details are part of the set."""
     messages = set()
     for _ in range(5):
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(Rejection) as refusal:
             decode_image(b"II*\0" + bytes(100), OPTIONS)
         messages.add(refusal.value.detail)
     assert len(messages) == 1
@@ -154,7 +154,7 @@ def test_any_damage_is_a_refusal_or_a_picture(noise, position):
         data[position : position + len(noise)] = noise
         try:
             assert decode_image(bytes(data), OPTIONS).pixels.ndim == 3
-        except Refusal as refusal:
+        except Rejection as refusal:
             assert refusal.reason
 
 
@@ -195,7 +195,7 @@ def test_none_changes_nothing():
 
 def test_a_thin_strip_does_not_grow_without_bound():
     strip = np.zeros((1, 5000, 3), np.uint8)
-    with pytest.raises(Refusal, match="too-large-resized"):
+    with pytest.raises(Rejection, match="too-large-resized"):
         resize_image(strip, parse_resize("shorter:256"), MAX_PIXELS)
 
 

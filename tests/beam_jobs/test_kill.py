@@ -181,15 +181,15 @@ def test_a_crash_before_any_rename(kind, build, tmp_path, monkeypatch):
 
 def _run_stages(kind, corpus: Path, out: Path, options: dict[str, object]) -> None:
     """What the pipeline does, in this thread."""
-    from beam_jobs.committing import commit
-    from beam_jobs.listing import list_corpus, read_units
     from beam_jobs.pipeline import workspace_of
-    from beam_jobs.planning import plan_shards
     from beam_jobs.record_types import RECORD_TYPES
-    from beam_jobs.sharding import write_shard
     from beam_jobs.sources import SOURCES
     from beam_jobs.sources.detection import resolve_sources
-    from beam_jobs.staging import stage_unit
+    from beam_jobs.stages.commit import commit
+    from beam_jobs.stages.list import list_corpus, read_units
+    from beam_jobs.stages.plan import plan_shards
+    from beam_jobs.stages.shard import write_shard
+    from beam_jobs.stages.stage import stage_unit
 
     job = resolve_sources(kind.options(corpus, out, **options))
     record_type, workspace = RECORD_TYPES[kind.name](job), workspace_of(job)
@@ -204,7 +204,7 @@ def _run_stages(kind, corpus: Path, out: Path, options: dict[str, object]) -> No
 
 def test_other_options_after_a_kill_leave_nothing_behind(kind, build, tmp_path, monkeypatch):
     corpus, out = kind.make(14), tmp_path / "set"
-    real = __import__("beam_jobs.storage", fromlist=["publish"]).publish
+    real = __import__("beam_jobs.workspace", fromlist=["publish"]).publish
 
     def publish(temporary, final, *, durable=False):
         if final.name == naming.MANIFEST:
@@ -212,7 +212,7 @@ def test_other_options_after_a_kill_leave_nothing_behind(kind, build, tmp_path, 
         real(temporary, final, durable=durable)
 
     with monkeypatch.context() as patch:
-        patch.setattr("beam_jobs.committing.shard_set.publish", publish)
+        patch.setattr("beam_jobs.stages.commit.shard_set.publish", publish)
         with pytest.raises(_Killed):
             _run_stages(kind, corpus, out, {"num_shards": 5, "split": "train=0.5,odd=0.5"})
     report = build(corpus, out, num_shards=2)
@@ -258,7 +258,7 @@ def test_a_staged_unit_that_was_cut_is_staged_again(kind, build, tmp_path):
 
 
 def test_two_builds_into_one_folder_are_refused(pictures, build, tmp_path):
-    from beam_jobs.storage import Workspace
+    from beam_jobs.workspace import Workspace
     from shard_format import InputError
 
     corpus = pictures()

@@ -7,9 +7,9 @@ import random
 import numpy as np
 import pytest
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.picture import REPAIRS
-from beam_jobs.refusal import Refusal
 
 REASONS = {
     "animated",
@@ -49,7 +49,7 @@ def test_damage_is_a_refusal_or_a_picture(mutations, formats, lenient):
         damaged = mutations[1].MUTATIONS[kind](draw, data, draw.choice(formats)[1])
         try:
             picture = decode_image(damaged, options)
-        except Refusal as refusal:
+        except Rejection as refusal:
             assert refusal.reason in REASONS, (name, kind)
             assert refusal.detail and " at 0x" not in refusal.detail and not refusal.filtered
         else:

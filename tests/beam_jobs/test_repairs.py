@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.decode import DecodingOptions, decode_image
-from beam_jobs.refusal import Refusal
 
 SIZE = 16
 
@@ -22,7 +22,7 @@ def decode(data, **options):
 
 
 def reason(data, **options):
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(Rejection) as refusal:
         decode(data, **options)
     assert not refusal.value.filtered
     return refusal.value.reason

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.images import decode
 from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.time_limit import within
-from beam_jobs.refusal import Refusal
 
 HELPER = "shardmill-decode"
 
@@ -96,7 +96,7 @@ def test_a_slow_call_is_abandoned_and_the_next_one_works(computes):
 
     def calls():
         begun = time.monotonic()
-        with pytest.raises(Refusal, match=r"too-slow: .*more than --time-limit 0.05 seconds"):
+        with pytest.raises(Rejection, match=r"too-slow: .*more than --time-limit 0.05 seconds"):
             within(0.05, slow)
         # Waiting costs no CPU time, so the clock on the wall decides, at ten times the limit.
         assert time.monotonic() - begun >= (0.05 if computes else 0.5)
@@ -140,7 +140,7 @@ def test_a_slow_picture_is_refused(monkeypatch):
     stop = threading.Event()
     monkeypatch.setattr(decode, "decode_with_pillow", lambda data, options: stop.wait(60))
     try:
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(Rejection) as refusal:
             decode_image(b"GIF89a", DecodingOptions(1000, time_limit=0.02))
     finally:
         stop.set()

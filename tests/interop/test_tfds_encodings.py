@@ -104,7 +104,7 @@ def test_tensorflow_decodes_what_is_kept(options):
     """Here and not beside the other tests of what is kept: those run in a process without it."""
     import tensorflow as tf
 
-    from beam_jobs.images.keep import needs_no_change
+    from beam_jobs.images.jpeg_passthrough import needs_no_change
 
     file = io.BytesIO()
     picture = Image.fromarray(np.repeat(np.repeat(PIXELS, 20, axis=0), 20, axis=1))

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.documents import Document, Ignored
 from beam_jobs.options import TextOptions
-from beam_jobs.rejects import Reject
 from beam_jobs.sources import SOURCES
 from beam_jobs.sources.detection import resolve_sources
 
@@ -26,7 +26,7 @@ class Read:
         assert len(outcomes) == len(documents), "record ids must be unique"
         self.originals = {one.record_id: one.original for one in documents}
         self.documents = {k: v for k, v in outcomes.items() if isinstance(v, Document)}
-        self.rejects = {k: v for k, v in outcomes.items() if isinstance(v, Reject)}
+        self.rejects = {k: v for k, v in outcomes.items() if isinstance(v, Rejection)}
         self.skipped = [k for k, v in outcomes.items() if isinstance(v, Ignored)]
 
     @property

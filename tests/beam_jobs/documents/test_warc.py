@@ -9,8 +9,8 @@ import zlib
 import pyarrow as pa
 import pytest
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.documents.http_body import media_type, parse_response
-from beam_jobs.refusal import Refusal
 from beam_jobs.rejects import FILTER
 
 
@@ -84,7 +84,7 @@ def test_codings_are_undone(coding, in_chunks):
     ],
 )
 def test_what_cannot_be_undone(message, reason):
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(Rejection) as refusal:
         parse_response(message)
     assert refusal.value.reason == reason
 

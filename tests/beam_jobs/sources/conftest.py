@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.options import ImageOptions
-from beam_jobs.refusal import Refusal
 from beam_jobs.sources import SOURCES
 from beam_jobs.sources.detection import resolve_sources
 from shard_format import Feature, Schema, encode_example, frame
@@ -52,11 +52,11 @@ def _outcome(item, read):
         try:
             # As staging does: a pipe is never opened.
             return reason, detail, read(item).data if os.path.isfile(item.path) else None
-        except (Refusal, OSError):
+        except (Rejection, OSError):
             return reason, detail, None
     try:
         return read(item)
-    except Refusal as refusal:
+    except Rejection as refusal:
         return refusal.reason, refusal.detail, refusal.data
 
 

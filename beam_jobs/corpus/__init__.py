@@ -1,0 +1,1 @@
+"""Raw data to records, once for every record type."""

@@ -1,0 +1,152 @@
+"""Duplicate clusters: what is one picture, which record stands for it, and who disagrees.
+
+Kept is the record of an evaluation split before one of the training split (a leak is mended where
+it does no harm), then the one whose id sorts first; so the choice depends neither on the seed nor
+on the order of reading. All of this is as large as the number of duplicates.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.columns import IntArray
+from beam_jobs.dedup.exact import Pairs
+from beam_jobs.dedup.union_find import components
+from beam_jobs.staging.sidecars import Sidecars
+
+# Where clusters straddle splits that the corpus gives: the first of these that is met is kept.
+_SPLIT_PRIORITY = ("test", "validation", "train")
+
+EVIDENCE_SCHEMA = pa.schema(
+    [
+        pa.field("record_id", pa.string(), nullable=False),
+        pa.field("label", pa.string()),
+        pa.field("kept_id", pa.string(), nullable=False),
+        pa.field("kept_label", pa.string()),
+        pa.field("kind", pa.string(), nullable=False),  # "exact" or "near"
+        pa.field("similarity", pa.float32(), nullable=False),  # 1 for exact
+        pa.field("conflict", pa.bool_(), nullable=False),  # the cluster has several labels
+        pa.field("dropped", pa.bool_(), nullable=False),
+        pa.field("record", pa.int64(), nullable=False),  # number among the staged ones
+    ]
+)
+
+
+class Clusters(NamedTuple):
+    """Every cluster of two records and more.
+
+    Attributes:
+        members: One row per record in a cluster, sorted by (kept_id, record_id): the columns of
+            EVIDENCE_SCHEMA, the kept records among them.
+        dropped: [n] int64, numbers of the records to leave out, ascending.
+        conflicts: Clusters whose records have different labels.
+        lost_to_conflict: Records that would be kept but for the labels of their cluster.
+    """
+
+    members: pa.Table
+    dropped: IntArray
+    conflicts: int
+    lost_to_conflict: int
+
+    @property
+    def number(self) -> int:
+        """Number of clusters."""
+        return int(pc.count_distinct(self.members["kept_id"]).as_py())
+
+
+class Links(NamedTuple):
+    """Pairs that near duplicates were found by, with how alike they are.
+
+    Attributes:
+        pairs: [n, 2] int64.
+        similarity: [n] float32 in (0, 1].
+    """
+
+    pairs: Pairs
+    similarity: npt.NDArray[np.float32]
+
+
+def find_clusters(
+    sidecars: Sidecars, exact: Pairs, near: Links, *, keep_all: bool, drop_conflicts: bool
+) -> Clusters:
+    """Joins pairs to clusters and decides about every record in one.
+
+    Args:
+        sidecars: All staged units.
+        exact: Pairs with equal pixels.
+        near: Pairs that look alike.
+        keep_all: Leave every record in; clusters then only matter for splits.
+        drop_conflicts: Leave a whole cluster out if its labels differ.
+    """
+    records = np.unique(np.concatenate([exact.ravel(), near.pairs.ravel()]))
+    roots = components(len(records), np.searchsorted(records, np.concatenate([exact, near.pairs])))
+    of_exact = components(len(records), np.searchsorted(records, exact))
+    members = sidecars.take(records, ["record_id", "label", "split"])
+    order = _order(members, roots)
+    roots, of_exact, records = roots[order], of_exact[order], records[order]
+    members = members.take(pa.array(order))
+    first = np.concatenate((np.ones(min(1, len(roots)), bool), roots[1:] != roots[:-1]))
+    kept_at = np.maximum.accumulate(np.where(first, np.arange(len(roots)), 0))
+
+    differs = _differs(members["label"], kept_at)
+    conflict = np.isin(roots, roots[differs])
+    lost = conflict & first & drop_conflicts & (not keep_all)
+    dropped = (~first | lost) & (not keep_all)
+    kept = members.take(pa.array(kept_at))
+    table = pa.table(
+        {
+            "record_id": members["record_id"],
+            "label": members["label"].cast(pa.string()),
+            "kept_id": kept["record_id"],
+            "kept_label": kept["label"].cast(pa.string()),
+            "kind": np.where(of_exact == of_exact[kept_at], "exact", "near"),
+            "similarity": _best(records, near, of_exact == of_exact[kept_at]),
+            "conflict": conflict,
+            "dropped": dropped,
+            "record": records,
+        }
+    ).cast(EVIDENCE_SCHEMA)
+    return Clusters(
+        members=table.sort_by([("kept_id", "ascending"), ("record_id", "ascending")]),
+        dropped=np.sort(records[dropped]),
+        conflicts=len(np.unique(roots[conflict])),
+        lost_to_conflict=int(lost.sum()),
+    )
+
+
+def _order(members: pa.Table, roots: IntArray) -> IntArray:
+    """Cluster by cluster, the one to keep first."""
+    given = members["split"].cast(pa.string())
+    priority = pc.fill_null(pc.index_in(given, value_set=pa.array(_SPLIT_PRIORITY)), 0)
+    table = pa.table(
+        {
+            "root": roots,
+            "priority": priority.cast(pa.int64()),
+            "record_id": members["record_id"].cast(pa.string()),
+            "position": np.arange(len(roots)),
+        }
+    ).sort_by([("root", "ascending"), ("priority", "ascending"), ("record_id", "ascending")])
+    return np.asarray(table["position"].to_numpy(), np.int64)
+
+
+def _differs(labels: pa.ChunkedArray, kept_at: IntArray) -> npt.NDArray[np.bool_]:
+    numbers = pc.dictionary_encode(labels.cast(pa.string()).combine_chunks(), "encode").indices
+    codes = np.asarray(numbers.to_numpy(zero_copy_only=False), np.int64)
+    return codes != codes[kept_at]
+
+
+def _best(records: IntArray, near: Links, exact: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
+    """How alike each record is to the one it was linked to most closely; 1 where exact."""
+    order = np.argsort(records)
+    best = np.zeros(len(records), np.float32)
+    for side in (0, 1):
+        position = order[np.searchsorted(records[order], near.pairs[:, side])]
+        np.maximum.at(best, position, near.similarity)
+    # A record may come to its cluster through one that equals it.
+    best[exact | (best == 0)] = 1
+    return best

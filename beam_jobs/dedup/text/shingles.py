@@ -1,0 +1,114 @@
+"""The set of a document's word 5-grams, as sorted 32-bit hashes.
+
+Two documents of 10,000 different 5-grams each share 0.02 of them by chance of their hashes (10**8
+pairs in 2**32), so a similarity of hashes is that of the 5-grams to some millionths.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from beam_jobs.columns import IntArray
+from beam_jobs.dedup.text.normalization import Folded, folded_words, rough_words
+from shard_format import mix
+
+# Word 5-grams, as Lee et al. (Deduplicating Training Data Makes Language Models Better, 2022,
+# section 4.2) and FineWeb (Penedo et al. 2024, on deduplication) take them.
+SHINGLE_WORDS = 5
+_WORD = np.uint64(32)
+# One odd factor for each place in a shingle, so that the order of words counts.
+_PLACES = mix(np.arange(1, SHINGLE_WORDS + 1)) | np.uint64(1)
+
+
+class Shingles(NamedTuple):
+    """A set for each of n documents.
+
+    Attributes:
+        hashes: [all] uint32, those of each document ascending, no one twice.
+        begins: [n + 1] int64, where each document's begin, and the end.
+    """
+
+    hashes: npt.NDArray[np.uint32]
+    begins: IntArray
+
+    def column(self) -> pa.LargeListArray:
+        """[n] large_list<uint32>."""
+        return pa.LargeListArray.from_arrays(pa.array(self.begins), pa.array(self.hashes))
+
+
+def shingles(text: pa.LargeStringArray) -> Shingles:
+    """The shingles of documents; one of fewer than 5 words has one, of all its words.
+
+    A document without a word has none.
+
+    Args:
+        text: [n] large_string without nulls.
+    """
+    words, begins = _word_hashes(text)
+    counts = np.diff(begins)
+    # Four words of nothing behind the last document; those behind a short one are taken off below.
+    rolled = _rolled(np.concatenate((words, np.zeros(SHINGLE_WORDS - 1, np.uint64))))
+    _shorten(rolled, words, begins)
+    sizes = np.where(counts, np.maximum(counts - SHINGLE_WORDS + 1, 1), 0)
+    ends = np.cumsum(sizes)
+    document = np.repeat(np.arange(len(sizes)), sizes)
+    at = np.arange(len(document)) - (ends - sizes)[document] + begins[:-1][document]
+    # Document and hash in one number: sorting that sorts every set.
+    packed = (document.astype(np.uint64) << _WORD) | (mix(rolled[at]) >> _WORD)
+    packed.sort()
+    packed = packed[np.concatenate((np.ones(min(1, len(packed)), bool), np.diff(packed) != 0))]
+    edges = np.searchsorted(packed, np.arange(len(sizes) + 1, dtype=np.uint64) << _WORD)
+    return Shingles(packed.astype(np.uint32), edges)
+
+
+def _word_hashes(text: pa.LargeStringArray) -> tuple[npt.NDArray[np.uint64], IntArray]:
+    """([w] of all words, [n + 1] where each document's begin): XXH3 of each word's bytes."""
+    pieces, begins = _encoded(rough_words(text))
+    words, first = _encoded(folded_words(pieces.dictionary))
+    spelled = words.dictionary.cast(pa.large_binary()).to_pylist()
+    unique = [xxhash.xxh3_64_intdigest(word) for word in spelled]
+    hashes = np.array(unique, np.uint64)[words.indices.to_numpy()]
+    # Each piece of a text becomes the words of that piece: one, if all is ASCII.
+    codes = pieces.indices.to_numpy()
+    if np.array_equal(first, np.arange(len(first))):
+        return hashes[codes], begins
+    sizes = np.diff(first)[codes]
+    ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+    at = np.arange(ends[-1]) + np.repeat(first[codes] - ends[:-1], sizes)
+    return hashes[at], ends[begins]
+
+
+def _encoded(words: Folded) -> tuple[pa.DictionaryArray, IntArray]:
+    """(every word, [n + 1] the first of each text)."""
+    starts, begins = words.word_begins()
+    column = pa.LargeStringArray.from_buffers(
+        len(starts) - 1, pa.py_buffer(starts), pa.py_buffer(words.data)
+    )
+    return pc.dictionary_encode(column), begins
+
+
+def _rolled(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """[w - 4] a sum of each word and the four behind it, weighted by place."""
+    count = len(words) - SHINGLE_WORDS + 1
+    rolled = words[:count] * _PLACES[0]
+    for place in range(1, SHINGLE_WORDS):
+        rolled += words[place : place + count] * _PLACES[place]
+    return rolled
+
+
+def _shorten(
+    rolled: npt.NDArray[np.uint64], words: npt.NDArray[np.uint64], begins: IntArray
+) -> None:
+    """Puts the sum of all words at the first one of every document of fewer than 5."""
+    counts = np.diff(begins)
+    for length in range(1, SHINGLE_WORDS):
+        first = begins[:-1][counts == length]
+        rolled[first] = 0
+        for place in range(length):
+            rolled[first] += words[first + place] * _PLACES[place]

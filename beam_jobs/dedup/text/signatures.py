@@ -1,0 +1,50 @@
+"""MinHash signatures: two agree in as many places as the sets of shingles overlap (Broder 1997).
+
+A place is the least of all shingles' hashes times an odd number, modulo 2**32: a bijection, so no
+two shingles tie. The hashes are as good as random, and then such a simple function is as good as a
+random one (Mitzenmacher, Vadhan: Why Simple Hash Functions Work, SODA 2008).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_jobs.columns import IntArray
+from beam_jobs.dedup.text.shingles import Shingles
+from shard_format import mix
+
+SIGNATURE = 128  # places: uint32 each, little-endian where stored
+SIGNATURE_BYTES = 4 * SIGNATURE
+# 128 KiB of shingles, and as much of products: they stay in the second-level cache while all places
+# are worked out.
+_BLOCK = 1 << 15
+_SEED = 0x4D494E48415348  # "MINHASH"
+_FACTORS = (mix(_SEED + np.arange(SIGNATURE)) >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
+
+
+def signatures(sets: Shingles) -> npt.NDArray[np.uint32]:
+    """[n, SIGNATURE] uint32 of n documents; of one without a shingle, the greatest number."""
+    found = np.full((len(sets.begins) - 1, SIGNATURE), np.iinfo(np.uint32).max, np.uint32)
+    some = np.flatnonzero(np.diff(sets.begins))
+    starts = sets.begins[some]
+    for first, last in _blocks(starts):
+        begin = starts[first]
+        end = starts[last] if last < len(starts) else len(sets.hashes)
+        hashes = sets.hashes[begin:end]
+        inside = starts[first:last] - begin
+        products = np.empty_like(hashes)
+        least = np.empty((SIGNATURE, last - first), np.uint32)
+        for place, factor in enumerate(_FACTORS):
+            np.multiply(hashes, factor, out=products)
+            np.minimum.reduceat(products, inside, out=least[place])
+        found[some[first:last]] = least.T
+    return found
+
+
+def _blocks(starts: IntArray) -> list[tuple[int, int]]:
+    """Ranges of documents with about `_BLOCK` shingles, or one document with more."""
+    if not len(starts):
+        return []
+    edges = np.flatnonzero(np.diff(starts // _BLOCK, prepend=-1))
+    return list(zip(edges.tolist(), [*edges[1:].tolist(), len(starts)], strict=True))

@@ -1,0 +1,1 @@
+"""Which Beam runner runs a job, with how many workers, and the local work queue."""

@@ -1,0 +1,61 @@
+"""Leaves out blank pictures: one colour, or nearly so."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from PIL import Image
+
+from beam_jobs.corpus.record import FILTER, Rejection
+from beam_jobs.images.filters.base import Check
+from beam_jobs.images.picture import Picture, Pixels
+from shard_format import UsageError
+
+_MAX_DEVIATION = 127.5  # half black, half white
+_BLOCK_PIXELS = 1 << 20  # Pillow's copy of a block has 4 bytes a pixel
+
+
+def blank(deviation: float) -> Check:
+    """Leaves out pictures whose standard deviation of luma is smaller.
+
+    Args:
+        deviation: In (0, 127.5] grey levels of [0, 255]. Photographs of flat things have 10 and
+            more, noise of a sensor or of JPEG in front of a closed shutter less than 3.
+    """
+    if not 0 < deviation <= _MAX_DEVIATION:
+        raise UsageError(
+            f"--blank must be a standard deviation in (0, {_MAX_DEVIATION}] grey levels, got "
+            f"{deviation:g}. Write for instance 3."
+        )
+    limit = Fraction(repr(float(deviation))) ** 2
+
+    def check(picture: Picture) -> None:
+        variance = luma_variance(picture.pixels)
+        if variance < limit:
+            raise Rejection(
+                "blank",
+                f"its luma deviates by {float(variance) ** 0.5:.2f} grey levels, and --blank is "
+                f"{deviation:g}",
+                stage=FILTER,
+            )
+
+    return check
+
+
+def luma_variance(pixels: Pixels) -> Fraction:
+    """Variance of luma in squared grey levels, exactly, so that every CPU has one verdict.
+
+    Luma is ITU-R BT.601 in integers, (19595 R + 38470 G + 7471 B + 32768) >> 16, as Pillow has it.
+
+    Args:
+        pixels: [height, width, 3] uint8.
+    """
+    counts = [0] * 256
+    rows = max(1, _BLOCK_PIXELS // pixels.shape[1])
+    for top in range(0, pixels.shape[0], rows):
+        luma = Image.fromarray(pixels[top : top + rows]).convert("L")
+        counts = [total + part for total, part in zip(counts, luma.histogram(), strict=True)]
+    number = sum(counts)
+    mean = Fraction(sum(level * count for level, count in enumerate(counts)), number)
+    square = Fraction(sum(level * level * count for level, count in enumerate(counts)), number)
+    return square - mean * mean

@@ -1,0 +1,233 @@
+"""Histograms and bars: shapes are stretched to the width there is, numbers are text of the page."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_jobs.report.markup import Html, element, figure
+from shard_format.wording import counted
+
+_BINS = 36
+_LOGARITHMIC_FROM = 12  # greatest over least, from which on equal ratios tell more than differences
+_WIDTH, _HEIGHT = 360, 96  # of the drawing; 96 pixels high on the page
+_LEAST_BAR = 1.5  # pixels: a bin with one record is seen beside one with a million
+_MOST_TICKS = 4
+
+Array = npt.NDArray[np.float64]
+
+
+def histogram(
+    values: npt.NDArray[np.generic],
+    title: str,
+    wording: Callable[[float], str],
+    unit: int = 1,
+) -> Html | None:
+    """A figure that shows how values are spread; None if there are none.
+
+    Args:
+        values: [n], finite.
+        title: What they are.
+        wording: How a value is written.
+        unit: Round numbers on the axis are multiples of it, such as 1024 for bytes.
+    """
+    if not len(values):
+        return None
+    numbers = np.asarray(values, np.float64)
+    least, median, greatest = (float(part) for part in np.quantile(numbers, (0, 0.5, 1)))
+    heading = element("strong", title)
+    if least == greatest:
+        alone = element("div", wording(least), class_="single")
+        return figure(alone, (heading, ": the same for every record"), class_="histogram")
+    logarithmic = least > 0 and greatest / least >= _LOGARITHMIC_FROM
+    edges = _edges(least, greatest, logarithmic, np.issubdtype(values.dtype, np.integer))
+    counts = np.histogram(numbers, edges)[0]
+    scale = _Scale(float(edges[0]), float(edges[-1]), logarithmic)
+    spread = f"{wording(least)} to {wording(greatest)}, median {wording(median)}"
+    most = counted(int(counts.max()), "record")
+    return _drawn(edges, counts, scale, wording, title, spread, most, unit)
+
+
+def counted_histogram(
+    summary: Mapping[str, Any],
+    title: str,
+    wording: Callable[[float], str],
+    noun: str,
+    unit: int = 1,
+) -> Html | None:
+    """The same of numbers that the manifest counted, on a log scale; None if there are none.
+
+    Args:
+        summary: Of a column of whole numbers, as `committing.statistics` writes it: "min", "max",
+            "mean", and "histogram" with "edges" and "counts".
+        title: What they are.
+        wording: How a value is written.
+        noun: What was counted.
+        unit: As in `histogram`.
+    """
+    least, greatest, mean = (float(summary[name]) for name in ("min", "max", "mean"))
+    if least == greatest:
+        return histogram(np.array([least, greatest]), title, wording)
+    edges = np.asarray(summary["histogram"]["edges"], np.float64)
+    counts = np.asarray(summary["histogram"]["counts"], np.intp)
+    if edges.shape != (len(counts) + 1,) or not counts.any():
+        return None
+    edges[-1] = min(edges[-1], greatest + 1)
+    edges = np.maximum(edges, 0.5)  # a log scale has no place for 0
+    if any(left >= right for left, right in itertools.pairwise(edges)):
+        return None
+    spread = f"{wording(least)} to {wording(greatest)}, mean {wording(mean)}"
+    scale = _Scale(float(edges[0]), float(edges[-1]), logarithmic=True)
+    most = counted(int(counts.max()), noun)
+    return _drawn(edges, counts, scale, wording, title, spread, most, unit)
+
+
+def _drawn(
+    edges: Array,
+    counts: npt.NDArray[np.intp],
+    scale: _Scale,
+    wording: Callable[[float], str],
+    title: str,
+    spread: str,
+    most: str,
+    unit: int,
+) -> Html:
+    drawing = _bars(edges, counts, scale, wording, f"Histogram of {title.lower()}: {spread}")
+    greatest = element("div", most, class_="most", aria_hidden="true")
+    caption = (
+        element("strong", title),
+        f": {spread}",
+        "; log scale" if scale.logarithmic else "",
+    )
+    return figure((greatest, drawing, _axis(scale, wording, unit)), caption, class_="histogram")
+
+
+def _edges(least: float, greatest: float, logarithmic: bool, whole: bool) -> Array:
+    if whole and greatest - least < _BINS:
+        return np.arange(least - 0.5, greatest + 1)
+    if not logarithmic:
+        return np.linspace(least, greatest, _BINS + 1)
+    edges = np.geomspace(least, greatest, _BINS + 1)
+    edges[0], edges[-1] = least, greatest  # rounding must leave no value outside
+    # Among small whole numbers, several bins would lie between two neighbours.
+    return np.unique(np.round(edges)) if whole else edges
+
+
+class _Scale:
+    """Places values on [0, 1]."""
+
+    def __init__(self, least: float, greatest: float, logarithmic: bool) -> None:
+        self.least, self.greatest, self.logarithmic = least, greatest, logarithmic
+
+    def __call__(self, value: float) -> float:
+        if self.logarithmic:
+            return math.log(value / self.least) / math.log(self.greatest / self.least)
+        return (value - self.least) / (self.greatest - self.least)
+
+    def ticks(self, unit: int) -> list[float]:
+        """A few round values inside the scale: multiples of the unit, or powers of 2 for bytes."""
+        inside = _Scale(self.least / unit, self.greatest / unit, self.logarithmic)
+        if not self.logarithmic:
+            return [tick * unit for tick in inside._multiples()]
+        return [tick * unit for tick in inside._powers(10 if unit == 1 else 2)]
+
+    def _powers(self, base: int) -> list[float]:
+        exponents = range(math.floor(math.log(self.least, base)), 64)
+        between = (1, 2, 5) if base == 10 else (1,)
+        found = self._inside([part * float(base) ** e for e in exponents for part in between])
+        for step in range(1, 64):
+            if len(found) <= _MOST_TICKS + 1:
+                break
+            found = self._inside([float(base) ** e for e in exponents if e % step == 0])
+        return found
+
+    def _multiples(self) -> list[float]:
+        width = self.greatest - self.least
+        power = 10.0 ** math.floor(math.log10(width / _MOST_TICKS))
+        step = next(f * power for f in (1, 2, 5, 10) if width <= _MOST_TICKS * f * power)
+        first = math.ceil(self.least / step)
+        return self._inside([(first + number) * step for number in range(_MOST_TICKS + 1)])
+
+    def _inside(self, values: Sequence[float]) -> list[float]:
+        return [value for value in values if self.least <= value <= self.greatest]
+
+
+def _bars(
+    edges: Array,
+    counts: npt.NDArray[np.intp],
+    scale: _Scale,
+    wording: Callable[[float], str],
+    description: str,
+) -> Html:
+    bars = []
+    for left, right, count in zip(edges[:-1], edges[1:], counts, strict=True):
+        if not count:
+            continue
+        height = max(_LEAST_BAR, count / counts.max() * _HEIGHT)
+        start, end = _WIDTH * scale(left), _WIDTH * scale(right)
+        hint = element("title", f"{wording(left)} to {wording(right)}: {count:,}")
+        bars.append(
+            element(
+                "rect",
+                hint,
+                x=f"{start:.2f}",
+                y=f"{_HEIGHT - height:.2f}",
+                width=f"{max(0.5, 0.94 * (end - start)):.2f}",
+                height=f"{height:.2f}",
+            )
+        )
+    return element(
+        "svg",
+        bars,
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
+        preserveAspectRatio="none",
+        class_="s0",
+        role="img",
+        aria_label=description,
+    )
+
+
+def _axis(scale: _Scale, wording: Callable[[float], str], unit: int) -> Html:
+    marks = []
+    for tick in scale.ticks(unit):
+        place = 100 * scale(tick)
+        # A label at the edge would stick out of the figure.
+        side = "start" if place < 6 else "end" if place > 94 else "tick"
+        marks.append(element("span", wording(tick), class_=side, style=f"left:{place:.1f}%"))
+    return element("div", marks, class_="axis", aria_hidden="true")
+
+
+def stacked_bar(counts: Sequence[int], greatest: int) -> Html:
+    """A thin bar whose parts are the splits; `greatest` fills the whole width."""
+    parts = [
+        element("span", class_=f"s{number % 6}", style=f"width:{100 * count / greatest:.2f}%")
+        for number, count in enumerate(counts)
+        if count
+    ]
+    return element("span", parts, class_="bar", aria_hidden="true")
+
+
+def rank_curve(counts: Sequence[int], description: str) -> Html:
+    """How counts fall from the most frequent to the rarest, as an area on a log scale."""
+    ordered = sorted(counts, reverse=True)
+    shown = ordered[:: max(1, len(ordered) // _WIDTH)]
+    width = _WIDTH / len(shown)
+    highest = math.log1p(max(1, ordered[0]))
+    points = "".join(
+        f"V{_HEIGHT * (1 - math.log1p(count) / highest):.1f}h{width:.2f}" for count in shown
+    )
+    area = element("path", d=f"M0 {_HEIGHT}{points}V{_HEIGHT}Z")
+    return element(
+        "svg",
+        area,
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
+        preserveAspectRatio="none",
+        class_="s0 curve",
+        role="img",
+        aria_label=description,
+    )

@@ -1,0 +1,65 @@
+"""How many records of each class every split has."""
+
+from __future__ import annotations
+
+from beam_jobs.report.charts import rank_curve, stacked_bar
+from beam_jobs.report.markup import Html, element, escape, figure, foreign, note, table
+from beam_jobs.report.sections.base import Facts, legend
+from shard_format.wording import counted
+
+_MOST_ROWS = 40
+
+
+def content(facts: Facts) -> Html:
+    """A table with bars; beyond its rows, a curve over all classes."""
+    names = facts.class_names
+    if not names:
+        return note("The records of this set have no labels.")
+    counts = facts.class_counts
+    totals = [sum(int(counts[split][label]) for split in counts) for label in range(len(names))]
+    shown = list(range(len(names)))
+    if len(names) > _MOST_ROWS:
+        shown = sorted(shown, key=lambda label: (-totals[label], label))[:_MOST_ROWS]
+    weights = facts.class_weights
+    rows = []
+    for label in shown:
+        own = [int(counts[split][label]) for split in counts]
+        cells = [f"{count:,}" for count in own]
+        if weights:
+            weight = weights.get(names[label])
+            cells.append("" if weight is None else f"{weight:.4g}")
+        heading = (foreign(names[label], 60), stacked_bar(own, max(1, *totals)))
+        rows.append((heading, *cells))
+    head = ("class", *counts, *(("weight",) if weights else ()))
+    return escape(
+        (
+            _summary(totals),
+            legend(list(counts)),
+            element("div", table(head, rows), class_="classes"),
+            _rest(names, totals, len(shown)),
+        )
+    )
+
+
+def _summary(totals: list[int]) -> Html:
+    most, least = max(totals), min(totals)
+    text = counted(len(totals), "class", "classes")
+    if most == least:
+        return note(f"{text} of {counted(most, 'record')}.")
+    text += f" of {least:,} to {counted(most, 'record')}"
+    if least:
+        return note(f"{text}; the largest is {most / least:.1f} times the smallest.")
+    return note(f"{text}; {sum(not total for total in totals):,} without a record.")
+
+
+def _rest(names: tuple[str, ...], totals: list[int], shown: int) -> Html | None:
+    rest = sorted(totals, reverse=True)[shown:]
+    if not rest:
+        return None
+    curve = rank_curve(totals, f"Records of all {len(names):,} classes, most frequent first")
+    caption = (
+        f"And {counted(len(rest), 'more class', 'more classes')} of {rest[-1]:,} to "
+        f"{counted(rest[0], 'record')}. The curve is over all {len(names):,}, most frequent "
+        "first, on a log scale."
+    )
+    return figure(curve, caption, class_="histogram wide")

@@ -1,0 +1,65 @@
+"""In which languages documents are, and in which character encodings they were."""
+
+from __future__ import annotations
+
+from beam_jobs.report.charts import stacked_bar
+from beam_jobs.report.markup import Html, element, escape, foreign, note, table
+from beam_jobs.report.sections.base import Facts, legend
+from shard_format.counting import count_values
+
+_MOST_ROWS = 16
+_COLUMNS = (("language", "language"), ("source_encoding", "encoding of the source"))
+
+
+def applies(facts: Facts) -> bool:
+    """Whether records are documents: a packed sequence holds several."""
+    return facts.holds_text and not facts.packed
+
+
+def content(facts: Facts) -> Html:
+    """A table for each, most frequent first."""
+    splits = list(facts.manifest.splits)
+    made = []
+    for column, title in _COLUMNS:
+        counts = {split: count_values(facts.index(split), column) for split in splits}
+        totals: dict[str | None, int] = {}
+        for own in counts.values():
+            for value, count in own.items():
+                totals[value] = totals.get(value, 0) + count
+        if totals:
+            made.append(_table(title, counts, totals))
+    if not made:
+        return note("The index of this set tells no languages.")
+    missing = "language" not in _known(facts)
+    return escape(
+        (
+            note("No cleaning step looked for languages.") if missing else None,
+            legend(splits),
+            element("div", made, class_="pair"),
+        )
+    )
+
+
+def _known(facts: Facts) -> set[str]:
+    return {name for split in facts.manifest.splits for name in facts.index(split).column_names}
+
+
+def _table(
+    title: str, counts: dict[str, dict[str | None, int]], totals: dict[str | None, int]
+) -> Html:
+    order = sorted(totals, key=lambda value: (-totals[value], value or ""))
+    greatest = max(totals.values())
+    rows = []
+    for value in order[:_MOST_ROWS]:
+        own = [counts[split].get(value, 0) for split in counts]
+        name = "unknown" if value is None else foreign(value, 40)
+        rows.append(((name, stacked_bar(own, greatest)), *(f"{count:,}" for count in own)))
+    rest = order[_MOST_ROWS:]
+    return element(
+        "div",
+        table((title, *counts), rows),
+        note(f"and {len(rest)} more, of {sum(totals[value] for value in rest):,} records")
+        if rest
+        else None,
+        class_="classes",
+    )

@@ -1,0 +1,1 @@
+"""The five stages of a job, in order: list, stage, plan, shard, commit."""

@@ -1,0 +1,93 @@
+"""build.json: everything about a build that is not the same the next time."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import platform
+import time
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import psutil
+
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.stages.plan import Plan
+from beam_jobs.staging import UnitSummary
+from beam_jobs.workspace import Workspace, write_json
+from shard_format import naming
+
+_PACKAGES = (
+    *("apache-beam", "numpy", "opencv-python-headless", "pillow", "pyarrow", "sentencepiece"),
+    *("simplejpeg", "tokenizers"),
+)
+
+
+def write_build_info(
+    workspace: Workspace,
+    build_id: str,
+    started: float,
+    plan: Plan,
+    summaries: Sequence[UnitSummary],
+    options: PreprocessOptions,
+) -> None:
+    """Writes build.json.
+
+    Args:
+        workspace: Knows when each stage began.
+        build_id: Content address of input and options.
+        started: When the build began, in seconds since the epoch.
+        plan: Has notes, and says how many records are kept.
+        summaries: Of all units.
+        options: The job, kept so that it can be run again with repaired files.
+    """
+    seconds = time.time() - started
+    value = {
+        "build_id": build_id,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+        "seconds": round(seconds, 3),
+        # Those that this run prepared; reused units took no time.
+        "records_per_second": round(
+            sum(summary.read for summary in summaries if not summary.reused) / seconds, 1
+        ),
+        "units": len(summaries),
+        "units_reused": sum(summary.reused for summary in summaries),
+        # Requests of WARC files and the like, which are no records.
+        "ignored": sum(summary.ignored for summary in summaries),
+        "options": dataclasses.asdict(options),
+        "notes": plan.notes,
+        "stages": _stages(workspace, started, plan, summaries),
+        "machine": {
+            "cores": psutil.cpu_count(),
+            "memory_bytes": psutil.virtual_memory().total,
+            "platform": platform.platform(),
+            "python": platform.python_version(),
+        },
+        "packages": {name: _version(name) for name in ("shardmill", *_PACKAGES)},
+    }
+    write_json(workspace, workspace.out / naming.BUILD, value)
+
+
+def _stages(
+    workspace: Workspace, started: float, plan: Plan, summaries: Sequence[UnitSummary]
+) -> list[dict[str, Any]]:
+    """How long each stage took, and for how many records."""
+    read = sum(summary.read for summary in summaries)
+    staged = sum(summary.kept for summary in summaries)
+    written = staged - plan.duplicates - sum(plan.filtered.values()) + plan.repeated
+    records = {"list": read, "stage": read, "plan": staged, "shard": written, "commit": written}
+    begins = {"list": started, **workspace.marks(), "end": time.time()}
+    times = [begins[name] for name in (*records, "end") if name in begins]
+    names = [name for name in records if name in begins]
+    return [
+        {"name": name, "seconds": round(end - begin, 3), "records": records[name]}
+        for name, (begin, end) in zip(names, itertools.pairwise(times), strict=True)
+    ]
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed as a package"

@@ -1,0 +1,187 @@
+"""Stage 4, shard: a recipe becomes a shard.
+
+A shard is a range of the key space and every unit is sorted by key, so its records lie in one
+stretch of each unit: they are read in blocks of neighbouring bytes, merged and written in order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs.columns import int64
+from beam_jobs.progress import report
+from beam_jobs.record_types import RecordType
+from beam_jobs.record_types.base import Finished, Staged
+from beam_jobs.stages.labels import Labels
+from beam_jobs.stages.plan import ShardSpec, load_plan
+from beam_jobs.staging import unit_files
+from beam_jobs.staging.reader import read_staged
+from beam_jobs.workspace import (
+    Workspace,
+    publish,
+    read_json,
+    read_table,
+    write_json,
+    write_table,
+)
+from shard_format import InputError, ShardInfo, frame, index_schema
+
+_WRITE_BYTES = 1 << 20  # 1 MiB a system call
+
+
+class ShardResult(NamedTuple):
+    """A finished shard and the place of its rows for the index."""
+
+    split: str
+    shard: int
+    info: ShardInfo
+    reused: bool
+
+
+def index_part(workspace: Workspace, file: str) -> Path:
+    """Where the index rows of a shard wait for the commit."""
+    return workspace.shards / f"{file}.arrow"
+
+
+def tally_part(workspace: Workspace, file: str) -> Path:
+    """Where what a shard counted waits for the commit, if it counted."""
+    return workspace.shards / f"{file}.tally"
+
+
+def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) -> ShardResult:
+    """Writes one shard and its part of the index, or finds that it was done before.
+
+    Raises:
+        InputError: A staged unit was damaged, or removed while the build went on.
+    """
+    marker = workspace.shards / f"{spec.file}.json"
+    done = _done_before(spec, marker, workspace)
+    recipe = read_table(Path(spec.recipe))
+    if done is not None:
+        report(workspace.progress, "shard", len(recipe))
+        return done
+    # A shard that is written anew is not the one that the marker tells of.
+    marker.unlink(missing_ok=True)
+    plan = load_plan(workspace)
+    keys = json.loads(recipe.schema.metadata[b"units"])
+    table = _rows(recipe, keys, record_type, workspace)
+    labels = Labels(table["label"], record_type.schema, plan.class_names)
+    staged = _staged(table, keys, labels, workspace)
+    temporary = workspace.temporary(workspace.shards)
+    digest, lengths = hashlib.sha256(), []
+    written = _Written(record_type)
+    finisher = record_type.finisher(workspace, spec.split)
+    with temporary.open("wb", buffering=_WRITE_BYTES) as file:
+        for finished in finisher.finish(table, staged):
+            framed = frame(finished.example)
+            digest.update(framed)
+            file.write(framed)
+            lengths.append(len(framed))
+            written.append(finished)
+    info = ShardInfo(spec.file, len(lengths), sum(lengths), digest.hexdigest())
+    write_table(
+        workspace,
+        index_part(workspace, spec.file),
+        written.index_rows(spec, table, labels, lengths),
+    )
+    counted = finisher.tally()
+    if counted is not None:
+        write_table(workspace, tally_part(workspace, spec.file), counted)
+    publish(temporary, workspace.shards / spec.file, durable=True)
+    write_json(workspace, marker, {"recipe_key": spec.recipe_key, "info": info.__dict__})
+    return ShardResult(spec.split, spec.shard, info, reused=False)
+
+
+def _done_before(spec: ShardSpec, marker: Path, workspace: Workspace) -> ShardResult | None:
+    found = read_json(marker)
+    if found is None or found["recipe_key"] != spec.recipe_key:
+        return None
+    info = ShardInfo(**found["info"])
+    # A build that was killed while committing has already moved some shards.
+    for path in (workspace.shards / spec.file, workspace.out / spec.file):
+        if path.exists() and path.stat().st_size == info.bytes:
+            return ShardResult(spec.split, spec.shard, info, reused=True)
+    return None
+
+
+def _rows(
+    recipe: pa.Table, keys: list[str], record_type: RecordType, workspace: Workspace
+) -> pa.Table:
+    """The sidecar rows of the shard in final order, with what else the recipe says of them."""
+    # Evidence may be as large as the payload.
+    evidence = [field.name for field in record_type.evidence]
+    units, rows = int64(recipe["unit"]), int64(recipe["row"])
+    by_unit = np.argsort(units, kind="stable")
+    parts = []
+    for unit in np.unique(units).tolist():
+        taken = rows[by_unit[slice(*np.searchsorted(units[by_unit], [unit, unit + 1]))]]
+        path = unit_files(workspace, keys[unit])["arrow"]
+        try:
+            parts.append(read_table(path).drop_columns(evidence).take(pa.array(taken)))
+        except FileNotFoundError as error:
+            raise InputError(
+                f"staged units must stay until a build is done, got no file {path}. "
+                "Run the same command again."
+            ) from error
+    back = np.empty(len(by_unit), np.int64)
+    back[by_unit] = np.arange(len(by_unit))
+    table = pa.concat_tables(parts).take(pa.array(back)).combine_chunks()
+    # A copy of a record has a key of its own.
+    table = table.set_column(table.column_names.index("key"), "key", recipe["key"])
+    for name in recipe.column_names:
+        if name not in table.column_names:
+            table = table.append_column(name, recipe[name].combine_chunks())
+    return table
+
+
+def _staged(
+    table: pa.Table, keys: list[str], labels: Labels, workspace: Workspace
+) -> Iterator[Staged]:
+    """The records of the shard with their payload, in final order."""
+    for start, payloads in read_staged(table, keys, workspace):
+        late = labels.entries(start, start + len(payloads))
+        for number, (payload, entry) in enumerate(zip(payloads, late, strict=True)):
+            yield Staged(start + number, payload, entry)
+        report(workspace.progress, "shard", len(payloads))
+
+
+class _Written:
+    """Which row of the shard's table each example has in the index, and what differs there."""
+
+    def __init__(self, record_type: RecordType) -> None:
+        self._schema = index_schema(record_type.index_columns)
+        self._rows: list[int] = []
+        self._changed: dict[str, list[Any]] = {}
+
+    def append(self, done: Finished) -> None:
+        self._rows.append(done.row)
+        for name, value in done.columns.items():
+            self._changed.setdefault(name, []).append(value)
+
+    def index_rows(
+        self, spec: ShardSpec, table: pa.Table, labels: Labels, lengths: list[int]
+    ) -> pa.Table:
+        length = np.array(lengths, np.int64)
+        schema = self._schema
+        columns = {name: table[name] for name in schema.names if name in table.column_names}
+        columns |= {name: pa.chunked_array([values]) for name, values in labels.columns().items()}
+        rows = np.array(self._rows, np.int64)
+        if len(rows) != len(table) or np.any(np.diff(rows) != 1):
+            columns = {name: column.take(pa.array(rows)) for name, column in columns.items()}
+        changed = {
+            name: pa.array(values, schema.field(name).type)
+            for name, values in self._changed.items()
+        }
+        place = {
+            "shard": np.full(len(length), spec.shard, np.int32),
+            "offset": np.cumsum(length) - length,
+            "length": length,
+        }
+        return pa.table(columns | changed | place).select(schema.names).cast(schema)

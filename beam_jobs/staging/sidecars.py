@@ -1,0 +1,90 @@
+"""Columns of all staged units, one unit in memory at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs.columns import IntArray
+from beam_jobs.staging import UnitSummary, unit_files
+from beam_jobs.workspace import Workspace, read_table
+from shard_format import decode_example, finish_example, unframe
+
+# Rows of one partition: 24 bytes each while sorted, so about 100 MiB.
+PARTITION_ROWS = 4 << 20
+
+
+class Sidecars:
+    """The Arrow sidecars of a corpus.
+
+    A staged record is named by its number: the sidecars stand one behind the other, in the order
+    of their unit keys. Numbers depend on how units are cut, so nothing may be decided by them.
+
+    Args:
+        workspace: Where they are.
+        summaries: Of all units.
+        on_read: Called with the number of rows whenever a sidecar has been worked through.
+
+    Attributes:
+        keys: Unit keys, sorted; a unit is named by its position in this list.
+        begins: [units + 1] int64, the number of the first record of each unit, and of none.
+        records: Staged records over all units.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        summaries: Iterable[UnitSummary],
+        on_read: Callable[[int], None] = lambda rows: None,
+    ) -> None:
+        self._workspace = workspace
+        self._on_read = on_read
+        kept = {summary.key: summary.kept for summary in summaries if summary.kept}
+        self.keys: Sequence[str] = sorted(kept)
+        self.begins: IntArray = np.cumsum([0, *(kept[key] for key in self.keys)], dtype=np.int64)
+        self.records = int(self.begins[-1])
+
+    def table(self, unit: int) -> pa.Table:
+        """The sidecar of one unit."""
+        return read_table(unit_files(self._workspace, self.keys[unit])["arrow"])
+
+    def example(self, record: int) -> dict[str, Any]:
+        """The staged features of a record, from its payload; slow, so for few of them."""
+        unit = int(np.searchsorted(self.begins, record, side="right")) - 1
+        place = self.table(unit).slice(record - int(self.begins[unit]), 1)
+        path = unit_files(self._workspace, self.keys[unit])["tfrecord"]
+        with path.open("rb") as file:
+            file.seek(place["offset"][0].as_py())
+            framed = file.read(place["length"][0].as_py())
+        return dict(decode_example(finish_example(unframe(framed, str(path)))))
+
+    def __iter__(self) -> Iterator[tuple[int, pa.Table]]:
+        for unit in range(len(self.keys)):
+            table = self.table(unit)
+            yield unit, table
+            self._on_read(len(table))
+
+    def take(self, records: IntArray, columns: Sequence[str]) -> pa.Table:
+        """Some columns of some records, in the order asked for.
+
+        Args:
+            records: [n] int64, numbers of records.
+            columns: Names.
+        """
+        order = np.argsort(records, kind="stable")
+        ordered = records[order]
+        edges = np.searchsorted(ordered, self.begins)
+        parts = [
+            self.table(unit)
+            .select(list(columns))
+            .take(pa.array(ordered[edges[unit] : edges[unit + 1]] - self.begins[unit]))
+            for unit in np.flatnonzero(np.diff(edges)).tolist()
+        ]
+        if not parts:
+            return pa.table({name: pa.array([], pa.null()) for name in columns})
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return pa.concat_tables(parts).take(pa.array(back))

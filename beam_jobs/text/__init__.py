@@ -1,0 +1,1 @@
+"""Text: cleaning steps, tokenizers and packing."""

@@ -1,0 +1,85 @@
+"""Cleaning steps on documents, by their name in --clean.
+
+    base        what a step is, and the documents while they are cleaned
+    words       their words, lines and paragraphs; repeats, ratios, sentences build on it
+    recipes     from --clean to steps
+
+A step is one file here and one line in STEPS. It may change documents, leave some out, or report
+something of them; `base.Texts` is what it works on. Order and parameters are the user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from beam_jobs.text.cleaning.base import Applied, Measures, Step, Texts
+from beam_jobs.text.cleaning.c4 import C4
+from beam_jobs.text.cleaning.contamination import Contamination
+from beam_jobs.text.cleaning.controls import Controls
+from beam_jobs.text.cleaning.fineweb import FineWeb
+from beam_jobs.text.cleaning.ftfy import Ftfy
+from beam_jobs.text.cleaning.gopher_quality import GopherQuality
+from beam_jobs.text.cleaning.gopher_repetition import GopherRepetition
+from beam_jobs.text.cleaning.html import Html
+from beam_jobs.text.cleaning.language import Language
+from beam_jobs.text.cleaning.length import Length
+from beam_jobs.text.cleaning.mask_cards import MaskCards
+from beam_jobs.text.cleaning.mask_emails import MaskEmails
+from beam_jobs.text.cleaning.mask_ips import MaskIps
+from beam_jobs.text.cleaning.mask_phones import MaskPhones
+from beam_jobs.text.cleaning.nfc import Nfc
+from beam_jobs.text.cleaning.recipes import for_languages, parse_recipe
+from beam_jobs.text.cleaning.stop_words import StopWords
+from beam_jobs.text.cleaning.symbols import Symbols
+from beam_jobs.text.cleaning.versions import versions
+from beam_jobs.text.cleaning.whitespace import Whitespace
+
+STEPS: dict[str, type[Step]] = {
+    "html": Html,
+    "ftfy": Ftfy,
+    "nfc": Nfc,
+    "controls": Controls,
+    "whitespace": Whitespace,
+    "length": Length,
+    "language": Language,
+    "symbols": Symbols,
+    "stop-words": StopWords,
+    "gopher-repetition": GopherRepetition,
+    "gopher-quality": GopherQuality,
+    "c4": C4,
+    "fineweb": FineWeb,
+    "mask-emails": MaskEmails,
+    "mask-phones": MaskPhones,
+    "mask-cards": MaskCards,
+    "mask-ips": MaskIps,
+}
+
+
+def make_steps(
+    recipe: str,
+    languages: str | None = None,
+    decontaminate: Sequence[str] = (),
+    contamination_words: int = 13,
+) -> tuple[Applied, ...]:
+    """The steps of a job, in order.
+
+    Args:
+        recipe: As --clean has it.
+        languages: As --languages has it: which ones the step "language" keeps.
+        decontaminate: Files of a benchmark, whose texts are looked for at the end.
+        contamination_words: How many words in a row.
+
+    Raises:
+        UsageError: A step or a parameter is unknown, or a value is of another kind.
+        InputError: A file cannot be used.
+    """
+    steps = parse_recipe(recipe, STEPS)
+    if languages is not None:
+        steps = for_languages(steps, languages)
+    if decontaminate:
+        last = Contamination(tuple(decontaminate), contamination_words)
+        steps = (*steps, Applied("contamination", last))
+    return steps
+
+
+__all__ = ["STEPS", "Applied", "Measures", "Step", "Texts", "make_steps", "versions"]

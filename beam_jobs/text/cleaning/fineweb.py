@@ -1,0 +1,62 @@
+"""Lists, menus and repeated lines: the rules that FineWeb adds."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+import pyarrow as pa
+
+from beam_jobs.text.cleaning.base import Texts
+from beam_jobs.text.cleaning.gopher_repetition import duplicates
+from beam_jobs.text.cleaning.ratios import above, at_least, at_most
+from beam_jobs.text.cleaning.sentences import QUOTES, TERMINAL
+
+
+@dataclasses.dataclass(frozen=True)
+class FineWeb:
+    """Leaves out lists, menus and repeated lines (Penedo et al. 2024, section 3.6).
+
+    Lines have a word in them, and are measured without the white space around them. All bounds
+    leave out what lies on them, except that on line breaks, as in datatrove.
+
+    Attributes:
+        line_punctuation: Greatest share of lines with a mark at the end of a sentence, or a
+            quotation mark, at their end, that is still too few; -1 switches the rule off.
+        short_lines: Least share of short lines that is too many; above 1 switches it off.
+        short_line_chars: Greatest length of a short line in Unicode code points.
+        duplicate_line_chars: Least share of characters in lines that stood there before that is
+            too many, of all characters but line breaks. The paper tells 0.1; datatrove, which made
+            the corpus, has 0.01.
+        line_breaks: Greatest number of line breaks for a word.
+    """
+
+    line_punctuation: float = 0.12
+    short_lines: float = 0.67
+    short_line_chars: int = 30
+    duplicate_line_chars: float = 0.01
+    line_breaks: float = 0.3
+    reports: ClassVar[tuple[pa.Field, ...]] = ()
+
+    def __call__(self, texts: Texts) -> None:
+        """See Step."""
+        measured = texts.measured
+        words, lines = measured.words, measured.words.lines
+        ended = words.matching(f"[{TERMINAL}{QUOTES}]$")[lines.lasts]
+        breaks = measured.line_breaks
+        short = lines.total(lines.chars <= self.short_line_chars)
+        again = duplicates(lines)[1]
+        rules = [
+            at_most(
+                "fineweb-line-punctuation", lines.total(ended), lines.counts, self.line_punctuation
+            ),
+            at_least("fineweb-short-lines", short, lines.counts, self.short_lines),
+            at_least(
+                "fineweb-duplicate-line-chars",
+                again,
+                measured.chars - breaks,
+                self.duplicate_line_chars,
+            ),
+            above("fineweb-line-breaks", breaks, words.counts, self.line_breaks),
+        ]
+        texts.leave_out_by(rules)

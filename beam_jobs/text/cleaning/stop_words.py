@@ -1,0 +1,96 @@
+"""Stop words: the small words that running text is full of."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs.columns import IntArray
+from beam_jobs.text.cleaning.base import Rule, Texts
+from beam_jobs.text.cleaning.ratios import below
+from beam_jobs.text.cleaning.words import Words
+from shard_format import UsageError
+
+# Rae et al. 2021, appendix A1.1
+GOPHER_STOP_WORDS = "the+be+to+of+and+that+have+with"
+_MOST = 64  # each is a bit
+
+
+@dataclasses.dataclass(frozen=True)
+class StopWords:
+    """Leaves out documents with too few stop words, which running text of a language has many of.
+
+    Attributes:
+        words: The stop words, whatever their case and the punctuation around them.
+        min_share: Least share of the words that are stop words. The eight of the Gopher paper are
+            0.14 of the words of 1,000 English film reviews, and at least 0.08 of each of them.
+        min_different: How many different ones must be there.
+    """
+
+    words: str = GOPHER_STOP_WORDS
+    min_share: float = 0.06
+    min_different: int = 0
+    reports: ClassVar[tuple[pa.Field, ...]] = ()
+
+    def __post_init__(self) -> None:
+        parse_words("stop-words", self.words)
+
+    def __call__(self, texts: Texts) -> None:
+        """See Step."""
+        words = texts.measured.words
+        known = parse_words("stop-words", self.words)
+        number, found = words.total(_bits(words, known) != 0), stop_words_found(words, known)
+        texts.leave_out_by(
+            [
+                below("few-stop-words", number, words.counts, self.min_share),
+                Rule(
+                    "few-different-stop-words",
+                    found < self.min_different,
+                    lambda i: f"it has {found[i]} of them",
+                ),
+            ]
+        )
+
+
+def parse_words(step: str, text: str) -> tuple[str, ...]:
+    """The words of "the+be+to", in lower case.
+
+    Raises:
+        UsageError: There are more than 64, or none.
+    """
+    words = tuple(dict.fromkeys(word.lower() for word in text.split("+") if word))
+    if not 0 < len(words) <= _MOST:
+        raise UsageError(
+            f"the step {step!r} must have 1 to {_MOST} stop words with + between them, got "
+            f"{len(words)} in --clean. Write for instance the+be+to+of."
+        )
+    return words
+
+
+def stop_words_found(words: Words, known: tuple[str, ...]) -> IntArray:
+    """[n] int64, how many different stop words each document has."""
+    return np.bitwise_count(words.joined(_bits(words, known), np.bitwise_or)).astype(np.int64)
+
+
+def _bits(words: Words, known: tuple[str, ...]) -> IntArray:
+    """[k] int64, bit j of each word that is stop word j."""
+    bits = {word: np.uint64(1 << j).astype(np.int64) for j, word in enumerate(known)}
+
+    def ask(spellings: pa.LargeStringArray) -> IntArray:
+        stripped = (_bare(spelling) for spelling in spellings.to_pylist())
+        return np.fromiter((bits.get(word, 0) for word in stripped), np.int64, len(spellings))
+
+    return words.of_spelling(("stop words", known), ask)
+
+
+def _bare(word: str) -> str:
+    """A word in lower case, without punctuation around it."""
+    return word.lower().strip(_PUNCTUATION)
+
+
+_PUNCTUATION = (
+    "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u00ab\u00bb"
+)

@@ -1,0 +1,51 @@
+"""Symbols: what is neither letter, digit, punctuation nor white space."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.text.cleaning.base import Texts
+from beam_jobs.text.cleaning.ratios import above
+
+
+@dataclasses.dataclass(frozen=True)
+class Symbols:
+    r"""Leaves out documents that are symbols, digits or punctuation for the most part.
+
+    The shares are of the characters that are not white space. Marks on letters count as letters.
+
+    Attributes:
+        max_symbols: Greatest share of symbols (Unicode categories S*: +, =, <, $, ^, emoji).
+        max_digits: Greatest share of digits (N*).
+        max_punctuation: Greatest share of punctuation (P*).
+    """
+
+    max_symbols: float = 0.1
+    max_digits: float = 0.25
+    max_punctuation: float = 0.25
+    reports: ClassVar[tuple[pa.Field, ...]] = ()
+
+    def __call__(self, texts: Texts) -> None:
+        """See Step."""
+        words = texts.measured.words
+        chars = words.total(words.chars)
+        rules = []
+        for name, kind in (("symbols", "S"), ("digits", "N"), ("punctuation", "P")):
+            counted = words.of_spelling(("count", kind), _counter(kind))
+            most: float = getattr(self, f"max_{name}")
+            rules.append(above(f"many-{name}", words.total(counted), chars, most))
+        texts.leave_out_by(rules)
+
+
+def _counter(kind: str) -> Callable[[pa.LargeStringArray], npt.NDArray[Any]]:
+    """Counts the characters of a Unicode category in every spelling."""
+    return lambda spellings: np.asarray(
+        pc.count_substring_regex(spellings, rf"\p{kind}").to_numpy(zero_copy_only=False)
+    )

@@ -1,0 +1,25 @@
+"""One document after the other, cut at every length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from beam_jobs.text.tokenizing.packings.base import Piece
+
+
+def concat(documents: Iterator[Piece], length: int) -> Iterator[list[Piece]]:
+    """Sequences without padding, but for the last one."""
+    pieces: list[Piece] = []
+    room = length
+    for document in documents:
+        start, total = 0, len(document.tokens)
+        while start < total:
+            end = min(start + room, total)
+            pieces.append(document.cut(start, end))
+            room -= end - start
+            start = end
+            if not room:
+                yield pieces
+                pieces, room = [], length
+    if pieces:
+        yield pieces

@@ -1,0 +1,102 @@
+"""Candidates and pairs: against every pair of a corpus."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_jobs.dedup.text import clusters
+from beam_jobs.dedup.text.candidates import LEADERS, NEIGHBOURS, bucket_pairs
+from beam_jobs.dedup.text.clusters import near_pairs
+from beam_jobs.dedup.union_find import components
+
+
+def five_grams(text):
+    words = text.split()
+    return {tuple(words[at : at + 5]) for at in range(max(1, len(words) - 4))}
+
+
+def all_pairs(texts, threshold):
+    grams = [five_grams(text) for text in texts]
+    found = {}
+    for one, two in itertools.combinations(range(len(texts)), 2):
+        similarity = len(grams[one] & grams[two]) / len(grams[one] | grams[two])
+        if similarity >= threshold:
+            found[one, two] = similarity
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("threshold", [0.5, 0.8])
+def test_pairs_are_those_of_all_pairs(seed, threshold, random_texts, documents):
+    texts = random_texts(250, seed)
+    found = near_pairs(documents(texts), threshold)
+    truth = all_pairs(texts, threshold)
+    for pair, similarity in zip(found.pairs.tolist(), found.similarity.tolist(), strict=True):
+        assert similarity == pytest.approx(truth[tuple(pair)], abs=1e-6)
+    roots = components(len(texts), found.pairs)
+    missed = [pair for pair in truth if roots[pair[0]] != roots[pair[1]]]
+    assert len(truth) > 30
+    assert len(missed) <= 0.05 * len(truth)
+
+
+def test_permuting_rows_permutes_pairs(random_texts, documents):
+    texts = random_texts(200)
+    order = np.random.default_rng(1).permutation(len(texts))
+    found = near_pairs(documents(texts), 0.8)
+    moved = near_pairs(documents([texts[row] for row in order]), 0.8, threads=3)
+    back = np.sort(order[moved.pairs], axis=1)
+    by_row = np.lexsort((back[:, 1], back[:, 0]))
+    assert np.array_equal(back[by_row], found.pairs)
+    assert np.array_equal(moved.similarity[by_row], found.similarity)
+
+
+def test_fewer_keys_at_a_time_find_the_same_clusters(random_texts, documents, monkeypatch):
+    texts = random_texts(200)
+    whole = components(len(texts), near_pairs(documents(texts), 0.8).pairs)
+    monkeypatch.setattr(clusters, "KEY_BYTES", 8 * 3 * len(texts))
+    monkeypatch.setattr(clusters, "_PIECE_SHINGLES", 300)
+    assert np.array_equal(components(len(texts), near_pairs(documents(texts), 0.8).pairs), whole)
+
+
+def test_documents_without_words_are_near_to_none(documents):
+    found = near_pairs(documents(["...", "!!!", "one two", "two one", "one two?"]), 0.8)
+    assert found.pairs.tolist() == [[2, 4]]
+
+
+@given(st.lists(st.integers(0, 3), max_size=60), st.integers(0, 100))
+def test_a_bucket_is_connected_by_few_pairs(keys, seed):
+    generator = np.random.default_rng(seed)
+    order = generator.permutation(len(keys))
+    keys = np.array(keys, np.uint64)
+    pairs = bucket_pairs(keys, generator.integers(0, 5, len(keys), np.uint64), order)
+    assert len({tuple(sorted(pair)) for pair in pairs.tolist()}) == len(pairs)
+    assert np.array_equal(keys[pairs[:, 0]], keys[pairs[:, 1]])
+    assert len(pairs) <= (LEADERS + NEIGHBOURS) * len(keys)
+    roots = components(len(keys), pairs)
+    for key in set(keys.tolist()):
+        rows = np.flatnonzero(keys == key)
+        assert len(set(roots[rows].tolist())) == 1
+        if len(rows) <= LEADERS + NEIGHBOURS:
+            inside = np.isin(pairs[:, 0], rows).sum()
+            assert inside == len(rows) * (len(rows) - 1) // 2
+
+
+def test_a_crowd_of_copies_costs_little(documents, monkeypatch):
+    """A thousand versions of one document, of which half a million pairs could be made."""
+    base = [f"w{number}" for number in range(80)]
+    texts = [" ".join([*base[: at % 80], f"x{at}", *base[at % 80 + 1 :]]) for at in range(1000)]
+    compared = []
+    original = clusters.jaccard
+    monkeypatch.setattr(
+        clusters,
+        "jaccard",
+        lambda sets, pairs: compared.append(len(pairs)) or original(sets, pairs),
+    )
+    found = near_pairs(documents(texts), 0.8)
+    assert len(set(components(1000, found.pairs).tolist())) == 1
+    assert sum(compared) < 20 * len(texts)

@@ -1,0 +1,75 @@
+"""A corpus that exists as sidecars alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from beam_jobs.stages.plan.splits import Assignment
+from beam_jobs.staging.sidecars import Sidecars
+from shard_format import id_hash, shuffle_keys
+
+
+class InMemory(Sidecars):
+    def __init__(self, tables):
+        self.tables = tables
+        self._on_read = lambda rows: None
+        self.keys = [f"unit{number}" for number in range(len(tables))]
+        self.begins = np.cumsum([0, *map(len, tables)], dtype=np.int64)
+        self.records = int(self.begins[-1])
+
+    def table(self, unit):
+        return self.tables[unit]
+
+
+def _column(rows, name, kind):
+    return pa.array([row.get(name) for row in rows], kind)
+
+
+@pytest.fixture
+def sidecars():
+    """Makes sidecars of rows {"id", "label", "fingerprint", "group", "split"}, cut into units."""
+
+    def make(rows, units=1):
+        tables = []
+        for part in np.array_split(np.arange(len(rows)), units):
+            some = [rows[number] for number in part.tolist()]
+            hashes = [id_hash(row["id"]) for row in some]
+            groups = [None if row.get("group") is None else id_hash(row["group"]) for row in some]
+            table = pa.table(
+                {
+                    "key": pa.array(shuffle_keys(hashes, 0).tolist(), pa.uint64()),
+                    "id_hash": pa.array(hashes, pa.uint64()),
+                    "length": pa.array([1] * len(some), pa.int64()),
+                    "record_id": pa.array([row["id"] for row in some], pa.string()),
+                    "label": _column(some, "label", pa.string()),
+                    "fingerprint": pa.array(
+                        [row.get("fingerprint", row["id"]).ljust(16)[:16].encode() for row in some],
+                        pa.binary(16),
+                    ),
+                    "group": pa.array(groups, pa.uint64()),
+                    "split": _column(some, "split", pa.string()),
+                }
+            )
+            tables.append(table.sort_by("key"))
+        return InMemory([table for table in tables if len(table)])
+
+    return make
+
+
+@pytest.fixture
+def assignment(tmp_path):
+    counter = iter(range(10**9))
+    return lambda of: Assignment(tmp_path / f"splits{next(counter)}.npy", of)
+
+
+@pytest.fixture
+def by_id():
+    """The split of every record id."""
+
+    def read(of, assigned):
+        ids = [name for _, table in of for name in table["record_id"].to_pylist()]
+        return dict(zip(ids, assigned.split_of.tolist(), strict=True))
+
+    return read

@@ -1,0 +1,181 @@
+"""Splits and balance, decided on columns."""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from beam_jobs.dedup.clusters import Links, find_clusters
+from beam_jobs.dedup.exact import exact_pairs
+from beam_jobs.stages.plan import splits
+from beam_jobs.stages.plan.balance import NO_REPEATS, balance, class_weights
+from beam_jobs.stages.plan.classes import label_lists, names_in, sorted_names
+from shard_format import InputError
+
+FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+NO_LINKS = Links(np.zeros((0, 2), np.int64), np.zeros(0, np.float32))
+FRACTIONS = {"train": 0.8, "validation": 0.1, "test": 0.1}
+
+
+def _rows(labels, **more):
+    return [
+        {"id": f"r{number:04d}", "label": label}
+        | {key: value(number) for key, value in more.items()}
+        for number, label in enumerate(labels)
+    ]
+
+
+@FIXTURES
+@given(
+    st.lists(st.sampled_from("aabbbcdefgh"), min_size=1, max_size=300),
+    st.integers(1, 4),
+    st.sampled_from([FRACTIONS, {"train": 0.5, "test": 0.5}, {"a": 1 / 3, "b": 1 / 3, "c": 1 / 3}]),
+)
+def test_stratified_is_exact_to_one_record(sidecars, assignment, by_id, labels, units, fractions):
+    of = sidecars(_rows(labels), units)
+    assigned = assignment(of)
+    names = sorted(set(labels))
+    splits.stratified(assigned, of, splits.Identity(of, None), fractions, names)
+    split_of = by_id(of, assigned)
+    for name in names:
+        own = [split_of[f"r{number:04d}"] for number, label in enumerate(labels) if label == name]
+        counts = collections.Counter(own)
+        for number, fraction in enumerate(fractions.values()):
+            assert abs(counts[number] - fraction * len(own)) <= 1
+    # However units are cut:
+    other = sidecars(_rows(labels), 1)
+    again = assignment(other)
+    splits.stratified(again, other, splits.Identity(other, None), fractions, names)
+    assert by_id(other, again) == split_of
+
+
+@FIXTURES
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 12)), min_size=1, max_size=120),
+    st.booleans(),
+)
+def test_no_group_is_torn(sidecars, assignment, by_id, rows, stratify):
+    rows = [
+        {"id": f"r{number}", "label": label, "group": f"g{group}"}
+        for number, (label, group) in enumerate(rows)
+    ]
+    of = sidecars(rows, 3)
+    assigned = assignment(of)
+    identity = splits.Identity(of, None)
+    if stratify:
+        splits.stratified(assigned, of, identity, FRACTIONS, list("abc"))
+    else:
+        splits.by_fraction(assigned, of, identity, FRACTIONS)
+    split_of = by_id(of, assigned)
+    sides = collections.defaultdict(set)
+    for row in rows:
+        sides[row["group"]].add(split_of[row["id"]])
+    assert all(len(found) == 1 for found in sides.values())
+
+
+def test_clusters_that_are_kept_are_on_one_side_and_tie_their_groups(sidecars, assignment, by_id):
+    """a in g1 equals b in g2 equals c without group: all of g1, g2 and c go together."""
+    rows = [{"id": f"{n}", "group": f"g{n % 40}", "fingerprint": f"f{n}"} for n in range(400)]
+    for chain in range(100):
+        rows.append({"id": f"a{chain}", "group": f"g{chain % 40}", "fingerprint": f"c{chain}"})
+        rows.append({"id": f"b{chain}", "group": None, "fingerprint": f"c{chain}"})
+    of = sidecars(rows, 4)
+    clusters = find_clusters(of, exact_pairs(of), NO_LINKS, keep_all=True, drop_conflicts=False)
+    assigned = assignment(of)
+    splits.by_fraction(assigned, of, splits.Identity(of, clusters), {"train": 0.5, "test": 0.5})
+    split_of = by_id(of, assigned)
+    assert set(split_of.values()) == {0, 1}
+    for chain in range(100):
+        members = [f"a{chain}", f"b{chain}", *(f"{n}" for n in range(chain % 40, 400, 40))]
+        assert len({split_of[name] for name in members}) == 1
+
+
+@FIXTURES
+@given(st.integers(1, 200), st.integers(0, 100))
+def test_what_is_added_later_moves_nothing(sidecars, assignment, by_id, before, added):
+    names = []
+    for count in (before, before + added):
+        of = sidecars(_rows("ab" * 150)[:count], 2)
+        assigned = assignment(of)
+        splits.by_fraction(assigned, of, splits.Identity(of, None), FRACTIONS)
+        names.append(by_id(of, assigned))
+    assert names[0].items() <= names[1].items()
+
+
+def test_given_splits(sidecars, assignment, by_id):
+    given_split = ["train", "test", "train", "validation"]
+    of = sidecars(_rows("abab", split=lambda number: given_split[number]))
+    assigned = assignment(of)
+    splits.by_corpus(assigned, of)
+    assert assigned.names == ["train", "validation", "test"]
+    split_of = by_id(of, assigned)
+    assert [assigned.names[split_of[f"r{n:04d}"]] for n in range(4)] == given_split
+
+
+def test_a_group_in_two_given_splits_is_told(sidecars, assignment):
+    rows = _rows("aaaa", split=lambda n: ["train", "test"][n % 2], group=lambda n: f"g{n // 2}")
+    of = sidecars(rows)
+    with pytest.raises(InputError, match=r"got 2 groups in two.* train and test"):
+        splits.by_corpus(assignment(of), of)
+
+
+@FIXTURES
+@given(st.lists(st.sampled_from("aaaaaaaabbbc"), min_size=1, max_size=200), st.integers(1, 3))
+def test_oversampling_is_exact(sidecars, assignment, labels, units):
+    of = sidecars(_rows(labels), units)
+    assigned = assignment(of)
+    splits.by_fraction(assigned, of, splits.Identity(of, None), {"train": 0.7, "test": 0.3})
+    names = sorted(set(labels))
+    label_of = np.concatenate([t["label"].to_numpy(zero_copy_only=False) for _, t in of])
+    repeats, left_out = balance("oversample", assigned, of, names)
+    assert left_out == 0
+    extra = np.zeros(of.records, np.int64)
+    extra[repeats.records] = repeats.extra
+    assert (assigned.split_of[repeats.records] == 0).all()
+    counts = collections.Counter()
+    for number in np.flatnonzero(assigned.split_of == 0).tolist():
+        counts[label_of[number]] += 1 + int(extra[number])
+    assert len(set(counts.values())) <= 1
+    for name in counts:
+        own = extra[(label_of == name) & (assigned.split_of == 0)]
+        assert own.max() - own.min() <= 1  # no record is repeated much more often than another
+
+
+@FIXTURES
+@given(st.lists(st.sampled_from("aaaaaaaabbbc"), min_size=1, max_size=200), st.integers(1, 3))
+def test_undersampling_is_exact(sidecars, assignment, labels, units):
+    of = sidecars(_rows(labels), units)
+    assigned = assignment(of)
+    splits.by_fraction(assigned, of, splits.Identity(of, None), {"train": 0.7, "test": 0.3})
+    before = assigned.split_of.copy()
+    label_of = np.concatenate([t["label"].to_numpy(zero_copy_only=False) for _, t in of])
+    repeats, left_out = balance("undersample", assigned, of, sorted(set(labels)))
+    assert repeats is NO_REPEATS
+    counts = collections.Counter(label_of[assigned.split_of == 0].tolist())
+    assert len(set(counts.values())) <= 1
+    assert (before != assigned.split_of).sum() == left_out
+    assert (assigned.split_of[before == 1] == 1).all()  # the other split is left alone
+
+
+def test_class_weights():
+    weights = class_weights(np.array([40, 10, 0]))
+    assert weights == [50 / 80, 50 / 20, 0.0]
+    assert 40 * weights[0] == 10 * weights[1]
+
+
+def test_classes_that_are_numbers_are_sorted_as_numbers():
+    assert sorted_names({"10", "9", "0"}) == ["0", "9", "10"]
+    assert sorted_names({"10", "9", "a"}) == ["10", "9", "a"]
+    assert sorted_names({"10", "09"}) == ["09", "10"]
+
+
+def test_records_with_several_labels():
+    import pyarrow as pa
+
+    labels = pa.chunked_array([["cat\x1fdog", "dog", "", None]])
+    assert names_in(labels) == {"cat", "dog"}
+    assert label_lists(labels, ["cat", "dog"]) == [[0, 1], [1], [], []]
