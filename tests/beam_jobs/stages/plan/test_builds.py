@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from beam_jobs.stages.plan import plan, sidecars
+from beam_jobs.stages.plan import plan
 from beam_jobs.stages.plan.boundaries import Quantiles
-from beam_jobs.staging import in_batches, one_by_one
+from beam_jobs.staging import in_batches, one_by_one, sidecars
 from shard_format import open_index
 
 uint64 = st.integers(0, 2**64 - 1)
