@@ -25,6 +25,7 @@ _MAGIC = {
 _ZLIB_MAGIC = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 _BZ2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")  # how its first block, or its end, begins
 _INPUT_BYTES = 1 << 16  # 64 KiB of compressed bytes at a time
+_STEP_READ_BYTES = 1 << 15  # 32 KiB at a time of a library's decompressor, lost before damage
 _STEP_BYTES = 16  # of a block with damage in it: the bytes lost before the damage
 _GZIP_WINDOW = 31  # window bits: a gzip header and a checksum around the stream
 RAW_DEFLATE = -15  # window bits: nothing around it
@@ -153,13 +154,14 @@ class Inflater:
 class _Checked:
     """A library's decompressor, with its errors as rejections."""
 
-    def __init__(self, stream: Readable) -> None:
-        self._stream = stream
+    def __init__(self, stream: Any) -> None:
+        # A read that collects several blocks would lose those before the damage.
+        self._read: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
 
     def read(self, size: int, /) -> bytes:
         """See Readable."""
         try:
-            return self._stream.read(size)
+            return self._read(min(size, _STEP_READ_BYTES))
         except _DAMAGE as error:
             raise Rejection("damaged-stream", f"decompressing fails: {error}") from error
         except OSError as error:

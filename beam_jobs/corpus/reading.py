@@ -493,7 +493,7 @@ def _read_all(source: OpenRaw, item: SourceItem | None, limit: int) -> bytes:
         data = raw.look(limit + 1)
         check_size(len(data), limit)
         if raw.damage is not None:
-            raise raw.damage.with_data(data)
+            raise raw.damage.with_data(data or raw.damage.data)
     return data
 
 

@@ -15,6 +15,8 @@ from beam_jobs.corpus.record import Rejection, SourceItem
 from beam_jobs.corpus.schema_inference import check_columns, detect_source
 from beam_jobs.corpus.sniffing import is_image_name
 from beam_jobs.options import ImageOptions
+from beam_jobs.options.values import split_column
+from shard_format import UsageError
 from shard_format.wording import parse_size
 
 # The format of every file, or of every member, by --source; others are formats themselves.
@@ -45,6 +47,8 @@ class ImagePayload(Payload):
         options = self._options
         if options.source == "auto":
             options = detect_source(options)
+        if options.source in ("class-folders", "idx"):
+            _check_no_columns(options)
         if options.source in ("parquet", "arrow", "tfrecord"):
             check_columns(options, ImagePayload(options))
         return options
@@ -116,6 +120,24 @@ class ImagePayload(Payload):
             detail = f"{name!r} must hold one value of bytes, it has {1 + len(more)} of {kind}"
             raise Rejection("no-image", detail)
         return _as_ppm(image, features) if name in names.raw_images else image
+
+
+def _check_no_columns(options: ImageOptions) -> None:
+    """Returns if the job asks for no column, of a source without columns.
+
+    Raises:
+        UsageError: It does.
+    """
+    for flag, column in (
+        ("--group-by", options.group_by),
+        ("--split", split_column(options.split)),
+    ):
+        if column is not None:
+            what = "IDX files" if options.source == "idx" else "class folders"
+            raise UsageError(
+                f"{flag} names the column {column!r}, but {what} have none. Give a table with that "
+                "column: --labels FILE."
+            )
 
 
 def _missing(paths: Any, row: int) -> Rejection:

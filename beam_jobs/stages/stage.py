@@ -190,6 +190,8 @@ class _UnitAtWork:
             position, record = waiting[row]
             self._reject(position, record.record_id, record.annotations.label, rejection)
         records = [waiting[row][1] for row in prepared.rows.tolist()]
+        if not records:
+            return
         values = dict(prepared.values)
         for number, (name, _) in enumerate(self._kept):
             values[name] = [record.annotations.kept[number] for record in records]

@@ -15,20 +15,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from beam_jobs.corpus.listing import CorpusListing
+from beam_jobs.corpus.names import LABEL_SEPARATOR
 from beam_jobs.images.stored import decode_stored
 from beam_jobs.options import ImageOptions
-from beam_jobs.sources import SOURCES
-from beam_jobs.sources.archives import said_by_companions
-from beam_jobs.sources.detection import resolve_sources
-from beam_jobs.sources.naming import LABEL_SEPARATOR
+from beam_jobs.record_types import RECORD_TYPES
+from beam_jobs.stages.list import resolve_options
 from shard_format import InputError
 
 
 def listed(*sources, **options):
     """Every item of the sources."""
-    job = resolve_sources(ImageOptions(tuple(map(str, sources)), "out", **options))
+    job = resolve_options(ImageOptions(tuple(map(str, sources)), "out", **options))
     roots = [type(sources[0])(path) for path in job.sources]
-    return list(SOURCES[job.source](job).items(roots, lambda ignored: None))
+    payload = RECORD_TYPES["image"](job).payload
+    return list(CorpusListing(job, payload, lambda ignored: None).items(roots))
 
 
 def write_tar(path, members):
@@ -53,7 +54,7 @@ def test_a_file_beside_the_class_folders_does_not_make_one_class_of_all(write, o
     found = {item.record_id: item for item in listed(tmp_path / "a")}
     assert found["a/photos/hat/1.jpg"].label == "hat"
     assert found["a/photos/shoe/2.jpg"].label == "shoe"
-    assert found[f"a/{other}"].refused.startswith("no-class-folder")
+    assert found[f"a/{other}"].reason == "no-class-folder"
 
 
 def test_a_file_beside_the_split_folders_does_not_hide_them(tmp_path):

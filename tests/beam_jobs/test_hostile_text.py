@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
+from beam_jobs.corpus.encodings import decode
+from beam_jobs.corpus.formats.html import decode_page
+from beam_jobs.corpus.formats.http_response import media_type
 from beam_jobs.corpus.record import Rejection
-from beam_jobs.documents.decoding import decode
-from beam_jobs.documents.html import decode_page
-from beam_jobs.documents.http_body import media_type
 from beam_jobs.options import TextOptions
 from beam_jobs.quarantine import refused, replay_options
 from beam_jobs.run import run_preprocess

@@ -30,6 +30,7 @@ from beam_jobs.corpus.streams import ByteStream, FileRange, RawStream, opened
 
 _STORED, _DEFLATED, _BZIP2, _LZMA = 0, 8, 12, 14  # APPNOTE.TXT 6.3.10, section 4.4.5
 _NOT_DECOMPRESSED = -1  # the stored bytes, of a member that cannot be decompressed
+_MAX_KEPT_BYTES = 16 << 20  # 16 MiB of a member that holds more than it declares
 _INPUT_BYTES = 1 << 16  # 64 KiB of compressed bytes at a time
 _LZMA_HEADER = struct.Struct("<2sHBI")  # version of the SDK, size of the properties, properties
 _LZMA_PROPERTIES = 5  # bytes
@@ -109,13 +110,20 @@ class _ZipMember(RawStream):
         size, crc = self._locator.size, self._locator.crc
         if self._size > size:
             detail = f"{size} bytes are declared, and more are stored"
-            raise Rejection("damaged-record", detail)
+            raise Rejection("damaged-record", detail, data=self._stored_bytes())
         if is_end and (self._size, self._crc) != (size, crc):
             raise Rejection(
                 "damaged-record",
                 f"{size} bytes with CRC-32 {crc:08x} are declared, got {self._size} with "
                 f"{self._crc:08x}",
             )
+
+    def _stored_bytes(self) -> bytes | None:
+        """The compressed bytes, if they are few: they may decompress to anything."""
+        if self._stored is None or self._locator.stored_size > _MAX_KEPT_BYTES:
+            return None
+        self._stored.seek(0)
+        return self._stored.read()
 
     def _opened(self) -> Readable:
         locator = self._locator

@@ -117,13 +117,17 @@ class Columnar(Format):
                     names = list(dict.fromkeys(columns.schema.names))
                     # Types, not values, where a column can hold records: these may be large.
                     small = [name for name in names if not self._is_large(columns.schema, name)]
-                    row = {name: columns.schema.field(name).type for name in names}
+                    row = {name: _type_of(columns.schema, name) for name in names}
+                    typed = {name: row[name] for name in names if name not in small}
+                    large = typed | {
+                        name: row[name] for name in self.payload.columns if name in row
+                    }
                     for group in columns.groups():
                         for batch in columns.batches(group, small):
                             if batch.num_rows and small:
                                 _check(batch)
                                 rows = batch.slice(0, INSPECTED_RECORDS).to_pylist()
-                                return [row | values for values in rows]
+                                return [values | large for values in rows]
                     return [row]
             except DAMAGE as error:
                 raise Rejection("damaged-file", first_line(error)) from None
@@ -208,6 +212,11 @@ class Columnar(Format):
         detail = f"{rows} cannot be read: {first_line(error)}"
         rejection = Rejection("damaged-file", detail, stage="read")
         return FoundRejection(self.place(row), rejection, ({}, []))
+
+
+def _type_of(schema: pa.Schema, name: str) -> pa.DataType:
+    kind = schema.field(schema.get_all_field_indices(name)[0]).type
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def first_line(error: Exception) -> str:

@@ -54,8 +54,7 @@ class TfRecord(Format):
                     why = Rejection("damaged-file", "there is no record's length and checksum")
                     yield self._end(number, why, header, file)
                     return
-                size = int(_HEADER.unpack(header)[0])
-                found = self._record(reader, number, size, part, file)
+                found = self._record(reader, number, header, part)
                 yield found
                 if isinstance(found, FoundRejection) and found.context == _LAST:
                     return
@@ -132,9 +131,10 @@ class TfRecord(Format):
             return damage
 
     def _record(
-        self, reader: SequentialReader, number: int, size: int, part: FilePart, file: ByteStream
+        self, reader: SequentialReader, number: int, header: bytes, part: FilePart
     ) -> FoundRecord | FoundRejection:
         """The record after a header; a rejection with the context _LAST if nothing follows."""
+        size = int(_HEADER.unpack(header)[0])
         if size > self.limit:
             try:
                 if reader.skip(size + FOOTER_BYTES) < size + FOOTER_BYTES:
@@ -148,7 +148,7 @@ class TfRecord(Format):
             return self._end(number, framed)
         if len(framed) < size + FOOTER_BYTES:
             cut = Rejection("damaged-file", f"the file ends in a record of {size} bytes")
-            return self._end(number, cut, framed)
+            return self._end(number, cut, header + framed)
         example, footer = framed[:-FOOTER_BYTES], framed[-FOOTER_BYTES:]
         fields: dict[str, Any] = {}
         try:

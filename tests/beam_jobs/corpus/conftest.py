@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.corpus.record import Rejection
+from beam_jobs.corpus.listing import CorpusListing
+from beam_jobs.corpus.reading import CorpusReader
+from beam_jobs.corpus.record import RawRecord
 from beam_jobs.options import ImageOptions
-from beam_jobs.sources import SOURCES
-from beam_jobs.sources.detection import resolve_sources
+from beam_jobs.record_types import RECORD_TYPES
+from beam_jobs.stages.list import resolve_options
 from shard_format import Feature, Schema, encode_example, frame
 
 PICTURE = b"\xff\xd8\xff" + bytes(range(250)) * 8  # begins as a JPEG does
@@ -25,39 +27,40 @@ PICTURE = b"\xff\xd8\xff" + bytes(range(250)) * 8  # begins as a JPEG does
 EXAMPLE = Schema("image", (Feature("image", "bytes"), Feature("label", "bytes")))
 
 
+class Raw(NamedTuple):
+    """A record that was read."""
+
+    data: bytes
+    label: str | None = None
+    group: str | None = None
+    split: str | None = None
+
+
 @pytest.fixture
 def records(tmp_path):
-    """Lists and reads a source: {record id: Raw or (reason, detail, data)}, and what is ignored."""
+    """Lists and reads a corpus: {record id: Raw or (reason, detail, data)}, and the ignored ids."""
 
     def run(*sources, **options):
-        job = resolve_sources(ImageOptions(tuple(map(str, sources)), "out", **options))
-        source = SOURCES[job.source](job)
+        job = resolve_options(ImageOptions(tuple(map(str, sources)), "out", **options))
+        payload = RECORD_TYPES["image"](job).payload
         ignored: list[str] = []
-        items = list(source.items([Path(path) for path in job.sources], ignored.append))
-        found = {}
-        with source.open(items, tmp_path / "scratch") as read:
-            for item in reversed(items):
-                found[item.record_id] = _outcome(item, read)
-        assert len(found) == len(items), "record ids must be unique"
-        assert not (tmp_path / "scratch").exists()
+        listing = CorpusListing(job, payload, ignored.append)
+        items = list(listing.items([Path(path) for path in job.sources]))
+        with CorpusReader(job, payload, tmp_path / "scratch") as reader:
+            results = [one for item in items for one in reader.read(item)]
+        found = {one.record_id: _outcome(one) for one in results}
+        assert len(found) == len(results), "record ids must be unique"
+        assert not list(tmp_path.glob("scratch*"))
         run.items, run.ignored, run.source = items, ignored, job.source
-        return dict(reversed(found.items()))
+        return found
 
     return run
 
 
-def _outcome(item, read):
-    if item.refused:
-        reason, _, detail = item.refused.partition(": ")
-        try:
-            # As staging does: a pipe is never opened.
-            return reason, detail, read(item).data if os.path.isfile(item.path) else None
-        except (Rejection, OSError):
-            return reason, detail, None
-    try:
-        return read(item)
-    except Rejection as refusal:
-        return refusal.reason, refusal.detail, refusal.data
+def _outcome(result):
+    if not isinstance(result, RawRecord):
+        return result.rejection.reason, result.rejection.detail, result.rejection.data
+    return Raw(result.payload, *result.annotations[:3])
 
 
 def reasons(found):

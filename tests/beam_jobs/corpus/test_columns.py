@@ -116,13 +116,16 @@ def test_cells_without_picture(store, records):
 
 def test_columns_that_are_missing_are_named(store, records):
     path = store({"img": [PICTURE], "label": ["x"], "n": [1]})
-    with pytest.raises(InputError, match=r"'image' and a\.file has img \(binary\).*--image-column"):
+    with pytest.raises(
+        InputError,
+        match=r"a\.file has no column 'image' \(--image-column\).*Use --image-column img",
+    ):
         records(path)
-    with pytest.raises(InputError, match=r"--image-column must hold bytes.*'n' of type int64"):
+    with pytest.raises(InputError, match=r"--image-column 'n' of a\.file has the type int64"):
         records(path, image_column="n")
-    with pytest.raises(InputError, match=r"--label-column must name a column, got 'y'"):
+    with pytest.raises(InputError, match=r"no column 'y' \(--label-column\)"):
         records(path, image_column="img", label_column="y")
-    with pytest.raises(InputError, match=r"--group-by must name a column, got 'z'"):
+    with pytest.raises(InputError, match=r"no column 'z' \(--group-by\)"):
         records(path, image_column="img", group_by="z")
     assert len(kept(records(path, image_column="img"))) == 1
     assert len(kept(records(path, image_column="img", no_labels=True, label_column="y"))) == 1
@@ -130,14 +133,13 @@ def test_columns_that_are_missing_are_named(store, records):
 
 def test_empty_files_and_many_groups(store, records):
     empty = pa.table({"image": pa.array([], pa.binary()), "label": pa.array([], pa.string())})
-    assert records(store(empty)) == {}
+    assert reasons(records(store(empty))) == {"a.file": "no-images"}
     rows = 2500
     images = [PICTURE + str(n).encode() for n in range(rows)]
     found = records(
         store({"image": images, "label": [n % 7 for n in range(rows)]}, "b", row_group_size=100)
     )
     assert [data for data, _ in kept(found).values()] == images
-    assert len({item.block for item in records.items}) == 25
 
 
 @pytest.mark.parametrize("write", [parquet_file, arrow_file, arrow_stream])
@@ -160,7 +162,7 @@ def test_damage_is_never_fatal(write, tmp_path, records):
         try:
             found = records(folder, source=source)
         except InputError as error:
-            assert "must" in str(error)  # a bit of a column's name
+            assert "has no column" in str(error) or "has the type" in str(error)
             continue
         assert len([name for name in kept(found) if name.startswith("good/")]) == 5
         if "a" in found:
@@ -176,7 +178,7 @@ def test_a_cut_arrow_file_gives_its_whole_batches(tmp_path, records):
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
         found = records(path)
         assert len(kept(found)) in (20, 30)
-        assert reasons(found) == {"a.arrow": "damaged-file"}
+        assert list(reasons(found).values()) == ["damaged-file"]
 
 
 def test_other_files_beside(tmp_path, records):

@@ -59,7 +59,7 @@ def test_damage_in_the_middle_loses_no_neighbour(tmp_path, records):
     found = records(path)
     assert len(kept(found)) == 7
     _, detail, lost = found["a.tar"]
-    assert "from byte 7680 on 2560 bytes" in detail and "1 more" in detail
+    assert "2560 bytes from byte 7680 on" in detail and "1 more" in detail
     assert lost == data[7680:10240] + data[15360:17920]
 
 
@@ -88,13 +88,15 @@ def test_other_files_and_empty_archives(tmp_path, records):
         "README.md": "not-a-tar",
         "bad.tar": "not-a-tar",
         "bad.tar.gz": "not-a-tar",
+        "empty.tar": "no-images",
+        "nothing.tar": "no-images",
     }
     assert found["README.md"][2] == b"# Tars"
     assert len(kept(found)) == 1
     os.mkfifo(tmp_path / "pipe.tar")
     assert reasons(records(tmp_path / "pipe.tar", source="tar")) == {"pipe.tar": "not-a-file"}
     zip_of(tmp_path / "empty.zip", {})
-    assert records(tmp_path / "empty.zip") == {}
+    assert reasons(records(tmp_path / "empty.zip")) == {"empty.zip": "no-images"}
 
 
 def test_frames_of_one_archive_and_padding_behind_it(tmp_path, records):

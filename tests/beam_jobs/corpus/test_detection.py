@@ -7,16 +7,16 @@ import os
 
 import pytest
 
+from beam_jobs.corpus import schema_inference
 from beam_jobs.options import ImageOptions
-from beam_jobs.sources import detection
-from beam_jobs.sources.detection import resolve_sources
+from beam_jobs.stages.list import resolve_options
 from shard_format import InputError
 
 from .conftest import FORMS, tar_of
 
 
 def detected(*sources, **options):
-    return resolve_sources(ImageOptions(tuple(map(str, sources)), "out", **options)).source
+    return resolve_options(ImageOptions(tuple(map(str, sources)), "out", **options)).source
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -38,11 +38,11 @@ def test_names_do_not_matter(form, pictures, tmp_path):
 def test_what_is_mixed_is_asked(pictures, tmp_path):
     corpus = pictures(6)
     tar_of(corpus / "class0" / "more.tar", {"a/1.jpg": b"x"})
-    with pytest.raises(InputError, match=r"got 6 picture, 1 tar files.*--source \(class-folders"):
+    with pytest.raises(InputError, match=r"6 image, 1 tar\. .*--source \(class-folders"):
         detected(corpus)
     assert detected(corpus, source="class-folders") == "class-folders"
     one = tar_of(tmp_path / "a.tar", {"a/1.jpg": b"x"})
-    with pytest.raises(InputError, match="one kind"):
+    with pytest.raises(InputError, match="several kinds"):
         detected(one, pictures(3, name="other"))
 
 
@@ -70,10 +70,12 @@ def test_a_look_is_bounded(tmp_path, monkeypatch):
         for file in range(40):
             (tmp_path / "c" / f"{folder:03d}" / f"{file}.jpg").write_bytes(b"\xff\xd8\xff")
     opened = []
-    real = detection.kind_of
-    monkeypatch.setattr(detection, "kind_of", lambda path: opened.append(path) or real(path))
-    monkeypatch.setattr(detection, "_MAX_FOLDERS", 10)
-    monkeypatch.setattr(detection, "_MAX_FILES", 5)
+    real = schema_inference.image_kind
+    monkeypatch.setattr(
+        schema_inference, "image_kind", lambda path: opened.append(path) or real(path)
+    )
+    monkeypatch.setattr(schema_inference, "_MAX_FOLDERS", 10)
+    monkeypatch.setattr(schema_inference, "_MAX_FILES", 5)
     assert detected(tmp_path / "c") == "class-folders"
     assert len(opened) == 45
 

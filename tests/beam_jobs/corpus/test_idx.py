@@ -91,16 +91,16 @@ def test_labels_that_are_missing_or_too_few(mnist, records):
     folder, _ = mnist()
     labels = folder / "t10k-labels-idx1-ubyte"
     labels.write_bytes(idx(np.zeros(2, np.uint8)))
-    with pytest.raises(InputError, match=r"equally many, got 3 pictures.*2 declared, 2 there"):
+    with pytest.raises(InputError, match=r"3 images.*2 are declared, it has 2"):
         records(folder)
     labels.write_bytes(idx(np.zeros(3, np.uint8))[:-1])
-    with pytest.raises(InputError, match=r"got 3 pictures.*3 declared, 2 there"):
+    with pytest.raises(InputError, match=r"3 images.*3 are declared, it has 2"):
         records(folder)
     labels.write_bytes(b"no labels at all")
-    with pytest.raises(InputError, match="got 3 pictures"):
+    with pytest.raises(InputError, match="has 3 images"):
         records(folder)
     labels.unlink()
-    with pytest.raises(InputError, match="must have their labels beside them"):
+    with pytest.raises(InputError, match="has no file of labels"):
         records(folder)
     assert len(kept(records(folder, no_labels=True))) == 10
 
@@ -113,12 +113,12 @@ def test_a_cut_file_gives_its_whole_pictures(mnist, records, compress, suffix):
     file.write_bytes(compress(data[: 16 + 3 * 20 + 7]))
     found = records(folder)
     assert len(kept(found)) == 6
-    reason, detail, rest = found[file.name]
+    reason, detail, rest = found[f"{file.name}/000000003"]
     assert (reason, rest) == ("damaged-file", data[16 + 60 : 16 + 67])
-    assert "7 pictures of 20 bytes are declared, it has 67 bytes" in detail
+    assert "7 images are declared, image 3 is cut" in detail
     file.write_bytes(compress(data + b"more"))
     found = records(folder)
-    assert len(kept(found)) == 10 and found[file.name][0] == "damaged-file"
+    assert len(kept(found)) == 10 and found[f"{file.name}/000000007"][0] == "damaged-file"
 
 
 def test_files_of_another_kind(mnist, records):

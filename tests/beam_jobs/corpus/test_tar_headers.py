@@ -9,8 +9,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from beam_jobs.sources.forwards import open_forwards
-from beam_jobs.sources.tar_headers import FOLDER, Gap, Member, read_headers
+from beam_jobs.corpus.containers.tar_headers import FOLDER, Gap, TarMember, read_headers
+from beam_jobs.corpus.streams import FileRange, SequentialReader, opened
 
 NAMES = st.text(
     st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), min_size=1
@@ -20,8 +20,8 @@ NAMES = st.text(
 def read(data, tmp_path):
     path = tmp_path / "archive.tar"
     path.write_bytes(data)
-    with open_forwards(bytes(path), "") as file:
-        return list(read_headers(file))
+    with opened(FileRange(bytes(path)), buffer_bytes=4096) as file:
+        return list(read_headers(SequentialReader(file)))
 
 
 def packed(members, **options):
@@ -61,7 +61,7 @@ def test_long_names_large_sizes_and_every_kind(tmp_path):
         contents = [(info, b"abc" if info is infos[0] else b"") for info in infos]
         data = packed(contents, format=format)
         found = read(data, tmp_path)
-        assert found[0] == Member(long.encode(), found[0].offset, 3)
+        assert found[0] == TarMember(long.encode(), found[0].offset, 3)
         assert data[found[0].offset : found[0].offset + 3] == b"abc"
         kinds = [member.kind for member in found[1:]]
         assert kinds == [FOLDER, "a symbolic link", "a hard link", "a pipe"]
@@ -74,7 +74,7 @@ def test_a_size_in_base_256_and_a_pax_size(tmp_path):
     header[148:156] = b" " * 8
     header[148:156] = f"{sum(header):06o}\0 ".encode()
     found = read(bytes(header) + b"y" * 700 + bytes(1024), tmp_path)
-    assert found == [Member(b"x", 512, 700)]
+    assert found == [TarMember(b"x", 512, 700)]
     info.pax_headers = {"size": "5"}
     data = info.tobuf(tarfile.PAX_FORMAT) + b"12345".ljust(512, b"\0")
     assert read(data, tmp_path)[0].size == 5
@@ -99,7 +99,7 @@ def test_it_goes_on_behind_a_damaged_header(tmp_path):
     data = bytearray(packed([(tarfile.TarInfo(name), name.encode() * 300) for name in "abcd"]))
     data[1024 + 124] ^= 0x40  # a digit of the size of b
     found = read(bytes(data), tmp_path)
-    assert [one.name for one in found if isinstance(one, Member)] == [b"a", b"c", b"d"]
+    assert [one.name for one in found if isinstance(one, TarMember)] == [b"a", b"c", b"d"]
     (gap,) = (one for one in found if isinstance(one, Gap))
     assert (gap.offset, gap.size) == (1024, 1024)
 

@@ -7,14 +7,28 @@ import tarfile
 import zipfile
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from beam_jobs.corpus.record import Rejection
-from beam_jobs.documents import Document, Ignored
+from beam_jobs.corpus.listing import CorpusListing
+from beam_jobs.corpus.reading import CorpusReader
+from beam_jobs.corpus.record import IgnoredPart, RawRecord, RejectedRecord
 from beam_jobs.options import TextOptions
-from beam_jobs.sources import SOURCES
-from beam_jobs.sources.detection import resolve_sources
+from beam_jobs.record_types import RECORD_TYPES
+from beam_jobs.stages.list import resolve_options
+
+
+class Document(NamedTuple):
+    """A document that was read."""
+
+    text: str
+    is_html: bool
+    encoding: str
+    label: str | None
+    group: str | None
+    split: str | None
+    kept: tuple[object, ...]
 
 
 class Read:
@@ -22,12 +36,17 @@ class Read:
 
     def __init__(self, documents, items, ignored, options):
         self.items, self.ignored, self.options = items, ignored, options
-        outcomes = {one.record_id: one.outcome for one in documents}
+        outcomes = {one.record_id: one for one in documents}
         assert len(outcomes) == len(documents), "record ids must be unique"
-        self.originals = {one.record_id: one.original for one in documents}
-        self.documents = {k: v for k, v in outcomes.items() if isinstance(v, Document)}
-        self.rejects = {k: v for k, v in outcomes.items() if isinstance(v, Rejection)}
-        self.skipped = [k for k, v in outcomes.items() if isinstance(v, Ignored)]
+        read = {k: v for k, v in outcomes.items() if isinstance(v, RawRecord)}
+        self.originals = {k: v.original for k, v in read.items()}
+        self.documents = {
+            k: Document(v.payload, v.is_html, v.encoding, *v.annotations) for k, v in read.items()
+        }
+        self.rejects = {
+            k: v.rejection for k, v in outcomes.items() if isinstance(v, RejectedRecord)
+        }
+        self.skipped = [k for k, v in outcomes.items() if isinstance(v, IgnoredPart)]
 
     @property
     def texts(self):
@@ -48,16 +67,17 @@ class Read:
 
 def read_documents(*sources, resolve=True, **options):
     job = TextOptions(tuple(map(str, sources)), "out", **options)
-    job = resolve_sources(job) if resolve else job
-    source = SOURCES["documents"](job)
+    job = resolve_options(job) if resolve else job
+    payload = RECORD_TYPES["text"](job).payload
     ignored: list[str] = []
-    items = list(source.items([Path(path) for path in job.sources], ignored.append))
+    listing = CorpusListing(job, payload, ignored.append)
+    items = list(listing.items([Path(path) for path in job.sources]))
     first = Path(job.sources[0])
     scratch = first.parent / f"{first.name}.scratch"
     if not first.is_relative_to(Path("/tmp")):
         scratch = Path("scratch")
-    with source.open_documents(items, scratch) as read:
-        documents = [one for item in items for one in read(item)]
+    with CorpusReader(job, payload, scratch) as reader:
+        documents = [one for item in items for one in reader.read(item)]
     assert not list(scratch.parent.glob(f"{scratch.name}*")), "scratch files must go"
     return Read(documents, items, ignored, job)
 

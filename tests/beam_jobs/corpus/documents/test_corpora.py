@@ -7,7 +7,7 @@ import json
 import orjson
 import pytest
 
-from beam_jobs.rejects import FILTER
+from beam_jobs.corpus.record import FILTER
 from shard_format import load_manifest
 
 

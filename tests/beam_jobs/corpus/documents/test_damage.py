@@ -14,7 +14,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.documents import FORMATS
+from beam_jobs.corpus.formats import FORMATS
 from shard_format import Feature, Schema, encode_example, frame
 
 

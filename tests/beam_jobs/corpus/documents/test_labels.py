@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from beam_jobs.options import TextOptions
-from beam_jobs.sources.detection import resolve_sources
+from beam_jobs.stages.list import resolve_options
 from shard_format import InputError, UsageError
 
 
@@ -15,7 +15,7 @@ def jsonl(*rows):
 
 
 def resolved(path, **options):
-    return resolve_sources(TextOptions((str(path),), "out", **options))
+    return resolve_options(TextOptions((str(path),), "out", **options))
 
 
 @pytest.fixture

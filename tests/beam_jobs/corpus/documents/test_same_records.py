@@ -16,11 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.documents import FORMATS, Part
-from beam_jobs.documents.reading import read_part
+from beam_jobs.corpus import streams
+from beam_jobs.corpus.formats import FORMATS
+from beam_jobs.corpus.formats.base import FilePart
+from beam_jobs.corpus.reading import read_part
+from beam_jobs.corpus.streams import ByteStream, FileRange, opened
 from beam_jobs.options import TextOptions
-from beam_jobs.sources import streams
-from beam_jobs.sources.streams import Bytes, Range, opened
+from beam_jobs.text.payload import TextPayload
 
 MIB = 1 << 20
 
@@ -40,7 +42,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20).filter(
 LINE = TEXT.map(lambda text: text.replace("\n", " ").replace("\r", " "))
 
 
-class Memory(streams.Raw):
+class Memory(streams.RawStream):
     """Bytes that come in small and odd pieces."""
 
     def __init__(self, data):
@@ -64,13 +66,27 @@ class Memory(streams.Raw):
 
 def outcomes(data, form, start=0, end=-1, **options):
     job = TextOptions(("x",), "out", no_labels=True, **options)
-    part = Part("f", lambda: opened(Memory(data)), start, end)
+    part = FilePart(
+        "f",
+        lambda: opened(Memory(data)),
+        lambda: opened(Memory(data)),
+        start=start,
+        end=end,
+        seek=start,
+    )
     found = [
-        (one.record_id, one.original, getattr(one.outcome, "text", None) or one.outcome)
-        for one in read_part(part, FORMATS[form](job))
+        (one.record_id, getattr(one, "original", None), _outcome(one))
+        for one in read_part(part, FORMATS[form](job, TextPayload(job)), {})
     ]
-    # Of a whole file without a document the file itself is refused.
-    return [one for one in found if getattr(one[2], "reason", "") != "no-documents"]
+    # Of a whole file without a document the file itself is rejected.
+    return [one for one in found if one[2][:1] != ("no-documents",)]
+
+
+def _outcome(result):
+    if hasattr(result, "rejection"):
+        rejection = result.rejection
+        return rejection.reason, rejection.detail, rejection.data
+    return result.payload or (result,)
 
 
 @settings(max_examples=150)
@@ -228,11 +244,11 @@ def test_a_huge_file_is_cut_by_its_size_alone(file, documents, monkeypatch):
 
 def test_a_stream_can_be_looked_at_first(tmp_path):
     (tmp_path / "a").write_bytes(bytes(range(200)))
-    with Bytes(Range(bytes(tmp_path / "a"))) as file:
+    with ByteStream(FileRange(bytes(tmp_path / "a"))) as file:
         assert file.head(10) == bytes(range(10))
         assert file.head(50) == bytes(range(50))
         assert file.read() == bytes(range(200))
-    with Bytes(Range(bytes(tmp_path / "a"), 20, 30)) as file:
+    with ByteStream(FileRange(bytes(tmp_path / "a"), 20, 30)) as file:
         assert file.head(100) == bytes(range(20, 50))
         assert file.seek(5) == 5
         assert file.read(2) == bytes([25, 26])

@@ -9,9 +9,8 @@ import zlib
 import pyarrow as pa
 import pytest
 
-from beam_jobs.corpus.record import Rejection
-from beam_jobs.documents.http_body import media_type, parse_response
-from beam_jobs.rejects import FILTER
+from beam_jobs.corpus.formats.http_response import media_type, parse_response
+from beam_jobs.corpus.record import FILTER, Rejection
 
 
 def record(block, kind="response", mime="application/http; msgtype=response", uri="http://x/"):
@@ -68,9 +67,9 @@ def test_codings_are_undone(coding, in_chunks):
     if in_chunks:
         packed = chunked(packed)
         headers.append("Transfer-Encoding: chunked")
-    assert parse_response(http(packed, *headers)).body == body
+    assert parse_response(http(packed, *headers), 1 << 20).body == body
     # A crawler that undid them and kept what the server said of them.
-    assert parse_response(http(body, *headers)).body == body
+    assert parse_response(http(body, *headers), 1 << 20).body == body
 
 
 @pytest.mark.parametrize(
@@ -85,7 +84,7 @@ def test_codings_are_undone(coding, in_chunks):
 )
 def test_what_cannot_be_undone(message, reason):
     with pytest.raises(Rejection) as refusal:
-        parse_response(message)
+        parse_response(message, 1 << 20)
     assert refusal.value.reason == reason
 
 
