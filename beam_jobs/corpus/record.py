@@ -46,6 +46,15 @@ class Rejection(Exception):
     def __str__(self) -> str:
         return f"{self.reason}: {self.detail}"
 
+    def _key(self) -> tuple[object, ...]:
+        return self.reason, self.detail, self.stage, self.data
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rejection) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
 
 class ByteRange(NamedTuple):
     """Bytes [offset, offset + size) of a file, or of its decompressed content."""

@@ -141,7 +141,11 @@ class Columnar(Format):
     def _rows(self, file: ColumnFile, part: FilePart) -> Iterator[Found]:
         names = file.schema.names
         needed = dict.fromkeys([*self.payload.columns, *self.annotations.columns])
-        columns = [name for name in needed if names.count(name) == 1]
+        for name in needed:
+            if names.count(name) > 1:
+                detail = f"the file has the column {name!r} {names.count(name)} times"
+                raise Rejection("repeated-column", detail, data=self.readable_bytes(part))
+        columns = [name for name in needed if name in names]
         label = self.annotations.wanted.get("label")
         classes = huggingface_classes(file.schema, label) if label else []
         groups, first = file.groups(), 0

@@ -197,9 +197,9 @@ def test_a_table_that_cannot_be_read_is_told(name, content, message, flat, tmp_p
 
 
 def test_a_table_that_is_not_there(flat, tmp_path, records):
-    with pytest.raises(InputError, match="Cannot read --labels|is a folder, a pipe"):
+    with pytest.raises(InputError, match=r"Cannot read --labels|is a folder, a pipe"):
         records(flat("1.jpg"), labels=str(tmp_path / "none.csv"))
-    with pytest.raises(InputError, match="Cannot read --labels|is a folder, a pipe"):
+    with pytest.raises(InputError, match=r"Cannot read --labels|is a folder, a pipe"):
         records(flat("1.jpg"), labels=str(tmp_path))
 
 

@@ -46,7 +46,7 @@ def test_the_command_line(corpus, shardmill, tmp_path):
     wrong = shardmill(
         "preprocess", "text", corpus, "--out", tmp_path / "x", "--text-column", "body"
     )
-    assert wrong.returncode == 3 and "Say --text-column text" in wrong.stderr
+    assert wrong.returncode == 3 and "Use --text-column text" in wrong.stderr
     assert not (tmp_path / "x").exists()
 
 

@@ -160,5 +160,5 @@ def test_a_folder_that_mends_nothing_is_told(corpus, build_text, tmp_path):
     build_text(root)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "x.txt").write_bytes(b"x")
-    with pytest.raises(InputError, match="whose path is a record id"):
+    with pytest.raises(InputError, match="has the path of a record id"):
         replay(tmp_path / "set", tmp_path / "elsewhere")

@@ -75,11 +75,15 @@ def outcomes(data, form, start=0, end=-1, **options):
         seek=start,
     )
     found = [
-        (one.record_id, getattr(one, "original", None), _outcome(one))
+        (one.record_id, _original(one), _outcome(one))
         for one in read_part(part, FORMATS[form](job, TextPayload(job)), {})
     ]
     # Of a whole file without a document the file itself is rejected.
     return [one for one in found if one[2][:1] != ("no-documents",)]
+
+
+def _original(result):
+    return result.rejection.data if hasattr(result, "rejection") else result.original
 
 
 def _outcome(result):
