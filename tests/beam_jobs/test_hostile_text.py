@@ -66,7 +66,7 @@ def test_a_source_without_documents_is_told_no_option_of_pictures(tmp_path):
     (tmp_path / "data.bin").write_bytes(bytes(range(256)) * 20)
     with pytest.raises(InputError, match="no-class-folder") as raised:
         job(tmp_path / "data.bin", tmp_path / "set")
-    assert "--labels" not in str(raised.value)
+    assert "--image-column" not in str(raised.value)
 
 
 @pytest.mark.parametrize("charset", ["a\0b", "\ud800", "unicode_escape", "raw_unicode_escape"])

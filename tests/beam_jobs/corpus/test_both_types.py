@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 import simplejpeg
 
-import reader
 from beam_jobs.options import ImageOptions, TextOptions
 from beam_jobs.run import run_preprocess
 from shard_format import Feature, InputError, decode_example, unframe
@@ -183,15 +182,3 @@ def test_a_document_that_decompresses_to_too_much(method, tmp_path):
     ledger = run_preprocess(job).manifest.ledger
     assert (ledger.kept, dict(ledger.reasons)) == (1, {"file-too-large": 1})
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10  # KiB
-
-
-def test_the_reader_gives_kept_columns(tmp_path):
-    source, options = _parquet(tmp_path, images(6))
-    job = ImageOptions(
-        (str(source),), str(tmp_path / "set"), keep_columns="caption", split="train=1",
-        resize="none", workers=1, no_report=True, **options,
-    )  # fmt: skip
-    run_preprocess(job)
-    assert "caption" in {feature.name for feature in reader.load(
-        tmp_path / "set", split="train", batch_size=2
-    ).info.schema.features}  # fmt: skip

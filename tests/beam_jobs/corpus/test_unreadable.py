@@ -1,4 +1,4 @@
-"""An I/O error is not a property of the data: it stops a unit, not a record, and nothing is lost."""
+"""An I/O error is not a property of the data: it stops a unit, and no record is lost."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_columns_that_are_not_there(file):
         resolved(path)
     with pytest.raises(InputError, match=r"'class' .--label-column.*--no-labels"):
         resolved(path, text_column="content", label_column="class")
-    with pytest.raises(InputError, match="has no column 'user' .--group-by"):
+    with pytest.raises(InputError, match=r"has no column 'user' .--group-by"):
         resolved(path, text_column="content", group_by="user")
     with pytest.raises(InputError, match="--keep-columns must name"):
         resolved(path, text_column="content", keep_columns="year:int64")
