@@ -12,6 +12,7 @@ from shard_format.manifest import (
     Manifest,
     ShardInfo,
     SplitInfo,
+    load_build,
     load_manifest,
     parse_manifest,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "frame",
     "id_hash",
     "index_schema",
+    "load_build",
     "load_manifest",
     "masked_crc",
     "mix",

@@ -48,8 +48,8 @@ class Feature:
     def __post_init__(self) -> None:
         if self.kind not in STORAGE:
             raise UsageError(
-                f"a feature kind must be one of {', '.join(STORAGE)}, got {self.kind!r} "
-                f"in feature {self.name!r}. Correct the record type that declares it."
+                f"Feature {self.name!r} has the unknown kind {self.kind!r}. Choose from: "
+                f"{', '.join(STORAGE)}."
             )
 
     @property
@@ -68,11 +68,11 @@ class Schema:
     def __post_init__(self) -> None:
         names = [feature.name for feature in self.features]
         if len(set(names)) != len(names):
-            raise UsageError(f"feature names must be unique, got {names}. Rename the repeated one.")
+            raise UsageError(f"Feature names are not unique: {names}. Rename the repeated one.")
         late = [feature.late for feature in self.features]
         if late != sorted(late):
             raise UsageError(
-                f"late features must come after all others, got {names}. Reorder the schema."
+                f"Late features do not come after all others: {names}. Reorder the schema."
             )
 
     def __getitem__(self, name: str) -> Feature:
@@ -135,6 +135,6 @@ class Schema:
             )
         except (KeyError, TypeError, UsageError) as error:
             raise ShardSetError(
-                f"the manifest's schema must list features with name, kind and shape, got {error!r}"
-                ". Build the set again."
+                f"This version cannot read the schema of the set: {error}. Install the version of "
+                "shardmill that wrote the set, or build it again."
             ) from error

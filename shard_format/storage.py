@@ -284,10 +284,18 @@ def open_input(place: Place) -> BinaryIO:
     return storage_of(place).open_input(place)
 
 
-def open_arrow(place: Place) -> pa.NativeFile:
-    """A file for Arrow to read: memory-mapped where it is local, so unused columns cost nothing."""
+def open_arrow(place: Place, *, mapped: bool = True) -> pa.NativeFile:
+    """A file for Arrow to read.
+
+    Args:
+        place: The file.
+        mapped: Whether a local file is memory-mapped: columns that are not used are not read then,
+            but large values that are used once stay resident.
+    """
     path = local_path(place)
-    return pa.memory_map(str(path)) if path else pa.PythonFile(open_input(place), "r")
+    if path is None:
+        return pa.PythonFile(open_input(place), "r")
+    return pa.memory_map(str(path)) if mapped else pa.OSFile(str(path), "rb")
 
 
 def stat(place: Place) -> Stat | None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Protocol
 
 import google_crc32c
 
+from shard_format import storage
 from shard_format.errors import DamageError
+from shard_format.storage import Place
 
 HEADER_BYTES = 12  # uint64 length + uint32 masked CRC of those 8 bytes
 FOOTER_BYTES = 4  # uint32 masked CRC of the payload
@@ -70,14 +71,14 @@ def unframe(framed: bytes, where: str) -> bytes:
     return payload
 
 
-def read_records(path: Path) -> Iterator[tuple[int, bytes]]:
+def read_records(place: Place) -> Iterator[tuple[int, bytes]]:
     """(byte offset of the frame, payload) of every record of a file, in order.
 
     Raises:
         DamageError: A checksum differs, or the file ends inside a record; names file and offset.
     """
-    with path.open("rb") as file:
-        yield from unframe_all(file, str(path))
+    with storage.open_input(place) as file:
+        yield from unframe_all(file, str(place))
 
 
 def unframe_all(file: Readable, name: str) -> Iterator[tuple[int, bytes]]:

@@ -47,7 +47,7 @@ def stage_in_batches(
     if not isinstance(source, BatchSource):
         raise TypeError(f"{type(source).__name__} does not read documents")
     workspace = sinks.workspace
-    place, scratch = (workspace.temporary(workspace.units) for _ in range(2))
+    place, scratch = (workspace.scratch_file() for _ in range(2))
     with Spool(place) as spool:
         unit = _Unit(record_type, sinks, spool)
         with source.open_documents(items, scratch) as documents_of:

@@ -20,8 +20,8 @@ from beam_jobs.options.values import splits_are_given
 from beam_jobs.record_types import RecordType
 from beam_jobs.repairs import with_repaired
 from beam_jobs.sources import SOURCES, BatchSource, Item
-from beam_jobs.workspace import Workspace, publish, read_table, write_table
-from shard_format import InputError, id_hash
+from beam_jobs.workspace import Workspace, read_table, write_table
+from shard_format import InputError, id_hash, storage
 from shard_format.wording import parse_size
 
 # Raised whenever the files of a staged unit change their layout.
@@ -167,8 +167,10 @@ def _write_listing(
     items: Iterator[Item], workspace: Workspace, on_progress: Callable[[int], None]
 ) -> tuple[int, int, int]:
     records = usable = total_bytes = 0
-    temporary = workspace.temporary(workspace.work)
-    with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer:
+    with (
+        workspace.write_arrow(workspace.listing) as sink,
+        pa.ipc.new_file(sink, SCHEMA) as writer,
+    ):
         rows: list[Item] = []
         for item in items:
             rows.append(item)
@@ -182,7 +184,6 @@ def _write_listing(
         _write_batch(writer, rows)
         records += len(rows)
         on_progress(records)
-    publish(temporary, workspace.listing)
     return records, usable, total_bytes
 
 
@@ -226,7 +227,7 @@ def _unit_bytes(total_bytes: int) -> int:
 
 
 def _batches(listing: Path) -> Iterator[pa.RecordBatch]:
-    file = pa.ipc.open_file(pa.memory_map(str(listing)))
+    file = pa.ipc.open_file(storage.open_arrow(listing))
     for number in range(file.num_record_batches):
         yield file.get_batch(number)
 

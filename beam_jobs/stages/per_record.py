@@ -66,8 +66,7 @@ def stage_one_by_one(
         InputError: A record is refused and the job is to fail then.
     """
     todos = _in_key_order(items, source.options.seed)
-    scratch = sinks.workspace.temporary(sinks.workspace.units)
-    with source.open(items, scratch) as read:
+    with source.open(items, sinks.workspace.scratch_file()) as read:
         job = _Unit(Preparer(source.options, read, record_type), record_type, sinks)
         staged = job.prepare_all(todos)
     return len(items), _sidecar(staged, record_type)

@@ -10,10 +10,8 @@ from beam_jobs.stages.batched import stage_in_batches
 from beam_jobs.stages.list import Unit, read_unit
 from beam_jobs.stages.per_record import stage_one_by_one
 from beam_jobs.staging.units import Sinks, UnitSummary, done_before, unit_files
-from beam_jobs.workspace import Workspace, publish, write_json, write_table
+from beam_jobs.workspace import Workspace, write_json, write_table
 from shard_format import file_sha256
-
-_BLOCK_BYTES = 1 << 20  # 1 MiB a system call
 
 
 def stage_unit(
@@ -35,11 +33,11 @@ def stage_unit(
         report(workspace.progress, "stage", unit.bytes if record_type.by_bytes else done.read)
         return done
     files = unit_files(workspace, unit.key)
-    payload, refused = (workspace.temporary(workspace.units) for _ in range(2))
     items = list(read_unit(workspace.listing, unit))
     with (
-        payload.open("wb", buffering=_BLOCK_BYTES) as file,
-        RejectWriter(refused) as rejects,
+        workspace.write(files["tfrecord"]) as file,
+        workspace.write_arrow(files["rejects"]) as sink,
+        RejectWriter(sink) as rejects,
     ):
         sinks = Sinks(source.options, workspace, file, rejects)
         if isinstance(record_type, BatchRecords):
@@ -48,8 +46,7 @@ def stage_unit(
             read, sidecar = stage_one_by_one(items, source, record_type, sinks)
         else:
             raise TypeError(f"{type(record_type).__name__} says neither how it takes records")
-    publish(payload, files["tfrecord"])
-    publish(refused, files["rejects"])
+        payload_bytes = file.tell()
     write_table(workspace, files["arrow"], sidecar)
     summary = UnitSummary(
         key=unit.key,
@@ -65,7 +62,7 @@ def stage_unit(
         files["json"],
         {
             "summary": summary._asdict(),
-            "payload_bytes": files["tfrecord"].stat().st_size,
+            "payload_bytes": payload_bytes,
             "sha256": {suffix: file_sha256(files[suffix]) for suffix in ("arrow", "rejects")},
         },
     )

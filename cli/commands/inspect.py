@@ -27,7 +27,7 @@ def inspect(directory: Path, as_json: bool) -> None:
     from cli.ledger import print_ledger
     from cli.statistics import print_channels, print_classes, print_statistics
     from cli.text_statistics import print_cleaning, print_text, text_json
-    from shard_format import load_manifest, naming
+    from shard_format import load_build, load_manifest
 
     manifest = load_manifest(directory)
     if as_json:
@@ -56,8 +56,4 @@ def inspect(directory: Path, as_json: bool) -> None:
     stdout().print(options)
     stdout().print()
     print_dropped(directory, manifest)
-    try:
-        build = json.loads((directory / naming.BUILD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # the set is whole without it
-        build = {}
-    print_ledger(manifest, build)
+    print_ledger(manifest, load_build(directory))

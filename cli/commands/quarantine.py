@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from beam_jobs.options import ImageOptions, TextOptions
 from cli.commands.preprocess import job_options
+
+if TYPE_CHECKING:  # pyarrow takes a while to import
+    from shard_format.dropped import RejectedRecord
 
 _DIRECTORY = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
@@ -33,13 +36,13 @@ def list_reasons(directory: Path, reason: str | None, as_json: bool) -> None:
       shardmill quarantine list set
       shardmill quarantine list set --reason truncated
     """
-    from beam_jobs.quarantine import check_reasons, reasons, refused
+    from beam_jobs.quarantine import check_reasons, reasons, rejected_records
     from cli.console import print_json, say, stdout, table
     from shard_format.wording import format_bytes, visible
 
     if reason is not None:
         check_reasons(directory, [reason])
-        _list_records([row for row in refused(directory) if row["reason"] == reason], as_json)
+        _list_records([one for one in rejected_records(directory) if one.reason == reason], as_json)
         return
     found = reasons(directory)
     if as_json:
@@ -58,19 +61,19 @@ def list_reasons(directory: Path, reason: str | None, as_json: bool) -> None:
     say(f"next       shardmill quarantine export {directory} --to FOLDER")
 
 
-def _list_records(rows: list[dict[str, Any]], as_json: bool) -> None:
+def _list_records(records: list[RejectedRecord], as_json: bool) -> None:
     from cli.console import print_json, say, stdout, table
     from shard_format.wording import visible
 
     if as_json:
-        print_json({"records": rows})
+        print_json({"records": [record._asdict() for record in records]})
         return
     shown = table("Records", "record", "detail")
-    for row in rows[:_SHOWN_RECORDS]:
-        shown.add_row(visible(row["record_id"]), visible(row["detail"]))
+    for record in records[:_SHOWN_RECORDS]:
+        shown.add_row(visible(record.record_id), visible(record.detail))
     stdout().print(shown)
-    if len(rows) > _SHOWN_RECORDS:
-        say(f"and {len(rows) - _SHOWN_RECORDS:,} more; --json lists all")
+    if len(records) > _SHOWN_RECORDS:
+        say(f"and {len(records) - _SHOWN_RECORDS:,} more; --json lists all")
 
 
 @quarantine.command()

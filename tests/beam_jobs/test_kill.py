@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -119,17 +120,6 @@ def test_sigkill_at_a_seeded_moment(what, kill, kills, uninterrupted, jobs, tmp_
     assert build["units"] > 20
 
 
-PUBLISHING = (
-    "storage",
-    "listing",
-    "staging.stage",
-    "sharding",
-    "committing.shard_set",
-    "committing.evidence",
-    "committing.quarantine",
-)
-
-
 class _Killed(BaseException):
     """Not an Exception: no handler of ours may catch it, as none can catch SIGKILL."""
 
@@ -142,8 +132,6 @@ def test_a_crash_before_any_rename(kind, build, tmp_path, monkeypatch):
 
     Runs stage by stage without Beam, so that hundreds of crashes take seconds.
     """
-    from beam_jobs import storage
-
     corpus = kind.make(14)
     one = (corpus / "class1" / kind.file("001")).read_bytes()
     (corpus / "class0" / kind.file("broken")).write_bytes(kind.damaged(one))
@@ -152,20 +140,11 @@ def test_a_crash_before_any_rename(kind, build, tmp_path, monkeypatch):
     expected = build(corpus, "whole", **options).manifest.root_hash
     files = _files(tmp_path / "whole")
 
-    real, crashes = storage.publish, 0
+    crashes = 0
     while True:
-        out, calls = tmp_path / f"crash{crashes}", 0
-
-        def publish(temporary, final, *, durable=False, stop=crashes):
-            nonlocal calls
-            if calls == stop:
-                raise _Killed
-            calls += 1
-            real(temporary, final, durable=durable)
-
+        out = tmp_path / f"crash{crashes}"
         with monkeypatch.context() as patch:
-            for module in PUBLISHING:
-                patch.setattr(f"beam_jobs.{module}.publish", publish)
+            _crash_at(patch, lambda call, final, stop=crashes: call == stop)
             try:
                 _run_stages(kind, corpus, out, options)
             except _Killed:
@@ -177,6 +156,27 @@ def test_a_crash_before_any_rename(kind, build, tmp_path, monkeypatch):
         assert _files(out) == files
         crashes += 1
     assert crashes > 30
+
+
+def _crash_at(patch, stops: Callable[[int, Path], bool]) -> None:
+    """Dies instead of a rename, by its number and target; a dead process deletes nothing."""
+    calls, dead, rename, unlink = 0, False, os.replace, os.unlink
+
+    def replace(temporary, final):
+        nonlocal calls, dead
+        if stops(calls, Path(final)):
+            dead = True
+            raise _Killed
+        calls += 1
+        rename(temporary, final)
+
+    def delete(path, **folder):
+        if dead:
+            raise _Killed
+        unlink(path, **folder)
+
+    patch.setattr(os, "replace", replace)
+    patch.setattr(os, "unlink", delete)
 
 
 def _run_stages(kind, corpus: Path, out: Path, options: dict[str, object]) -> None:
@@ -204,15 +204,8 @@ def _run_stages(kind, corpus: Path, out: Path, options: dict[str, object]) -> No
 
 def test_other_options_after_a_kill_leave_nothing_behind(kind, build, tmp_path, monkeypatch):
     corpus, out = kind.make(14), tmp_path / "set"
-    real = __import__("beam_jobs.workspace", fromlist=["publish"]).publish
-
-    def publish(temporary, final, *, durable=False):
-        if final.name == naming.MANIFEST:
-            raise _Killed
-        real(temporary, final, durable=durable)
-
     with monkeypatch.context() as patch:
-        patch.setattr("beam_jobs.stages.commit.shard_set.publish", publish)
+        _crash_at(patch, lambda call, final: final.name == naming.MANIFEST)
         with pytest.raises(_Killed):
             _run_stages(kind, corpus, out, {"num_shards": 5, "split": "train=0.5,odd=0.5"})
     report = build(corpus, out, num_shards=2)
@@ -263,6 +256,6 @@ def test_two_builds_into_one_folder_are_refused(pictures, build, tmp_path):
 
     corpus = pictures()
     with Workspace(tmp_path / "set", None).lock():
-        with pytest.raises(InputError, match="one build at a time"):
+        with pytest.raises(InputError, match="Another build is writing to"):
             build(corpus)
     assert build(corpus).manifest.ledger.kept == 12
