@@ -134,7 +134,9 @@ _pixels = object_of(
 
 
 def _pixels_or_none(value: Any, path: str) -> None:
-    if value != {}:  # of a split without records
+    if isinstance(value, dict) and not value.get("count", len(value)):
+        anything(value, path)  # no pixel was counted, so there is no mean
+    else:
         _pixels(value, path)
 
 
