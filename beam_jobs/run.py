@@ -24,16 +24,7 @@ from beam_jobs.report import write_report
 from beam_jobs.sources.detection import resolve_sources
 from beam_jobs.stages.list import Listing, list_corpus
 from beam_jobs.workspace import Workspace, read_json
-from shard_format import (
-    InputError,
-    Manifest,
-    ShardmillError,
-    errors,
-    load_build,
-    load_manifest,
-    naming,
-    storage,
-)
+from shard_format import InputError, Manifest, ShardmillError, errors, load_manifest, naming
 
 # What Beam's local engine says when a process that worked for it is gone.
 _LOST_WORKER = "Channel closed prematurely"
@@ -102,7 +93,7 @@ def run_preprocess(
             on_progress("report", 0, 1)
             write_report(workspace.out)
             on_progress("report", 1, 1)
-        build = load_build(workspace.out)
+        build = read_json(workspace.out / naming.BUILD) or {}
         report = BuildReport(
             manifest=load_manifest(workspace.out),
             build=build,
@@ -114,7 +105,7 @@ def run_preprocess(
 
 
 def _has_report(workspace: Workspace) -> bool:
-    return storage.stat(workspace.out / naming.REPORT) is not None
+    return (workspace.out / naming.REPORT).exists()
 
 
 def check_kept(report: BuildReport) -> None:
@@ -210,9 +201,10 @@ def _is_built(workspace: Workspace, listing: Listing) -> bool:
         InputError: Another set is in the output folder.
     """
     path = workspace.out / naming.MANIFEST
-    if storage.stat(path) is None:
+    if not path.exists():
         return False
-    if load_build(workspace.out).get("build_id") != listing.build_id:
+    build = read_json(workspace.out / naming.BUILD) or {}
+    if build.get("build_id") != listing.build_id:
         raise InputError(
             f"--out must not hold another set, got one in {workspace.out} that was built with "
             "other options, or from other files (their names, sizes or times of change differ). "
@@ -223,10 +215,10 @@ def _is_built(workspace: Workspace, listing: Listing) -> bool:
         shard.file: shard.bytes for split in manifest.splits.values() for shard in split.shards
     }
     sizes |= {name: info["bytes"] for name, info in manifest.files.items()}
-    found = {name: storage.stat(workspace.out / name) for name in sizes}
-    if all(stat is not None and stat.size == sizes[name] for name, stat in found.items()):
+    files = {workspace.out / name: size for name, size in sizes.items()}
+    if all(file.is_file() and file.stat().st_size == size for file, size in files.items()):
         return True
-    storage.delete(path)  # files are missing or cut: the set is built again
+    path.unlink()  # files are missing or cut: the set is built again
     return False
 
 
