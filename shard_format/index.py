@@ -1,7 +1,7 @@
-"""The index of a split: one row per record, in reading order, as a memory-mapped Arrow file.
+"""The index of a split: an Arrow file with one row per record, in reading order.
 
-It is what makes random access, exact resume and damage containment possible on TFRecord, which
-has no index of its own. Record types add their own statistics columns behind the common ones.
+TFRecord has no index of its own. This one makes random access, exact resume and damage containment
+possible. Record types add their own statistics columns after the common ones.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from shard_format import storage
 from shard_format.errors import DamageError, ShardSetError
 from shard_format.storage import Place
 
-# A dictionary would be smaller, but plain strings can be sliced out of a memory map.
+# Plain strings can be sliced out of a memory map, unlike the smaller dictionaries.
 COMMON_FIELDS = (
     pa.field("shard", pa.int32(), nullable=False),  # index into the split's shards
     pa.field("offset", pa.int64(), nullable=False),  # first byte of the frame in the shard
     pa.field("length", pa.int64(), nullable=False),  # bytes of the whole frame
     pa.field("key", pa.uint64(), nullable=False),  # shuffle key; ascending over the split
     pa.field("record_id", pa.string(), nullable=False),
-    pa.field("label", pa.int64()),  # null where a record has none
+    pa.field("label", pa.int64()),  # null if the record has none
     pa.field("fingerprint", pa.binary(16), nullable=False),  # equal for exact duplicates
 )
 
-# Of a set whose records have any number of labels; "label" is then null.
+# Of a set whose records have any number of labels, where "label" is null.
 LABELS_FIELD = pa.field("labels", pa.list_(pa.int64()))
 
 
@@ -38,11 +38,11 @@ def index_schema(statistics: Sequence[pa.Field]) -> pa.Schema:
 
 
 class IndexWriter:
-    """Writes an index, one table per shard, without ever holding more than one of them.
+    """Writes an index, one table per shard, with one of them in memory at a time.
 
     Args:
         place: The file, which gets its name, whole, when the writer is closed.
-        statistics: The columns that the record type adds.
+        statistics: Columns of the record type.
         durable: See `storage.create`.
         scratch: See `storage.create`.
     """

@@ -1,8 +1,8 @@
-"""The manifest: the root of a shard set. No manifest, no data set.
+"""The manifest, the root of a shard set. A folder without one is not a shard set.
 
-It holds everything that is a function of the input and the options and nothing else: no time
-stamp, host name, absolute path or version. `root_hash` covers all of it, and it names the SHA-256
-of every other file, so two sets with one root hash are the same to the byte.
+It is a function of the input and the options alone: it has no time stamp, host name, absolute path
+or version. `root_hash` covers all of it, and it has the SHA-256 of every other file, so two sets
+with the same root hash have the same bytes.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class ShardInfo:
 
 @dataclasses.dataclass(frozen=True)
 class SplitInfo:
-    """The shards of one split in reading order, and what was counted over its records."""
+    """The shards of one split in reading order, and the statistics of its records."""
 
     shards: tuple[ShardInfo, ...]
     statistics: Mapping[str, Any]
 
     @property
     def records(self) -> int:
-        """Number of records over all shards."""
+        """Number of records in all shards."""
         return sum(shard.records for shard in self.shards)
 
     @property
@@ -55,16 +55,16 @@ class SplitInfo:
 
 @dataclasses.dataclass(frozen=True)
 class Ledger:
-    """Where every record that was read has gone.
+    """What became of every record that was read.
 
     Attributes:
         read: Records found by the source.
         kept: Records in the shards.
-        duplicates: Records left out because another one is equal.
-        filtered: Records left out by a cleaning rule.
-        quarantined: Records refused because they could not be read; their bytes are kept.
-        reasons: For every reason to filter or to refuse, how many.
-        repeated: Copies of records of small classes, in the shards beside those kept.
+        duplicates: Records dropped because an equal or similar one is kept.
+        filtered: Records dropped by a cleaning rule.
+        quarantined: Records that could not be used; their bytes are kept.
+        reasons: Number of records by the reason to filter or to quarantine them.
+        repeated: Additional copies of records of small classes.
     """
 
     read: int
@@ -78,21 +78,21 @@ class Ledger:
     def __post_init__(self) -> None:
         if self.read != self.kept + self.duplicates + self.filtered + self.quarantined:
             raise DamageError(
-                f"read must equal kept + duplicates + filtered + quarantined, got {self.read} != "
-                f"{self.kept} + {self.duplicates} + {self.filtered} + {self.quarantined}. "
-                "This is a bug of shardmill: please report it with the command you ran."
+                "The ledger does not add up: read != kept + duplicates + filtered + quarantined, "
+                f"{self.read} != {self.kept} + {self.duplicates} + {self.filtered} + "
+                f"{self.quarantined}. In a build this is a bug: please report it with the command."
             )
 
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """Everything a shard set promises.
+    """The content of manifest.json.
 
     Attributes:
         name: The first part of every shard's file name.
         schema: The features of an example.
         splits: By name, in the order the user gave.
-        ledger: Where every record went.
+        ledger: What became of every record.
         config: Every option that has an effect on the bytes.
         files: SHA-256 and size of every other file of the set, by name relative to it.
     """
@@ -130,7 +130,7 @@ class Manifest:
 
     def _ledger(self) -> dict[str, Any]:
         ledger = dataclasses.asdict(self.ledger)
-        if not self.ledger.repeated:  # sets were written before there was such a thing
+        if not self.ledger.repeated:  # older sets do not have the key
             del ledger["repeated"]
         return ledger
 
@@ -139,7 +139,7 @@ class Manifest:
         return json.dumps({**self._content(), "root_hash": self.root_hash}, indent=1) + "\n"
 
     def summary(self) -> dict[str, Any]:
-        """What `--json` prints: the ledger, the root hash, records, shards and bytes per split."""
+        """The ledger, the root hash, and records, shards and bytes per split, for `--json`."""
         ledger = dataclasses.asdict(self.ledger)
         return {
             **ledger,
@@ -157,10 +157,10 @@ def _root_hash(content: Mapping[str, Any]) -> str:
 
 
 def load_manifest(directory: Place) -> Manifest:
-    """The manifest of a shard set, its root hash checked.
+    """The manifest of a shard set, after a check of its root hash and types.
 
     Raises:
-        ShardSetError: There is no set in this directory, or one of another format version.
+        ShardSetError: The directory is not a shard set, or one of another format version.
         DamageError: The manifest is not as shardmill writes them.
     """
     path = directory / naming.MANIFEST
@@ -184,7 +184,7 @@ def load_build(directory: Place) -> dict[str, Any]:
 
 
 def parse_manifest(text: bytes, path: str) -> Manifest:
-    """The manifest in the bytes of a manifest.json, its root hash checked.
+    """The manifest in the bytes of a manifest.json, after a check of its root hash and types.
 
     Args:
         text: The bytes.

@@ -1,4 +1,4 @@
-"""The feature schema: which features an example has, declared and never inferred from samples."""
+"""The feature schema: the features of an example, declared and never inferred from samples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shard_format.errors import ShardSetError, UsageError
 
 # kind of feature -> the field of tf.train.Feature that stores it
 STORAGE = {
-    "image": "bytes_list",  # one encoded picture
+    "image": "bytes_list",  # one encoded image
     "text": "bytes_list",  # one UTF-8 string
     "bytes": "bytes_list",
     "class_label": "int64_list",  # indices into `class_names`: one, or any number by the shape
@@ -30,12 +30,12 @@ class Feature:
     Attributes:
         name: The key inside tf.train.Example.
         kind: One of `STORAGE`.
-        shape: What a reader gets after decoding, `-1` for a dimension that varies; `()` is a
-            scalar, and `(-1,)` a list of any length. An image is `(height, width, channels)`.
+        shape: After decoding, with `-1` for a dimension that varies; `()` is a scalar, and `(-1,)`
+            a list of any length. An image is `(height, width, channels)`.
         encoding: For an image, how its bytes are encoded, one of `ENCODINGS`; empty otherwise.
         class_names: For a class_label, the name of every class; a label is an index into it.
-        late: True when the value is known only once all records are (a class label needs the list
-            of all classes), so it is added while shards are written. Late features come last.
+        late: Whether the value is known only after all records are (a class label needs the list
+            of all classes), and is added when shards are written. Late features come last.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Schema:
         raise KeyError(name)
 
     def with_class_names(self, name: str, class_names: tuple[str, ...]) -> Schema:
-        """This schema with the classes of label `name` filled in."""
+        """This schema with the class names of label `name`."""
         return dataclasses.replace(
             self,
             features=tuple(

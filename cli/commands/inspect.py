@@ -1,4 +1,4 @@
-"""`shardmill inspect`: what is in a shard set, without reading a shard."""
+"""`shardmill inspect`: describe a shard set without reading a shard."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import click
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def inspect(directory: Path, as_json: bool) -> None:
-    """Show what is in a shard set: ledger, splits, classes, statistics, duplicates, options.
+    """Show ledger, splits, classes, statistics, duplicates and options of a shard set.
 
-    Of documents also languages, encodings, vocabulary and how full packed sequences are.
+    For text also languages, encodings, vocabulary and how full packed sequences are.
 
     \b
     Examples:

@@ -15,7 +15,7 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.commit.build_info import write_build_info
-from beam_jobs.stages.commit.evidence import write_evidence
+from beam_jobs.stages.commit.duplicates import write_duplicates
 from beam_jobs.stages.commit.quarantine import write_quarantine
 from beam_jobs.stages.commit.statistics import split_statistics
 from beam_jobs.stages.labels import label_feature
@@ -79,7 +79,7 @@ def commit(
         _write(workspace, name, storage.read_bytes(path))
     files = [*texts, *given, *(naming.index_file(split) for split in splits)]
     sidecars = Sidecars(workspace, summaries)
-    files += write_evidence(workspace, sidecars, record_type, list(plan.num_shards))
+    files += write_duplicates(workspace, sidecars, record_type, list(plan.num_shards))
     files += write_quarantine(workspace)
     manifest = Manifest(
         name=options.name,
@@ -122,7 +122,7 @@ def _split(
     record_type: RecordType,
     workspace: Workspace,
 ) -> SplitInfo:
-    """Joins the index of one split and counts over it."""
+    """Joins the index parts of one split and computes its statistics."""
     own = sorted((r for r in results if r.split == split), key=lambda result: result.shard)
     index = workspace.out / naming.index_file(split)
     scratch = workspace.scratch_of(index)

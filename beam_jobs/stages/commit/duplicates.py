@@ -24,7 +24,7 @@ _FIELDS = (
 )
 
 
-def write_evidence(
+def write_duplicates(
     workspace: Workspace, sidecars: Sidecars, record_type: RecordType, names: list[str]
 ) -> list[str]:
     """Writes the file if there is any duplicate.
