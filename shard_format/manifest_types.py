@@ -146,7 +146,7 @@ def _class_weights(value: Any, path: str) -> None:
     check(value, path)
 
 
-_column = object_of(  # of integers
+_column_summary = object_of(  # of integers
     {},
     {
         "min": number,
@@ -156,6 +156,13 @@ _column = object_of(  # of integers
     },
     others=anything,
 )
+
+
+def _other_statistic(value: Any, path: str) -> None:
+    """The summary of a column, or something that another version added: it is shown at most."""
+    check = _column_summary if isinstance(value, dict) else anything
+    check(value, path)
+
 
 _split = object_of(
     {
@@ -167,10 +174,8 @@ _split = object_of(
                 "class_counts": object_of({}, others=count),
                 "class_weights": _class_weights,
                 "pixels": _pixels_or_none,
-                "vocabulary": object_of({}, {"size": count}, others=anything),
-                "packing": object_of({}, others=anything),
             },
-            others=_column,
+            others=_other_statistic,
         ),
         "shards": list_of(
             object_of({"file": text, "records": count, "bytes": count, "sha256": text})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from shard_format import naming, storage
 from shard_format.errors import DamageError, ShardmillError
 from shard_format.index import open_index
+from shard_format.machine import usable_cores
 from shard_format.manifest import Manifest, ShardInfo, load_manifest
 from shard_format.storage import Place
 from shard_format.tfrecord import read_records
@@ -45,7 +46,7 @@ def verify(
 
     Args:
         directory: The shard set.
-        workers: Files read at once; one per core when None.
+        workers: Files read in parallel; one per usable core when None.
         on_bytes: Called with the size of every block that was read, from several threads.
 
     Returns:
@@ -69,7 +70,7 @@ def verify(
         file, problems = check
         return [Damage(file, problem) for problem in problems()]
 
-    with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
+    with ThreadPoolExecutor(workers or math.ceil(usable_cores())) as pool:
         damages = [damage for found in pool.map(run, checks) for damage in found]
     if not damages:
         for split in manifest.splits:
