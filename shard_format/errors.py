@@ -1,20 +1,20 @@
-"""The exception tree of shardmill, with the exit code of each branch.
+"""The exception tree of shardmill, and the exit code each branch stands for.
 
     ShardmillError                 3
     |-- UsageError                 2   an option is unknown, malformed or contradicts another
-    |-- InputError                 3   the raw corpus or the output cannot be used
-    |-- ShardSetError              3   a directory is not a shard set that this version reads
-    `-- DamageError                4   a file of a shard set is not as it was written
+    |-- InputError                 3   the raw corpus or the place to write to is at fault
+    |-- ShardSetError              3   a directory is no shard set, or one this version cannot read
+    `-- DamageError                4   a shard set does not hold the bytes its manifest promises
 
-Every message says the fact first, with value and place, then what to do. Only these exceptions
-reach a user without a traceback; any other exception is a bug of shardmill.
+Every message follows one template: the rule, the value found, where, and what to do. Only these
+exceptions reach a user without a traceback; any other one is a bug of shardmill.
 """
 
 from __future__ import annotations
 
 
 class ShardmillError(Exception):
-    """An error that a user can fix; `exit_code` is that of the command line."""
+    """Anything a user can cause and can mend; `exit_code` is what the command line returns."""
 
     exit_code = 3
 
@@ -26,14 +26,14 @@ class UsageError(ShardmillError):
 
 
 class InputError(ShardmillError):
-    """The raw corpus or the output cannot be used."""
+    """The raw corpus, or the place to write to, cannot be used as it is."""
 
 
 class ShardSetError(ShardmillError):
-    """A directory is not a shard set, or one that this version cannot read."""
+    """A directory holds no shard set, or one that this version cannot read."""
 
 
 class DamageError(ShardmillError):
-    """A file of a shard set is not as it was written."""
+    """A shard set does not hold the bytes its manifest promises."""
 
     exit_code = 4
