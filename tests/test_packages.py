@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib
+import pathlib
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -63,7 +63,7 @@ def imports(repository) -> dict[str, set[str]]:
     return {module: _imported(path, files.keys()) for module, path in files.items()}
 
 
-def _imported(path: Path, modules) -> set[str]:
+def _imported(path: pathlib.Path, modules) -> set[str]:
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
