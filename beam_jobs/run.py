@@ -25,6 +25,7 @@ from beam_jobs.sources.detection import resolve_sources
 from beam_jobs.stages.list import Listing, list_corpus
 from beam_jobs.workspace import Workspace, read_json
 from shard_format import InputError, Manifest, ShardmillError, errors, load_manifest, naming
+from shard_format.options import with_absolute_paths
 
 # What Beam's local engine says when a process that worked for it is gone.
 _LOST_WORKER = "Channel closed prematurely"
@@ -124,20 +125,12 @@ def check_kept(report: BuildReport) -> None:
 
 def _absolute(options: PreprocessOptions) -> PreprocessOptions:
     """The options with paths that mean the same in every process."""
-    files: dict[str, Any] = {}
-    for field in dataclasses.fields(options):
-        metavar, value = field.metadata.get("metavar"), getattr(options, field.name)
-        if metavar == "FILE" and value:
-            files[field.name] = os.path.abspath(value)
-        elif metavar == "FILE,..." and value:
-            files[field.name] = ",".join(map(os.path.abspath, value.split(",")))
-    return dataclasses.replace(
+    options = dataclasses.replace(
         options,
         out=os.path.abspath(options.out),
-        staging=os.path.abspath(options.staging) if options.staging else None,
         repaired=tuple(os.path.abspath(folder) for folder in options.repaired),
-        **files,
     )
+    return with_absolute_paths(options)
 
 
 @contextlib.contextmanager

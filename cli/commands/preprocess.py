@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import itertools
 import sys
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 from typing import IO, Any
 
 import click
 
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
+from cli.options import click_options
 from shard_format import Schema
 
 
@@ -26,49 +24,6 @@ class _WithBeamOptions(click.Command):
         return super().parse_args(ctx, args[:position])
 
 
-def job_options(
-    command: Any, *, kinds: Sequence[type[PreprocessOptions]], unset: bool = False
-) -> Any:
-    """A flag for every option of the job, from its one definition.
-
-    Args:
-        command: To give them to.
-        kinds: The options of the job; a flag of several takes what any of them takes.
-        unset: Leave every default out: what is not given is None.
-    """
-    fields = {field.name: field for kind in reversed(kinds) for field in dataclasses.fields(kind)}
-    for field in reversed(fields.values()):
-        if "help" not in field.metadata:
-            continue
-        choices = _choices_of_all(field.name, kinds)
-        flag = f"--{field.name.replace('_', '-')}"
-        if field.metadata["type"] is bool:
-            default = None if unset else False
-            command = click.option(
-                flag, is_flag=True, default=default, help=field.metadata["help"]
-            )(command)
-            continue
-        command = click.option(
-            flag,
-            default=None if unset else field.default,
-            type=click.Choice(choices) if choices else field.metadata["type"],
-            metavar=None if choices else field.metadata["metavar"] or "NAME",
-            show_default=field.default is not None and not unset,
-            help=field.metadata["help"],
-        )(command)
-    return command
-
-
-def _choices_of_all(name: str, kinds: Sequence[type[PreprocessOptions]]) -> tuple[str, ...]:
-    """The values that an option has for some kind of job; none if it takes any for one of them.
-
-    Which of them are for the kind at hand is checked by its options.
-    """
-    fields = [field for kind in kinds for field in dataclasses.fields(kind) if field.name == name]
-    choices: list[tuple[str, ...]] = [field.metadata["choices"] for field in fields]
-    return tuple(dict.fromkeys(itertools.chain(*choices))) if all(choices) else ()
-
-
 @click.group()
 def preprocess() -> None:
     """Turn a raw corpus into a shard set.
@@ -80,7 +35,7 @@ def preprocess() -> None:
 @preprocess.command(cls=_WithBeamOptions)
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.option("--out", required=True, metavar="DIR", help="The new shard set.")
-@partial(job_options, kinds=[ImageOptions])
+@click_options(ImageOptions)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 @click.pass_obj
 def images(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
@@ -106,7 +61,7 @@ def images(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
 @preprocess.command(cls=_WithBeamOptions)
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.option("--out", required=True, metavar="DIR", help="The new shard set.")
-@partial(job_options, kinds=[TextOptions])
+@click_options(TextOptions)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 @click.pass_obj
 def text(beam_args: list[str], /, as_json: bool, **values: Any) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from beam_jobs.options import ImageOptions, TextOptions
-from cli.commands.preprocess import job_options
+from cli.options import click_options
 
 _DIRECTORY = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
@@ -126,7 +125,7 @@ def export(directory: Path, folder: Path, chosen: tuple[str, ...], as_json: bool
     help="Where the corpus lies now, if it has moved; repeatable.",
 )
 @click.option("--out", metavar="NEW", help="Leave DIR as it is and build here.")
-@partial(job_options, kinds=[ImageOptions, TextOptions], unset=True)
+@click_options([ImageOptions, TextOptions], unset=True)
 @_JSON
 def replay(
     directory: Path,

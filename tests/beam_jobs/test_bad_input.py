@@ -245,8 +245,8 @@ def test_nothing_usable_is_an_empty_set_with_its_evidence(tmp_path, build):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"split": "train=0.9"}, r"sum to 1, got 0\.9.*missing 0\.1"),
-        ({"split": "train=0.5,train=0.5"}, "once"),
+        ({"split": "train=0.9"}, r"sum to 0\.9, not 1.*missing 0\.1"),
+        ({"split": "train=0.5,train=0.5"}, "twice"),
         ({"split": "train"}, "NAME=FRACTION"),
         ({"split": "Train=1"}, "lower-case"),
         ({"quality": 0}, r"--quality must be a whole number in \[1, 100\]"),
@@ -256,12 +256,19 @@ def test_nothing_usable_is_an_empty_set_with_its_evidence(tmp_path, build):
         ({"dedup": "fuzzy"}, "exact, near, off"),
         ({"name": "My Set"}, "lower-case"),
         ({"out": "gs://bucket/set"}, "mounted"),
-        ({"sources": ()}, "must have a source"),
+        ({"sources": ()}, "No source given"),
     ],
 )
 def test_wrong_options_are_told(change, message):
     with pytest.raises(UsageError, match=message):
         ImageOptions(**({"sources": ("a",), "out": "b"} | change))
+
+
+def test_paths_are_accepted_and_stored_as_text(tmp_path):
+    options = ImageOptions(tmp_path / "a", tmp_path / "b", labels=tmp_path / "c")
+    assert options.sources == (str(tmp_path / "a"),)
+    assert (options.out, options.labels) == (str(tmp_path / "b"), str(tmp_path / "c"))
+    assert ImageOptions("ab", "c").sources == ("ab",)
 
 
 def test_sizes_and_splits_are_read():
