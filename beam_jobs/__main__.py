@@ -40,10 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if runs_here(beam_args):
         quiet_beam()
     try:
-        from beam_jobs.run import check_kept, run_preprocess  # loads Beam: not for --help
+        from beam_jobs.run import check_kept, preprocess  # loads Beam: not for --help
 
         options = OPTIONS[kind.record_type](**values)
-        report = run_preprocess(options, beam_args)
+        report = preprocess(options, beam_args)
         print(json.dumps(report.manifest.summary()))
         check_kept(report)
     except ShardmillError as error:

@@ -24,7 +24,7 @@ from cli.commands.report import report
 from cli.commands.serve import serve
 from cli.commands.train import train
 from cli.commands.verify import verify
-from shard_format.errors import DamageError, InputError, ShardmillError
+from shard_format.errors import DamageError, ShardmillError, file_error
 
 _STDOUT, _STDERR = 1, 2  # file descriptors
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -100,13 +100,9 @@ def main() -> None:
         if error.errno != errno.ENOSPC:
             raise
         _drop_output()
-        where = f" for {error.filename}" if error.filename else ""
-        click.echo(
-            "error: what is written must find room, got "
-            f"'{error.strerror}'{where}. Make room there, then run the same command again.",
-            err=True,
-        )
-        sys.exit(InputError.exit_code)
+        readable = file_error(error, "the output", resumes=_resumes(sys.argv))
+        click.echo(f"error: {readable}", err=True)
+        sys.exit(readable.exit_code)
     except Exception as error:
         if type(error).__name__ != "DataLossError":  # of TensorFlow, which is not imported here
             raise

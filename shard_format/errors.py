@@ -6,15 +6,18 @@
     |-- ShardSetError              3   a directory is no shard set, or one this version cannot read
     `-- DamageError                4   a shard set does not hold the bytes its manifest promises
 
-Every message follows one template: the rule, the value found, where, and what to do. Only these
-exceptions reach a user without a traceback; any other one is a bug of shardmill.
+Every message states the fact first, with the value and where it was found, then what to do. Only
+these exceptions reach a user without a traceback; any other one is a bug of shardmill.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+
 
 class ShardmillError(Exception):
-    """Anything a user can cause and can mend; `exit_code` is what the command line returns."""
+    """Anything a user can cause and fix; `exit_code` is what the command line returns."""
 
     exit_code = 3
 
@@ -37,3 +40,23 @@ class DamageError(ShardmillError):
     """A shard set does not hold the bytes its manifest promises."""
 
     exit_code = 4
+
+
+def file_error(error: OSError, path: str, *, resumes: bool = True) -> InputError:
+    """A failed file operation, as a message.
+
+    Args:
+        error: Of the operation.
+        path: What to name if the error names no file.
+        resumes: Whether the same command continues where it failed.
+    """
+    name = error.filename if error.filename is not None else path
+    name = name if isinstance(name, bytes) else os.fsencode(name)
+    # A file name may be any bytes, and this one will be printed, stored and sent.
+    readable = name.decode("utf-8", "backslashreplace")
+    again = f"run the same command again{'; it resumes' if resumes else ''}."
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return InputError(f"No space left while writing {readable}. Free some and {again}")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return InputError(f"{error.strerror}: {readable}. Give permission and {again}")
+    return InputError(f"{error.strerror}: {readable}. Fix that and {again}")

@@ -105,12 +105,12 @@ def build_set(
     else:
         logging.basicConfig(level=logging.INFO)
     with _stderr(runs_here(beam_args)) as stderr, Bars(stderr) as bars:
-        from beam_jobs.run import check_kept, run_preprocess
+        from beam_jobs.run import check_kept, preprocess
 
         def show(stage: str, done: int, total: int) -> None:
             bars.update(stage, done, total, units.get(stage, "records"))
 
-        report = run_preprocess(options, beam_args, show)
+        report = preprocess(options, beam_args, show)
     summary = report.manifest.summary()
     if as_json:
         print_json(summary | {"units": report.build.get("units", 0), "ignored": report.ignored})

@@ -15,7 +15,7 @@ from beam_jobs.documents.html import decode_page
 from beam_jobs.documents.http_body import media_type
 from beam_jobs.options import TextOptions
 from beam_jobs.quarantine import refused, replay_options
-from beam_jobs.run import run_preprocess
+from beam_jobs.run import preprocess
 from cli.commands.quarantine import replay
 from shard_format import InputError, UsageError
 
@@ -24,7 +24,7 @@ _SENTENCE = "The quick brown fox number {} jumps over the lazy dog and runs to t
 
 def job(source, out, **options):
     values = {"workers": 1, "no_report": True} | options
-    return run_preprocess(TextOptions((str(source),), str(out), **values))
+    return preprocess(TextOptions((str(source),), str(out), **values))
 
 
 @pytest.fixture

@@ -181,7 +181,7 @@ def test_a_crash_before_any_rename(kind, build, tmp_path, monkeypatch):
 
 def _run_stages(kind, corpus: Path, out: Path, options: dict[str, object]) -> None:
     """What the pipeline does, in this thread."""
-    from beam_jobs.pipeline import workspace_of
+    from beam_jobs.build import workspace_of
     from beam_jobs.record_types import RECORD_TYPES
     from beam_jobs.sources import SOURCES
     from beam_jobs.sources.detection import resolve_sources
