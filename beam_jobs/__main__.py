@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from beam_jobs.engine.logs import quiet_beam, runs_here
 from beam_jobs.options import OPTIONS
 from shard_format import ShardmillError
+from shard_format.extras import naming_extras
 from shard_format.options import declared, default_of, flag_of
 
 
@@ -40,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if runs_here(beam_args):
         quiet_beam()
     try:
-        from beam_jobs.run import check_kept, preprocess  # loads Beam: not for --help
+        with naming_extras():
+            from beam_jobs.run import check_kept, preprocess  # loads Beam: not for --help
 
         options = OPTIONS[kind.record_type](**values)
         report = preprocess(options, beam_args)

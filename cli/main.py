@@ -25,6 +25,7 @@ from cli.commands.serve import serve
 from cli.commands.train import train
 from cli.commands.verify import verify
 from shard_format.errors import DamageError, ShardmillError, file_error
+from shard_format.extras import naming_extras
 
 _STDOUT, _STDERR = 1, 2  # file descriptors
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -50,8 +51,8 @@ def shardmill() -> None:
     shardmill export-index set                        where every record lies, for other readers
     shardmill cache                                   what copies of sets are on this disk?
 
-    Exit codes: 0 done; 2 wrong usage; 3 the input or the shard set is at fault; 4 verification
-    found damage; 130 interrupted; 143 training stopped by SIGTERM, to be continued.
+    Exit codes: 0 done; 2 wrong usage; 3 the input, the shard set or the installation is at fault;
+    4 verification found damage; 130 interrupted; 143 training stopped by SIGTERM, to be resumed.
     """
 
 
@@ -78,7 +79,8 @@ def main() -> None:
     _open_closed_streams()
     _show_everything()
     try:
-        shardmill(standalone_mode=False)
+        with naming_extras():
+            shardmill(standalone_mode=False)
     except ShardmillError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)

@@ -3,7 +3,8 @@
     ShardmillError                 3
     |-- UsageError                 2   an option is unknown, malformed or contradicts another
     |-- InputError                 3   the raw corpus or the place to write to is at fault
-    |-- ShardSetError              3   a directory is no shard set, or one this version cannot read
+    |-- ShardSetError              3   a directory is not a shard set, or from another version
+    |-- MissingExtraError          3   a package is not installed (`shard_format/extras.py`)
     `-- DamageError                4   a shard set does not hold the bytes its manifest promises
 
 Every message states the fact first, with the value and where it was found, then what to do. Only
