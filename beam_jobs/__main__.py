@@ -82,7 +82,7 @@ def _add_flag(parser: argparse.ArgumentParser, field: dataclasses.Field[Any]) ->
         default=field.default,
         type=metadata["type"],
         choices=list(metadata["choices"]) or None,
-        metavar=None if metadata["choices"] else metadata["metavar"],
+        metavar=None if metadata["choices"] else metadata["metavar"] or "NAME",
         help=text,
     )
 

@@ -1,59 +1,68 @@
-"""Flags of click from options that are declared once; see `shard_format.options`."""
+"""Flags of commands from declared options; see `shard_format.options`."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import click
 
-from shard_format.options import declared, default_of, flag_of
+from shard_format.options import declared, flag_of
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 Field = dataclasses.Field[Any]
 
 
 def click_options(
-    declarations: type | Sequence[type], names: Collection[str] = (), *, unset: bool = False
-) -> Callable[[Any], Any]:
-    """A decorator that gives a command a flag for every option.
+    declaration: type | Sequence[type],
+    names: Collection[str] = (),
+    defaults: Mapping[str, Any] | None = None,
+    shown: Mapping[str, str] | None = None,
+    *,
+    unset: bool = False,
+) -> Decorator:
+    """A decorator that gives a command a flag for each option of a declaration.
 
     Args:
-        declarations: A dataclass with options; or several, and a flag takes what any of them takes.
-            Their own checks then decide.
-        names: Fields to give flags for, in the order of their declaration; all if empty.
+        declaration: A dataclass; its fields without `help` get no flag. Or several dataclasses: a
+            flag then takes the values of any of them, and the options at hand check it.
+        names: The options that get a flag; empty for all.
+        defaults: Defaults that differ from the declared ones, by option.
+        shown: What to show of defaults that are None, if it differs from the declared text.
         unset: Show no defaults, and pass None for every option that is not given.
     """
-    kinds = [declarations] if isinstance(declarations, type) else list(declarations)
     fields: dict[str, list[Field]] = {}
-    for kind in kinds:
-        for field in declared(kind):
+    for one in [declaration] if isinstance(declaration, type) else declaration:
+        for field in declared(one):
             fields.setdefault(field.name, []).append(field)
+    chosen = {name: same for name, same in fields.items() if not names or name in names}
 
-    def decorate(command: Any) -> Any:
-        for name, same in reversed(fields.items()):
-            if not names or name in names:
-                command = _flag(same, unset)(command)
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for name, same in reversed(chosen.items()):
+            default = None if unset else (defaults or {}).get(name, same[0].default)
+            text = "" if unset else (shown or {}).get(name, same[0].metadata["shown"])
+            command = _flag(same, default, text)(command)
         return command
 
     return decorate
 
 
-def _flag(same: list[Field], unset: bool) -> Callable[[Any], Any]:
-    """The flag of an option that one or more dataclasses declare; the first gives its help."""
-    field, metadata = same[0], same[0].metadata
-    flag, help = flag_of(field.name), metadata["help"]
+def _flag(same: list[Field], default: Any, shown: str) -> Decorator:
+    """The flag of an option that one or more declarations have; the first gives its help."""
+    flag, metadata = flag_of(same[0].name), same[0].metadata
+    kinds = metadata["kinds"]
+    text = metadata["help"] + (f" For {' and '.join(kinds)} sets." if kinds else "")
     if metadata["type"] is bool:
-        return click.option(flag, is_flag=True, default=None if unset else False, help=help)
+        return click.option(flag, is_flag=True, default=default, help=text)
     choices = _all_choices(same)
     return click.option(
         flag,
-        default=None if unset else field.default,
-        type=click.Choice(choices) if choices else _click_type(metadata["type"]),
+        default=default,
+        type=click.Choice(choices) if choices else metadata["type"],
         metavar=None if choices else metadata["metavar"] or "NAME",
-        show_default=False if unset else _shown_default(field),
-        help=help,
+        show_default=(shown or False) if default in (None, ()) else True,
+        help=text,
     )
 
 
@@ -63,11 +72,3 @@ def _all_choices(same: list[Field]) -> list[str]:
     if not all(choices):
         return []
     return list(dict.fromkeys(choice for some in choices for choice in some))
-
-
-def _click_type(kind: Any) -> Any:
-    return click.Path(path_type=Path) if kind is Path else kind
-
-
-def _shown_default(field: Field) -> bool | str:
-    return field.default is not None or default_of(field) or False

@@ -76,9 +76,9 @@ def _chapter(chapter: Chapter) -> str:
 
 def _row(field: dataclasses.Field[Any]) -> str:
     default = default_of(field)
-    if default is not None and field.default is not None:
+    if default and field.default is not None:
         default = f"`{default}`"
-    cells = (f"`{_usage(field)}`", default or "", " ".join(_meaning(field)))
+    cells = (f"`{_usage(field)}`", default, " ".join(_meaning(field)))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 

@@ -18,7 +18,7 @@ from beam_jobs.options.values import (
 )
 from shard_format import UsageError
 from shard_format.naming import check_name
-from shard_format.options import check_options, option
+from shard_format.options import Limits, check_declared, flag_of, option
 from shard_format.wording import parse_size
 
 _ONE_LABEL = {
@@ -89,7 +89,7 @@ class PreprocessOptions:
         "With --dedup near: the least similarity of two duplicates, 0.5 to 1.",
         "X",
         type=float,
-        bounds=(0.5, 1),
+        limits=Limits(0.5, 1),
     )
     duplicates: str = option(
         "drop",
@@ -131,8 +131,8 @@ class PreprocessOptions:
         "Number of shards of every split.",
         "N",
         type=int,
-        bounds=(1, 10**7),
-        default_text="by --shard-size",
+        limits=Limits(1, 10**7),
+        shown="by --shard-size",
     )
     shard_size: str = option("128MiB", "Target size of a shard.", form=SIZE)
     keep_columns: str | None = option(
@@ -146,7 +146,7 @@ class PreprocessOptions:
         "Seed of the global shuffle; it never changes which split a record is in.",
         "N",
         type=int,
-        bounds=(0, (1 << 63) - 1),
+        limits=Limits(0, (1 << 63) - 1),
     )
     no_report: bool = option(False, "Do not write report.html.", type=bool)
     workers: int | None = option(
@@ -154,8 +154,8 @@ class PreprocessOptions:
         "Parallel workers of the local engine.",
         "N",
         type=int,
-        bounds=(1, 10**5),
-        default_text="one per core",
+        limits=Limits(1, 10**5),
+        shown="one per core",
     )
     on_bad: str = option(
         "quarantine",
@@ -176,13 +176,13 @@ class PreprocessOptions:
         None,
         "Keep staged units in this directory, for later builds.",
         form=FOLDER,
-        default_text="inside OUT, removed at the end",
+        shown="inside OUT, removed at the end",
     )
     unit_size: str | None = option(
         None,
         "Input bytes per work unit.",
         form=SIZE,
-        default_text="2 to 32 MiB, by the size of the corpus",
+        shown="2 to 32 MiB, by the size of the corpus",
     )
 
     def __post_init__(self) -> None:
@@ -192,7 +192,7 @@ class PreprocessOptions:
         for source in self.sources:
             check_path("The source", source)
         check_path("--out", self.out)
-        check_options(self)
+        check_declared(self, name_of=flag_of)
         self._check_combinations()
 
     def _accept_paths(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from beam_jobs.options.base import PreprocessOptions
 from beam_jobs.options.values import parse_quality
 from shard_format import ENCODINGS, UsageError
-from shard_format.options import option, redeclared
+from shard_format.options import Limits, option, redeclared
 
 SOURCE_NAMES = (
     "auto",
@@ -62,7 +62,7 @@ class ImageOptions(PreprocessOptions):
         "Reject images that declare more pixels, before they are decoded.",
         "N",
         type=int,
-        bounds=(1, 178_956_970),  # Pillow itself rejects more than twice its threshold
+        limits=Limits(1, 178_956_970),  # Pillow itself rejects more than twice its threshold
     )
     lenient: bool = option(False, "Keep damaged images of which a part can be decoded.", type=bool)
     background: str = option("white", "Color behind transparent pixels: white or #rrggbb.", "COLOR")
@@ -76,14 +76,14 @@ class ImageOptions(PreprocessOptions):
         "Filter out images with a side shorter than N pixels.",
         "N",
         type=int,
-        bounds=(1, 10**6),
+        limits=Limits(1, 10**6),
     )
     max_aspect: float | None = option(
         None,
         "Filter out images whose longer side is more than X times the shorter.",
         "X",
         type=float,
-        bounds=(1, 10**6),
+        limits=Limits(1, 10**6),
     )
     blank: float | None = option(
         None,
@@ -91,14 +91,14 @@ class ImageOptions(PreprocessOptions):
         "blank pages).",
         "X",
         type=float,
-        bounds=(0, 128),
+        limits=Limits(0, 128),
     )
     time_limit: float = option(
         60.0,
         "Reject an image that takes longer to decode.",
         "SECONDS",
         type=float,
-        bounds=(0.1, 1e6),
+        limits=Limits(0.1, 1e6),
     )
     dedup: str = redeclared(
         PreprocessOptions,

@@ -11,7 +11,7 @@ from beam_jobs.options.encodings import check_encoding
 from beam_jobs.options.values import FILE, FILES, NAMES, SIZE, parse_names, parse_trained
 from beam_jobs.text.tokenizing.packings import PACKINGS
 from shard_format import UsageError, file_sha256
-from shard_format.options import option, redeclared
+from shard_format.options import Limits, option, redeclared
 from shard_format.wording import parse_size
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class TextOptions(PreprocessOptions):
         "label_column",
         help="Column or field with the label (plain text and HTML: the class folder, if every file "
         "is in one).",
-        default_text="label, if the first record has it",
+        shown="label, if the first record has it",
     )
     clean: str = option(
         DEFAULT_CLEANING,
@@ -117,7 +117,7 @@ class TextOptions(PreprocessOptions):
         "With --decontaminate: number of words in such a run.",
         "N",
         type=int,
-        bounds=(2, 100),
+        limits=Limits(2, 100),
     )
     dedup: str = redeclared(
         PreprocessOptions,
@@ -157,7 +157,7 @@ class TextOptions(PreprocessOptions):
         "Pack documents into sequences of N tokens, for language modeling; labels are left out.",
         "N",
         type=int,
-        bounds=(8, 1 << 20),
+        limits=Limits(8, 1 << 20),
         excludes={
             "--balance oversample": "drops the labels",
             "--balance undersample": "drops the labels",
@@ -177,7 +177,7 @@ class TextOptions(PreprocessOptions):
         "With --pack and --tokenizer: the token that ends a document.",
         "TOKEN",
         excludes={"--train-tokenizer": "names a token of --tokenizer"},
-        default_text="the usual names",
+        shown="the usual names",
     )
 
     def __post_init__(self) -> None:

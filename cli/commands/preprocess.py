@@ -1,4 +1,4 @@
-"""`shardmill preprocess`: raw corpora to shard sets."""
+"""`shardmill preprocess`: turns raw corpora into shard sets."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from shard_format import Schema
 
 
 class _WithBeamOptions(click.Command):
-    """Everything behind `--` belongs to Beam, not to click."""
+    """A command whose arguments after `--` belong to Beam, not to click."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Splits the arguments and parses our part."""
+        """Splits the arguments at `--` and parses the first part."""
         position = args.index("--") if "--" in args else len(args)
         ctx.obj = args[position + 1 :]
         return super().parse_args(ctx, args[:position])
@@ -28,7 +28,7 @@ class _WithBeamOptions(click.Command):
 def preprocess() -> None:
     """Turn a raw corpus into a shard set.
 
-    Photographs, or documents: text as it is, as token ids, or packed into sequences.
+    Images; or documents, stored as text, as token ids, or packed into sequences.
     """
 
 
@@ -39,12 +39,14 @@ def preprocess() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 @click.pass_obj
 def images(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
-    """Photographs in folders, archives or tables to a shard set.
+    """Turn images in folders, archives or tables into a shard set.
 
     SRC may be class folders (SRC/hat/1.jpg), any folder with --labels FILE, tar or zip archives
-    (WebDataset too), Parquet, Arrow, TFRecord or IDX files; several of one kind, and quoted globs.
+    (also of WebDataset), Parquet, Arrow, TFRecord or IDX files. Pass several of one kind, or quoted
+    globs.
 
-    A job that was interrupted goes on where it stopped when the same command is run again.
+    If the job is interrupted, run the same command again; it resumes. Arguments after -- go to
+    Apache Beam.
 
     \b
     Examples:
@@ -65,12 +67,13 @@ def images(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 @click.pass_obj
 def text(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
-    """Documents in files of any format to a shard set.
+    """Turn documents in files of any format into a shard set.
 
     SRC may be folders, files, tar or zip archives of plain text, HTML, JSON, JSON Lines, CSV, TSV,
     WARC, Parquet, Arrow or TFRecord, compressed or not.
 
-    A job that was interrupted goes on where it stopped when the same command is run again.
+    If the job is interrupted, run the same command again; it resumes. Arguments after -- go to
+    Apache Beam.
 
     \b
     Examples:
@@ -85,13 +88,13 @@ def text(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
 def build_set(
     options: PreprocessOptions, beam_args: list[str], as_json: bool, shown: str | None = None
 ) -> None:
-    """Runs the job with bars, and prints its ledger.
+    """Runs the job with progress bars, and prints its ledger.
 
     Args:
         options: The job.
         beam_args: Pipeline options for Beam.
         as_json: Print one JSON object instead.
-        shown: The place to name at the end, where it is not the output.
+        shown: The folder to name at the end, if it is not the output.
     """
     import logging
 
@@ -123,7 +126,7 @@ def build_set(
 def _closing(report: Any, out: str) -> str:
     build = report.build
     if report.already_built:
-        first = f"{out} holds this very set already; nothing had to be done"
+        first = f"{out} holds this very set already; nothing to do"
     else:
         reused = build["units_reused"]
         again = f", {reused} of {build['units']} units reused" if reused else ""
@@ -136,7 +139,7 @@ def _closing(report: Any, out: str) -> str:
 
 
 def next_command(schema: Schema, out: str) -> str:
-    """What fits the set: where a model of ours learns from it train, else read."""
+    """The command to suggest: train, if one of our models fits the set; else read."""
     features = {feature.name: feature for feature in schema.features}
     if "segments" in features:
         return f"shardmill train {out} --model causal_transformer"
@@ -151,7 +154,7 @@ def next_command(schema: Schema, out: str) -> str:
 
 @contextlib.contextmanager
 def _stderr(quiet: bool) -> Iterator[IO[str]]:
-    """Where bars go; a cluster's runner keeps its own log lines."""
+    """The stream for progress bars; on a cluster the runner's log lines share it."""
     from cli.console import native_noise_kept
 
     if not quiet:
