@@ -1,14 +1,14 @@
-"""The exception tree of shardmill, and the exit code each branch stands for.
+"""The exception tree of shardmill, with the exit code of each branch.
 
     ShardmillError                 3
     |-- UsageError                 2   an option is unknown, malformed or contradicts another
-    |-- InputError                 3   the raw corpus or the place to write to is at fault
-    |-- ShardSetError              3   a directory is not a shard set, or from another version
-    |-- MissingExtraError          3   a package is not installed (`shard_format/extras.py`)
-    `-- DamageError                4   a shard set does not hold the bytes its manifest promises
+    |-- InputError                 3   the raw corpus or the output cannot be used
+    |-- ShardSetError              3   a directory is not a shard set that this version reads
+    |-- MissingExtraError          3   a package is not installed; in `shard_format/extras.py`
+    `-- DamageError                4   a file of a shard set is not as it was written
 
-Every message states the fact first, with the value and where it was found, then what to do. Only
-these exceptions reach a user without a traceback; any other one is a bug of shardmill.
+Every message says the fact first, with value and place, then what to do. Only these exceptions
+reach a user without a traceback; any other exception is a bug of shardmill.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import os
 
 
 class ShardmillError(Exception):
-    """Anything a user can cause and fix; `exit_code` is what the command line returns."""
+    """An error that a user can fix; `exit_code` is that of the command line."""
 
     exit_code = 3
 
@@ -30,15 +30,15 @@ class UsageError(ShardmillError):
 
 
 class InputError(ShardmillError):
-    """The raw corpus, or the place to write to, cannot be used as it is."""
+    """The raw corpus or the output cannot be used."""
 
 
 class ShardSetError(ShardmillError):
-    """A directory holds no shard set, or one that this version cannot read."""
+    """A directory is not a shard set, or one that this version cannot read."""
 
 
 class DamageError(ShardmillError):
-    """A shard set does not hold the bytes its manifest promises."""
+    """A file of a shard set is not as it was written."""
 
     exit_code = 4
 
