@@ -1,4 +1,4 @@
-"""One build of a shard set: what is checked first, how it begins, and how it ends.
+"""One build of a shard set: its checks, its beginning and its end.
 
 The launcher (`run.py`) and a pipeline that somebody else runs (`pipeline.BuildShardSet`) share it.
 """
