@@ -10,7 +10,6 @@ Importing this package loads neither TensorFlow nor Keras; `train` does.
 
 from __future__ import annotations
 
-from shard_format.extras import naming_extras
 from trainer.errors import TrainingError, TrainingStopped
 from trainer.events import (
     EpochDone,
@@ -62,6 +61,8 @@ def train(options: TrainOptions, on_event: OnEvent = ignore) -> TrainResult:
         TrainingStopped: SIGTERM came to this process, whose main thread this is and which does not
             handle it itself. What was done is checkpointed; the same call goes on there.
     """
+    from shard_format.extras import naming_extras
+
     with naming_extras():
         from trainer import run  # loads TensorFlow: seconds that a mere import should not cost
 
