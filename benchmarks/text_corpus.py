@@ -12,7 +12,7 @@ from benchmarks.corpus import REPOSITORY
 
 # 1,000 film reviews where the developers' corpora lie beside the repository, else the samples.
 _REVIEWS = REPOSITORY.parent / "shared" / "corpora" / "text-movie-reviews"
-_SAMPLES = REPOSITORY / "samples" / "banking77"
+_SAMPLES = REPOSITORY / "samples" / "banking"
 _LINES = (12, 60)  # of a document
 _EXACT, _NEAR = 0.02, 0.05  # shares of documents that stand for an earlier one
 _CHANGED_WORDS = 0.01  # of a near duplicate
@@ -26,7 +26,7 @@ def sentences() -> list[str]:
             lines |= set(path.read_text(errors="replace").splitlines())
     else:
         for path in sorted(_SAMPLES.glob("*.csv")):
-            with path.open(newline="") as file:
+            with path.open(newline="", errors="replace") as file:
                 lines |= {row[0] for row in csv.reader(file)}
     return sorted(line.strip() for line in lines if len(line) > 20)
 

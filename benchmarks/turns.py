@@ -11,12 +11,22 @@ from benchmarks.measure import Run
 Subjects = dict[str, Callable[[], Run]]
 
 
-def take_turns(title: str, subjects: Subjects, repeat: int) -> dict[str, object]:
-    """Runs every subject once a turn; ratios are to the first subject of the same turn."""
+def take_turns(
+    title: str, subjects: Subjects, repeat: int, *, alternating: bool = False
+) -> dict[str, object]:
+    """Runs every subject once a turn; ratios are to the first subject of the same turn.
+
+    Args:
+        title: Printed with every run.
+        subjects: What to run, by name.
+        repeat: Turns.
+        alternating: Reverses the order of the subjects in every second turn.
+    """
     runs: dict[str, list[Run]] = {name: [] for name in subjects}
     for turn in range(repeat):
-        for name, subject in subjects.items():
-            runs[name].append(subject())
+        backwards = alternating and turn % 2 == 1
+        for name in reversed(subjects) if backwards else subjects:
+            runs[name].append(subjects[name]())
             print(f"{title} {turn + 1}/{repeat}  {name}: {runs[name][-1]}", flush=True)
     first = next(iter(runs.values()))
     found: dict[str, object] = {}
