@@ -14,9 +14,7 @@ import json
 from pathlib import Path
 
 from benchmarks.corpus import make_corpus
-from benchmarks.machine import machine
-from benchmarks.measure import run
-from benchmarks.turns import Subjects, take_turns
+from benchmarks.measure import Subjects, machine, run, take_turns
 
 _HERE = Path(__file__).parent
 _READ_SECONDS = 12

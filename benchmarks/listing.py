@@ -21,8 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.machine import machine
-from benchmarks.measure import run
+from benchmarks.measure import machine, run
 from shard_format import Feature, Schema, encode_example, frame
 
 _HERE = Path(__file__).parent

@@ -1,14 +1,20 @@
-"""Runs a subject in its own process and measures its rate, CPU time and memory."""
+"""Runs subjects in turns, each in its own process, and measures rate, CPU time and memory.
+
+Subjects take turns, so that a slow minute of the machine affects all of them.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
+import platform
 import resource
+import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -39,6 +45,48 @@ class Run:
     peak_mib: float
     cpu_seconds: float | None = None
     details: dict[str, float] = dataclasses.field(default_factory=dict)
+
+
+Subjects = dict[str, Callable[[], Run]]
+
+
+def take_turns(
+    title: str, subjects: Subjects, repeat: int, *, alternating: bool = False
+) -> dict[str, object]:
+    """Runs every subject once a turn; ratios are to the first subject of the same turn.
+
+    Args:
+        title: Printed with every run.
+        subjects: What to run, by name.
+        repeat: Turns.
+        alternating: Reverses the order of the subjects in every second turn.
+    """
+    runs: dict[str, list[Run]] = {name: [] for name in subjects}
+    for turn in range(repeat):
+        backwards = alternating and turn % 2 == 1
+        for name in reversed(subjects) if backwards else subjects:
+            runs[name].append(subjects[name]())
+            print(f"{title} {turn + 1}/{repeat}  {name}: {runs[name][-1]}", flush=True)
+    first = next(iter(runs.values()))
+    found: dict[str, object] = {}
+    print(f"\n{title:<32}{'records/s':>10}{'ratio':>8}{'process s':>11}{'peak MiB':>10}{'x':>6}")
+    for name, own in runs.items():
+        ratio = statistics.median(a.rate / b.rate for a, b in zip(own, first, strict=True))
+        memory = statistics.median(a.peak_mib / b.peak_mib for a, b in zip(own, first, strict=True))
+        rate = statistics.median(one.rate for one in own)
+        wall = statistics.median(one.wall_seconds for one in own)
+        peak = statistics.median(one.peak_mib for one in own)
+        print(f"{name:<32}{rate:>10,.0f}{ratio:>8.2f}{wall:>11.1f}{peak:>10,.0f}{memory:>6.2f}")
+        found[name] = {
+            "records_per_second": round(rate, 1),
+            "ratio": round(ratio, 3),
+            "process_seconds": round(wall, 2),
+            "peak_mib": round(peak, 1),
+            "memory_ratio": round(memory, 3),
+            "runs": [dataclasses.asdict(one) for one in own],
+        }
+    print(flush=True)
+    return found
 
 
 def run(
@@ -117,3 +165,31 @@ def print_result(records: int, seconds: float, cpu_seconds: float | None = None)
     """Prints the last line of a subject."""
     found = {"records": records, "seconds": seconds, "cpu_seconds": cpu_seconds}
     print(json.dumps(found), flush=True)
+
+
+def peak_rss_mib() -> int:
+    """The greatest resident size of this process, mapped files included.
+
+    As ru_maxrss of getrusage, which however starts with the size of the parent of this process.
+    """
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) >> 10
+
+
+def machine() -> dict[str, object]:
+    """The machine of a result: cores, memory, processor, system and Python."""
+    return {
+        "cores": psutil.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / (1 << 30), 1),
+        "processor": _processor(),
+        "platform": platform.system(),
+        "python": platform.python_version(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(": ")[1] for line in lines if line.startswith("model name")), "unknown")

@@ -23,7 +23,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from benchmarks.damage import MUTATIONS, good_files
-from benchmarks.machine import machine
+from benchmarks.measure import machine
 
 _HERE = Path(__file__).parent
 _PHOTOGRAPHS = 8  # of which every format is made

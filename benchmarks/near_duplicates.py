@@ -26,7 +26,7 @@ from beam_jobs.images.decode import Pixels, decode_image
 from beam_jobs.images.perception import Perception, perceive
 from benchmarks.copies import COPIES, MAX_PIXELS, altered
 from benchmarks.corpus import photographs
-from benchmarks.machine import machine
+from benchmarks.measure import machine
 from benchmarks.synthetic_looks import SIDE, make_looks
 
 _HERE = Path(__file__).parent

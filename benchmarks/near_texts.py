@@ -27,7 +27,7 @@ from beam_jobs.dedup.text.fingerprints import fingerprints
 from beam_jobs.dedup.text.shingles import Shingles, shingles
 from beam_jobs.dedup.text.signatures import signatures
 from beam_jobs.dedup.union_find import components
-from benchmarks.machine import machine
+from benchmarks.measure import machine
 from benchmarks.planted_texts import altered, likeness, read_texts, words_of
 from benchmarks.synthetic_shingles import make_sidecars
 

@@ -27,10 +27,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.corpus import make_corpus
-from benchmarks.machine import machine
-from benchmarks.measure import Run, run
+from benchmarks.measure import Run, Subjects, machine, run, take_turns
 from benchmarks.page_cache import drop, fill
-from benchmarks.turns import Subjects, take_turns
 
 _HERE = Path(__file__).parent
 _SAMPLE_SECONDS = 0.25  # memory grows slowly here, and each look takes time from two cores

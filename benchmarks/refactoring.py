@@ -25,10 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.corpus import make_corpus
-from benchmarks.machine import machine
-from benchmarks.measure import Run, run, worktree_environment
+from benchmarks.measure import Run, machine, run, take_turns, worktree_environment
 from benchmarks.text_corpus import make_jsonl
-from benchmarks.turns import take_turns
 
 _HERE = Path(__file__).parent
 _TASKS = ("images", "text", "reading")

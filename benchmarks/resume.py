@@ -15,8 +15,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import machine
-from benchmarks.measure import run
+from benchmarks.measure import machine, run
 from benchmarks.page_cache import drop, fill
 from benchmarks.synthetic_set import make_synthetic_set
 

@@ -26,14 +26,16 @@ import numpy as np
 
 from benchmarks import shuffle_orders as orders
 from benchmarks import shuffle_statistics as stats
-from benchmarks.machine import machine
-from benchmarks.shuffle_plot import draw
+from benchmarks.measure import machine
 
 _HERE = Path(__file__).parent
 SEEDS = 100
 RANDOM = 400  # permutations to compare with
 # 0.01 for all comparisons of one way of shuffling together.
 LEAST_P = 0.01 / (len(stats.OF_ONE) + len(stats.OF_TWO) + len(stats.OF_RECORDS))
+
+_DOTS = 2_000  # in each panel of the plot
+_WIDTH, _HEIGHT, _GAP, _TOP = 200, 200, 30, 40  # of a panel, pixels
 
 Values = dict[str, list[float]]
 
@@ -67,7 +69,7 @@ def main() -> None:
     picture = _HERE.parent / "docs" / "shuffle-quality.svg"
     shown = {"sorted corpus": np.arange(len(disk))}
     shown |= {name: ways[name](0, 0) for name in (_BUFFER, _WINDOW, _FULL)}
-    picture.write_text(draw({name: stats.classes_of(order) for name, order in shown.items()}))
+    picture.write_text(_draw({name: stats.classes_of(order) for name, order in shown.items()}))
     print(f"written to {file.relative_to(_HERE.parent)} and {picture.relative_to(_HERE.parent)}")
 
 
@@ -163,6 +165,38 @@ def _build(work: Path, records: int) -> Path:
         subprocess.run([sys.executable, "-m", "cli.main", *arguments], check=True)
         done.touch()
     return out
+
+
+def _draw(panels: dict[str, stats.Order]) -> str:
+    """An SVG with a panel for each of these orders of classes."""
+    width = len(panels) * (_WIDTH + _GAP) + _GAP
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {_TOP + _HEIGHT + 40}" '
+        'font-family="Helvetica, Arial, sans-serif" font-size="14" role="img" '
+        'aria-label="Class over position in an epoch">',
+        f'<rect width="{width}" height="{_TOP + _HEIGHT + 40}" fill="#ffffff"/>',
+    ]
+    for number, (name, classes) in enumerate(panels.items()):
+        left = _GAP + number * (_WIDTH + _GAP)
+        parts += [
+            f'<g transform="translate({left} {_TOP})">',
+            f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#f7f9fc" stroke="#5b7db1"/>',
+            f'<path d="{_dots(classes)}" stroke="#1c2733" stroke-width="1.2"/>',
+            '<g text-anchor="middle">',
+            f'<text x="{_WIDTH // 2}" y="-12" font-weight="bold">{name}</text>',
+            f'<text x="{_WIDTH // 2}" y="{_HEIGHT + 20}">position</text>',
+            f'<text transform="translate(-8 {_HEIGHT // 2}) rotate(-90)">class</text>',
+            "</g></g>",
+        ]
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def _dots(classes: stats.Order) -> str:
+    """A path of dots: some positions, evenly spread, and their classes."""
+    positions = np.linspace(0, len(classes) - 1, _DOTS).astype(np.int64)
+    across = positions * _WIDTH // len(classes)
+    up = _HEIGHT - 1 - classes[positions] * _HEIGHT // stats.CLASSES
+    return "".join(f"M{x} {y}h1.2" for x, y in zip(across, up, strict=True))
 
 
 if __name__ == "__main__":

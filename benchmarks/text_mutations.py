@@ -28,7 +28,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from benchmarks.damage import MUTATIONS
-from benchmarks.machine import machine
+from benchmarks.measure import machine
 from benchmarks.mutations import run_command
 from benchmarks.text_corpus import documents
 from shard_format import frame, open_index

@@ -18,10 +18,8 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks.machine import machine
-from benchmarks.measure import run
+from benchmarks.measure import Subjects, machine, run, take_turns
 from benchmarks.text_corpus import make_jsonl, make_large_jsonl
-from benchmarks.turns import Subjects, take_turns
 
 _HERE = Path(__file__).parent
 _BANDS, _ROWS = 21, 6  # shardmill's at the threshold 0.8: 126 hashes

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.machine import machine
+from benchmarks.measure import machine
 
 _HERE = Path(__file__).parent
 

@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.doctor.cases import CASES, Case
 from benchmarks.doctor.sets import build
 from benchmarks.doctor.slow_storage import available, limited
-from benchmarks.machine import machine
+from benchmarks.measure import machine
 
 _HERE = Path(__file__).parents[1]
 

@@ -15,6 +15,7 @@ from beam_jobs.options import TextOptions
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace
+from benchmarks.measure import peak_rss_mib
 from benchmarks.synthetic_shingles import COPIES, UNIT, likeness_of
 
 
@@ -46,22 +47,13 @@ def main() -> None:
                 "documents": sidecars.records,
                 "seconds": round(seconds, 1),
                 "processor_seconds": round(busy, 1),
-                "peak_rss_mib": _peak_rss_mib(),
+                "peak_rss_mib": peak_rss_mib(),
                 "pairs": len(found.pairs),
                 "recall": round(float((roots[copies] == roots[originals])[wanted].mean()), 5),
                 "wrong_pairs": wrong,
             }
         )
     )
-
-
-def _peak_rss_mib() -> int:
-    """The most that was resident, mapped sidecars included.
-
-    As getrusage's ru_maxrss, which however starts with what the parent of this process held.
-    """
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) >> 10
 
 
 if __name__ == "__main__":
