@@ -70,7 +70,7 @@ def _gray_sixteen_bits(image: Image.Image) -> bytes:
     return file.getvalue()
 
 
-# What is before the last hyphen only tells variants apart.
+# The part before the last hyphen only distinguishes variants.
 FORMATS: dict[str, Callable[[Image.Image], bytes]] = {
     "baseline-jpg": _saved("JPEG"),
     "progressive-jpg": _saved("JPEG", progressive=True),

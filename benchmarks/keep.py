@@ -91,14 +91,14 @@ def _sized(data: bytes, resize: Resize) -> bytes:
 def _kernels(files: list[Path], resize: Resize) -> dict[str, float]:
     """Microseconds a record on one core, by kernel: no ratio below can beat theirs."""
     data = [path.read_bytes() for path in files]
-    pictures = [decode_image(one, _MAX_PIXELS).pixels for one in data]
+    images = [decode_image(one, _MAX_PIXELS).pixels for one in data]
     return {
         "decode": _microseconds(lambda one: decode_image(one, _MAX_PIXELS), data),
-        "resize": _microseconds(lambda one: resize_image(one, resize, _MAX_PIXELS), pictures),
-        "encode": _microseconds(lambda one: encode_jpeg(one, _QUALITY), pictures),
+        "resize": _microseconds(lambda one: resize_image(one, resize, _MAX_PIXELS), images),
+        "encode": _microseconds(lambda one: encode_jpeg(one, _QUALITY), images),
         "look at the header": _microseconds(needs_no_change, data),
         "decode at an eighth": _microseconds(shrunk, data),
-        "count pixels": _microseconds(count_pixels, pictures),
+        "count pixels": _microseconds(count_pixels, images),
     }
 
 

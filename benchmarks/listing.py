@@ -25,7 +25,7 @@ from benchmarks.measure import machine, run
 from shard_format import Feature, Schema, encode_example, frame
 
 _HERE = Path(__file__).parent
-_PICTURE = b"no picture"
+_IMAGE = b"not an image"
 _SCHEMA = Schema("image", (Feature("image", "bytes"), Feature("label", "int64")))
 _ROW_GROUP = 1000  # rows, as Hugging Face writes them
 
@@ -118,7 +118,7 @@ def _tar(suffix: str, companions: bool) -> Callable[[Path, int], tuple[Path, str
         mode = "w|gz" if suffix.endswith("gz") else "w|"
         with tarfile.open(str(path), mode, format=tarfile.USTAR_FORMAT) as archive:
             for name in _names(count):
-                _add(archive, name, _PICTURE)
+                _add(archive, name, _IMAGE)
                 if companions:
                     _add(archive, name.replace(".jpg", ".cls"), b"7")
                 archive.members.clear()  # type: ignore[attr-defined]
@@ -136,13 +136,13 @@ def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
 def _zip(work: Path, count: int) -> tuple[Path, str]:
     with zipfile.ZipFile(work / "corpus.zip", "w") as archive:
         for name in _names(count):
-            archive.writestr(name, _PICTURE)
+            archive.writestr(name, _IMAGE)
     return work / "corpus.zip", ""
 
 
 def _columns(count: int) -> pa.Table:
     labels = pa.array([number % 100 for number in range(count)])
-    return pa.table({"image": pa.array([_PICTURE] * count), "label": labels})
+    return pa.table({"image": pa.array([_IMAGE] * count), "label": labels})
 
 
 def _parquet(work: Path, count: int) -> tuple[Path, str]:
@@ -158,7 +158,7 @@ def _arrow(work: Path, count: int) -> tuple[Path, str]:
 
 
 def _tfrecord(work: Path, count: int) -> tuple[Path, str]:
-    framed = frame(encode_example(_SCHEMA, {"image": _PICTURE, "label": 7}))
+    framed = frame(encode_example(_SCHEMA, {"image": _IMAGE, "label": 7}))
     with (work / "corpus.tfrecord").open("wb") as file:
         for _ in range(count):
             file.write(framed)

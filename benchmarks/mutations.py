@@ -1,4 +1,4 @@
-"""Ten thousand damaged pictures through the real command: `python -m benchmarks.mutations SRC`.
+"""Ten thousand damaged images through the real command: `python -m benchmarks.mutations SRC`.
 
 Good files of every format are made from the photographs in SRC, a copy of each is damaged by a
 seeded draw, and `shardmill preprocess images` builds a set of them as class folders. What must hold
@@ -88,7 +88,7 @@ def run_command(
 ) -> tuple[subprocess.CompletedProcess[str], int, float]:
     """Runs shardmill in a process of its own; with its peak resident size in bytes, and seconds.
 
-    A process tells its own greatest size in /proc; ru_maxrss would begin with that of its parent.
+    A process has its own greatest size in /proc; ru_maxrss would start with that of its parent.
     """
     program = (
         "import sys\n"
@@ -151,7 +151,7 @@ def main() -> None:
         "command": f"python -m benchmarks.mutations --count {arguments.count} "
         f"--seed {arguments.seed} {arguments.source}",
         "mutations": kinds,
-        # Copies are kept, so that both builds hold as many pictures.
+        # Copies are kept, so that both builds have the same number of images.
         "undamaged": build(good, arguments.work / "set", "--dedup", "off"),
         "damaged": build(bad, arguments.work / "set", "--dedup", "off"),
     }

@@ -1,9 +1,9 @@
-"""Reading beside peers: `python -m benchmarks.reading [--peers PYTHON] [--only cold|warm]`.
+"""Reading: `python -m benchmarks.reading [--peers PYTHON] [--only cold|warm]`.
 
-The same photographs, cropped at random to 224 and mirrored, in batches of 64, uint8: by a tf.data
-chain that was tuned by hand, by this reader, by TFDS's, and, with --peers, by WebDataset and
-MosaicML Streaming. Cold: their files are thrown out of the page cache before every run. The two in
-PyTorch run in an environment of their own:
+The same images, randomly cropped to 224 and mirrored, in batches of 64, uint8: by a hand-tuned
+tf.data chain, by this reader, by TFDS, and, with --peers, by WebDataset and MosaicML Streaming.
+Cold: the files are evicted from the page cache before every run. The last two use PyTorch and run
+in their own environment:
 
     python -m venv peers
     peers/bin/pip install -r benchmarks/requirements-peers.txt
@@ -68,7 +68,7 @@ SUBJECTS = {
     "MosaicML Streaming, OpenCV": Subject("mosaicml_read", "mosaicml", ("tuned",), peer=True),
 }
 
-# Ratios that are asked for, beside those to the hand-tuned chain: one subject to another.
+# Required ratios, in addition to those to the hand-tuned chain: one subject to another.
 RATIOS = (
     ("reader, window", _TUNED),
     ("reader, window", "TFDS"),

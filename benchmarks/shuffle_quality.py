@@ -1,14 +1,14 @@
-"""Is a shuffled epoch told from a random one? `python -m benchmarks.shuffle_quality`.
+"""Can a shuffled epoch be distinguished from a random one? `python -m benchmarks.shuffle_quality`.
 
 A corpus of 64,000 documents that is sorted by class (100 of them) is built into a set by the real
-command. The reader's orders over it for 100 seeds, and what a buffer of 10,000 records makes of the
-sorted corpus, are compared with 400 random permutations by numpy's generator: statistic for
-statistic, by the test of Kolmogorov and Smirnov. A p-value below 0.01 divided by the number of
-statistics (Bonferroni) is told from chance. Everything has fixed seeds.
+command. The reader's orders over it for 100 seeds, and those of a buffer of 10,000 records over the
+sorted corpus, are compared with 400 random permutations of numpy's generator, for each statistic by
+the Kolmogorov-Smirnov test. A p-value below 0.01 divided by the number of statistics (Bonferroni)
+differs from chance. All seeds are fixed.
 
-What "window" does not promise is measured too: records that are neighbours on disk stay in one
-window, so single records (not classes) move from epoch to epoch in company. Results go to
-benchmarks/results/shuffle_quality.json, and a picture to docs. It takes about three minutes.
+What "window" does not promise is measured too: records that are neighbors on disk stay in one
+window, so single records (not classes) move together from epoch to epoch. Results go to
+benchmarks/results/shuffle_quality.json, and a plot to docs. It takes about three minutes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Values = dict[str, list[float]]
 
 
 def main() -> None:
-    """Builds the set, compares, prints, writes."""
+    """Builds the set, compares the orders, prints a table and writes the results."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.shuffle_quality", description=__doc__
     )
@@ -66,11 +66,11 @@ def main() -> None:
     print_table(found, results["neighbours_on_disk"])
     file = _HERE / "results" / "shuffle_quality.json"
     file.write_text(json.dumps(results, indent=1) + "\n")
-    picture = _HERE.parent / "docs" / "shuffle-quality.svg"
+    plot = _HERE.parent / "docs" / "shuffle-quality.svg"
     shown = {"sorted corpus": np.arange(len(disk))}
     shown |= {name: ways[name](0, 0) for name in (_BUFFER, _WINDOW, _FULL)}
-    picture.write_text(_draw({name: stats.classes_of(order) for name, order in shown.items()}))
-    print(f"written to {file.relative_to(_HERE.parent)} and {picture.relative_to(_HERE.parent)}")
+    plot.write_text(_draw({name: stats.classes_of(order) for name, order in shown.items()}))
+    print(f"written to {file.relative_to(_HERE.parent)} and {plot.relative_to(_HERE.parent)}")
 
 
 _BUFFER = "buffer of 10,000"
@@ -149,7 +149,7 @@ def print_table(found: dict[str, Any], near: dict[str, Any]) -> None:
     for way, one in found.items():
         print(way)
         for name, value in one.items():
-            verdict = "" if value["p"] >= LEAST_P else "  told from chance"
+            verdict = "" if value["p"] >= LEAST_P else "  differs from chance"
             print(f"    {name:<32}p {value['p']:<10.2g}{verdict}")
     for way, one in near.items():
         print(f"{way:<40}" + "  ".join(f"{key} {value:.4g}" for key, value in one.items()))
@@ -168,7 +168,7 @@ def _build(work: Path, records: int) -> Path:
 
 
 def _draw(panels: dict[str, stats.Order]) -> str:
-    """An SVG with a panel for each of these orders of classes."""
+    """An SVG with a panel for each order: class over position."""
     width = len(panels) * (_WIDTH + _GAP) + _GAP
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {_TOP + _HEIGHT + 40}" '

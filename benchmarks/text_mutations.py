@@ -3,7 +3,7 @@
 Good files of every format are made from the sentences of the text corpus, a copy of each is damaged
 by a seeded draw, and `shardmill preprocess text` builds a set of them. What must hold is checked,
 not only measured: no crash, no hang, the ledger adds up, every file has something in the set or in
-quarantine, and what is quarantined of a plain file stands in it. Results go to
+quarantine, and quarantined bytes of an uncompressed file occur in it. Results go to
 benchmarks/results/text_mutations.json.
 """
 

@@ -77,7 +77,7 @@ def _examine(case: Case, work: Path, seconds: float, repeat: int) -> dict[str, A
             "promised_gain": advice["gain"],
             "gain": after / said["examples_per_second"],
             "error": advice["examples_per_second"] / after - 1,
-            # Beside rates, which other programs on a machine change, what they do not.
+            # Rates depend on other programs on the machine; CPU seconds do not.
             "promised_cpu_seconds": advice["cpu_seconds"],
             "reached_cpu_seconds": times["cpu_seconds"],
             "training_after": times,

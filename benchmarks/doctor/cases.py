@@ -47,7 +47,7 @@ CASES = (
         megabytes_per_second=8,
     ),
     Case(
-        "large-pictures",
+        "large-images",
         "JPEG of 1,600 pixels, seen at 64",
         "large",
         "--resize none",
@@ -66,7 +66,7 @@ CASES = (
     ),
     Case(
         "heavy-augmentation",
-        "RandAugment of every picture, for a network that does next to nothing",
+        "RandAugment of every image, for a network that does almost nothing",
         "photographs",
         "--resize shorter:256",
         f"{_TINY} --image-size 224 --batch-size 32 --augment standard,rand_augment",

@@ -14,7 +14,7 @@ from PIL import Image
 
 from benchmarks.corpus import REPOSITORY, make_corpus, photographs
 
-_LARGE = 1600  # pixels of the shorter side: what a phone's pictures have at least
+_LARGE = 1600  # pixels of the shorter side: the least of a phone's photographs
 _LARGE_COUNT = 240
 _COUNT = 560  # as many as the developers have
 _TEXTS = 1200
@@ -55,12 +55,12 @@ def _large(folder: Path) -> Path:
     if not done.exists():
         shutil.rmtree(folder, ignore_errors=True)
         for number, path in enumerate(photographs()[:_LARGE_COUNT]):
-            picture = Image.open(path).convert("RGB")
-            ratio = _LARGE / min(picture.size)
-            size = (round(picture.width * ratio), round(picture.height * ratio))
+            image = Image.open(path).convert("RGB")
+            ratio = _LARGE / min(image.size)
+            size = (round(image.width * ratio), round(image.height * ratio))
             target = folder / "photos" / path.parent.name / f"{number:06d}.jpg"
             target.parent.mkdir(parents=True, exist_ok=True)
-            picture.resize(size, Image.Resampling.BICUBIC).save(target, quality=90)
+            image.resize(size, Image.Resampling.BICUBIC).save(target, quality=90)
         done.touch()
     return folder / "photos"
 

@@ -31,16 +31,16 @@ _PARSED = 256  # records that one call parses
 def crop_of(size: Any) -> Any:
     """[4] int32: top, left, height, width of a random crop, of [2] int32 height and width.
 
-    The reader's distribution in as few operations as we found for one picture.
+    The reader's distribution, in as few operations per image as we found.
     """
     random = tf.random.uniform([4])
     size = tf.cast(size, tf.float32)
     height, width = tf.unstack(size)
     ratio = tf.exp((2 * random[0] - 1) * math.log(RATIO[1]))
     most = tf.minimum(height * height * ratio, width * width / ratio)
-    picture = height * width
-    high = tf.minimum(AREA[1] * picture, most)
-    low = tf.minimum(AREA[0] * picture, most)
+    total = height * width
+    high = tf.minimum(AREA[1] * total, most)
+    low = tf.minimum(AREA[0] * total, most)
     area = low + random[1] * (high - low)
     crop = tf.sqrt(tf.stack([area / ratio, area * ratio]))
     crop = tf.clip_by_value(tf.round(crop), 1.0, size)
@@ -62,7 +62,7 @@ def tf_crop_of(size: Any) -> Any:
 
 
 def cut(image: Any, box: Any) -> Any:
-    """The part of a decoded picture that lies in a box."""
+    """The part of a decoded image inside a box."""
     top, left, height, width = tf.unstack(box)
     return image[top : top + height, left : left + width]
 

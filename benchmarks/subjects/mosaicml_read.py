@@ -16,7 +16,7 @@ from benchmarks.subjects.reading_clock import BATCH, measure
 from benchmarks.subjects.torch_pixels import PIXELS, start_worker
 
 
-class Pictures(streaming.StreamingDataset):  # type: ignore[misc]
+class Images(streaming.StreamingDataset):  # type: ignore[misc]
     """Records of the columns "jpg" (bytes) and "cls" (int).
 
     Args:
@@ -29,7 +29,7 @@ class Pictures(streaming.StreamingDataset):  # type: ignore[misc]
         self._pixels = PIXELS[pixels]
 
     def __getitem__(self, at: Any) -> Any:
-        """(picture, class number)."""
+        """(image, class number)."""
         record = super().__getitem__(at)
         return self._pixels(record["jpg"]), record["cls"]
 
@@ -42,7 +42,7 @@ def main() -> None:
 
     def open_stream() -> Any:
         loader = streaming.StreamingDataLoader(
-            Pictures(directory, pixels),
+            Images(directory, pixels),
             batch_size=BATCH,
             num_workers=workers,
             drop_last=True,

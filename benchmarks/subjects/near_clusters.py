@@ -1,4 +1,4 @@
-"""Clusters of synthetic pictures, in a process of its own: prints one line of JSON."""
+"""Clusters of synthetic images, in its own process: prints one line of JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.synthetic_looks import PLANTED
 
 
 def main() -> None:
-    """Arguments: FOLDER THREADS. Thumbnails are mapped, as those of a sidecar are."""
+    """Arguments: FOLDER THREADS. Thumbnails are memory-mapped, as those of a sidecar."""
     folder = Path(sys.argv[1])
     begun, busy = time.perf_counter(), time.process_time()
     hashes = np.load(folder / "hashes.npy")
@@ -29,7 +29,7 @@ def main() -> None:
     print(
         json.dumps(
             {
-                "pictures": len(hashes),
+                "images": len(hashes),
                 "seconds": round(seconds, 1),
                 "processor_seconds": round(busy, 1),
                 "peak_rss_mib": peak_rss_mib(),

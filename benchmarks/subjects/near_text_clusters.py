@@ -1,4 +1,4 @@
-"""Clusters of synthetic documents, in a process of its own: prints one line of JSON."""
+"""Clusters of synthetic documents, in its own process: prints one line of JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.synthetic_shingles import COPIES, UNIT, likeness_of
 
 
 def main() -> None:
-    """Arguments: FOLDER THREADS. As planning does it, on sidecars that are mapped."""
+    """Arguments: FOLDER THREADS. As planning does it, on memory-mapped sidecars."""
     folder = Path(sys.argv[1])
     out = folder / "out"
     summaries = [UnitSummary(*one) for one in json.loads((folder / "units.json").read_text())]

@@ -1,6 +1,6 @@
 """The peer: TFDS's own reader, on the shard set itself, which it opens as one of its own.
 
-"tutorial" has TFDS decode the whole picture, as it does unless told otherwise, and then crops,
+"tutorial" has TFDS decode the complete image, as it does by default, and then crops,
 mirrors and resizes by the functions of tf.image. "tuned" does the same by the bare operations of
 the hand-tuned chain. "skip" takes the bytes (`SkipDecoding`) and decodes the crop alone, by the
 code of the hand-tuned chain. None caches.

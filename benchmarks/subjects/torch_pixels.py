@@ -1,9 +1,9 @@
 """From JPEG bytes to a random crop in PyTorch: as everybody writes it, and as fast as we could.
 
-"pil" is torchvision's RandomResizedCrop on a PIL picture. "tuned" decodes and resizes with OpenCV,
+"pil" is torchvision's RandomResizedCrop on a PIL image. "tuned" decodes and resizes with OpenCV,
 which took 0.4 of the time; between them lay torchvision's own decoder with transforms of its second
 version (0.6 to 0.7), and with a bare interpolate (0.5). None of them can decode a crop alone, and
-PIL's draft mode has nothing to do here: it begins where a picture shrinks to half.
+PIL's draft mode does not apply: it requires that an image shrinks to half.
 """
 
 from __future__ import annotations
