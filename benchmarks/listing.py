@@ -1,8 +1,9 @@
-"""How long listing takes and what it holds: `python -m benchmarks.listing [--count 1000000]`.
+"""Time and memory of listing: `python -m benchmarks.listing [--count 1000000]`.
 
-Every kind of source is listed with a tenth of the records and with all of them: what is linear
-takes ten times as long. Records are a few bytes, so nothing but listing is measured. Seconds of the
-process and memory include Python and its packages. Results go to benchmarks/results/listing.json.
+Every kind of source is listed with a tenth of the records and with all of them: a linear listing
+takes ten times as long. Records are a few bytes, so only listing is measured. CPU seconds and
+memory of the process include Python and its packages. Results go to
+benchmarks/results/listing.json.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _ROW_GROUP = 1000  # rows, as Hugging Face writes them
 
 
 def main() -> None:
-    """Makes the corpora, lists each one, prints a table, writes the results."""
+    """Creates the corpora, lists each one, prints a table, writes the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.listing", description=__doc__)
     parser.add_argument("--count", type=int, default=1_000_000, help="records of a corpus")
     parser.add_argument("--work", type=Path, default=_HERE / ".work" / "listing")

@@ -1,7 +1,7 @@
 """Recall, precision and scale of near-duplicates: `python -m benchmarks.near_duplicates [CORPUS]`.
 
-Copies of every photograph are planted, of one kind after the other, then of all kinds at once. A
-pair is right if both come from the same photograph. Scale is measured on synthetic images
+Copies of every image are planted, one kind after the other, then all kinds at once. A pair is
+correct if both are copies of the same image. Scale is measured on synthetic images
 (`synthetic_looks`). Results go to benchmarks/results/near_duplicates.json.
 """
 
@@ -33,7 +33,7 @@ _HERE = Path(__file__).parent
 _SEED = 7
 _PACKAGES = ("numpy", "opencv-python-headless", "simplejpeg", "pillow")
 _THRESHOLDS = (0.80, 0.84, 0.86, 0.88, 0.90, 0.92)
-_TIMED = 50  # photographs
+_TIMED = 50  # images
 
 Looks = list[Perception]
 
@@ -85,7 +85,7 @@ def _pairs(looks: Looks, threshold: float = DEFAULT_THRESHOLD) -> NearPairs:
 
 
 def _one_kind(originals: Looks, copies: Looks) -> dict[str, float]:
-    """Recall where the corpus is the photographs and one copy of each."""
+    """Recall on a corpus of the images and one copy of each."""
     count = len(originals)
     pairs = _pairs([*originals, *copies]).pairs
     right = pairs[:, 1] - pairs[:, 0] == count
@@ -99,7 +99,7 @@ def _one_kind(originals: Looks, copies: Looks) -> dict[str, float]:
 def _all_kinds(
     originals: Looks, copies: dict[str, Looks], names: list[str]
 ) -> dict[str, dict[str, object]]:
-    """Precision, and how many photographs end up in one cluster with all of their copies."""
+    """Precision, and how many images are in one cluster with all of their copies."""
     count = len(originals)
     looks = [*originals, *itertools.chain.from_iterable(copies.values())]
     found: dict[str, dict[str, object]] = {}
@@ -116,7 +116,7 @@ def _all_kinds(
 
 
 def _wrong(near: NearPairs, count: int, names: list[str]) -> dict[str, object]:
-    """The precision, and the pairs of photographs that are taken for one another by mistake."""
+    """The precision, and the pairs of images that are confused."""
     own = near.pairs % count
     wrong = own[:, 0] != own[:, 1]
     worst: dict[str, float] = {}

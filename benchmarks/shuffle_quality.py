@@ -30,8 +30,8 @@ from benchmarks.measure import machine
 
 _HERE = Path(__file__).parent
 SEEDS = 100
-RANDOM = 400  # permutations to compare with
-# 0.01 for all comparisons of one way of shuffling together.
+RANDOM = 400  # permutations for the comparison
+# 0.01 for all comparisons of one way of shuffling.
 LEAST_P = 0.01 / (len(stats.OF_ONE) + len(stats.OF_TWO) + len(stats.OF_RECORDS))
 
 _DOTS = 2_000  # in each panel of the plot
@@ -78,7 +78,7 @@ _WINDOW, _FULL = "reader, window", "reader, full"
 
 
 def ways_of(disk: stats.Order, geometry: Any) -> dict[str, orders.Orders]:
-    """What is compared, by name; the reader's first two are of the set that shardmill built."""
+    """The compared orders by name; the first two of the reader are over the set as built."""
     corpus = np.arange(len(disk))
     return {
         _WINDOW: orders.reader_orders(disk, geometry, "window"),
@@ -106,7 +106,7 @@ def values_of(way: orders.Orders, seeds: range) -> Values:
 
 
 def random_values(records: int) -> Values:
-    """The same of random permutations."""
+    """The same for random permutations."""
     return values_of(
         lambda seed, epoch: orders.uniform_order(records, 2 * seed + epoch), range(RANDOM)
     )
@@ -132,7 +132,7 @@ def compare(ways: dict[str, orders.Orders], records: int) -> dict[str, Any]:
 
 
 def neighbours(ways: dict[str, orders.Orders], disk: stats.Order) -> dict[str, Any]:
-    """What becomes of records that lie side by side on disk, mean over ten seeds."""
+    """How far records that are neighbors on disk are separated, mean over ten seeds."""
     chance = lambda seed, epoch: orders.uniform_order(len(disk), 2 * seed + epoch)  # noqa: E731
     found = {}
     for name, way in {_WINDOW: ways[_WINDOW], _FULL: ways[_FULL], "chance": chance}.items():

@@ -1,9 +1,9 @@
 """Thumbnails of synthetic images with the statistics of real ones, to measure scale.
 
-An image is a sample of the normal distribution whose mean and covariance (over its 144 lowest DCT
-coefficients; of the others, their variances) are those of given photographs. So the bits of its
-hash are as biased and as correlated as those of the photographs. It is drawn larger than a
-thumbnail, so that it can be cropped before it is shrunk.
+An image is a sample of the normal distribution with the mean and covariance of given images (over
+the 144 lowest DCT coefficients, and the variances of the others). So the bits of its hash are as
+biased and as correlated as those of the given images. It is larger than a thumbnail, so that it can
+be cropped before it is shrunk.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class Model:
-    """What is learnt of the photographs, and drawn from."""
+    """The distribution of the given images."""
 
     def __init__(self, luma: Pixels) -> None:
-        """Args: luma: [n, SIDE, SIDE] uint8 of n photographs."""
+        """Args: luma: [n, SIDE, SIDE] uint8 of n images."""
         self._cosines = _cosines()
         spectra = self._cosines @ luma.astype(np.float64) @ self._cosines.T
         low = spectra[:, :_LOW, :_LOW].reshape(len(luma), -1)

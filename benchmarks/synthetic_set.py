@@ -1,7 +1,7 @@
 """A shard set of any number of small images, written directly, without planning.
 
 Ten shards are written in full; of a larger set the others are hard links to them, for a reader that
-never opens more than it reads cannot tell. The index has every row.
+opens only what it reads does not notice. The index has every row.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _STATISTICS = (pa.field("width", pa.int32()), pa.field("height", pa.int32()))
 
 
 def make_synthetic_set(directory: Path, num_shards: int) -> Path:
-    """A set of `num_shards` shards of 128,000 records, made once and used again."""
+    """A set of `num_shards` shards of 128,000 records, created once and reused."""
     if (directory / MANIFEST).exists():
         return directory
     shutil.rmtree(directory, ignore_errors=True)

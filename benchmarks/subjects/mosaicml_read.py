@@ -1,7 +1,7 @@
-"""The peer: MosaicML Streaming with a worker process for every core, its shards on local disk.
+"""The baseline: MosaicML Streaming with a worker process for every core, its shards on local disk.
 
-A data set of the kind that its documentation shows, with its default shuffle (py1e). Nothing is
-downloaded: the shards lie where it would put them.
+A data set as in its documentation, with its default shuffle (py1e). Nothing is downloaded: the
+shards are already in its local folder.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> None:
     """Arguments: DIR PIXELS SECONDS [MOST]; PIXELS is pil or tuned."""
     directory, pixels, seconds, *most = sys.argv[1:]
     workers = len(os.sched_getaffinity(0))
-    streaming.base.util.clean_stale_shared_memory()  # a reader that was ended leaves some
+    streaming.base.util.clean_stale_shared_memory()  # a reader that was killed leaves some
 
     def open_stream() -> Any:
         loader = streaming.StreamingDataLoader(
