@@ -1,7 +1,7 @@
 """The report: one page about a finished shard set, for people.
 
-It is made from the set alone, so it can be made again at any time. It needs nothing but a browser:
-no network, no script, and every image is in the page.
+It is generated from the set only, so it can be generated again at any time. It needs only a
+browser: no network, no script, and every image is in the page.
 
     page          the page around the sections, with its style
     sections/     one file per section; SECTIONS is their order on the page
@@ -9,7 +9,7 @@ no network, no script, and every image is in the page.
     markup        the only module that turns text into HTML
     finished_set  the set: manifest, index, and records by random access
     sampling      the first records of every class, read once for all sections
-    previews      what is seen of a record or of refused bytes: a thumbnail or an excerpt
+    previews      thumbnails and excerpts of records and of refused bytes
 """
 
 from beam_jobs.report.page import write_report

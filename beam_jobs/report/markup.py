@@ -40,7 +40,7 @@ _JOINERS = "\u200c\u200d"  # they shape letters and emoji, and have no direction
 
 
 def escape(value: object) -> Html:
-    """The value as markup: text is escaped, invisible characters are made visible, None is empty.
+    """The value as markup: text is escaped, invisible characters become visible, None is empty.
 
     Iterables are joined.
     """

@@ -1,4 +1,4 @@
-"""What a person sees of a record or of refused bytes: a thumbnail, or the beginning of a text.
+"""Previews of records and of refused bytes: a thumbnail, or the beginning of a text.
 
 Both are hostile input. No byte of an image reaches the page: it is decoded here, within bounds, and
 encoded again. A text is cut here, and escaped by `markup.excerpt`.
@@ -34,7 +34,7 @@ _MOST_RECORD_BYTES = 16 << 20  # 16 MiB: a longer document gets no excerpt
 _MOST_CHARACTERS = 500  # of a document that are ever shown
 _MOST_TOKENS = 256  # that are decoded: about 1,000 characters
 _TOKEN_FEATURES = ("tokens", "token_ids", "input_ids")
-_UNREADABLE = 0.25  # share of characters, from which on bytes are no text to a person
+_UNREADABLE = 0.25  # share of odd characters, from which on bytes are shown in hex
 
 _Decode = Callable[[Sequence[int]], str]
 
@@ -47,13 +47,13 @@ class Excerpt(NamedTuple):
 
 
 Preview = DataUri | Excerpt  # what the page can show
-Seen = Pixels | Excerpt | None  # the same before a thumbnail is encoded; None: nothing to show
+Seen = Pixels | Excerpt | None  # the same before thumbnails are encoded; None: nothing to show
 
 
 def read_previews(
     finished: FinishedSet, locations: Iterable[RecordLocation]
 ) -> Iterator[tuple[RecordLocation, dict[str, Values], Seen]]:
-    """Records by random access, each with its values and what is seen of it.
+    """Records by random access, each with its values and its preview.
 
     Raises:
         DamageError: A shard is missing or cut, or a record does not match its checksum.
@@ -71,7 +71,7 @@ def read_previews(
 
 
 def as_preview(seen: Seen) -> Preview | None:
-    """What is seen of a record, for the page."""
+    """The preview in the form of the page."""
     return encode_thumbnail(seen) if isinstance(seen, np.ndarray) else seen
 
 

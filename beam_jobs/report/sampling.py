@@ -31,7 +31,7 @@ class SampledRecord(NamedTuple):
 
     Attributes:
         record_id: Its id.
-        preview: What is seen of it, or None.
+        preview: Its preview, or None.
         kept: The values of its kept columns, by name; an empty list where it has none.
     """
 

@@ -1,4 +1,4 @@
-"""Clusters of duplicates as people see them: was the right one kept, and do their labels agree?"""
+"""Clusters of duplicates: was the right record kept, and do their labels agree?"""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Cluster:
         size: Members in all, the kept record not counted.
         members: Those to show.
         kept_split: The split of the kept record, or None if it is in none.
-        left_out: Whether the whole cluster is left out for its labels, so that nothing is kept.
+        left_out: Whether the cluster is dropped for its contradictory labels, so nothing is kept.
         preview: Of the kept record.
     """
 
@@ -233,7 +233,7 @@ def _add_previews_of_members(reported: ReportedSet, clusters: Iterable[Cluster])
 
 
 def _separate_kept(cluster: Cluster) -> None:
-    """A cluster that is left out as a whole has a row for the record that would be kept."""
+    """A cluster that is dropped completely has a row for the record that would be kept."""
     own = cluster.members[0]
     if own.record_id == cluster.kept_id:
         cluster.left_out, cluster.preview = True, own.preview

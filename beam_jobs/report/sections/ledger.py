@@ -9,7 +9,7 @@ from beam_jobs.report.markup import Html, element, escape, foreign, note, table
 from beam_jobs.report.sampling import ReportedSet
 from shard_format.wording import counted
 
-_MOST_REASONS = 8  # with a bar of their own in the flow
+_MOST_REASONS = 8  # with their own bar in the flow
 _MOST_ROWS = 40  # of reasons in the table
 
 # The drawing, in pixels; its width is stretched to that of the page.

@@ -10,7 +10,7 @@ from beam_jobs.report.sections.base import image, tile, tiles
 def content(reported: ReportedSet) -> Html:
     """One mean per class."""
     if not reported.class_samples:
-        return note("There are no images to take a mean of.")
+        return note("There are no images to average.")
     means = [
         tile(
             image(sample.mean_image(), f"Mean image of {sample.name}"),

@@ -1,7 +1,7 @@
 """How large records are: pixels and bytes of images, characters, words and tokens of documents.
 
 The index has the sizes of every image. The lengths of documents are in the manifest, as histograms
-of the training split: a packed sequence has no length of its own.
+of the training split: a packed sequence has no meaningful length.
 """
 
 from __future__ import annotations

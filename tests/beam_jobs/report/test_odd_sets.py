@@ -7,7 +7,7 @@ import pytest
 
 from beam_jobs.report import write_report
 from beam_jobs.report.previews import image_of_bytes
-from shard_format import load_manifest, naming
+from shard_format import Feature, Schema, load_manifest, naming
 
 IMAGE_SECTIONS = set(
     "set ledger classes samples means sizes channels duplicates quarantine throughput".split()
@@ -197,3 +197,16 @@ def test_no_preview_of_what_declares_too_much(tmp_path):
     Image.new("1", (20_000, 20_000)).save(sink, "PNG")
     assert len(sink.getvalue()) < 1 << 20
     assert image_of_bytes(sink.getvalue()) is None
+
+
+def test_samples_begin_with_the_first_split(write_records, sets, report):
+    schema = Schema(
+        "image", (Feature("id", "text"), Feature("image", "image", (-1, -1, 3), "jpeg"))
+    )
+    records = {
+        split: [({"id": split, "image": sets.image_bytes(seed=n)}, {}) for n in range(4)]
+        for split in ("train", "dev")  # not in the order of their names
+    }
+    parsed = report(write_records(schema, records))
+    shown = [found["alt"] for tag, found in parsed.elements if tag == "img"][:6]
+    assert shown == ["0", "1", "2", "3", "4", "5"]  # keys, train first
