@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import SupportsIndex, overload
 
 from reader.caching.origins import own_directory
-from reader.checks import check_integer
+from reader.declaration import check_integer
 from reader.examples import Values
 from reader.indexed_split import AccessInfo, IndexedSplit
 from shard_format import Manifest, ShardSetError, UsageError, load_manifest

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from reader.checks import check_choice
+from reader.declaration import check_choice
 from reader.transforms import AUGMENTATIONS, STAGES, TRANSFORMS, Example, Transform
 from shard_format import UsageError
 

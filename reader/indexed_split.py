@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from reader.checks import check_choice
+from reader.declaration import check_choice
 from reader.examples import ExampleDecoder, Values
 from reader.open_files import OpenFiles
 from shard_format import (

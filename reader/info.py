@@ -31,6 +31,7 @@ class StreamInfo:
         record_type: "image", "text", "tokens" or "packed".
         targets: One of `TARGETS`.
         class_names: The name of every label.
+        features: Names of the further features that batches have.
         element_shape: Shape of one input, such as (224, 224, 3), or () for a text; None where it
             varies.
         dtype: Element type of the inputs.
@@ -56,6 +57,7 @@ class StreamInfo:
     record_type: str
     targets: str
     class_names: tuple[str, ...]
+    features: tuple[str, ...]
     element_shape: tuple[int | None, ...]
     dtype: str
     normalization: Normalization | None
@@ -101,6 +103,7 @@ def stream_info(
         record_type=kind_of(split.schema),
         targets=records.targets,
         class_names=labels[0].class_names if labels else (),
+        features=options.features,
         element_shape=records.element_shape,
         dtype=records.element_dtype,
         normalization=records.normalization,

@@ -18,13 +18,12 @@ import tensorflow as tf
 
 from reader.caching.origins import is_remote, local_directory
 from reader.caching.places import open_place
-from reader.checks import check_choice, check_integer
+from reader.declaration import check_choice, check_integer
 from reader.info import StreamInfo
-from reader.loading import load
 from reader.mixture_plan import MixturePlan
 from reader.normalization import TRAINING_SPLIT
 from reader.opening import Opened, open_source
-from reader.options import MAX_EPOCHS, ReadOptions
+from reader.options import MAX_EPOCHS, REQUIRED, ReadOptions
 from reader.pipeline import as_it_is, finished
 from reader.sampling import SLOTS, shares
 from reader.state import as_json, digest, read_state
@@ -61,7 +60,7 @@ class Mixture(Stream):
 def mix(
     weights: Mapping[str, float] | Mapping[os.PathLike[str], float],
     *,
-    batch_size: int,
+    batch_size: int = REQUIRED,
     seed: int = 0,
     epochs: int | None = None,
     steps_per_epoch: int | None = None,
@@ -165,14 +164,8 @@ def _mixed(opened: list[Opened], plan: MixturePlan, position: int, workers: int)
 
 def _open(directory: str, seed: int, options: Mapping[str, Any]) -> Opened:
     """A set with a seed of its own, so that sets of as many records differ in their order."""
-    defaults = {
-        name: value for name, value in (load.__kwdefaults__ or {}).items() if name in _OPTIONS
-    }
     # "wrap", for a batch may be larger than the smallest set, which then repeats within it.
-    values = defaults | dict(options) | {"seed": seed, "epochs": None, "remainder": "wrap"}
-    for name in ("cache_dir", "synonyms"):
-        values[name] = None if values[name] is None else Path(values[name]).expanduser()
-    asked = ReadOptions(**values)
+    asked = ReadOptions(**{**options, "seed": seed, "epochs": None, "remainder": "wrap"})
     own = int(open_place(directory, asked).manifest.root_hash[:16], 16)
     own_seed = int(mix_bits(np.array([seed], np.uint64) ^ np.uint64(own))[0] >> np.uint64(1))
     return open_source(directory, dataclasses.replace(asked, seed=own_seed))
@@ -185,7 +178,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
             raise UsageError(
                 f"reader.mix has no option {name!r}, got {options[name]!r}. {_UNFIT[name]}."
             )
-        check_choice("an option of reader.mix", name, allowed, "reader.mix")
+        check_choice("option", name, allowed, "reader.mix")
 
 
 def _plan(
@@ -249,23 +242,25 @@ def _check_alike(names: list[str], opened: list[Opened]) -> None:
         for what, value in _likeness(one).items():
             if value != first[what]:
                 raise UsageError(
-                    f"sets that are mixed must have the same {what}, got {_short(first[what])} in "
-                    f"{names[0]} and {_short(value)} in {name}. Build them alike."
+                    f"Sets of a mixture have different {what}: {_short(first[what])} in "
+                    f"{names[0]}, {_short(value)} in {name}. Build them alike."
                 )
 
 
 def _likeness(opened: Opened) -> dict[str, Any]:
     info = opened.info
-    files = load_manifest(info.directory).files
+    manifest = load_manifest(info.directory)
+    files = manifest.files
     tokenizers = [files[name] for name in (HUGGING_FACE, SENTENCE_PIECE) if name in files]
     return {
-        "record type": info.record_type,
-        "kind of targets": info.targets,
+        "record types": info.record_type,
+        "kinds of targets": info.targets,
         "classes": info.class_names,
-        "shape of an element": info.element_shape,
-        "element type": info.dtype,
-        "vocabulary size": info.tokens.vocabulary_size if info.tokens else None,
-        "tokenizer": tokenizers,
+        "shapes of an element": info.element_shape,
+        "element types": info.dtype,
+        "features": [manifest.schema[name] for name in info.features],
+        "vocabulary sizes": info.tokens.vocabulary_size if info.tokens else None,
+        "tokenizers": tokenizers,
     }
 
 

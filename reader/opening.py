@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -12,14 +11,14 @@ from reader.caching.copying import Copies
 from reader.caching.filling import Files
 from reader.caching.places import open_place
 from reader.caching.plan import plan_cache
-from reader.checks import check_choice
+from reader.declaration import check_choice
 from reader.geometry import Geometry, make_geometry
 from reader.info import StreamInfo, stream_info
-from reader.options import ReadOptions
+from reader.options import PathLike, ReadOptions
 from reader.pipeline import Source
 from reader.record_types import RECORD_TYPES, BatchRecords, OpenSplit, RecordTypeFactory, kind_of
+from reader.record_types.features import find_feature
 from reader.record_types.image import ImageRecords
-from reader.record_types.labels import find_feature
 from reader.sampling import ClassSampler, make_sampler
 from reader.shares import Share, emitted_records
 from reader.windows import Lengths, Sizes, Windows
@@ -53,17 +52,12 @@ class Opened:
     files: Files | None
 
 
-def open_source(
-    directory: str | os.PathLike[str],
-    options: ReadOptions,
-    on_cached: Callable[[int, int], None] = lambda done, total: None,
-) -> Opened:
+def open_source(directory: PathLike, options: ReadOptions) -> Opened:
     """The source of one split of a set.
 
     Args:
         directory: The set, or its URL.
         options: How it is read.
-        on_cached: See `reader.load`.
 
     Raises:
         UsageError: An option does not fit the set.
@@ -84,7 +78,7 @@ def open_source(
     opened = OpenSplit(root, manifest, index, geometry, index_path)
     plan = plan_cache(place, opened, options)
     records = _record_type(manifest, root)(opened, options)
-    filled = plan.fill(_counter(split.bytes, on_cached))
+    filled = plan.fill(_counter(split.bytes, options.on_cached))
     if filled.decoder is not None:  # only records of pictures have one
         records = dataclasses.replace(cast(ImageRecords, records), decoder=filled.decoder)
     sampler: ClassSampler | None = None

@@ -102,7 +102,7 @@ def decoded_source(opened: Opened) -> Source:
         features = records.parse(sample)
         pictures, placed, place = [], [], 0
         for number, serialized in enumerate(sample.numpy()):
-            one = {name: values[number] for name, values in features.items()}
+            one = tf.nest.map_structure(lambda values, at=number: values[at], features)
             pictures.append(records.decoder.decode(one, None).numpy())
             placed.append(_placed(serialized, records.image, pictures[-1].shape, place))
             place += pictures[-1].size

@@ -23,7 +23,7 @@ import pyarrow as pa
 import tensorflow as tf
 
 from reader import order, order_graph
-from reader.checks import check_choice
+from reader.declaration import check_choice
 from shard_format import DamageError, Feature, ShardSetError, UsageError, mix
 
 SLOT_STREAM = 0x534C4F54  # "SLOT"
@@ -175,7 +175,7 @@ def shares(weights: np.ndarray, slots: int) -> order.Int64Array:
 def _weights(sample: Mapping[str, float], names: tuple[str, ...], where: Path) -> np.ndarray:
     """[num_classes] float64 of every class."""
     for name, weight in sample.items():
-        check_choice("a class in sample", name, names, where)
+        check_choice("class in sample", name, names, where)
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not weight >= 0:
             raise UsageError(
                 f"a weight in sample must be a number of at least 0, got {weight!r} for {name!r} "

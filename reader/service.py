@@ -183,30 +183,18 @@ class Service:
         )
 
 
-def check_served(directory: object, cache: str, synonyms: object) -> str:
-    """The cache of a stream of a service.
+def check_directory(directory: object) -> None:
+    """Returns if the workers of a service can read the set.
 
     Raises:
-        UsageError: The set, or an option, needs what cannot be sent to the workers.
+        UsageError: It is a set at a URL.
     """
     if is_remote(directory):
         scheme = str(directory).partition("://")[0]
         raise UsageError(
-            f"a service reads sets that are directories, got {scheme}:// "
-            "with service in reader.load. Leave service out, or copy the set to where trainer and "
-            "workers see it under one path."
+            f"A service reads sets in directories only, not at {scheme}:// URLs, in reader.load. "
+            "Leave service out, or copy the set to a path that trainer and workers share."
         )
-    if cache not in ("auto", "off"):
-        raise UsageError(
-            f"a service reads the files of the set, got cache={cache!r} with service in "
-            'reader.load. Leave cache out, or pass cache="off".'
-        )
-    if synonyms is not None:
-        raise UsageError(
-            f"synonyms are looked up in a table of this process, got synonyms={str(synonyms)!r} "
-            "with service in reader.load. Leave one of them out."
-        )
-    return "off"
 
 
 def build_served(

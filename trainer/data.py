@@ -17,6 +17,13 @@ from trainer.options import Settings, TrainOptions
 STREAMS = 1
 
 
+# The options of both splits, which `reader.load` calls the same.
+_SHARED = (
+    *("batch_size", "image_size", "normalize", "max_tokens"),
+    *("cache", "cache_dir", "cache_limit"),
+)
+
+
 class StreamInfo(Protocol):
     """What a stream is made of."""
 
@@ -107,25 +114,18 @@ def open_data(asked: TrainOptions) -> Data:
     validation = _validation_split(options, manifest)
     class_names = () if kind == "packed" else _class_names(kind, manifest, options)
 
-    streams = STREAMS if kind == "tokens" else None
+    shared: dict[str, Any] = {name: getattr(options, name) for name in _SHARED}
+    shared |= {"buckets": options.buckets or 1, "streams": STREAMS if kind == "tokens" else None}
 
     def open_training(state: Mapping[str, Any] | None) -> Stream:
         stream = reader.load(
             options.data,
             split=options.train_split,
-            batch_size=options.batch_size,
-            image_size=options.image_size,
             augment=options.augment,
             seed=options.seed,
             state=state,
-            cache=options.cache,
             cache_stage=options.cache_stage,
-            cache_dir=options.cache_dir,
-            cache_limit=options.cache_limit,
-            normalize=options.normalize,
-            max_tokens=options.max_tokens,
-            buckets=options.buckets or 1,
-            streams=streams,
+            **shared,
         )
         if kind == "image":
             _require_channels_last(stream.info.element_shape, options)
@@ -135,20 +135,12 @@ def open_data(asked: TrainOptions) -> Data:
         return reader.load(
             options.data,
             split=split,
-            batch_size=options.batch_size,
-            image_size=options.image_size,
             augment="none",
             # Sums do not depend on the order, but batches of similar length take less time.
             shuffle="window" if kind == "tokens" else "off",
             epochs=1,
-            cache=options.cache,
-            cache_dir=options.cache_dir,
-            cache_limit=options.cache_limit,
             remainder="keep",
-            normalize=options.normalize,
-            max_tokens=options.max_tokens,
-            buckets=options.buckets or 1,
-            streams=streams,
+            **shared,
         )
 
     return Data(

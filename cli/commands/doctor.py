@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.commands.train import train_options
+from cli.options import click_options
+from trainer.options import TrainOptions
 
 if TYPE_CHECKING:
     from trainer.diagnosis.diagnosing import Diagnosis
-    from trainer.options import TrainOptions
 
 # The options of `shardmill train` on which its speed depends.
 _OPTIONS = (
@@ -38,7 +37,7 @@ _SECONDS = 3.0  # for each measurement
 
 @click.command()
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@functools.partial(train_options, names=_OPTIONS)
+@click_options(TrainOptions, _OPTIONS)
 @click.option(
     "--seconds",
     default=_SECONDS,
@@ -62,7 +61,6 @@ def doctor(directory: Path, seconds: float, as_json: bool, **values: Any) -> Non
       shardmill doctor reviews --max-tokens 400 --seconds 10
     """
     from shard_format import load_manifest
-    from trainer.options import TrainOptions
 
     load_manifest(directory)  # a wrong path is told at once, not after TensorFlow has loaded
     from cli.console import Bars, native_noise_kept, print_json

@@ -5,86 +5,17 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import sys
-from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli.options import click_options
+from trainer.options import TrainOptions
+
 if TYPE_CHECKING:
     from cli.console import Bars
-    from trainer import EpochDone, TrainOptions, TrainResult
-
-# Flag -> (type, metavar, help). Defaults are the trainer's own, read from its options.
-_FLAGS: dict[str, tuple[Any, str, str]] = {
-    "model": (str, "NAME", "A model by its name, or package.module:function."),
-    "image_size": (int, "N", "Pictures: their side as the model sees them, in pixels."),
-    "max_tokens": (int, "N", "Token ids: documents are cut to that many."),
-    "buckets": (
-        int,
-        "N",
-        "Token ids: groups of similar length that batches are made of.",
-    ),
-    "batch_size": (int, "N", "Pictures, documents or sequences per step, over all devices."),
-    "epochs": (int, "N", "Passes over the training split."),
-    "learning_rate": (float, "X", "Peak learning rate."),
-    "warmup_epochs": (float, "X", "Epochs over which the learning rate grows from 0."),
-    "weight_decay": (float, "X", "Decoupled decay of kernels."),
-    "optimizer": (str, "NAME", "Optimizer."),
-    "label_smoothing": (float, "X", "Share of the target spread over all classes."),
-    "precision": (str, "NAME", "float32, mixed_float16, mixed_bfloat16, or auto."),
-    "strategy": (str, "NAME", "default (one device) or mirrored (all GPUs of this machine)."),
-    "augment": (
-        str,
-        "NAMES",
-        "none, standard or strong; of pictures also transforms, with commas: standard,mixup.",
-    ),
-    "normalize": (str, "MODE", "none, zscore or minmax; for a model of your own."),
-    "validation_split": (str, "NAME", "Split to measure on; auto finds validation or test."),
-    "seed": (int, "N", "Of weights, order, augmentation and dropout."),
-    "cache": (str, "MODE", "auto, off, memory or disk."),
-    "cache_stage": (str, "STAGE", "What a cache holds: stored, or of pictures decoded."),
-    "cache_dir": (click.Path(path_type=Path), "DIR", "Where copies lie; see 'shardmill cache'."),
-    "cache_limit": (str, "SIZE", "What that directory may hold, such as 200GB."),
-    "keep_checkpoints": (int, "N", "Latest checkpoints to keep."),
-    "checkpoint_minutes": (float, "X", "Checkpoint within an epoch so often; 0 for never."),
-}
-
-
-# Of options that are None here because the reader decides.
-_READER_DEFAULTS = {"cache_dir": "~/.cache/shardmill", "cache_limit": "half of the free space"}
-
-
-def train_options(command: Callable[..., None], names: Collection[str] = ()) -> Callable[..., None]:
-    """A flag for every training option, or for some; its default from the one definition."""
-    from trainer.options import TrainOptions  # light: it loads no TensorFlow
-
-    defaults = {field.name: field.default for field in dataclasses.fields(TrainOptions)}
-    for name, (kind, metavar, text) in reversed(_FLAGS.items()):
-        if names and name not in names:
-            continue
-        command = click.option(
-            f"--{name.replace('_', '-')}",
-            default=defaults[name],
-            type=kind,
-            metavar=metavar,
-            show_default=_shown_default(name) if defaults[name] is None else True,
-            help=text,
-        )(command)
-    return command
-
-
-def _shown_default(name: str) -> str:
-    """The default of an option that depends on the set: one, or one for each kind of set."""
-    from trainer.defaults import DEFAULTS
-
-    if name in _READER_DEFAULTS:
-        return _READER_DEFAULTS[name]
-    found = {kind: getattr(defaults, name) for kind, defaults in DEFAULTS.items()}
-    found = {kind: value for kind, value in found.items() if value is not None}
-    if len(set(found.values())) == 1:
-        return str(next(iter(found.values())))
-    return ", ".join(f"{kind} {value}" for kind, value in found.items())
+    from trainer import EpochDone, TrainResult
 
 
 @click.command()
@@ -95,8 +26,7 @@ def _shown_default(name: str) -> str:
     metavar="RUN",
     help="Checkpoints, logs and model (default: DIR-run beside the set).",
 )
-@train_options
-@click.option("--deterministic", is_flag=True, help="Only deterministic kernels (slower on GPUs).")
+@click_options(TrainOptions)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def train(directory: Path, run_dir: Path | None, as_json: bool, **values: Any) -> None:
     """Train a Keras model on a shard set.
@@ -118,7 +48,6 @@ def train(directory: Path, run_dir: Path | None, as_json: bool, **values: Any) -
       shardmill train set --model mypackage.models:build --run-dir runs/1
     """
     from shard_format import load_manifest
-    from trainer import TrainOptions
 
     load_manifest(directory)  # a wrong path is told at once, not after TensorFlow has loaded
     if run_dir is None:

@@ -96,7 +96,7 @@ def open_place(
         DamageError: The manifest, or what was copied, is not what was written.
     """
     # Files are opened when they are read; the program may have gone to another directory by then.
-    cache_dir = (options.cache_dir or default_cache_dir()).absolute()
+    cache_dir = Path(options.cache_dir or default_cache_dir()).absolute()
     cache_limit = None if options.cache_limit is None else int(options.cache_limit)
     if not is_remote(directory):
         root = local_directory(directory).absolute()

@@ -16,7 +16,14 @@ from reader.normalization import Normalization, find_normalization
 from reader.options import ReadOptions, check_fits
 from reader.picture_steps import check_sizes, normalization_of, with_normalization
 from reader.record_types.base import OpenSplit
-from reader.record_types.labels import find_feature, find_label, label_spec, targets_of
+from reader.record_types.features import (
+    FurtherFeatures,
+    find_feature,
+    find_further,
+    find_label,
+    label_spec,
+    targets_of,
+)
 from reader.transforms import Example
 from shard_format import Feature, ShardSetError, UsageError
 
@@ -34,6 +41,7 @@ class ImageRecords:
         image: Name of the feature with the picture.
         decoder: Of its encoding.
         label: The feature with the class or classes; None where there are no labels.
+        further: Features that are handed out beside the image.
         steps: The transforms.
         image_size: Height and width in pixels of every picture; None does not resize.
         stored_size: Height and width of the stored pictures where all have the same, else Nones.
@@ -44,6 +52,7 @@ class ImageRecords:
     image: str
     decoder: Decoder
     label: Feature | None
+    further: FurtherFeatures
     steps: Steps
     image_size: int | None
     stored_size: tuple[int | None, int | None]
@@ -90,6 +99,7 @@ class ImageRecords:
         """[n] string -> {"image": [n] string, "label": [n] int64, ...}; labels are [n, ragged]."""
         wanted: dict[str, Any] = {self.image: tf.io.FixedLenFeature([], tf.string)}
         wanted |= {name: tf.io.FixedLenFeature([], tf.int64) for name in self.decoder.sides}
+        wanted |= self.further.specs
         if self.label is not None:
             wanted[self.label.name] = label_spec(self.label)
         found = tf.io.parse_example(serialized, wanted)
@@ -97,6 +107,8 @@ class ImageRecords:
         features |= {name: found[name] for name in self.decoder.sides}
         if self.label is not None:
             features["label"] = found[self.label.name]
+        if self.further.features:  # by themselves, since they may have any name
+            features["further"] = self.further.of(found)
         return features
 
     @property
@@ -131,7 +143,10 @@ class ImageRecords:
         image.set_shape(self._picture_shape)
         example["image"] = image
         # Batches of a quarter of the bytes where pictures are uint8, though they may be mixed.
-        return {**example, "random": random} if self.mixes else self._finished(example, random)
+        further = features.get("further", {})
+        if self.mixes:
+            return {**example, "random": random, "further": further}
+        return self._finished(example, random, further)
 
     def finish(self, batch: dict[str, Any]) -> Any:
         """A batch of what `decode` gave where the records of a batch are mixed -> batch."""
@@ -141,9 +156,9 @@ class ImageRecords:
             single = not self.label.shape
             example["label"] = tf.one_hot(label, len(self.label.class_names)) if single else label
         example = self.steps.apply("batch", example, batch["random"])
-        return self._finished(example, batch["random"])
+        return self._finished(example, batch["random"], batch["further"])
 
-    def _finished(self, example: Example, random: Any) -> Any:
+    def _finished(self, example: Example, random: Any, further: dict[str, Any]) -> Any:
         """What is the same for one picture and for a batch: values, and the order of axes."""
         for stage in ("values", "layout"):
             example = self.steps.apply(stage, example, random)
@@ -158,7 +173,8 @@ class ImageRecords:
                 "of them."
             )
         image.set_shape(shape)
-        return image if self.label is None else (image, example["label"])
+        inputs = self.further.inputs(self.image, image, further)
+        return inputs if self.label is None else (inputs, example["label"])
 
     def _crop(self, features: dict[str, Any], labels: Example, random: Any) -> Crop | None:
         """What the decoder asks for the box; None where nothing is cropped."""
@@ -234,6 +250,7 @@ def image_records(split: OpenSplit, options: ReadOptions) -> ImageRecords:
         image=image.name,
         decoder=_decoder(image, split.where),
         label=find_label(split),
+        further=find_further(split, options.features, (image.name,)),
         steps=steps,
         image_size=options.image_size,
         stored_size=stored,

@@ -138,7 +138,7 @@ def test_a_file_where_a_folder_should_be_is_told(make_set: MakeSet, tmp_path: Pa
 
 def test_mistakes_are_told(make_set: MakeSet, tmp_path: Path) -> None:
     directory = make_set({"train": (3,)})
-    with pytest.raises(UsageError, match=r"format must be one of dali, got 'dalli'.*mean 'dali'"):
+    with pytest.raises(UsageError, match=r"Unknown format 'dalli'.*mean 'dali'.* Choices: dali"):
         reader.export_index(directory, "dalli")
     with pytest.raises(UsageError, match="export_index reads sets in directories, got s3://"):
         reader.export_index("s3://bucket/set")

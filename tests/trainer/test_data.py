@@ -117,5 +117,8 @@ def test_normalized_pictures_are_trained_on_and_measured_alike(write_set, option
 
 
 def test_models_with_a_name_scale_pixels_themselves(options):
-    with pytest.raises(UsageError, match=r"--normalize needs a model of your own, .* small_cnn"):
+    with pytest.raises(
+        UsageError,
+        match=r"zscore does not work with --model small_cnn: .* --model",
+    ):
         options(model="small_cnn", normalize="zscore")
