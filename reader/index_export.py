@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from reader.caching.origins import own_directory
+from reader.cache.origins import own_directory
 from reader.declaration import check_choice
-from reader.shard_files import check_shards
+from reader.records.readers import check_shards
 from shard_format import DamageError, InputError, SplitInfo, load_manifest, open_index
 from shard_format.naming import INDEX_DIR, index_file
 

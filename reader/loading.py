@@ -8,15 +8,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from reader.address import check_answers, parse_address
-from reader.augmentation import Augment
 from reader.declaration import described
 from reader.opening import open_source
 from reader.options import REQUIRED, WHERE, OnCached, PathLike, ReadOptions, ignore_progress
 from reader.pipeline import as_it_is, build_dataset
-from reader.service import build_served, check_directory
+from reader.service.address import check_answers, parse_address
+from reader.service.client import build_served, check_directory
 from reader.state import order_of, read_state
 from reader.stream import ServedStream, Stream
+from reader.transforms.augmentation import Augment
 
 
 def load(

@@ -16,19 +16,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from reader.caching.origins import is_remote, local_directory
-from reader.caching.places import open_place
+from reader.cache.locations import locate_dataset
+from reader.cache.origins import is_remote, local_directory
 from reader.declaration import check_choice, check_integer
-from reader.info import StreamInfo
-from reader.mixture_plan import MixturePlan
-from reader.normalization import TRAINING_SPLIT
 from reader.opening import Opened, open_source
 from reader.options import MAX_EPOCHS, REQUIRED, ReadOptions
+from reader.order.class_sampling import SLOTS, shares
+from reader.order.mixture import MixturePlan
 from reader.pipeline import as_it_is, finished
-from reader.sampling import SLOTS, shares
+from reader.record_types.vocabulary import HUGGING_FACE, SENTENCE_PIECE
 from reader.state import as_json, digest, read_state
-from reader.stream import Stream
-from reader.vocabulary import HUGGING_FACE, SENTENCE_PIECE
+from reader.stream import Stream, StreamInfo
+from reader.transforms.normalization import TRAINING_SPLIT
 from shard_format import UsageError, load_manifest
 from shard_format import mix as mix_bits
 
@@ -166,7 +165,7 @@ def _open(directory: str, seed: int, options: Mapping[str, Any]) -> Opened:
     """A set with a seed of its own, so that sets of as many records differ in their order."""
     # "wrap", for a batch may be larger than the smallest set, which then repeats within it.
     asked = ReadOptions(**{**options, "seed": seed, "epochs": None, "remainder": "wrap"})
-    own = int(open_place(directory, asked).manifest.root_hash[:16], 16)
+    own = int(locate_dataset(directory, asked).manifest.root_hash[:16], 16)
     own_seed = int(mix_bits(np.array([seed], np.uint64) ^ np.uint64(own))[0] >> np.uint64(1))
     return open_source(directory, dataclasses.replace(asked, seed=own_seed))
 

@@ -7,20 +7,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from reader.caching.copying import Copies
-from reader.caching.filling import Files
-from reader.caching.places import open_place
-from reader.caching.plan import plan_cache
+from reader.cache.copying import Copies
+from reader.cache.filling import Files
+from reader.cache.locations import locate_dataset
+from reader.cache.plan import plan_cache
 from reader.declaration import check_choice
-from reader.geometry import Geometry, make_geometry
-from reader.info import StreamInfo, stream_info
 from reader.options import PathLike, ReadOptions
+from reader.order.class_sampling import ClassSampler, make_sampler
+from reader.order.geometry import Geometry, make_geometry
+from reader.order.worker_shard import WorkerShard, emitted_records
 from reader.pipeline import Source
 from reader.record_types import RECORD_TYPES, BatchRecords, OpenSplit, RecordTypeFactory, kind_of
 from reader.record_types.features import find_feature
 from reader.record_types.image import ImageRecords
-from reader.sampling import ClassSampler, make_sampler
-from reader.shares import Share, emitted_records
+from reader.stream import StreamInfo, stream_info
 from reader.windows import Lengths, Sizes, Windows
 from shard_format import (
     DamageError,
@@ -64,7 +64,7 @@ def open_source(directory: PathLike, options: ReadOptions) -> Opened:
         ShardSetError: There is no shard set, or it cannot be read by this version.
         DamageError: The set is not what its manifest says.
     """
-    place = open_place(directory, options)
+    place = locate_dataset(directory, options)
     root, manifest = place.root, place.manifest
     split = _checked_split(manifest, options, root)
     geometry = _checked_geometry(split, options, root)
@@ -86,13 +86,13 @@ def open_source(directory: PathLike, options: ReadOptions) -> Opened:
         label = find_feature(opened.schema, "class_label")
         sampler = make_sampler(options.sample, label, index, options.seed, index_path)
     emitted = emitted_records(split.records, options.batch_size, str(options.remainder))
-    share = Share(geometry, *options.worker, emitted)
+    share = WorkerShard(geometry, *options.worker, emitted)
     column = cast(BatchRecords, records).length_column if _by_batch(records) else None
     lengths = None if column is None else Lengths(index_path, column, options.max_tokens)
     sizes: Sizes | None = None
     if getattr(records, "boxes_many", False) and set(Sizes.COLUMNS) <= set(index.column_names):
         sizes = Sizes(index_path)
-    windows = Windows(share, filled.payloads, options, lengths, sampler, sizes)
+    windows = Windows(share, filled.record_reader, options, lengths, sampler, sizes)
     return Opened(
         source=Source(windows, records, options),
         info=stream_info(opened, options, records, plan.choice, filled.remark),

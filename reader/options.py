@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from reader.declaration import Limits, check_choice, check_declared, check_integer, option
-from reader.geometry import default_streams
+from reader.order.geometry import default_streams
 from shard_format import UsageError
 from shard_format.wording import parse_size
 
@@ -22,7 +22,7 @@ SHUFFLES = ("window", "full", "off")
 CACHES = ("auto", "off", "memory", "disk")
 CACHE_STAGES = ("stored", "decoded")
 SAMPLES = ("balanced",)
-MAX_STREAMS = 4096  # a stream has 16 bits in `reader.order`
+MAX_STREAMS = 4096  # a stream has 16 bits in `reader.order.numpy_order`
 MAX_BUCKETS = 4096
 MAX_EPOCHS = 1 << 32  # times the steps of an epoch, this still is an int64
 MAX_THREADS = 4096  # TensorFlow starts all of them at once

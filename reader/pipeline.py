@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import tensorflow as tf
 
-from reader import order_graph
 from reader.options import ReadOptions
+from reader.order import graph_order
 from reader.record_types import BatchRecords, SingleRecords
 from reader.windows import Task, Windows
 
@@ -74,7 +74,7 @@ class Source:
 
     @property
     def _share(self) -> int:
-        share = self.windows.share
+        share = self.windows.worker_shard
         if self.options.remainder == "keep":
             # TensorFlow asks for every record that a batch has room for, though the last one has
             # come: hours for a batch of 2**31, which is to say "all".
@@ -94,7 +94,7 @@ class Source:
             part = self.windows.read(task)
             # At least one, wanted or not: unbatch() of a tensor [n, 0] ends the process (TF 2.21).
             count = max(1, records.num_random)
-            random = order_graph.uniforms(part.draws, count, seed, task.epoch)
+            random = graph_order.uniforms(part.draws, count, seed, task.epoch)
             features = records.parse(part.serialized)
             if part.sizes is not None and records.boxes_many:
                 features = records.boxed(features, part.sizes, random)
@@ -119,7 +119,7 @@ class Source:
 
         def read(task: Task) -> Any:
             part = self.windows.read(task)
-            keys = order_graph.augment_keys(part.draws, self.options.seed, task.epoch)
+            keys = graph_order.augment_keys(part.draws, self.options.seed, task.epoch)
             return part.serialized, keys, part.weights
 
         return tasks.map(  # ([n] string, [n] uint64, [n] float32)

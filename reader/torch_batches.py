@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import tensorflow as tf
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from reader.numpy_batches import num_batches, ragged_rows
+from reader.batches import known_length, ragged_rows
 from shard_format import UsageError
-
-if TYPE_CHECKING:
-    from reader.stream import Stream
 
 _PICTURES_RANK = 4  # [batch, height, width, 3]
 
@@ -35,25 +32,28 @@ class TorchBatches(IterableDataset):
     Every iteration gives the same epochs again, as that of `stream.dataset` does.
 
     Args:
-        stream: What is read.
+        dataset: The batches.
+        num_batches: How many there are; None for no end.
         device: Where tensors are put, as torch.device has it; None is the CPU.
 
     Raises:
         UsageError: There is no such device. While it is read: a DataLoader has workers.
     """
 
-    def __init__(self, stream: Stream, device: Any = None) -> None:
-        self._stream = stream
+    def __init__(
+        self, dataset: tf.data.Dataset, num_batches: int | None, device: Any = None
+    ) -> None:
+        self._dataset, self._num_batches = dataset, num_batches
         self._device = _checked_device(device)
 
     def __len__(self) -> int:
-        return num_batches(self._stream)
+        return known_length(self._num_batches)
 
     def __iter__(self) -> Iterator[Any]:
         workers = get_worker_info()
         if workers is not None:
             _refuse_workers(f"{workers.num_workers} workers")
-        for batch in self._stream.dataset:
+        for batch in self._dataset:
             yield tf.nest.map_structure(self._to_device, batch)
 
     def __reduce__(self) -> NoReturn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -35,3 +36,16 @@ def test_public_names_are_listed(package):
     assert len(set(module.__all__)) == len(module.__all__)
     for name in module.__all__:
         assert getattr(module, name) is not None
+
+
+@pytest.mark.parametrize("package", ["shard_format", "reader", "trainer"])
+def test_a_package_shows_its_public_names_and_no_others(package):
+    module = importlib.import_module(package)
+    for name in module.__all__:
+        getattr(module, name)  # those of the reader are imported when they are first used
+    shown = {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and not isinstance(value, types.ModuleType)
+    }
+    assert shown - {"annotations", "TYPE_CHECKING"} == set(module.__all__)

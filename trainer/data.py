@@ -102,7 +102,7 @@ def open_data(asked: TrainOptions) -> Data:
     """
     manifest = load_manifest(asked.data)
     import reader  # loads TensorFlow
-    from reader.normalization import find_normalization
+    from reader.transforms.normalization import find_normalization
 
     kind = reader.kind_of(manifest.schema)
     _require_kind(kind, manifest, asked)
@@ -191,7 +191,7 @@ def _require_channels_last(shape: tuple[int | None, ...], options: Settings) -> 
 
 def _input_shape(kind: str, manifest: Manifest, options: Settings) -> InputShape | None:
     """What a model of this set is fed; None for pictures of the size in the options."""
-    from reader.vocabulary import find_vocabulary
+    from reader.record_types.vocabulary import find_vocabulary
 
     if kind == "image":
         return None

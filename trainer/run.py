@@ -14,12 +14,12 @@ from trainer.autosave import Autosave
 from trainer.data import Data, Stream, open_data, require_batch
 from trainer.errors import TrainingError
 from trainer.events import EpochDone, OnEvent, RunDone, RunStarted, StepsDone, TrainResult, ignore
-from trainer.learner import Learner, make_learner
 from trainer.loop import OnSteps, Totals
 from trainer.options import Settings, TrainOptions
 from trainer.progress import Progress
 from trainer.scalars import Scalars
 from trainer.termination import Termination
+from trainer.train_state import TrainState, make_train_state
 
 # Below this a loss scale no longer lifts gradients out of float16's subnormals; getting here means
 # that no step is finite at any scale.
@@ -42,7 +42,7 @@ def train_on(data: Data, asked: TrainOptions, on_event: OnEvent = ignore) -> Tra
     place = checkpoints.latest_progress(directory)
     stream = _open_at(data, place)
     require_batch(stream.info.records, options)
-    learner = make_learner(
+    learner = make_train_state(
         options, policy, stream.steps_per_epoch, data.num_outputs, data.input_shape
     )
     kept = checkpoints.Checkpoints(
@@ -78,7 +78,7 @@ class _Run:
 
     options: Settings
     kind: str
-    learner: Learner
+    learner: TrainState
     stream: Stream
     validation: Stream | None
     on_event: OnEvent

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from reader.caching.contents import Entry
+    from reader.cache.inventory import Entry
 
 _SHOWN_HASH = 12  # characters of a root hash: enough to tell sets apart
 
@@ -31,7 +31,7 @@ def cache(directory: Path | None, clear: bool, as_json: bool) -> None:
       shardmill cache /scratch/cache --clear
     """
     from cli.console import print_json, say
-    from reader.caching.resources import default_cache_dir
+    from reader.cache.resources import default_cache_dir
     from shard_format.wording import counted, format_bytes
 
     directory = directory or default_cache_dir()
@@ -57,7 +57,7 @@ def cache(directory: Path | None, clear: bool, as_json: bool) -> None:
 
 def _found(directory: Path, clear: bool) -> list[Entry]:
     """What there is, or was until it was deleted. No directory is made a cache by looking at it."""
-    from reader.caching.store import Store
+    from reader.cache.store import Store
     from shard_format import UsageError
 
     try:

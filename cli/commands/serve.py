@@ -65,9 +65,9 @@ def serve(
 
     load_manifest(directory)  # a wrong path is told at once, not after TensorFlow has loaded
     quiet_tensorflow()
-    from reader.address import local_host, parse_address
-    from reader.serving import ServeOptions
-    from reader.serving import serve as run
+    from reader.service.address import local_host, parse_address
+    from reader.service.processes import ServeOptions
+    from reader.service.processes import serve as run
 
     dispatcher = None if join is None else parse_address(join, "shardmill serve")
     options = ServeOptions(

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from reader.geometry import Geometry
-from reader.normalization import Normalization
+from reader.order.geometry import Geometry
+from reader.transforms.normalization import Normalization
 from shard_format import Manifest, Schema
 
 
@@ -51,8 +51,8 @@ class TokenInfo:
         num_tokens: Tokens of one pass, without padding, after records were cut to max_tokens.
         num_cut: Records that were cut.
         padding_share: Positions of the batches that hold no token, in [0, 1), computed from the
-            index. Of the first epoch, before augmentation: by at most the first `reader.padding.
-            MAX_WINDOWS` windows of it where a batch is as long as its longest record.
+            index for the first epoch, before augmentation; for batches that are as long as their
+            longest record, for the first `token_lengths.MAX_WINDOWS` windows of it.
     """
 
     vocabulary_size: int
@@ -76,7 +76,7 @@ class RecordType(Protocol):
 
     @property
     def targets(self) -> str:
-        """What an element has beside its input: one of `reader.info.TARGETS`."""
+        """What an element has beside its input: one of `reader.stream.TARGETS`."""
 
     @property
     def normalization(self) -> Normalization | None:

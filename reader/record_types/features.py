@@ -35,7 +35,7 @@ def find_label(split: OpenSplit) -> Feature | None:
 
 
 def targets_of(label: Feature | None) -> str:
-    """One of `reader.info.TARGETS`."""
+    """One of `reader.stream.TARGETS`."""
     if label is None:
         return "none"
     return "labels" if label.shape else "label"

@@ -10,11 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
-from reader.augmentation import Steps, find_transforms
-from reader.decoders import DECODERS, Crop, Decoder
-from reader.normalization import Normalization, find_normalization
 from reader.options import ReadOptions, check_fits
-from reader.picture_steps import check_sizes, normalization_of, with_normalization
 from reader.record_types.base import OpenSplit
 from reader.record_types.features import (
     FurtherFeatures,
@@ -24,7 +20,10 @@ from reader.record_types.features import (
     label_spec,
     targets_of,
 )
+from reader.records.decoders import DECODERS, Crop, Decoder
 from reader.transforms import Example
+from reader.transforms.augmentation import Steps, find_transforms
+from reader.transforms.normalization import Normalization, find_normalization
 from shard_format import Feature, ShardSetError, UsageError
 
 
@@ -91,7 +90,7 @@ class ImageRecords:
 
     @property
     def targets(self) -> str:
-        """One of `reader.info.TARGETS`."""
+        """One of `reader.stream.TARGETS`."""
         targets = targets_of(self.label)
         return "shares" if self.mixes and targets == "label" else targets
 
@@ -286,3 +285,58 @@ def _stored_size(index: pa.Table, batch_size: int, where: Path) -> tuple[int | N
         f"image_size=None needs pictures of one size, got {found} in {where}. "
         "Give an image_size, or pass batch_size=1."
     )
+
+
+def with_normalization(steps: Steps, normalization: Normalization | None) -> Steps:
+    """With the normalization that was asked for by name, the last of its stage."""
+    if normalization is None:
+        return steps
+    layouts = steps.of("layout")
+    before = steps.transforms[: len(steps.transforms) - len(layouts)]
+    return Steps((*before, normalization, *layouts))
+
+
+def normalization_of(steps: Steps) -> Normalization | None:
+    """The one among the transforms.
+
+    Raises:
+        UsageError: There are two.
+    """
+    found = [item for item in steps.of("values") if isinstance(item, Normalization)]
+    if len(found) > 1:
+        raise UsageError(
+            f"pictures are normalized once, got {len(found)} normalizations in reader.load. "
+            'Pass normalize="none", or leave Normalization out of augment.'
+        )
+    return found[0] if found else None
+
+
+def check_sizes(steps: Steps, options: ReadOptions, size: tuple[int | None, int | None]) -> None:
+    """Returns if a picture that is to be resized is cropped before, and no other one.
+
+    Args:
+        steps: The transforms.
+        options: What the caller asked for.
+        size: Of the pictures that are not resized; Nones where sizes differ.
+
+    Raises:
+        UsageError: It is not.
+    """
+    has_crop = bool(steps.of("crop"))
+    if has_crop and options.image_size is None:
+        raise UsageError(
+            f"augment={options.augment!r} needs an image_size, got None in reader.load. "
+            'Give one, such as image_size=224, or pass augment="none".'
+        )
+    fixed = [type(item).__name__ for item in (*steps.of("resized"), *steps.of("batch"))]
+    if fixed and None in size:
+        raise UsageError(
+            f"{', '.join(fixed)} in augment needs pictures of one size, got image_size=None and "
+            "stored sizes that differ in reader.load. Give an image_size, such as image_size=224."
+        )
+    if not has_crop and options.image_size is not None:
+        raise UsageError(
+            "the first transform must be a crop where there is an image_size, got "
+            f"augment={options.augment!r} in reader.load. Begin with center_crop or "
+            "random_resized_crop, or leave image_size out."
+        )

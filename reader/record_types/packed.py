@@ -12,8 +12,8 @@ from reader.declaration import check_choice
 from reader.options import ReadOptions, check_fits
 from reader.record_types.base import OpenSplit, TokenInfo
 from reader.record_types.features import FurtherFeatures, find_further
+from reader.record_types.vocabulary import Vocabulary, find_vocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
-from reader.vocabulary import Vocabulary, find_vocabulary
 from shard_format import DamageError, ShardSetError
 
 FEATURES = ("tokens", "segments", "positions")

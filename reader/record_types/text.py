@@ -52,7 +52,7 @@ class TextRecords:
 
     @property
     def targets(self) -> str:
-        """One of `reader.info.TARGETS`."""
+        """One of `reader.stream.TARGETS`."""
         return targets_of(self.label)
 
     def decode_batch(self, serialized: Any, keys: Any) -> Any:

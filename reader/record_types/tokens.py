@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from reader.declaration import check_choice
 from reader.options import ReadOptions, check_fits
-from reader.padding import padding_share
 from reader.record_types.base import OpenSplit, TokenInfo
 from reader.record_types.features import (
     FurtherFeatures,
@@ -20,9 +19,9 @@ from reader.record_types.features import (
     label_spec,
     targets_of,
 )
-from reader.token_counts import TokenCounts
+from reader.record_types.token_lengths import TokenCounts, padding_share
+from reader.record_types.vocabulary import Vocabulary, find_vocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
-from reader.vocabulary import Vocabulary, find_vocabulary
 from shard_format import DamageError, Feature
 
 TOKENS = "tokens"  # the feature, and the column of the index that counts them
@@ -67,7 +66,7 @@ class TokenRecords:
 
     @property
     def targets(self) -> str:
-        """One of `reader.info.TARGETS`."""
+        """One of `reader.stream.TARGETS`."""
         return targets_of(self.label)
 
     def decode_batch(self, serialized: Any, keys: Any) -> Any:

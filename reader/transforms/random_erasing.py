@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from reader import order_graph
+from reader.order import graph_order
 from reader.transforms.base import Example, require_between, require_order
 from reader.transforms.random_resized_crop import random_rectangle
 from shard_format import UsageError
@@ -82,7 +82,7 @@ class RandomErasing:
         if not isinstance(self.fill, str):
             return tf.fill(shape, float(self.fill))
         # The random number has 24 bits; all values are drawn from them as from a seed.
-        seed = order_graph.mix(tf.cast(random * 2.0**24, tf.uint64))
+        seed = graph_order.mix(tf.cast(random * 2.0**24, tf.uint64))
         if self.fill == "color":
             return tf.broadcast_to(_random_bytes(seed, 3), shape)
         return tf.reshape(_random_bytes(seed, tf.reduce_prod(shape)), shape)
@@ -91,5 +91,5 @@ class RandomErasing:
 def _random_bytes(seed: Any, count: Any) -> Any:
     """[count] float32: whole numbers in [0, 255], eight of every hash."""
     numbers = tf.cast(tf.range((count + 7) // 8), tf.uint64)
-    values = tf.bitcast(order_graph.mix(seed ^ numbers), tf.uint8)
+    values = tf.bitcast(graph_order.mix(seed ^ numbers), tf.uint8)
     return tf.cast(tf.reshape(values, [-1])[:count], tf.float32)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reader
-from reader.decoders import DECODERS
+from reader.records.decoders import DECODERS
 from shard_format import Feature, Schema, ShardSetError, UsageError, encode_example, load_manifest
 from shard_format.tfrecord import read_records
 
@@ -116,7 +116,7 @@ def test_pixels_are_those_of_a_stream(make_set: MakeSet, encoding: str) -> None:
 
 
 def test_every_sample_has_the_pixels_of_a_stream(samples: Path) -> None:
-    from reader.pictures import decode_jpeg
+    from reader.access.numpy_decoders import decode_jpeg
 
     compared = 0
     for file in sorted(samples.glob("*/*.jpg"))[::9]:

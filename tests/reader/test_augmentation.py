@@ -11,8 +11,6 @@ import pytest
 import tensorflow as tf
 
 import reader
-from reader.augmentation import Steps, find_transforms
-from reader.normalization import Normalization
 from reader.transforms import (
     CenterCrop,
     ChannelsFirst,
@@ -22,6 +20,8 @@ from reader.transforms import (
     RandomResizedCrop,
     Rotation,
 )
+from reader.transforms.augmentation import Steps, find_transforms
+from reader.transforms.normalization import Normalization
 from shard_format import UsageError
 
 PIXELS = {

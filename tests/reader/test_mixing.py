@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reader
-from reader.mixture_plan import MixturePlan
-from reader.sampling import shares
+from reader.order.class_sampling import shares
+from reader.order.mixture import MixturePlan
 from reader.state import digest
 from shard_format import UsageError, load_manifest
 

@@ -7,9 +7,8 @@ import pytest
 import tensorflow as tf
 
 import reader
-from reader.cold import Places, evict, in_page_cache, measure_storage
-from reader.prefixes import prefixes
-from reader.sampled import (
+from reader.profiling.partial_pipelines import prefixes
+from reader.profiling.sampled_source import (
     dataset_of,
     decoded_source,
     open_again,
@@ -17,7 +16,13 @@ from reader.sampled import (
     sampled_source,
     with_records,
 )
-from reader.stages import measure_stages
+from reader.profiling.stages import measure_stages
+from reader.profiling.storage_benchmark import (
+    RecordLocations,
+    evict,
+    in_page_cache,
+    measure_storage,
+)
 from shard_format import UsageError
 from shard_format.clock import Clock, Elapsed
 
@@ -27,7 +32,7 @@ SECONDS = 0.05
 @pytest.fixture(autouse=True)
 def one_round(monkeypatch) -> None:
     """What a stage takes is not asked here, only that it is measured."""
-    monkeypatch.setattr("reader.stages._ROUNDS", 1)
+    monkeypatch.setattr("reader.profiling.stages._ROUNDS", 1)
 
 
 @pytest.fixture
@@ -98,13 +103,13 @@ def test_the_last_prefix_is_the_stream_itself(tiny) -> None:
 
 def test_buckets_of_a_sample_are_those_of_its_own_lengths(documents, monkeypatch) -> None:
     """Records that stand for others bring their own lengths, or batches would be of all lengths."""
-    monkeypatch.setattr("reader.sampled.SAMPLE_RECORDS", 7)
+    monkeypatch.setattr("reader.profiling.sampled_source.SAMPLE_RECORDS", 7)
     stream = reader.load(documents, batch_size=4, buckets=8, cache="off")
     opened = open_again(stream)
     numbers = sample_numbers(opened, 7)
     source = sampled_source(stream)
     asked = tf.range(20, dtype=tf.int64)
-    serialized = source.windows.payloads.read(asked)
+    serialized = source.windows.record_reader.read(asked)
     assert source.windows.lengths is not None
     lengths = source.windows.lengths(asked)
     spec = {"tokens": tf.io.RaggedFeature(tf.int64)}
@@ -134,15 +139,15 @@ def test_storage_is_read_as_the_stream_reads_it(documents, shuffle) -> None:
 
 def test_places_are_where_the_records_lie(documents) -> None:
     opened = open_again(reader.load(documents, batch_size=4))
-    runs = Places(opened).runs(np.arange(120))
+    runs = RecordLocations(opened).runs(np.arange(120))
     assert [path.name for path, _, _ in runs] == sorted({path.name for path, _, _ in runs})
     assert sum(size for _, _, size in runs) == opened.info.stored_bytes
-    separate = Places(opened).runs(np.array([0, 2, 4]))
+    separate = RecordLocations(opened).runs(np.array([0, 2, 4]))
     assert len(separate) == 3
 
 
 def test_what_was_evicted_and_read_again_is_in_the_page_cache(documents) -> None:
-    runs = Places(open_again(reader.load(documents, batch_size=4))).runs(np.arange(120))
+    runs = RecordLocations(open_again(reader.load(documents, batch_size=4))).runs(np.arange(120))
     evict(runs)
     for path, offset, size in runs:
         with path.open("rb") as file:

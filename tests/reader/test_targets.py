@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import reader
-from reader.normalization import Normalization
+from reader.transforms.normalization import Normalization
 from shard_format import ShardSetError
 
 PIXELS = {
@@ -99,8 +99,8 @@ def test_normalize(make_set: Any, mode: str, shift: Any, scale: Any, dtype: str)
 
 def test_normalize_runs_eagerly_too(make_set: Any) -> None:
     """`decode` of a record outside tf.data gives what the stream gives."""
-    from reader.geometry import make_geometry
     from reader.options import ReadOptions
+    from reader.order.geometry import make_geometry
     from reader.record_types import RECORD_TYPES, OpenSplit
     from shard_format import load_manifest, open_index, read_records
 

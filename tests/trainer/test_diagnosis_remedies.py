@@ -12,8 +12,8 @@ SECONDS = 0.05
 @pytest.fixture
 def case_of(pictures, build, tmp_path):
     """A job on 48 pictures of 40 x 46 pixels, seen at 8; its costs are those of a step alone."""
-    from reader.cold import StorageTimes
-    from reader.stages import ChainTimes, StageTimes
+    from reader.profiling.stages import ChainTimes, StageTimes
+    from reader.profiling.storage_benchmark import StorageTimes
     from trainer.diagnosis.costs import Costs
     from trainer.diagnosis.job import open_job
     from trainer.diagnosis.measuring import StepTimes

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from reader.info import StreamInfo
-from reader.stages import StageTimes, measure_stages
+from reader.profiling.stages import StageTimes, measure_stages
+from reader.stream import StreamInfo
 from shard_format import UsageError
 from shard_format.machine import machine_cores, usable_cores
 from trainer.diagnosis.advice import Advice, Trial, rank

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import tensorflow as tf
 
-from reader.sampled import dataset_of, sampled_source, window_records
+from reader.profiling.sampled_source import dataset_of, sampled_source, window_records
 from shard_format.clock import Clock, Elapsed
 from trainer.diagnosis.job import Job
 from trainer.loop import Loop, Totals

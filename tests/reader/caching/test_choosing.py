@@ -7,8 +7,8 @@ from unittest import mock
 import pytest
 
 import reader
-from reader.caching import resources
-from reader.caching.choosing import NETWORK, REMOTE, CacheChoice, Situation, choose_cache
+from reader.cache import resources
+from reader.cache.plan import NETWORK, REMOTE, CacheChoice, Situation, choose_cache
 from shard_format import UsageError
 
 GB = 10**9
@@ -51,7 +51,7 @@ def test_memory_is_what_the_container_leaves(tmp_path: Path) -> None:
     (tmp_path / "max").write_text("1000\n")
     (tmp_path / "used").write_text("400\n")
     files = ((str(tmp_path / "max"), str(tmp_path / "used")),)
-    with mock.patch("reader.caching.resources._CGROUP_FILES", files):
+    with mock.patch("reader.cache.resources._CGROUP_FILES", files):
         assert resources.available_memory_bytes() == 600
         (tmp_path / "max").write_text("max\n")
         assert resources.available_memory_bytes() > 10**6

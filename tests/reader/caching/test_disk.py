@@ -13,10 +13,10 @@ from unittest import mock
 import pytest
 
 import reader
-from reader.caching.copying import Copies, Wanted, fetch
-from reader.caching.origins import DirectoryOrigin
-from reader.caching.resources import default_cache_dir, free_disk_bytes
-from reader.caching.store import Store
+from reader.cache.copying import Copies, Wanted, fetch
+from reader.cache.origins import DirectoryOrigin
+from reader.cache.resources import default_cache_dir, free_disk_bytes
+from reader.cache.store import Store
 from shard_format import DamageError, UsageError, load_manifest, verify
 
 
@@ -37,7 +37,7 @@ def test_copies_are_made_while_the_source_is_read(
     """Also in a directory whose name is a pattern to TensorFlow."""
     cache = tmp_path / special
     plain, _ = batches(tiny, cache="off")
-    with mock.patch("reader.caching.copying._copy", side_effect=OSError("not yet")):
+    with mock.patch("reader.cache.copying._copy", side_effect=OSError("not yet")):
         first, stream = None, None
         with pytest.warns(UserWarning, match=r"is read where it lies"), pytest.raises(OSError):
             first, stream = batches(tiny, cache="disk", cache_dir=cache)
@@ -98,7 +98,7 @@ def test_a_copy_that_was_cut_is_not_read(make_set: Any, tmp_path: Path, batches:
     (copy,) = (tmp_path / "c").glob("*/*tfrecord*")
     copy.write_bytes(copy.read_bytes()[:500])
     options |= {"batch_size": 20, "image_size": 16, "augment": "standard", "seed": 3}
-    with mock.patch("reader.caching.copying._copy", side_effect=OSError("not yet")):
+    with mock.patch("reader.cache.copying._copy", side_effect=OSError("not yet")):
         with pytest.warns(UserWarning, match="could not be copied"):
             stream = reader.load(directory, **options)
             found = [image.numpy() for image, _ in stream.dataset.take(2)]
@@ -193,7 +193,7 @@ def test_a_lease_lasts_as_long_as_anybody_may_read(tiny: Path, tmp_path: Path) -
 def test_a_copy_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(bytes(64 << 20))
     wanted = Wanted("source", tmp_path / "copy", 64 << 20, "")
-    with mock.patch("reader.caching.copying._BLOCK_BYTES", 1 << 10):
+    with mock.patch("reader.cache.copying._BLOCK_BYTES", 1 << 10):
         copies = Copies(DirectoryOrigin(tmp_path), [wanted])
         copies.stop()
         copies.wait()
@@ -204,8 +204,8 @@ def test_a_program_does_not_wait_for_copies_at_its_end(tmp_path: Path) -> None:
     """Nor does it abort: a thread inside PyArrow must not be killed there."""
     program = (
         "import sys, time; from pathlib import Path\n"
-        "from reader.caching import copying\n"
-        "from reader.caching.origins import DirectoryOrigin\n"
+        "from reader.cache import copying\n"
+        "from reader.cache.origins import DirectoryOrigin\n"
         "class Endless(DirectoryOrigin):\n"
         "    def open(self, file):\n"
         "        opened = super().open(file)\n"
@@ -240,7 +240,7 @@ def test_an_attempt_that_fails_is_made_again(tmp_path: Path, tiny: Path) -> None
                 raise failures.pop()
             return real.open(file)
 
-    with mock.patch("reader.caching.retrying._PAUSE_SECONDS", 0.01):
+    with mock.patch("reader.cache.retrying._PAUSE_SECONDS", 0.01):
         fetch(Flaky(tiny), wanted)
     assert wanted.path.read_bytes() == (tiny / shard.file).read_bytes()
 

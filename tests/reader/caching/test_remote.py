@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 import reader
-from reader.caching import places
-from reader.caching.origins import connect, local_directory, shown_url
-from reader.caching.ranges import RangePayloads
+from reader.cache import locations
+from reader.cache.origins import connect, local_directory, shown_url
+from reader.cache.readers import RemoteRecordReader
 from shard_format import (
     DamageError,
     ShardSetError,
@@ -108,12 +108,12 @@ def test_any_records_in_any_order(tiny: Path, remote: Any, tmp_path: Path) -> No
     index = open_index(tiny / index_file("train"))
     copies = [tmp_path / shard.file for shard in split.shards]
     copies[0].write_bytes((tiny / split.shards[0].file).read_bytes())
-    payloads = RangePayloads(places.connect(url), split, index, copies)
+    record_reader = RemoteRecordReader(locations.connect(url), split, index, copies)
     generator = np.random.default_rng(0)
     for count in (1, 2, 30, 200):
         numbers = generator.integers(0, split.records, count)
-        assert payloads.read_now(numbers).tolist() == [stored[number] for number in numbers]
-    assert payloads.read_now(np.arange(split.records)).tolist() == stored
+        assert record_reader.read_now(numbers).tolist() == [stored[number] for number in numbers]
+    assert record_reader.read_now(np.arange(split.records)).tolist() == stored
 
 
 def test_a_damaged_record_is_named(make_set: Any, remote: Any, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reader
-from reader.index_graph import IndexGraph
+from reader.records.index_columns import IndexColumns
 from shard_format import DamageError
 
 
@@ -56,7 +56,7 @@ def test_any_layout_of_record_batches(
     ]
     path = tmp_path_factory.mktemp("index") / "i.arrow"
     write_index(path, [batch for found in batches for batch in found])
-    graph = IndexGraph(path, ("large", "small"))
+    graph = IndexColumns(path, ("large", "small"))
     assert graph.num_records == rows
     records = np.random.default_rng(1).integers(0, rows, 20)
     lookup = tf.function(lambda name, records: graph.column(name, records))
@@ -81,7 +81,7 @@ def test_a_column_that_is_none_of_whole_numbers(
     batch = pa.RecordBatch.from_arrays([column], ["c"])
     path = write_index(tmp_path / "i.arrow", [batch])
     with pytest.raises(DamageError, match=f"{message}.*Build the set again"):
-        IndexGraph(path, ("c",))
+        IndexColumns(path, ("c",))
 
 
 def test_a_compressed_column_is_refused(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_compressed_column_is_refused(tmp_path: Path) -> None:
     with pa.ipc.new_file(str(tmp_path / "i.arrow"), table.schema, options=options) as writer:
         writer.write_table(table)
     with pytest.raises(DamageError, match="must lie in the file as it is, got a compressed"):
-        IndexGraph(tmp_path / "i.arrow", ("c",))
+        IndexColumns(tmp_path / "i.arrow", ("c",))
 
 
 @pytest.fixture
@@ -166,10 +166,10 @@ GROWTH = """
 import sys
 from pathlib import Path
 import numpy as np, pyarrow as pa, tensorflow as tf
-from reader.index_graph import IndexGraph
-from reader.payloads import PLACE_COLUMNS
+from reader.records.index_columns import IndexColumns
+from reader.records.readers import LOCATION_COLUMNS
 path, rows = Path(sys.argv[1]), int(sys.argv[2])
-index = IndexGraph(path, PLACE_COLUMNS)
+index = IndexColumns(path, LOCATION_COLUMNS)
 assert index.num_records == rows
 def look(n):
     records = tf.range(n * 1000, n * 1000 + 1000, dtype=tf.int64) * 7919 % rows
@@ -210,7 +210,7 @@ def test_places_far_into_a_large_index(tmp_path: Path) -> None:
     path = write_index(
         tmp_path / "i.arrow", [pa.RecordBatch.from_arrays([pa.array(values)], ["offset"])]
     )
-    graph = IndexGraph(path, ("offset",))
+    graph = IndexColumns(path, ("offset",))
     place = int(graph._bases["offset"][0])
     content, gap = path.read_bytes(), 3 << 30
     with path.open("r+b") as file:

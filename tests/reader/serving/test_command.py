@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from reader.address import parse_address
+from reader.service.address import parse_address
 
 pytestmark = [pytest.mark.usefixtures("small_windows"), pytest.mark.timeout(600)]
 

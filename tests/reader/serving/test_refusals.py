@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 import reader
-from reader.address import Address, check_answers, parse_address
+from reader.service.address import Address, check_answers, parse_address
 from shard_format import UsageError
 
 PICTURES: dict[str, Any] = {"batch_size": 4, "image_size": 16, "augment": "standard", "seed": 3}
@@ -43,7 +43,7 @@ def test_a_service_that_does_not_answer_is_told(
 
 def test_other_servers_are_no_service() -> None:
     with socket.create_server(("", 0)) as server:
-        with mock.patch("reader.address._TIMEOUT_SECONDS", 0.5), pytest.raises(UsageError):
+        with mock.patch("reader.service.address._TIMEOUT_SECONDS", 0.5), pytest.raises(UsageError):
             check_answers(Address("localhost", server.getsockname()[1]), "a test")
 
 

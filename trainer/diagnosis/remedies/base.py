@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable
 
 from reader.pipeline import Source
-from reader.sampled import sampled_source
-from reader.stages import ChainTimes, StageTimes, measure_chain
+from reader.profiling.sampled_source import sampled_source
+from reader.profiling.stages import ChainTimes, StageTimes, measure_chain
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.costs import Costs
 from trainer.diagnosis.job import Job

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from reader.caching.resources import available_memory_bytes
-from reader.sampled import decoded_source, open_again
+from reader.cache.resources import available_memory_bytes
+from reader.profiling.sampled_source import decoded_source, open_again
 from shard_format.wording import format_bytes
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.remedies.base import Case

@@ -8,15 +8,15 @@ from typing import Any, cast
 import numpy as np
 import tensorflow as tf
 
-from reader.decoders import DECODERS
-from reader.record_types.image import ImageRecords
-from reader.sampled import (
+from reader.profiling.sampled_source import (
     open_again,
     read_records,
     sample_numbers,
     with_pictures,
     with_records,
 )
+from reader.record_types.image import ImageRecords
+from reader.records.decoders import DECODERS
 from trainer.diagnosis.costs import Costs
 from trainer.diagnosis.remedies.base import Case
 
