@@ -13,10 +13,10 @@ import tensorflow as tf
 class NumpyBatches:
     """The batches of a stream, in the structure they have there, with arrays for tensors.
 
-        for pictures, labels in stream.numpy():
+        for images, labels in stream.numpy():
             ...
 
-    Pictures are [batch, height, width, 3] uint8 or float32, labels and token ids int64, weights
+    Images are [batch, height, width, 3] uint8 or float32, labels and token ids int64, weights
     and several labels float32. These arrays are TensorFlow's own memory, not copied, and must not
     be written to: NumPy refuses. Texts are a [batch] array of objects, bytes of UTF-8 each. Ragged
     token ids (pad="none") are a list of [length] arrays.

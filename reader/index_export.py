@@ -133,8 +133,8 @@ def _frames(where: Path, split: SplitInfo) -> Iterator[tuple[Int64Array, Int64Ar
     index = open_index(where).select(["shard", "offset", "length"])
     if index.num_rows != split.records:
         raise DamageError(
-            f"an index must have a row for each of the {split.records} records of its split, got "
-            f"{index.num_rows} in {where}. Run 'shardmill verify'."
+            f"The index has {index.num_rows} rows for {split.records} records in {where}. Run "
+            "'shardmill verify'."
         )
     first = 0
     for number, shard in enumerate(split.shards):
@@ -143,8 +143,8 @@ def _frames(where: Path, split: SplitInfo) -> Iterator[tuple[Int64Array, Int64Ar
         begins = ends - sizes
         if (numbers != number).any() or (begins != offsets).any() or ends[-1] != shard.bytes:
             raise DamageError(
-                f"the records of a shard must fill it, got others for {shard.file} "
-                f"({shard.bytes} bytes) in {where}. Run 'shardmill verify'."
+                f"The records of {shard.file} do not fill its {shard.bytes} bytes in {where}. Run "
+                "'shardmill verify'."
             )
         yield offsets, sizes
         first += shard.records
@@ -169,6 +169,6 @@ def _write(target: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise InputError(
-            f"an index must go to a folder that can be written to, got '{error.strerror}' for "
-            f"{target}. Choose another place with --out (out= in Python)."
+            f"Cannot write to {target}: '{error.strerror}'. Choose another folder with --out (out= "
+            "in Python)."
         ) from error

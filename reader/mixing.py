@@ -175,7 +175,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
     for name in options:
         if name in _UNFIT:
             raise UsageError(
-                f"reader.mix has no option {name!r}, got {options[name]!r}. {_UNFIT[name]}."
+                f"{name}={options[name]!r} does not work in reader.mix. {_UNFIT[name]}."
             )
         check_choice("option", name, allowed, "reader.mix")
 
@@ -190,23 +190,26 @@ def _plan(
     """
     if not isinstance(weights, Mapping) or not weights:
         raise UsageError(
-            f"reader.mix needs the weight of each directory, got {weights!r}. Pass for example "
+            f"The weights are {weights!r} in reader.mix. Pass the weight of each directory, such "
+            "as "
             '{"data/a": 0.7, "data/b": 0.3}.'
         )
     if len(weights) > SLOTS:
-        raise UsageError(f"reader.mix takes at most {SLOTS} sets, got {len(weights)}. Join some.")
+        raise UsageError(
+            f"{len(weights)} sets are more than the {SLOTS} that reader.mix takes. Join some."
+        )
     for name, weight in weights.items():
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < 1e9:
             raise UsageError(
-                f"a weight must be a number above 0 and below 1e9, got {weight!r} for {name} in "
-                "reader.mix. Correct it, or leave the set out."
+                f"The weight of {name} is {weight!r} in reader.mix. Pass a number above 0 and "
+                "below 1e9, or leave the set out."
             )
     check_integer("group", group, 1)
     is_pair = isinstance(worker, tuple) and len(worker) == 2  # else `load` says what is wrong
     if is_pair and isinstance(worker[1], int) and group % max(1, worker[1]):
         raise UsageError(
-            f"the count in worker must divide group ({group}), got {worker[1]} in reader.mix. Pass "
-            f"group={worker[1]} for the whole training, since it is part of the order."
+            f"{worker[1]} workers do not divide group={group} in reader.mix. Pass "
+            f"group={worker[1]} for the whole training: it is part of the order."
         )
     exact = np.array([float(weight) for weight in weights.values()])
     return MixturePlan(shares(exact, SLOTS), group, seed)
@@ -224,8 +227,8 @@ def _check_distinct(names: list[str]) -> None:
         place = name if is_remote(name) else os.path.realpath(local_directory(name))
         if place in places:
             raise UsageError(
-                f"a set must stand in a mixture once, got {places[place]} and {name} in "
-                "reader.mix, which are the same directory. Give it the sum of both weights."
+                f"{places[place]} and {name} are the same directory in reader.mix. Pass it once, "
+                "with the sum of both weights."
             )
         places[place] = name
 

@@ -72,14 +72,14 @@ def open_source(directory: PathLike, options: ReadOptions) -> Opened:
     index = open_index(index_path)
     if index.num_rows != split.records:
         raise DamageError(
-            f"an index must have one row per record ({split.records}), got {index.num_rows} in "
-            f"{index_path}. Run 'shardmill verify' and build the set again."
+            f"The index has {index.num_rows} rows for {split.records} records in {index_path}. Run "
+            "'shardmill verify', and build the set again."
         )
     opened = OpenSplit(root, manifest, index, geometry, index_path)
     plan = plan_cache(place, opened, options)
     records = _record_type(manifest, root)(opened, options)
     filled = plan.fill(_counter(split.bytes, options.on_cached))
-    if filled.decoder is not None:  # only records of pictures have one
+    if filled.decoder is not None:  # only records of images have one
         records = dataclasses.replace(cast(ImageRecords, records), decoder=filled.decoder)
     sampler: ClassSampler | None = None
     if options.sample is not None:
@@ -118,15 +118,15 @@ def _checked_split(manifest: Manifest, options: ReadOptions, root: Path) -> Spli
     if not split.records:
         filled = [name for name, info in manifest.splits.items() if info.records]
         raise ShardSetError(
-            f"a split to be read must have records, got none in {options.split!r} of {root}. "
-            f"Read another one ({', '.join(filled) or 'all are empty'}), or build the set again "
-            "with a larger share for it."
+            f"Split {options.split!r} of {root} has no records. Read another one "
+            f"({', '.join(filled) or 'all are empty'}), or build the set again with a larger share "
+            "for it."
         )
     if options.remainder == "drop" and options.batch_size > split.records:
         raise UsageError(
-            f"batch_size must be at most the records of the split ({split.records}), got "
-            f"{options.batch_size} for {options.split!r} of {root}. Take a smaller batch, or "
-            'pass remainder="pad" or "wrap", or epochs=1, where the last batch may be partial.'
+            f"batch_size={options.batch_size} exceeds the {split.records} records of "
+            f"{options.split!r} of {root}. Pass a smaller one, or "
+            'remainder="pad" or "wrap", or epochs=1, where the last batch may be smaller.'
         )
     return split
 
@@ -135,9 +135,9 @@ def _checked_geometry(split: SplitInfo, options: ReadOptions, root: Path) -> Geo
     geometry = make_geometry(split, cast(int, options.streams))
     if geometry.streams % options.worker[1]:
         raise UsageError(
-            f"the count in worker must divide the canonical streams, which are {geometry.streams} "
-            f"for records as large as those of {root}, got {options.worker[1]}. Use fewer workers, "
-            "or store smaller records."
+            f"{options.worker[1]} workers do not divide the {geometry.streams} canonical streams "
+            f"that records as large as those of {root} allow. Use fewer workers, or store smaller "
+            "records."
         )
     return geometry
 
@@ -158,7 +158,7 @@ def _record_type(manifest: Manifest, root: Path) -> RecordTypeFactory:
     name = kind_of(manifest.schema)
     if name not in RECORD_TYPES:
         raise ShardSetError(
-            f"this version reads records of type {', '.join(RECORD_TYPES)}, got {name!r} in "
-            f"{root}. Install a version of shardmill that knows it."
+            f"Records of {root} are of the unknown type {name!r}. This version reads records of "
+            f"type {', '.join(RECORD_TYPES)}; install one that knows it."
         )
     return RECORD_TYPES[name]

@@ -87,7 +87,7 @@ class Source:
         return self.options.remainder != "keep"
 
     def _decoded(self, tasks: tf.data.Dataset) -> tf.data.Dataset:
-        """Records each of which is work enough for a call: pictures."""
+        """Records each of which is work enough for a call: images."""
         records, seed = cast(SingleRecords, self.records), self.options.seed
 
         def read(task: Task) -> Any:

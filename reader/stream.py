@@ -49,7 +49,7 @@ class StreamInfo:
             varies.
         dtype: Element type of the inputs.
         normalization: What was done to them, or None; an evaluation must do the same.
-        tokens: What there is to say of token ids; None for sets of pictures and raw text.
+        tokens: What there is to say of token ids; None for sets of images and raw text.
         batch_size: Records per batch, of all workers together.
         shuffle: One of `reader.options.SHUFFLES`.
         worker: (i, n): this stream gives the i-th of n equal parts of every batch.
@@ -58,7 +58,7 @@ class StreamInfo:
         seed: What order and augmentation were drawn from.
         epochs: How often the split is read; None is endless.
         cache: "off", "memory" or "disk".
-        cache_stage: What it holds: records as they are "stored", or with pictures "decoded".
+        cache_stage: What it holds: records as they are "stored", or with images "decoded".
         cache_reason: Why, and how much of the split, in a sentence.
     """
 
@@ -93,7 +93,7 @@ class StreamInfo:
 
     @property
     def image_shape(self) -> tuple[int | None, ...]:
-        """`element_shape` of pictures: (height, width, 3), or (3, height, width) if asked for."""
+        """`element_shape` of images: (height, width, 3), or (3, height, width) if asked for."""
         return self.element_shape
 
 
@@ -148,9 +148,9 @@ class Stream:
         epochs = self.info.epochs
         if epochs is not None and step > epochs * self.steps_per_epoch:
             raise UsageError(
-                f"steps_done must be at most the steps of the stream "
-                f"({epochs * self.steps_per_epoch - self.first_step}), got {steps_done} in "
-                "Stream.state. Count the batches that were taken from this data set."
+                f"steps_done={steps_done} exceeds the "
+                f"{epochs * self.steps_per_epoch - self.first_step} steps of the stream in "
+                "Stream.state. Count the batches taken from this data set."
             )
         place = Position(*divmod(step, self.steps_per_epoch))
         return make_state(place, self.order)
@@ -181,8 +181,8 @@ class Stream:
             if error.name != "torch":
                 raise
             raise UsageError(
-                "stream.torch() needs PyTorch, got no module named 'torch'. Install it with 'pip "
-                "install torch', or take stream.numpy()."
+                "PyTorch is not installed, which stream.torch() needs. Install it with 'pip "
+                "install torch', or use stream.numpy()."
             ) from error
         return TorchBatches(self.dataset, self._num_batches, device)
 
@@ -199,10 +199,10 @@ class ServedStream(Stream):
         state = super().state(steps_done)
         if state["step"]:
             raise UsageError(
-                "a stream of a service has a state where an epoch ends, since within one the order "
-                f"of batches depends on the workers, got steps_done={steps_done} after "
-                f"{self.first_step} steps, with {self.steps_per_epoch} in an epoch, in "
-                "Stream.state. Take it after whole epochs, or load without service."
+                f"steps_done={steps_done} after {self.first_step} steps is within an epoch of "
+                f"{self.steps_per_epoch} in Stream.state, where the order of a service's batches "
+                "depends on its workers. Take the state after whole epochs, or load without "
+                "service."
             )
         return state
 
@@ -215,8 +215,8 @@ def _counted(steps_done: Any, first_step: int) -> int:
         steps = -1
     if isinstance(steps_done, bool) or steps < 0:
         raise UsageError(
-            f"steps_done must be a whole number of at least 0, got {steps_done!r} in Stream.state. "
-            f"Count the batches that were taken from this data set; {first_step} were done before."
+            f"steps_done is {steps_done!r} in Stream.state. Pass the number of batches taken from "
+            f"this data set, an integer of at least 0; the {first_step} done before do not count."
         )
     return int(steps)
 

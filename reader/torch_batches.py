@@ -12,17 +12,17 @@ from torch.utils.data import IterableDataset, get_worker_info
 from reader.batches import known_length, ragged_rows
 from shard_format import UsageError
 
-_PICTURES_RANK = 4  # [batch, height, width, 3]
+_IMAGES_RANK = 4  # [batch, height, width, 3]
 
 
 class TorchBatches(IterableDataset):
     """The batches of a stream, in the structure they have there, with PyTorch tensors.
 
-        for pictures, labels in stream.torch("cuda"):
-            loss = cross_entropy(model(pictures.permute(0, 3, 1, 2).float() / 255), labels)
+        for images, labels in stream.torch("cuda"):
+            loss = cross_entropy(model(images.permute(0, 3, 1, 2).float() / 255), labels)
 
-    Pictures are [batch, height, width, 3] uint8 or float32, labels and token ids int64, weights and
-    several labels float32; all may be written to. Pictures are not copied on the CPU. Texts are a
+    Images are [batch, height, width, 3] uint8 or float32, labels and token ids int64, weights and
+    several labels float32; all may be written to. Images are not copied on the CPU. Texts are a
     list of str. Ragged token ids (pad="none") are a list of [length] tensors.
 
     It is an IterableDataset of whole batches: iterate over it, or pass it to
@@ -68,10 +68,10 @@ class TorchBatches(IterableDataset):
 
 
 def _to_torch(value: Any) -> Any:
-    # PyTorch code writes to its tensors. A batch of pictures has memory of its own, which tf.data
+    # PyTorch code writes to its tensors. A batch of images has memory of its own, which tf.data
     # allocates to put them together; other tensors may be constants, which TensorFlow computes once
     # and hands out with every batch.
-    if value.shape.rank == _PICTURES_RANK:
+    if value.shape.rank == _IMAGES_RANK:
         return torch.from_dlpack(tf.experimental.dlpack.to_dlpack(value))
     return torch.from_numpy(value.numpy())  # numpy() copies
 
@@ -82,7 +82,7 @@ def _checked_device(device: Any) -> Any:
         torch.empty(0, device=checked)
     except (RuntimeError, AssertionError, TypeError) as error:
         raise UsageError(
-            f"device must be one that PyTorch can use here, got {device!r} in stream.torch "
+            f"PyTorch cannot use device {device!r} here, in stream.torch "
             f"({str(error).splitlines()[0]}). Pass another one, or None for the CPU."
         ) from error
     return checked
@@ -90,7 +90,7 @@ def _checked_device(device: Any) -> Any:
 
 def _refuse_workers(found: str) -> NoReturn:
     raise UsageError(
-        "stream.torch() is read in the process that made it, by the threads of TensorFlow, got a "
-        f"DataLoader with {found}. Pass num_workers=0; to load in several processes, pass "
+        f"A DataLoader with {found} cannot read stream.torch(): the threads of TensorFlow read it, "
+        "in the process that created it. Pass num_workers=0; to load in several processes, pass "
         "reader.random_access to the DataLoader."
     )

@@ -47,7 +47,7 @@ class Part(NamedTuple):
         serialized: [m] string tf.train.Examples.
         draws: [m] int64, what random numbers are drawn by, within an epoch.
         weights: [m] float32, 1, or 0 where a record only fills up a batch.
-        sizes: [m, 2] int32, height and width of pictures, or None where they are not asked for.
+        sizes: [m, 2] int32, height and width of images, or None where they are not asked for.
     """
 
     serialized: Any
@@ -102,7 +102,7 @@ class Windows:
         options: Order, seed, and how batches are made.
         lengths: By which batches of similar length are made, where the options ask for such.
         sampler: Draws records by class, or None.
-        sizes: Of the pictures, where they are wanted and the index has them.
+        sizes: Of the images, where they are wanted and the index has them.
     """
 
     worker_shard: WorkerShard

@@ -40,7 +40,7 @@ class Stream(Protocol):
         """Pairs of inputs and labels [batch] int64, or inputs, targets and weights.
 
         Labels are [batch, num_classes] float32, shares that add up to 1, where records are mixed.
-        Inputs are pictures [batch, size, size, 3], whose pixels lie in [0, 255] unless --normalize
+        Inputs are images [batch, size, size, 3], whose pixels lie in [0, 255] unless --normalize
         says otherwise; token ids [batch, length] int64; or packed sequences, with targets and
         weights [batch, length] each (see `reader.load`).
         """
@@ -72,9 +72,9 @@ class Data:
         open_training: From the state of such a stream to the rest of it, and from None to the
             beginning of an endless stream of full batches.
         validation: One pass over every example, the last batch partial; None to skip validation.
-        normalization: The `reader.Normalization` of all pictures, None for pixels in [0, 255].
+        normalization: The `reader.Normalization` of all images, None for pixels in [0, 255].
         kind: "image", "tokens" or "packed".
-        input_shape: What a model is fed; None for pictures of the size in the options.
+        input_shape: What a model is fed; None for images of the size in the options.
     """
 
     root_hash: str
@@ -162,35 +162,36 @@ def _require_kind(kind: str, manifest: Manifest, options: TrainOptions) -> None:
     """
     if kind == "text":
         raise UsageError(
-            f"the trainer learns from token ids, got raw text in {options.data}. Build the set "
-            "again with 'shardmill preprocess text ... --train-tokenizer bpe:8000', or with "
-            "'--tokenizer FILE', and for a language model with '--pack 512' too."
+            f"{options.data} holds raw text, and models train on token ids. Build the set again "
+            "with 'shardmill preprocess text ... --train-tokenizer bpe:8000', or with '--tokenizer "
+            "FILE', and for a language model with '--pack 512' too."
         )
     if kind not in DEFAULTS:
         found = ", ".join(
             f"{feature.name} ({feature.kind})" for feature in manifest.schema.features
         )
         raise ShardSetError(
-            f"the trainer learns from {', '.join(DEFAULTS)}, got records of type {kind!r} with "
-            f"{found} in {options.data}. Install a version of shardmill that knows them."
+            f"{options.data} holds records of type {kind!r} with {found}, which this version "
+            f"cannot train on, only on {', '.join(DEFAULTS)}. Install a version of shardmill that "
+            "knows them."
         )
 
 
 def _require_channels_last(shape: tuple[int | None, ...], options: Settings) -> None:
-    """Returns if pictures have the shape that validation and models have.
+    """Returns if images have the shape that validation and models have.
 
     Raises:
         UsageError: They have another one.
     """
     if shape != (options.image_size, options.image_size, 3):
         raise UsageError(
-            f"models are fed pictures [height, width, 3], got {list(shape)} from --augment "
-            f"{options.augment}. Leave channels_first out."
+            f"--augment {options.augment} gives images of shape {list(shape)}, and models take "
+            "[height, width, 3]. Leave channels_first out."
         )
 
 
 def _input_shape(kind: str, manifest: Manifest, options: Settings) -> InputShape | None:
-    """What a model of this set is fed; None for pictures of the size in the options."""
+    """What a model of this set is fed; None for images of the size in the options."""
     from reader.record_types.vocabulary import find_vocabulary
 
     if kind == "image":
@@ -215,22 +216,22 @@ def _class_names(kind: str, manifest: Manifest, options: Settings) -> tuple[str,
         found = "any number of labels" if "class_label" in kinds else "no labels"
         packed = " For a language model build it with --pack 512." if kind == "tokens" else ""
         raise UsageError(
-            f"the trainer learns one class label from one {what}, got a set with {found} a record "
-            f"in {options.data}. Read it with reader.load and train it in a loop of your own, or "
-            f"build a set without --multi-label and --no-labels.{packed}"
+            f"Records of {options.data} have {found}, and models train on one class label per "
+            f"{what}. Read the set with reader.load and train on it in a loop of your own, or "
+            f"build one without --multi-label and --no-labels.{packed}"
         )
     labels = [feature for feature in features if feature.kind == "class_label"]
     if len(labels) != 1 or inputs not in kinds:
         found = ", ".join(f"{feature.name} ({feature.kind})" for feature in features)
         raise ShardSetError(
-            f"the trainer learns one class label from one {what}, got {found} in {options.data}. "
-            f"Build a set with 'shardmill preprocess {'images' if kind == 'image' else 'text'}', "
-            "from one directory for each class."
+            f"{options.data} has {found}, and models train on one class label per {what}. Build a "
+            f"set with 'shardmill preprocess {'images' if kind == 'image' else 'text'}' from one "
+            "directory for each class."
         )
     if len(labels[0].class_names) < 2:
         raise ShardSetError(
-            f"a set must have 2 classes or more to learn from, got {len(labels[0].class_names)} "
-            f"in {options.data}. Build it from one directory for each class."
+            f"{options.data} has {len(labels[0].class_names)} class, and training needs 2 or more. "
+            "Build it from one directory for each class."
         )
     return labels[0].class_names
 
@@ -244,13 +245,13 @@ def require_batch(records: int, options: Settings) -> None:
     """
     if not records:
         raise ShardSetError(
-            f"a split to learn from must have records, got none in the training split of "
-            f"{options.data}. Build the set again with a larger share for it."
+            f"The training split of {options.data} has no records. Build the set again with a "
+            "larger share for it."
         )
     if records < options.batch_size:
         raise UsageError(
-            f"--batch-size must be at most the number of training records, got "
-            f"{options.batch_size} for {records} records in {options.data}. Pass {records} or less."
+            f"--batch-size {options.batch_size} exceeds the {records} training records of "
+            f"{options.data}. Pass {records} or less."
         )
 
 
@@ -270,6 +271,6 @@ def _validation_split(options: Settings, manifest: Manifest) -> str | None:
 def _require_split(role: str, name: str, splits: tuple[str, ...], options: Settings) -> None:
     if name not in splits:
         raise UsageError(
-            f"the {role} split must be one of {', '.join(splits)}, got {name!r} in {options.data}. "
-            "Pass one of these, or build the set again with --split."
+            f"Unknown {role} split {name!r} in {options.data}. Pass one of {', '.join(splits)}, or "
+            "build the set again with --split."
         )

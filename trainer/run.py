@@ -177,9 +177,9 @@ class _Run:
         def report(step: int, totals: Totals) -> None:
             if totals.bad_step >= 0:
                 raise TrainingError(
-                    f"the loss must be finite, got {totals.loss} at step {totals.bad_step + 1} of "
-                    f"{num_steps} in the {phase} of epoch {epoch}. Lower --learning-rate or use "
-                    "--precision float32, and pass another --run-dir."
+                    f"The loss is {totals.loss} at step {totals.bad_step + 1} of {num_steps} in "
+                    f"the {phase} of epoch {epoch}. Lower --learning-rate or use --precision "
+                    "float32, and pass another --run-dir."
                 )
             self.on_event(
                 StepsDone(epoch, phase, step, num_steps, totals.mean_loss, totals.accuracy)
@@ -197,7 +197,7 @@ def _perplexity(totals: Totals) -> float:
 def _require_loss_scale(loss_scale: float | None, epoch: int) -> None:
     if loss_scale is not None and loss_scale < MIN_LOSS_SCALE:
         raise TrainingError(
-            f"the loss scale must stay above {MIN_LOSS_SCALE}, got {loss_scale} after epoch "
-            f"{epoch}: the gradients overflow float16 at every scale. Use --precision float32 or "
-            "mixed_bfloat16, and pass another --run-dir."
+            f"The loss scale is {loss_scale} after epoch {epoch}, below {MIN_LOSS_SCALE}: the "
+            "gradients overflow float16 at every scale. Use --precision float32 or mixed_bfloat16, "
+            "and pass another --run-dir."
         )

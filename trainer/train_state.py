@@ -23,7 +23,7 @@ class TrainState:
 
     Attributes:
         strategy: The tf.distribute.Strategy that holds the variables of both.
-        model: From float32 pictures in [0, 255], or from token ids, to float32 probabilities.
+        model: From float32 images in [0, 255], or from token ids, to float32 probabilities.
         optimizer: Built for the model's weights.
         schedule: From a step, counted from 0, to its learning rate.
         loop: The steps.
@@ -55,7 +55,7 @@ def make_train_state(
         precision: The Keras dtype policy.
         steps_per_epoch: For the length of the learning-rate schedule.
         num_classes: Length of the model's output.
-        input_shape: What the model is fed; None for pictures of the size in the options.
+        input_shape: What the model is fed; None for images of the size in the options.
 
     Raises:
         UsageError: The options contradict the machine, or name a model that does not fit.
@@ -68,8 +68,8 @@ def make_train_state(
     replicas = strategy.num_replicas_in_sync
     if options.batch_size % replicas:
         raise UsageError(
-            f"--batch-size must be a multiple of the number of devices, got {options.batch_size} "
-            f"for {replicas} devices. Pass {options.batch_size // replicas * replicas or replicas}."
+            f"--batch-size {options.batch_size} is not a multiple of the {replicas} devices. Pass "
+            f"{options.batch_size // replicas * replicas or replicas}."
         )
     side = options.image_size or 0
     shape: InputShape = input_shape or (side, side, 3)
@@ -77,8 +77,8 @@ def make_train_state(
         model = build_model(options.model, MODELS, shape, num_classes)
         if not model.trainable_variables:
             raise UsageError(
-                f"a model must have weights to train, got none in --model {options.model}. "
-                "Make its layers trainable."
+                f"The model has no weights to train (--model {options.model}). Make its layers "
+                "trainable."
             )
         schedule = _make_schedule(options, steps_per_epoch)
         optimizer = OPTIMIZERS[options.optimizer](schedule, options.weight_decay)
@@ -103,6 +103,6 @@ def _make_schedule(options: Settings, steps_per_epoch: int) -> Any:
 def _require_tensorflow_backend() -> None:
     if keras.config.backend() != "tensorflow":
         raise UsageError(
-            f"Keras must run on TensorFlow, got KERAS_BACKEND={keras.config.backend()}. "
-            "Unset KERAS_BACKEND."
+            f"Keras runs on KERAS_BACKEND={keras.config.backend()}, not on TensorFlow. Unset "
+            "KERAS_BACKEND."
         )

@@ -67,8 +67,8 @@ def _found(directory: Path, clear: bool) -> list[Entry]:
         return store.clear() if clear else store.entries()
     except OSError as error:
         raise UsageError(
-            f"a cache directory must be one that can be written to, got '{error.strerror}' for "
-            f"{directory}. Give permission, or pass another one."
+            f"Cannot write to the cache directory {directory}: '{error.strerror}'. Grant "
+            "permission, or pass another one."
         ) from error
 
 

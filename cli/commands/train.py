@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def train(directory: Path, run_dir: Path | None, as_json: bool, **values: Any) -> None:
     """Train a Keras model on a shard set.
 
-    The set decides what is learnt: of pictures and of token ids their class, of packed sequences
+    The set decides what is learnt: of images and of token ids their class, of packed sequences
     the next token. Raw text has to be stored as token ids first.
 
     A run that was interrupted goes on at its last checkpoint when the same command is run again,

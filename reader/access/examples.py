@@ -20,26 +20,26 @@ class ExampleDecoder:
 
     Input: a serialized tf.train.Example.
     Output: a dictionary with every feature of the schema, in its order:
-        image: [height, width, 3] uint8, RGB; bytes as stored where pictures are not decoded.
+        image: [height, width, 3] uint8, RGB; bytes as stored where images are not decoded.
         text: str; bytes: bytes.
         class_label, int64: int; [n] int64 where the schema gives a shape.
         float32: float; [n] float32 where the schema gives a shape.
 
     Args:
         schema: Of the set.
-        pictures: Whether pictures are decoded.
+        decode_images: Whether images are decoded.
         where: The set, for messages.
 
     Raises:
-        ShardSetError: Pictures have an encoding that this version does not know.
+        ShardSetError: Images have an encoding that this version does not know.
     """
 
-    def __init__(self, schema: Schema, pictures: bool, where: object) -> None:
+    def __init__(self, schema: Schema, decode_images: bool, where: object) -> None:
         self._features = schema.features
-        self._pictures: dict[str, Callable[[bytes, Values], Any]] = {}
-        if pictures:
+        self._image_decoders: dict[str, Callable[[bytes, Values], Any]] = {}
+        if decode_images:
             images = [feature for feature in schema.features if feature.kind == "image"]
-            self._pictures = {image.name: _picture_decoder(image, where) for image in images}
+            self._image_decoders = {image.name: _image_decoder(image, where) for image in images}
 
     def __call__(self, serialized: bytes, where: str) -> Values:
         """The features of one record.
@@ -54,39 +54,38 @@ class ExampleDecoder:
         try:
             stored = decode_example(serialized)
         except DamageError as error:
-            raise DamageError(f"in {where}: {error}") from error
+            raise DamageError(f"Damaged record in {where}: {error}") from error
         values: Values = {}
         for feature in self._features:
             try:
                 values[feature.name] = _value(feature, stored[feature.name])
             except (KeyError, ValueError) as error:
                 raise DamageError(
-                    f"a record must have {feature.kind} of shape {list(feature.shape)} as its "
-                    f"feature {feature.name!r}, got {_found(error)} in {where}. Build the set "
-                    "again."
+                    f"Feature {feature.name!r} is not {feature.kind} of shape "
+                    f"{list(feature.shape)}: found {_found(error)} in {where}. Build the set again."
                 ) from error
-        for name, decode in self._pictures.items():
+        for name, decode in self._image_decoders.items():
             try:
                 values[name] = decode(values[name], values)
             except (KeyError, ValueError) as error:
                 raise DamageError(
-                    f"a picture must be in the encoding of its set, got {len(values[name])} bytes "
-                    f"that are not ({error}) in {where}. Build the set again."
+                    f"{len(values[name])} bytes of feature {name!r} are not an image ({error}) in "
+                    f"{where}. Build the set again."
                 ) from error
         return values
 
 
-def _picture_decoder(image: Feature, where: object) -> Callable[[bytes, Values], Any]:
+def _image_decoder(image: Feature, where: object) -> Callable[[bytes, Values], Any]:
     # Loaded here, so that sets of documents are read without OpenCV.
-    from reader.access.numpy_decoders import PICTURES
+    from reader.access.numpy_decoders import NUMPY_DECODERS
 
-    if image.encoding not in PICTURES:
+    if image.encoding not in NUMPY_DECODERS:
         raise ShardSetError(
-            f"the reader decodes {', '.join(PICTURES)}, got {image.encoding!r} as the encoding of "
-            f"feature {image.name!r} in {where}. Pass decode=False, or install a version of "
-            "shardmill that knows it."
+            f"Feature {image.name!r} has the unknown encoding {image.encoding!r} in {where}. Pass "
+            f"decode=False, or install a version of shardmill that knows it. This one decodes "
+            f"{', '.join(NUMPY_DECODERS)}."
         )
-    return PICTURES[image.encoding]
+    return NUMPY_DECODERS[image.encoding]
 
 
 def _value(feature: Feature, stored: Any) -> Any:

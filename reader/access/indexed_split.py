@@ -63,12 +63,12 @@ class IndexedSplit:
         root: The shard set.
         manifest: Of the set.
         name: Of the split.
-        decode: Whether pictures become pixels.
+        decode: Whether images become pixels.
         max_open_files: At least 1.
 
     Raises:
         UsageError: There is no such split.
-        ShardSetError: The index is missing, or pictures have an unknown encoding.
+        ShardSetError: The index is missing, or images have an unknown encoding.
         DamageError: The index is not what the manifest says.
     """
 
@@ -109,8 +109,8 @@ class IndexedSplit:
         shard, offset, length = (column[row].as_py() for column in self._place)
         if not self._fits(shard, offset, length):
             raise DamageError(
-                f"an index must point into the shards of its split, got shard {shard}, bytes "
-                f"[{offset}, {offset + length}) for row {row} in {self._where}. {_VERIFY}"
+                f"Row {row} of the index points to shard {shard}, bytes [{offset}, "
+                f"{offset + length}), outside of the split in {self._where}. {_VERIFY}"
             )
         where = f"{self._paths[shard]} at byte {offset} (record {self._record_id(row)!r})"
         framed = self._bytes(shard, offset, length, where)
@@ -137,18 +137,18 @@ class IndexedSplit:
             framed = self._files.read(shard, offset, length)
         except FileNotFoundError as error:
             raise ShardSetError(
-                f"every shard in the manifest must be there, got no file for {where}. Copy the "
-                "whole set, or run 'shardmill verify' to see what is missing."
+                f"No shard file {where}. Copy the whole set, or run 'shardmill verify' to see what "
+                "is missing."
             ) from error
         except OSError as error:
             raise ShardSetError(
-                f"a shard must be a file that can be read, got '{error.strerror}' for {where}. "
-                "Give permission, or, if too many files are open, pass a smaller max_open_files."
+                f"Cannot read {where}: '{error.strerror}'. Grant permission, or, if too many files "
+                "are open, pass a smaller max_open_files."
             ) from error
         if len(framed) < length:
             raise DamageError(
-                f"a record must have {length} bytes here, got {len(framed)} before the file ends "
-                f"in {where}. {_VERIFY}"
+                f"The file ends after {len(framed)} of the {length} bytes of a record in {where}. "
+                f"{_VERIFY}"
             )
         return framed
 
@@ -162,7 +162,6 @@ def _checked_index(where: Path, split: SplitInfo) -> pa.Table:
     index = open_index(where)
     if index.num_rows != split.records:
         raise DamageError(
-            f"an index must have a row for each of the {split.records} records of its split, got "
-            f"{index.num_rows} in {where}. {_VERIFY}"
+            f"The index has {index.num_rows} rows for {split.records} records in {where}. {_VERIFY}"
         )
     return index

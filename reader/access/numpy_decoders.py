@@ -41,7 +41,7 @@ def decode_raw(data: bytes, features: dict[str, Any]) -> Pixels:
 
 
 # Each: (stored bytes, the other features of the record) -> pixels; ValueError if there are none.
-PICTURES: dict[str, Callable[[bytes, dict[str, Any]], Pixels]] = {
+NUMPY_DECODERS: dict[str, Callable[[bytes, dict[str, Any]], Pixels]] = {
     "jpeg": decode_jpeg,
     "png": decode_with_opencv,
     "webp": decode_with_opencv,

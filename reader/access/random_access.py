@@ -25,7 +25,7 @@ class Source:
     Attributes:
         directory: The shard set.
         split: Name of the split.
-        decode: Whether pictures become pixels.
+        decode: Whether images become pixels.
         max_open_files: Shards that one process keeps open.
         root_hash: Of the set as it was when it was first opened.
     """
@@ -44,8 +44,8 @@ class Source:
         """
         if manifest.root_hash != self.root_hash:
             raise ShardSetError(
-                f"a set must stay as it is while it is read, got root hash {manifest.root_hash} "
-                f"instead of {self.root_hash} in {self.directory}. Open it again."
+                f"The set in {self.directory} has changed since it was opened: its root hash is "
+                f"{manifest.root_hash}, not {self.root_hash}. Open it again."
             )
         return IndexedSplit(self.directory, manifest, self.split, self.decode, self.max_open_files)
 
@@ -82,7 +82,7 @@ class RandomAccess:
             row = self._rows[number]
         except IndexError:
             raise IndexError(
-                f"a record number must be in [{-len(self)}, {len(self)}), got {number} for "
+                f"Record number {number} is not in [{-len(self)}, {len(self)}) of "
                 f"{self._source.split!r} of {self._source.directory}"
             ) from None
         return self._opened().read(row)
@@ -139,7 +139,7 @@ def random_access(
     For PyTorch: `DataLoader(data, batch_size=64, shuffle=True, num_workers=4, collate_fn=...)`, for
     Grain: `grain.MapDataset.source(data).shuffle(seed=0)`, or `data_source=data`.
 
-    A record is a dictionary of the features of the schema: pictures as [height, width, 3] uint8
+    A record is a dictionary of the features of the schema: images as [height, width, 3] uint8
     (RGB, the pixels that `reader.load` gives with image_size=None) or as stored; texts as str; a
     class or another single number as int or float; several classes, token ids and other lists of
     numbers as [n] int64 or float32.
@@ -147,7 +147,7 @@ def random_access(
     Args:
         directory: The shard set.
         split: Name of a split of the set.
-        decode: Whether pictures become pixels; False gives their bytes as stored.
+        decode: Whether images become pixels; False gives their bytes as stored.
         max_open_files: Shards that one process keeps open at a time, at least 1.
 
     Raises:
@@ -158,7 +158,7 @@ def random_access(
             damaged; it names shard, byte offset and record id. All others can still be read.
     """
     if not isinstance(decode, bool):
-        raise UsageError(f"decode must be True or False, got {decode!r} in {_WHERE}. Correct it.")
+        raise UsageError(f"decode is {decode!r} in {_WHERE}. Pass True or False.")
     check_integer("max_open_files", max_open_files, 1, where=_WHERE)
     root = own_directory(directory, _WHERE)
     manifest = load_manifest(root)

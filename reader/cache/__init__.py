@@ -4,7 +4,7 @@
     plan = plan_cache(place, opened, options)                   what is cached, and why
     records = RECORD_TYPES["image"](opened, options)
     filled = plan.fill(on_bytes)                                what the pipeline reads, and for
-                                                                decoded pictures another decoder
+                                                                decoded images another decoder
 
 A cache changes no batch: the same records come in the same order, to the byte.
 

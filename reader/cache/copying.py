@@ -134,8 +134,8 @@ def _copy(origin: Origin, wanted: Wanted, part: Path, on_bytes: OnBytes) -> None
         os.fsync(write.fileno())
     if digest.hexdigest() != wanted.sha256:
         raise DamageError(
-            f"a file must match the manifest's SHA-256, it differs in {origin.name(wanted.file)}. "
-            "Run 'shardmill verify' to see which record is damaged, or copy the set again."
+            f"SHA-256 differs from the manifest in {origin.name(wanted.file)}. Run 'shardmill "
+            "verify' to see which record is damaged, or copy the set again."
         )
 
 

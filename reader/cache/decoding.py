@@ -1,4 +1,4 @@
-"""A split with its pictures decoded, whole: as records in memory, or as a shard set on disk."""
+"""A split with its images decoded, whole: as records in memory, or as a shard set on disk."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PIXELS = "pixels"  # the file
 Pixels = npt.NDArray[np.uint8]  # [height, width, 3]
 # Of a record, beside what was stored: names and numbers of its place and of its two sides.
 _PLACE_BYTES = 128
-_AHEAD = 4  # pictures being decoded or waiting, for each thread
+_AHEAD = 4  # images being decoded or waiting, for each thread
 
 
 def decoded_name() -> str:
@@ -53,7 +53,7 @@ def decoded_name() -> str:
 def decoded_schema(schema: Schema) -> Schema:
     """The schema of records whose pixels lie beside them; other features stay as they are.
 
-    The encoding of the picture, whose bytes are empty, is one that no reader of sets knows.
+    The encoding of the image, whose bytes are empty, is one that no reader of sets knows.
     """
     places = {"height", "width", PLACE}
     features: list[Feature] = []
@@ -72,14 +72,13 @@ def pixel_bytes(opened: OpenSplit) -> int:
     """Bytes of all pixels of a split, three for each.
 
     Raises:
-        DamageError: The index does not tell how large pictures are.
+        DamageError: The index does not tell how large images are.
     """
     missing = {"width", "height"} - set(opened.index.column_names)
     if missing:
         raise DamageError(
-            f"an index of pictures must have the columns width and height, got no "
-            f"{' and no '.join(sorted(missing))} in {opened.where}. Build the set again, or pass "
-            'cache_stage="stored".'
+            f"The index has no column {' and no column '.join(sorted(missing))} in {opened.where}. "
+            'Build the set again, or pass cache_stage="stored".'
         )
     pixels = 0
     # Batch by batch: the product of two columns of a billion rows would be 8 GB.
@@ -90,13 +89,13 @@ def pixel_bytes(opened: OpenSplit) -> int:
 
 
 def decoded_bytes(opened: OpenSplit, split: SplitInfo) -> int:
-    """What a split takes when its pictures are decoded, at most: pixels, records and index.
+    """What a split takes when its images are decoded, at most: pixels, records and index.
 
     Raises:
-        DamageError: The index does not tell how large pictures are.
+        DamageError: The index does not tell how large images are.
     """
     record_bytes = opened.index.nbytes // max(1, split.records) + _PLACE_BYTES
-    # Beside the picture, a record holds little: its names, labels, and what was asked to be kept.
+    # Beside the image, a record holds little: its names, labels, and what was asked to be kept.
     return pixel_bytes(opened) + split.bytes + record_bytes * split.records
 
 
@@ -114,12 +113,12 @@ def decoded_records(
     Args:
         origin: Where the shards lie.
         shards: As the manifest describes them.
-        schema: Of the set; has a picture of an encoding that the reader decodes.
-        keep: Puts the pixels of a picture somewhere, and returns the place.
+        schema: Of the set; has an image of an encoding that the reader decodes.
+        keep: Puts the pixels of an image somewhere, and returns the place.
         on_bytes: Called with the size of every part that was read.
 
     Raises:
-        DamageError: A shard or a picture is not what was written.
+        DamageError: A shard or an image is not what was written.
         OSError: A shard cannot be read.
     """
     threads = math.ceil(usable_cores())
@@ -156,8 +155,8 @@ def _decoded(serialized: bytes, image: Feature, name: str) -> tuple[dict[str, An
             pixels = DECODERS[image.encoding].decode({"image": stored}, None).numpy()
     except tf.errors.InvalidArgumentError as error:
         raise DamageError(
-            f"a picture must be one that TensorFlow decodes, got '{error.message}' for record "
-            f"{values.get('id')} of {name}. Read without cache_stage to see whether it is used."
+            f"TensorFlow cannot decode the image of record {values.get('id')} of {name}: "
+            f"'{error.message}'. Read without cache_stage to see whether it is used."
         ) from error
     return values, pixels
 
@@ -175,7 +174,7 @@ def write_decoded(
         on_bytes: Called with the size of every part that was read.
 
     Raises:
-        DamageError: A shard or a picture is not what was written.
+        DamageError: A shard or an image is not what was written.
         OSError: A shard cannot be read, or nothing be written.
     """
     shards = []
@@ -216,8 +215,8 @@ def _placed(rows: pa.Table, lengths: list[int], path: Path) -> pa.Table:
     """Rows of an index with the places of the decoded records."""
     if len(lengths) != rows.num_rows:
         raise DamageError(
-            f"a shard must have the records in its index ({rows.num_rows}), got {len(lengths)} for "
-            f"{path.name}. Run 'shardmill verify'."
+            f"{path.name} has {len(lengths)} records, but its index {rows.num_rows} rows. Run "
+            "'shardmill verify'."
         )
     offsets = np.cumsum([0, *lengths])[:-1]
     for name, column in (("offset", offsets), ("length", lengths)):

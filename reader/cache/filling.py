@@ -91,8 +91,8 @@ class Filled:
         remark: Ends the sentence that says why this cache was chosen; may be empty.
         copies: What is still being copied; None where nothing is.
         files: What is read of this machine; None where records come from memory or the network, or
-            are pictures that are decoded.
-        decoder: Of pictures that are decoded, in place of the one for their encoding.
+            are images that are decoded.
+        decoder: Of images that are decoded, in place of the one for their encoding.
     """
 
     record_reader: RecordReader
@@ -124,20 +124,20 @@ def stored_in_memory(filling: Filling) -> Filled:
 
 
 def decoded_in_memory(filling: Filling) -> Filled:
-    """All pictures of the split as pixels in one array."""
+    """All images of the split as pixels in one array."""
     place, split = filling.place, filling.split
     pixels = empty_pixels(pixel_bytes(filling.opened))
     used = 0
 
-    def keep(picture: Pixels) -> int:
+    def keep(image: Pixels) -> int:
         nonlocal used
-        begin, used = used, used + picture.size
+        begin, used = used, used + image.size
         if used > pixels.size:
             raise DamageError(
-                f"an index must have the sizes of pictures, got less than they have in "
-                f"{filling.opened.where}. Run 'shardmill verify', or pass cache_stage=\"stored\"."
+                f"Images are larger than the index says in {filling.opened.where}. Run 'shardmill "
+                'verify\', or pass cache_stage="stored".'
             )
-        pixels[begin:used] = picture.ravel()
+        pixels[begin:used] = image.ravel()
         return begin
 
     records = decoded_records(
@@ -195,12 +195,12 @@ def stored_on_disk(filling: Filling) -> Filled:
 
 
 def decoded_on_disk(filling: Filling) -> Filled:
-    """A shard set of the split with its pictures as pixels, written before the first batch."""
+    """A shard set of the split with its images as pixels, written before the first batch."""
     place = filling.place
     target = place.cache_root / decoded_name() / filling.name
     size = decoded_bytes(filling.opened, filling.split)
     item = Item(target.relative_to(place.cache_dir).as_posix(), size)
-    lease = place.take([item], needed_for="a copy of decoded pictures on disk")
+    lease = place.take([item], needed_for="a copy of decoded images on disk")
     try:
         part = target.with_name(target.name + PART)
         with locked(part):  # others wait until it is there

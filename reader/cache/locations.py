@@ -147,16 +147,16 @@ def failed(error: OSError, file: str, cache_dir: Path) -> UsageError | ShardSetE
 def missing(file: str) -> str:
     """The message that a file of a set is not there."""
     return (
-        f"every file in the manifest must be there, got no file {file}. Copy the whole set, or run "
-        "'shardmill verify' to see what is missing."
+        f"No file {file}, which the manifest names. Copy the whole set, or run 'shardmill verify' "
+        "to see what is missing."
     )
 
 
 def unwritable(error: OSError, cache_dir: Path) -> UsageError:
     """The error that a cache directory cannot be used."""
     return UsageError(
-        f"a cache needs a directory that can be written to, got {error} in {cache_dir}. "
-        'Pass another cache_dir, or cache="off".'
+        f"Cannot write to the cache directory {cache_dir}: {error}. Pass another cache_dir, or "
+        'cache="off".'
     )
 
 
@@ -169,12 +169,11 @@ def _read_manifest(origin: RemoteOrigin) -> bytes:
         return retried(read, (OSError,))
     except FileNotFoundError as error:
         raise ShardSetError(
-            f"a shard set has a {MANIFEST}, got none at {origin.url}. Check the URL."
+            f"No {MANIFEST} at {origin.url}: it is not a shard set. Check the URL."
         ) from error
     except pa.ArrowInvalid as error:
         raise UsageError(
-            f"the URL of a set names a bucket or host and a path, got {origin.url} ({error}). "
-            "Check the URL."
+            f"{origin.url} does not name a bucket or host and a path ({error}). Check the URL."
         ) from error
     except OSError as error:
         raise ShardSetError(unreachable(origin.url, error)) from error

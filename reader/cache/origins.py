@@ -121,8 +121,7 @@ def local_directory(directory: Any) -> Path:
     parts = urlsplit(text)
     if parts.netloc not in ("", "localhost"):
         raise UsageError(
-            f"a file:// URL has no host, got {parts.netloc!r} in {text}. Write file:///path, or "
-            "the path alone."
+            f"{text} names the host {parts.netloc!r}. Write file:///path, or the path alone."
         )
     return Path(unquote(parts.path))
 
@@ -135,8 +134,8 @@ def own_directory(directory: Any, where: str) -> Path:
     """
     if is_remote(directory):
         raise UsageError(
-            f"{where} reads sets in directories, got {shown_url(directory)}. Mount or copy the "
-            "set; reader.load alone reads it where it lies."
+            f"{where} cannot read {shown_url(directory)}: it reads sets in directories. Mount or "
+            "copy the set, or use reader.load."
         )
     return local_directory(directory)
 
@@ -161,8 +160,8 @@ def connect(
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
         told = str(error).replace(url, shown)
         raise UsageError(
-            f"a set lies in a directory or at a URL that PyArrow reads (s3://, gs://, hdfs://, "
-            f"abfs://), got {shown} ({told}). Check the URL."
+            f"PyArrow cannot read a set at {shown} ({told}). Pass a directory, or a URL of s3://, "
+            "gs://, hdfs:// or abfs://."
         ) from error
     except OSError as error:
         raise ShardSetError(unreachable(shown, str(error).replace(url, shown))) from error
@@ -170,11 +169,8 @@ def connect(
 
 
 def unreachable(place: str, error: object) -> str:
-    """The message that something which lies elsewhere cannot be read."""
-    return (
-        f"a set at a URL must be reachable, got '{error}' for {place}. Check the URL, the "
-        "credentials and the connection."
-    )
+    """The message that a remote file cannot be read."""
+    return f"Cannot read {place}: '{error}'. Check the URL, the credentials and the connection."
 
 
 def shown_url(url: str) -> str:

@@ -1,4 +1,4 @@
-"""Decoded pictures in one long row of bytes, in memory or in a mapped file, read without a copy.
+"""Decoded images in one long row of bytes, in memory or in a mapped file, read without a copy.
 
 Records beside it hold everything but the pixels, and the place where these begin. Were pixels part
 of the records (encoding "raw"), every one would be copied five times on its way from the file to
@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from reader.records.decoders import Crop, Decoder
 
-PLACE = "pixels_at"  # the feature: first byte of a picture in the row
+PLACE = "pixels_at"  # the feature: first byte of an image in the row
 _ALIGNMENT = 64  # bytes; TensorFlow copies what begins elsewhere
 
 
@@ -30,14 +30,14 @@ def empty_pixels(size: int) -> npt.NDArray[np.uint8]:
 
 
 def pixels_in_memory(pixels: npt.NDArray[np.uint8]) -> Decoder:
-    """A decoder that cuts pictures out of an array, which must not change any more."""
+    """A decoder that cuts images out of an array, which must not change any more."""
     # tf.constant would copy it.
     tensor = tf.experimental.dlpack.from_dlpack(pixels.__dlpack__())
     return _decoder(lambda: tensor)
 
 
 def pixels_in_file(path: Path) -> Decoder:
-    """A decoder that cuts pictures out of a file; of which it reads the rows that it needs."""
+    """A decoder that cuts images out of a file; of which it reads the rows that it needs."""
     size = path.stat().st_size
     return _decoder(
         lambda: tf.raw_ops.ImmutableConst(

@@ -31,7 +31,7 @@ class CacheChoice:
 
     Attributes:
         cache: "off", "memory" or "disk".
-        stage: What it holds: records as they are "stored", or with pictures "decoded".
+        stage: What it holds: records as they are "stored", or with images "decoded".
         reason: Why, in a sentence.
     """
 
@@ -122,7 +122,7 @@ def plan_cache(place: DatasetLocation, opened: OpenSplit, options: ReadOptions) 
     )
     choice = choose_cache(options.cache, found)
     if stage != options.cache_stage:
-        reason = f"{choice.reason}; the pictures are stored as pixels, so none is decoded"
+        reason = f"{choice.reason}; the images are stored as pixels, so none is decoded"
         choice = dataclasses.replace(choice, reason=reason)
     return CachePlan(place, opened, choice, options.split)
 
@@ -131,7 +131,7 @@ def choose_cache(asked: str, found: Situation) -> CacheChoice:
     """The cache to use: what was asked for, unless that is "auto".
 
     "auto" never asks for more than a quarter of what is available, and never decodes unless
-    `cache_stage` says so. Decoded pictures take about ten times the bytes, and the first batch
+    `cache_stage` says so. Decoded images take about ten times the bytes, and the first batch
     waits until all of them are decoded: minutes that only pay where decoding is what a training
     waits for, which no manifest tells.
 
@@ -144,8 +144,8 @@ def choose_cache(asked: str, found: Situation) -> CacheChoice:
     """
     if asked == "memory" and found.size > found.memory:
         raise UsageError(
-            f'cache="memory" needs {shown_bytes(found.size)} for this split as it is '
-            f"{found.stage}, got {shown_bytes(found.memory)} of memory available. Pass "
+            f'cache="memory" needs {shown_bytes(found.size)} for this split ({found.stage}), but '
+            f"{shown_bytes(found.memory)} of memory are available. Pass "
             'cache="disk" or cache="off".'
         )
     if asked != "auto":

@@ -4,7 +4,7 @@
     DIR/.leases/ID                what one stream reads, locked by its process for as long as it may
     DIR/ROOT_HASH/                of one set: its shards, and of a remote one its small files
         FILE.part                 being written, locked by who writes it
-        decoded-VERSION/SPLIT/    a split with its pictures decoded: a shard set of its own
+        decoded-VERSION/SPLIT/    a split with its images decoded: a shard set of its own
 
 The files are the only record of what is there, and locks (flock) die with their process: there is
 nothing that a killed process could leave in disorder. A file under its final name is whole. What a
@@ -237,7 +237,8 @@ def _no_room(needed_for: str, directory: Path, items: Sequence[Item], room: int,
     needed = sum(item.bytes for item in items)
     more = shown_bytes(needed - room)
     return (
-        f"{needed_for} needs {shown_bytes(needed)}, got room for {shown_bytes(max(0, room))} in "
-        f"{directory}: its limit is {shown_bytes(limit)}, and what other streams read stays. Pass "
+        f"{needed_for} needs {shown_bytes(needed)}, but {directory} has room for "
+        f"{shown_bytes(max(0, room))}: its limit is {shown_bytes(limit)}, and files that other "
+        "streams read are not evicted. Pass "
         f"a cache_limit that is {more} larger, another cache_dir, or another cache."
     )

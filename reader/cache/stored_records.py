@@ -57,8 +57,8 @@ def _whole(origin: RemoteOrigin, shard: ShardInfo) -> bytes:
 def _check(sha256: str, shard: ShardInfo, name: str) -> None:
     if sha256 != shard.sha256:
         raise DamageError(
-            f"a shard must match the manifest's SHA-256, it differs in {name}. "
-            "Run 'shardmill verify' to see which record is damaged."
+            f"SHA-256 differs from the manifest in {name}. Run 'shardmill verify' to see which "
+            "record is damaged."
         )
 
 
@@ -109,7 +109,7 @@ def collect_in_memory(records: Iterator[bytes], count: int, where: object) -> Me
     number = int(tf.size(found[0])) if found else 0
     if number != count:
         raise DamageError(
-            f"a split must have the records in its manifest ({count}), got {number} in {where}. "
-            "Run 'shardmill verify'."
+            f"The split has {number} records, but {count} in the manifest, in {where}. Run "
+            "'shardmill verify'."
         )
     return MemoryRecordReader(found[0])

@@ -139,13 +139,14 @@ def make_sampler(
     if label is None or label.shape:
         found = "none" if label is None else "any number of them"
         raise UsageError(
-            f"sample= needs one label a record, got {found} for {where}. Leave sample out."
+            f"Records have {found} in {where}, but sample draws by the one label of each. Leave "
+            "sample out."
         )
     labels = np.asarray(index["label"].to_numpy(), np.int64)
     if labels.min() < 0 or labels.max() >= len(label.class_names):
         raise DamageError(
-            f"the labels of an index must be classes of the set, in [0, {len(label.class_names)}), "
-            f"got {labels.min()} to {labels.max()} in {where}. Run 'shardmill verify'."
+            f"The index has labels {labels.min()} to {labels.max()}, outside of the classes "
+            f"[0, {len(label.class_names)}) of the set, in {where}. Run 'shardmill verify'."
         )
     sizes = np.bincount(labels, minlength=len(label.class_names))
     if isinstance(sample, str):
@@ -155,8 +156,8 @@ def make_sampler(
     wrong = [name for name in empty if sample.get(name, 0)]
     if wrong:
         raise ShardSetError(
-            f"a class that is sampled must have records, got none of {wrong[0]!r} in {where}. "
-            "Leave it out of sample, or give it the weight 0."
+            f"Class {wrong[0]!r} in sample has no records in {where}. Leave it out of sample, or "
+            "give it the weight 0."
         )
     slots = shares(weights, SLOTS)
     return ClassSampler(labels, slots // np.gcd.reduce(slots), seed)  # the shortest of such blocks
@@ -180,13 +181,13 @@ def _weights(sample: Mapping[str, float], names: tuple[str, ...], where: Path) -
         check_choice("class in sample", name, names, where)
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not weight >= 0:
             raise UsageError(
-                f"a weight in sample must be a number of at least 0, got {weight!r} for {name!r} "
-                f"in {where}. Correct it."
+                f"The weight of {name!r} in sample is {weight!r} for {where}. Pass a number of at "
+                "least 0."
             )
     weights = np.array([float(sample.get(name, 0.0)) for name in names])
     if not 0 < weights.sum() < np.inf:
         raise UsageError(
-            f"the weights in sample must have a finite sum above 0, got {weights.sum()} for "
-            f"{where}. Give at least one class a weight above 0."
+            f"The weights in sample sum to {weights.sum()} for {where}. Give at least one class a "
+            "finite weight above 0."
         )
     return weights

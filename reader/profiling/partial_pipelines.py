@@ -35,7 +35,7 @@ class Serialized:
 
 @dataclasses.dataclass(frozen=True)
 class Parsed:
-    """Pictures that are parsed and pass one by one, each as the size of its first feature."""
+    """Images that are parsed and pass one by one, each as the size of its first feature."""
 
     records: ImageRecords
     num_random: ClassVar[int] = 0

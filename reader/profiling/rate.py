@@ -51,7 +51,7 @@ def measure(
         UsageError: The time is not above 0.
     """
     if not seconds > 0:
-        raise UsageError(f"seconds must be above 0, got {seconds} in reader.measure. Give more.")
+        raise UsageError(f"seconds is {seconds} in reader.measure. Pass a number above 0.")
     begin = time.perf_counter()
     batches = iter(stream.dataset)
     on_batch(_size(next(batches)))

@@ -48,13 +48,13 @@ def open_again(stream: Stream) -> Opened:
     options = stream.options
     if options is None and isinstance(stream, ServedStream):
         raise UsageError(
-            "the stages of a stream are measured where they are, got one of a service in "
-            "reader.measure_stages. Measure it on a machine of the service, without service."
+            "The stages of a service's stream cannot be measured in reader.measure_stages: they "
+            "run in other processes. Measure on a machine of the service, without service."
         )
     if options is None:
         raise UsageError(
-            "a stream that is measured must be one of a single set, got a mixture in "
-            "reader.measure_stages. Measure the streams of its sets one by one."
+            "The stages of a mixture cannot be measured in reader.measure_stages. Measure the "
+            "streams of its sets one by one."
         )
     changes: dict[str, Any] = {"epochs": None, "worker": (0, 1)}
     changes |= {"cache": "off", "cache_stage": "stored"}
@@ -83,9 +83,9 @@ def sampled_source(stream: Stream) -> Source:
 
 
 def _with_sizes(windows: Windows, numbers: Int64Array) -> Windows:
-    """Windows that give the sizes of the pictures that stand for others, not those of the others.
+    """Windows that give the sizes of the images that stand for others, not those of the others.
 
-    Else a crop could lie outside of its picture.
+    Else a crop could lie outside of its image.
     """
     if windows.sizes is None:
         return windows
@@ -94,20 +94,20 @@ def _with_sizes(windows: Windows, numbers: Int64Array) -> Windows:
 
 
 def decoded_source(opened: Opened) -> Source:
-    """The source of a split of pictures as a cache of decoded ones would have it, from memory."""
+    """The source of a split of images as a cache of decoded ones would have it, from memory."""
     records = cast(ImageRecords, opened.source.records)
     numbers = sample_numbers(opened, _DECODED_RECORDS)
     sample = read_records(opened, numbers)
     with tf.device("/CPU:0"):
         features = records.parse(sample)
-        pictures, placed, place = [], [], 0
+        images, placed, place = [], [], 0
         for number, serialized in enumerate(sample.numpy()):
             one = tf.nest.map_structure(lambda values, at=number: values[at], features)
-            pictures.append(records.decoder.decode(one, None).numpy())
-            placed.append(_placed(serialized, records.image, pictures[-1].shape, place))
-            place += pictures[-1].size
+            images.append(records.decoder.decode(one, None).numpy())
+            placed.append(_placed(serialized, records.image, images[-1].shape, place))
+            place += images[-1].size
         pixels = empty_pixels(place)
-        np.concatenate([picture.ravel() for picture in pictures], out=pixels)
+        np.concatenate([image.ravel() for image in images], out=pixels)
         record_reader = SampledRecordReader(tf.constant(placed))
     decoded = dataclasses.replace(records, decoder=pixels_in_memory(pixels))
     source = with_records(with_record_reader(opened.source, record_reader), decoded)
@@ -115,7 +115,7 @@ def decoded_source(opened: Opened) -> Source:
 
 
 def _placed(serialized: bytes, feature: str, shape: tuple[int, ...], place: int) -> bytes:
-    """A record as a cache of decoded pictures has it."""
+    """A record as a cache of decoded images has it."""
     example = tf.train.Example.FromString(serialized)
     features = example.features.feature
     features[feature].bytes_list.value[0] = b""
@@ -160,11 +160,11 @@ def with_record_reader(source: Source, record_reader: RecordReader) -> Source:
     )
 
 
-def with_pictures(source: Source, stored: list[bytes], sizes: list[tuple[int, int]]) -> Source:
-    """The same source of pictures, for all of which some others stand.
+def with_images(source: Source, stored: list[bytes], sizes: list[tuple[int, int]]) -> Source:
+    """The same source of images, for all of which some others stand.
 
     Args:
-        source: Of pictures.
+        source: Of images.
         stored: Serialized records of the others.
         sizes: Height and width of each.
     """
@@ -185,7 +185,7 @@ def dataset_of(source: Source) -> tf.data.Dataset:
 
 @dataclasses.dataclass(frozen=True)
 class _OwnSizes:
-    """[m, 2] int32 sizes of the pictures that stand for those of some numbers."""
+    """[m, 2] int32 sizes of the images that stand for those of some numbers."""
 
     sizes: Any
 

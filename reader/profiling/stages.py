@@ -88,16 +88,14 @@ def measure_stages(
 
     Args:
         stream: From `reader.load`; itself it is not read.
-        seconds: For each measurement, above 0; there are six for pictures.
+        seconds: For each measurement, above 0; there are six for images.
         on_stage: Called as each begins.
 
     Raises:
         UsageError: The time is not above 0.
     """
     if not seconds > 0:
-        raise UsageError(
-            f"seconds must be above 0, got {seconds} in reader.measure_stages. Give more."
-        )
+        raise UsageError(f"seconds is {seconds} in reader.measure_stages. Pass a number above 0.")
     on_stage("storage")
     with tf.device("/CPU:0"):
         storage = measure_storage(open_again(stream), seconds)
@@ -153,7 +151,7 @@ def _batching(source: Source, seconds: float) -> ChainTimes | None:
 def _with_batching(stages: list[Stage], batching: ChainTimes | None) -> tuple[Stage, ...]:
     """The stages with that of batching behind them, which decoding was charged with.
 
-    A chain cut short before it decodes batches numbers, one that decodes batches pictures.
+    A chain cut short before it decodes batches numbers, one that decodes batches images.
     """
     if batching is None:
         return tuple(stages)

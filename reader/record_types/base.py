@@ -80,7 +80,7 @@ class RecordType(Protocol):
 
     @property
     def normalization(self) -> Normalization | None:
-        """What is done to the values of pictures."""
+        """What is done to the values of images."""
 
     @property
     def tokens(self) -> TokenInfo | None:
@@ -88,7 +88,7 @@ class RecordType(Protocol):
 
 
 class SingleRecords(RecordType, Protocol):
-    """Records that are decoded one by one, because each of them is work enough: pictures."""
+    """Records that are decoded one by one, because each of them is work enough: images."""
 
     @property
     def num_random(self) -> int:

@@ -28,8 +28,8 @@ def find_label(split: OpenSplit) -> Feature | None:
     label = find_feature(split.schema, "class_label")
     if label is not None and not label.shape and split.index["label"].null_count:
         raise ShardSetError(
-            f"every record must have a label, got {split.index['label'].null_count} without one "
-            f"in {split.where}. Build the set again from a source with labels."
+            f"{split.index['label'].null_count} records have no label in {split.where}. Build the "
+            "set again from a source with labels."
         )
     return label
 

@@ -1,4 +1,4 @@
-"""Pictures with one label, any number of them, or none: parse, crop, decode, resize, transform."""
+"""Images with one label, any number of them, or none: parse, crop, decode, resize, transform."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from shard_format import Feature, ShardSetError, UsageError
 class ImageRecords:
     """Records of type "image".
 
-    Input: a tf.train.Example with one picture and its label or labels.
-    Output: (picture [height, width, 3] of `element_dtype`, target); the picture alone where the set
+    Input: a tf.train.Example with one image and its label or labels.
+    Output: (image [height, width, 3] of `element_dtype`, target); the image alone where the set
     has no labels. The target is an int64, or [num_classes] float32 of zeros and ones. Where
     transforms mix the records of a batch, `finish` makes batches of this of what comes before.
 
     Attributes:
-        image: Name of the feature with the picture.
+        image: Name of the feature with the image.
         decoder: Of its encoding.
         label: The feature with the class or classes; None where there are no labels.
         further: Features that are handed out beside the image.
         steps: The transforms.
-        image_size: Height and width in pixels of every picture; None does not resize.
-        stored_size: Height and width of the stored pictures where all have the same, else Nones.
+        image_size: Height and width in pixels of every image; None does not resize.
+        stored_size: Height and width of the stored images where all have the same, else Nones.
         dtype: "uint8" or "float32".
         normalization: What is done to the values in the end; None leaves them in [0, 255].
     """
@@ -72,13 +72,13 @@ class ImageRecords:
     @property
     def element_shape(self) -> tuple[int | None, ...]:
         """(height, width, 3), or what the transforms of the layout make of it."""
-        shape = self._picture_shape
+        shape = self._image_shape
         for transform in self.steps.of("layout"):
             shape = transform.shape(shape)  # type: ignore[attr-defined]
         return shape
 
     @property
-    def _picture_shape(self) -> tuple[int | None, ...]:
+    def _image_shape(self) -> tuple[int | None, ...]:
         if self.image_size is not None:
             return (self.image_size, self.image_size, 3)
         return (*self.stored_size, 3)
@@ -112,11 +112,11 @@ class ImageRecords:
 
     @property
     def boxes_many(self) -> bool:
-        """Whether `boxed` may be called: whether the crop can be told of many pictures at once."""
+        """Whether `boxed` may be called: whether the crop can be told of many images at once."""
         return any(getattr(crop, "many", False) for crop in self.steps.of("crop"))
 
     def boxed(self, features: dict[str, Any], sizes: Any, random: Any) -> dict[str, Any]:
-        """What `parse` gave, with what is to be cut out of each: [n] pictures cost as much as one.
+        """What `parse` gave, with what is to be cut out of each: [n] images cost as much as one.
 
         Args:
             features: Of n records.
@@ -139,9 +139,9 @@ class ImageRecords:
             # Values lie in [0, 255], so adding one half and cutting rounds to the nearest, in fewer
             # passes than tf.round and tf.saturate_cast.
             image = tf.cast(image + 0.5, tf.uint8)
-        image.set_shape(self._picture_shape)
+        image.set_shape(self._image_shape)
         example["image"] = image
-        # Batches of a quarter of the bytes where pictures are uint8, though they may be mixed.
+        # Batches of a quarter of the bytes where images are uint8, though they may be mixed.
         further = features.get("further", {})
         if self.mixes:
             return {**example, "random": random, "further": further}
@@ -158,7 +158,7 @@ class ImageRecords:
         return self._finished(example, batch["random"], batch["further"])
 
     def _finished(self, example: Example, random: Any, further: dict[str, Any]) -> Any:
-        """What is the same for one picture and for a batch: values, and the order of axes."""
+        """What is the same for one image and for a batch: values, and the order of axes."""
         for stage in ("values", "layout"):
             example = self.steps.apply(stage, example, random)
         image = example["image"]
@@ -167,9 +167,8 @@ class ImageRecords:
         if not image.shape.is_compatible_with(shape):
             names = ", ".join(type(item).__name__ for item in self.steps.of("layout"))
             raise UsageError(
-                "a transform of the stage layout must return what its method shape says, "
-                f"{shape}, got {image.shape} from {names} in augment of reader.load. Correct one "
-                "of them."
+                f"{names} returned shape {image.shape}, not {shape} as its method shape says, in "
+                "augment of reader.load. Correct one of them."
             )
         image.set_shape(shape)
         inputs = self.further.inputs(self.image, image, further)
@@ -188,13 +187,13 @@ class ImageRecords:
 
         The bare operation is what tf.image.resize comes to, less a dozen operations that inspect
         shapes in every call. It has no antialiasing (neither has the default of tf.image.resize):
-        prepare pictures at about the size they are read at.
+        prepare images at about the size they are read at.
         """
         # It takes uint8 too, and gives the same numbers, but in twice the time.
         image = tf.cast(image, tf.float32)
         if self.image_size is None:
-            # No decoder tells the size to the graph; what warps a picture has to know it there.
-            image.set_shape(self._picture_shape)
+            # No decoder tells the size to the graph; what warps an image has to know it there.
+            image.set_shape(self._image_shape)
             return image
         size = [self.image_size, self.image_size]
         return tf.raw_ops.ResizeBilinear(images=image[None], size=size, half_pixel_centers=True)[0]
@@ -219,8 +218,8 @@ def image_records(split: OpenSplit, options: ReadOptions) -> ImageRecords:
     Raises:
         ShardSetError: The schema lacks a feature, a record has no label, or pixels that are to be
             normalized were not measured.
-        UsageError: The pictures differ in size and are not to be resized, or an option is not for
-            pictures.
+        UsageError: The images differ in size and are not to be resized, or an option is not for
+            images.
     """
     check_fits(options, "image", split.root)
     image = find_feature(split.schema, "image")
@@ -228,22 +227,23 @@ def image_records(split: OpenSplit, options: ReadOptions) -> ImageRecords:
         features = split.schema.features
         found = ", ".join(f"{feature.name} ({feature.kind})" for feature in features)
         raise ShardSetError(
-            f"image records need a feature of kind image, got {found or 'none'} for {split.where}. "
-            "Build the set again with one."
+            f"No feature of kind image among {found or 'no features'} in {split.where}. Build the "
+            "set again with one."
         )
     normalization = find_normalization(options.normalize, split.manifest, split.root)
     transforms = find_transforms(options.augment)
     stored: tuple[int | None, int | None] = (None, None)
     if options.image_size is None:
-        # The whole picture: "none" is then without its crop.
+        # The whole image: "none" is then without its crop.
         transforms = () if options.augment == "none" else transforms
         stored = _stored_size(split.index, options.batch_size, split.where)
     steps = with_normalization(Steps(transforms), normalization)
     check_sizes(steps, options, stored if options.image_size is None else (0, 0))
     if steps.of("batch") and options.remainder == "pad":
         raise UsageError(
-            "records are not mixed with what only fills up a batch, got remainder='pad' with a "
-            'transform of the stage batch in reader.load. Pass remainder="drop" or "wrap".'
+            "remainder='pad' does not work with a transform of the stage batch in reader.load: "
+            "records "
+            'would be mixed with added ones of weight 0. Pass remainder="drop" or "wrap".'
         )
     return ImageRecords(
         image=image.name,
@@ -261,14 +261,14 @@ def image_records(split: OpenSplit, options: ReadOptions) -> ImageRecords:
 def _decoder(image: Feature, where: Path) -> Decoder:
     if image.encoding not in DECODERS:
         raise ShardSetError(
-            f"the reader decodes {', '.join(DECODERS)}, got {image.encoding!r} as the encoding of "
-            f"feature {image.name!r} for {where}. Install a version of shardmill that knows it."
+            f"Feature {image.name!r} has the unknown encoding {image.encoding!r} in {where}. "
+            f"Install a version of shardmill that knows it; this one decodes {', '.join(DECODERS)}."
         )
     return DECODERS[image.encoding]
 
 
 def _stored_size(index: pa.Table, batch_size: int, where: Path) -> tuple[int | None, int | None]:
-    """(height, width) that all pictures have, or Nones where a batch is a single picture."""
+    """(height, width) that all images have, or Nones where a batch is a single image."""
     if {"height", "width"} <= set(index.column_names):
         limits = [pc.min_max(index[name]).as_py() for name in ("height", "width")]
         if all(limit["min"] == limit["max"] for limit in limits):
@@ -282,8 +282,8 @@ def _stored_size(index: pa.Table, batch_size: int, where: Path) -> tuple[int | N
     if batch_size == 1:
         return None, None
     raise UsageError(
-        f"image_size=None needs pictures of one size, got {found} in {where}. "
-        "Give an image_size, or pass batch_size=1."
+        f"Images differ in size, so image_size=None cannot batch them: {found} in {where}. "
+        "Pass an image_size, or batch_size=1."
     )
 
 
@@ -305,19 +305,19 @@ def normalization_of(steps: Steps) -> Normalization | None:
     found = [item for item in steps.of("values") if isinstance(item, Normalization)]
     if len(found) > 1:
         raise UsageError(
-            f"pictures are normalized once, got {len(found)} normalizations in reader.load. "
-            'Pass normalize="none", or leave Normalization out of augment.'
+            f"Images would be normalized {len(found)} times in reader.load. Pass "
+            'normalize="none", or leave Normalization out of augment.'
         )
     return found[0] if found else None
 
 
 def check_sizes(steps: Steps, options: ReadOptions, size: tuple[int | None, int | None]) -> None:
-    """Returns if a picture that is to be resized is cropped before, and no other one.
+    """Returns if an image that is to be resized is cropped before, and no other one.
 
     Args:
         steps: The transforms.
         options: What the caller asked for.
-        size: Of the pictures that are not resized; Nones where sizes differ.
+        size: Of the images that are not resized; Nones where sizes differ.
 
     Raises:
         UsageError: It is not.
@@ -325,18 +325,18 @@ def check_sizes(steps: Steps, options: ReadOptions, size: tuple[int | None, int 
     has_crop = bool(steps.of("crop"))
     if has_crop and options.image_size is None:
         raise UsageError(
-            f"augment={options.augment!r} needs an image_size, got None in reader.load. "
-            'Give one, such as image_size=224, or pass augment="none".'
+            f"augment={options.augment!r} crops images, but image_size is None in reader.load. "
+            'Pass one, such as image_size=224, or augment="none".'
         )
     fixed = [type(item).__name__ for item in (*steps.of("resized"), *steps.of("batch"))]
     if fixed and None in size:
         raise UsageError(
-            f"{', '.join(fixed)} in augment needs pictures of one size, got image_size=None and "
-            "stored sizes that differ in reader.load. Give an image_size, such as image_size=224."
+            f"{', '.join(fixed)} in augment needs images of one size, but stored sizes differ and "
+            "image_size is None in reader.load. Pass an image_size, such as image_size=224."
         )
     if not has_crop and options.image_size is not None:
         raise UsageError(
-            "the first transform must be a crop where there is an image_size, got "
-            f"augment={options.augment!r} in reader.load. Begin with center_crop or "
-            "random_resized_crop, or leave image_size out."
+            f"augment={options.augment!r} does not begin with a crop, but there is an image_size "
+            "in reader.load. Begin with center_crop or random_resized_crop, or leave image_size "
+            "out."
         )

@@ -94,8 +94,8 @@ def packed_records(split: OpenSplit, options: ReadOptions) -> PackedRecords:
     length = _length(split)
     if PADDING not in split.index.column_names:
         raise DamageError(
-            f"the index of packed sequences must have a column {PADDING!r}, got "
-            f"{', '.join(split.index.column_names)} in {split.where}. Build the set again."
+            f"The index of packed sequences has no column {PADDING!r}, only "
+            f"{', '.join(split.index.column_names)}, in {split.where}. Build the set again."
         )
     padding = int(np.asarray(split.index[PADDING].to_numpy(), np.int64).sum())
     positions = split.geometry.records * length
@@ -129,7 +129,7 @@ def _length(split: OpenSplit) -> int:
     lengths = {shape[0] for shape in found.values() if shape and len(shape) == 1}
     if None in found.values() or len(lengths) != 1 or min(lengths) < 2:
         raise ShardSetError(
-            f"packed sequences need {', '.join(FEATURES)} of one length of 2 or more, got {found} "
-            f"for {split.where}. Build the set again."
+            f"{', '.join(FEATURES)} of packed sequences are {found}, not of one length of 2 or "
+            f"more, in {split.where}. Build the set again."
         )
     return lengths.pop()

@@ -82,8 +82,8 @@ def text_records(split: OpenSplit, options: ReadOptions) -> TextRecords:
     if all(feature.name != TEXT for feature in split.schema.features):
         found = ", ".join(f"{feature.name} ({feature.kind})" for feature in split.schema.features)
         raise ShardSetError(
-            f"records of documents need a feature {TEXT!r}, got {found or 'none'} for "
-            f"{split.where}. Build the set again."
+            f"No feature {TEXT!r} among {found or 'no features'} in {split.where}. Build the set "
+            "again."
         )
     synonyms = None if options.synonyms is None else read_synonyms(Path(options.synonyms))
     return TextRecords(

@@ -143,6 +143,6 @@ def _count_tokens(split: OpenSplit, limit: int | None) -> TokenCounts:
         except pa.ArrowInvalid as error:
             found = str(error)
     raise DamageError(
-        f"the index of token ids must have a column {TOKENS!r} without nulls, got {found} in "
+        f"The index of token ids has no column {TOKENS!r} without nulls, but {found}, in "
         f"{split.where}. Build the set again."
     )

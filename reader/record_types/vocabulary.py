@@ -67,14 +67,14 @@ def find_vocabulary(root: Path, manifest: Manifest) -> Vocabulary:
             found = read(path)
         except Exception as error:  # the packages raise bare Exceptions
             raise DamageError(
-                f"the tokenizer of a set must be readable, got {error} in {path}. Run "
-                "'shardmill verify', and copy the set again."
+                f"Cannot read the tokenizer {path}: {error}. Run 'shardmill verify', and copy the "
+                "set again."
             ) from error
         return dataclasses.replace(found, size=max(found.size, counted))
     if not counted:
         raise ShardSetError(
-            f"a set of token ids must hold its tokenizer ({HUGGING_FACE} or {SENTENCE_PIECE}), got "
-            f"neither in {root}. Copy the whole set, or build it again."
+            f"No tokenizer ({HUGGING_FACE} or {SENTENCE_PIECE}) in {root}, a set of token ids. "
+            "Copy the whole set, or build it again."
         )
     return Vocabulary(counted)
 

@@ -17,21 +17,21 @@ Crop = Callable[[Any], Any]
 
 # Columns decoded beside a crop, and cut off. Where colour is stored at half the width, libjpeg
 # makes a column from two of the stored ones, at the edge of what it decodes from one, and so would
-# half of all crops differ in their first or last column from the same cut of the whole picture.
+# half of all crops differ in their first or last column from the same cut of the whole image.
 # One column would do, but below 3 stored columns libjpeg smooths nothing at all: 4 keep any box
-# that is narrower than its picture at 5 or more.
+# that is narrower than its image at 5 or more.
 _MARGIN = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Decoder:
-    """How pictures of one encoding are decoded.
+    """How images of one encoding are decoded.
 
     Attributes:
         decode: ({"image": scalar string, and the sides}, crop or None) -> [height, width, 3] uint8,
-            in TensorFlow operations; without a crop the whole picture.
+            in TensorFlow operations; without a crop the whole image.
         sides: Features (int64) that the decoder needs beside the bytes.
-        plan: ([n, 4] int32 boxes, [n, 2] int32 sizes of pictures) -> features [n, ...] that
+        plan: ([n, 4] int32 boxes, [n, 2] int32 sizes of images) -> features [n, ...] that
             `decode` takes in place of a crop: many at once cost as much as one. None where there is
             nothing to be computed.
     """
@@ -44,7 +44,7 @@ class Decoder:
 def decode_jpeg(features: Mapping[str, Any], crop: Crop | None) -> Any:
     """A JPEG; most of what lies outside the crop is not decoded.
 
-    The pixels are those of the whole picture, cut: a crop does not depend on when it is taken.
+    The pixels are those of the whole image, cut: a crop does not depend on when it is taken.
     """
     jpeg = features["image"]
     plan = features
@@ -64,7 +64,7 @@ def plan_jpeg(box: Any, size: Any) -> dict[str, Any]:
 
     Args:
         box: [..., 4] int32: top, left, height and width.
-        size: [..., 2] int32: height and width of the picture.
+        size: [..., 2] int32: height and width of the image.
     """
     top, left, height, width = tf.unstack(box, axis=-1)
     first = tf.maximum(left - _MARGIN, 0)

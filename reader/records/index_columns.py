@@ -73,14 +73,14 @@ class IndexColumns:
         """Where in the file, which lies in memory from `base` on, a column begins."""
         if array.type not in _DTYPES or array.null_count:
             raise DamageError(
-                f"the column {name!r} of an index must hold whole numbers without nulls, got "
-                f"{array.type} with {array.null_count} nulls in {self._path}. Build the set again."
+                f"Column {name!r} of the index is {array.type} with {array.null_count} nulls, not "
+                f"integers without nulls, in {self._path}. Build the set again."
             )
         dtype = self._types[name] = _DTYPES[array.type]
         place = array.buffers()[1].address + array.offset * dtype.size - base
         if not 0 <= place <= self._bytes - len(array) * dtype.size:  # decompressed, elsewhere
             raise DamageError(
-                f"the column {name!r} of an index must lie in the file as it is, got a compressed "
-                f"one in {self._path}. Build the set again."
+                f"Column {name!r} of the index is compressed, so it cannot be mapped, in "
+                f"{self._path}. Build the set again."
             )
         return int(place)

@@ -132,7 +132,7 @@ def read_into_memory(paths: list[Path], split: SplitInfo) -> MemoryRecordReader:
     found = int(tf.size(serialized))
     if found != split.records:
         raise DamageError(
-            f"a split must have the records in its manifest ({split.records}), got {found} in "
+            f"The split has {found} records, but {split.records} in the manifest, in "
             f"{paths[0].parent}. Run 'shardmill verify'."
         )
     return MemoryRecordReader(serialized)
@@ -147,8 +147,8 @@ def _damage(paths: list[Path]) -> DamageError:
         except DamageError as error:
             return error
     return DamageError(
-        f"a shard must be read to its end, got a read error in {paths[0].parent} that did not "
-        "come again. Run 'shardmill verify'."
+        f"A shard could not be read to its end in {paths[0].parent}, but a second time it could. "
+        "Run 'shardmill verify'."
     )
 
 
@@ -167,12 +167,12 @@ def check_shards(directory: Path, split: SplitInfo) -> list[Path]:
             found = path.stat().st_size
         except FileNotFoundError as error:
             raise ShardSetError(
-                f"every shard in the manifest must be there, got no file {path}. "
-                "Copy the whole set, or run 'shardmill verify' to see what is missing."
+                f"No shard file {path}. Copy the whole set, or run 'shardmill verify' to see what "
+                "is missing."
             ) from error
         if found != shard.bytes:
             raise DamageError(
-                f"a shard must have the size in the manifest ({shard.bytes} bytes), got {found} "
-                f"bytes in {path}. Copy it again, or build the set again."
+                f"{path} has {found} bytes, but {shard.bytes} in the manifest. Copy it again, or "
+                "build the set again."
             )
     return paths

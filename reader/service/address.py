@@ -48,8 +48,8 @@ def parse_address(text: str, where: str) -> Address:
     # urlsplit makes letters small, which to a host are the same.
     if not host or not port or text.lower() != str(Address(host, port)):
         raise UsageError(
-            f'the address of a service must be like "{PROTOCOL}://host:5050", got {text!r} in '
-            f"{where}. Pass the one that 'shardmill serve' printed."
+            f"{text!r} is not the address of a service in {where}. Pass the one that 'shardmill "
+            f"serve' printed, such as {PROTOCOL}://host:5050."
         )
     return Address(host, port)
 
@@ -84,7 +84,7 @@ def check_answers(address: Address, where: str) -> None:
         found = error.strerror or str(error) or type(error).__name__
     if found:
         raise UsageError(
-            f"a service must answer at {address}, got '{found}' in {where}. Start one with "
-            "'shardmill serve DIR', see that its port can be reached from here, and pass the "
-            "address that it prints."
+            f"No service answers at {address} in {where}: '{found}'. Start one with 'shardmill "
+            "serve DIR', check that its port can be reached from here, and pass the address that "
+            "it prints."
         )

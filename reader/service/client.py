@@ -116,7 +116,7 @@ class Service:
         distribute = tf.data.experimental.service.distribute(
             tf.data.experimental.service.ShardingPolicy.DYNAMIC,
             str(self.address),
-            compression=None,  # decoded pictures hardly shrink, and CPUs are what is short
+            compression=None,  # decoded images hardly shrink, and CPUs are what is short
         )
         return batches.with_options(_as_it_is()).apply(distribute)
 

@@ -1,6 +1,6 @@
 """The processes of `shardmill serve`: a dispatcher, and workers that are started again if they die.
 
-Every worker is a process of its own: a picture that crashes a decoder takes down one of them. It
+Every worker is a process of its own: an image that crashes a decoder takes down one of them. It
 ends when its parent does, however that ends. Ports are fixed, one for the dispatcher and the next
 for the workers: firewalls can be told, and trainers find a worker that was started again under the
 address that they know, so that it goes on with their epoch.
@@ -62,13 +62,12 @@ class ServeOptions:
     def __post_init__(self) -> None:
         if self.workers < (0 if self.join is None else 1):
             raise UsageError(
-                f"a service needs workers, got {self.workers} in shardmill serve. Pass "
-                "--workers 1 or more."
+                f"{self.workers} workers are too few in shardmill serve. Pass --workers 1 or more."
             )
         if not 1 <= self.port <= MAX_PORT - self.workers:
             raise UsageError(
-                f"the ports of dispatcher and workers must be in [1, {MAX_PORT}], got {self.port} "
-                f"and the {self.workers} next in shardmill serve. Pass another --port."
+                f"Port {self.port} and the {self.workers} next are not all in [1, {MAX_PORT}] in "
+                "shardmill serve. Pass another --port."
             )
 
     @property
@@ -88,8 +87,8 @@ def check_directory(directory: Path) -> None:
         check_shards(directory, split)
         if not (directory / index_file(name)).exists():
             raise ShardSetError(
-                f"a split must have its index, got no {directory / index_file(name)}. Copy the "
-                "whole set, or build it again."
+                f"No index file {directory / index_file(name)}. Copy the whole set, or build it "
+                "again."
             )
 
 
@@ -230,8 +229,8 @@ def _check_free(port: int) -> None:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise
             raise UsageError(
-                f"the ports of a service must be free, got '{error.strerror}' for {port} in "
-                "shardmill serve. Stop what listens there, or pass another --port."
+                f"Cannot listen on port {port} in shardmill serve: '{error.strerror}'. Stop what "
+                "listens there, or pass another --port."
             ) from error
 
 

@@ -16,7 +16,7 @@ Augment = str | Sequence[str | Transform]
 
 # The element type that a stage must leave behind; the others may leave another one.
 _DTYPES = {"decoded": tf.uint8, "resized": tf.float32, "values": tf.float32}
-# Where a transform may change the picture's shape.
+# Where a transform may change the image's shape.
 _RESHAPING = ("decoded", "layout")
 
 
@@ -45,26 +45,28 @@ def find_transforms(augment: Augment) -> tuple[Transform, ...]:
 
 
 def _checked(item: Any) -> Transform:
-    """What a caller gave beside names, if it is a transform.
+    """An item of a list that is not a name, if it is a transform.
 
     Raises:
-        UsageError: It is none.
+        UsageError: It is not.
     """
-    rule = "a transform must have a stage and num_random, and be called with (example, random)"
     if isinstance(item, type):
-        found, advice = f"the class {item.__name__}", f"Make one of it: {item.__name__}()."
+        found, advice = f"The class {item.__name__} is", f"Pass an instance: {item.__name__}()."
     elif not callable(item) or not hasattr(item, "stage") or not hasattr(item, "num_random"):
-        found, advice = repr(item), "Pass names, or objects that have these."
+        found = f"{item!r} is"
+        advice = "Pass names, or objects with stage and num_random, called with (example, random)."
     elif item.stage not in STAGES:
-        found, advice = f"the stage {item.stage!r}", f"Choose one of {', '.join(STAGES)}."
+        found = f"{item!r} has the unknown stage {item.stage!r} and is"
+        advice = f"Choose one of {', '.join(STAGES)}."
     elif not isinstance(item.num_random, int) or item.num_random < 0:
-        found, advice = f"num_random={item.num_random!r}", "Give a whole number, 0 or more."
+        found = f"{item!r} has num_random={item.num_random!r} and is"
+        advice = "Give it an integer of at least 0."
     elif item.stage == "layout" and not hasattr(item, "shape"):
-        rule = "a transform of the stage layout must have a method shape"
-        found, advice = repr(item), "Give it one like that of ChannelsFirst."
+        found = f"{item!r} of the stage layout has no method shape and is"
+        advice = "Give it one like that of ChannelsFirst."
     else:
         return item
-    raise UsageError(f"{rule}, got {found} in augment of reader.load. {advice}")
+    raise UsageError(f"{found} not a transform in augment of reader.load. {advice}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,15 +84,14 @@ class Steps:
             places = STAGES.index(before.stage), STAGES.index(after.stage)
             if places[0] > places[1]:
                 raise UsageError(
-                    f"transforms must stand in the order of their stages ({', '.join(STAGES)}), "
-                    f"got {_name(after)} ({after.stage}) after {_name(before)} ({before.stage}) in "
-                    f"augment of reader.load. Put {_name(after)} before it."
+                    f"{_name(after)} ({after.stage}) comes after {_name(before)} ({before.stage}) "
+                    "in augment of reader.load, against the order of stages "
+                    f"({', '.join(STAGES)}). Put {_name(after)} before it."
                 )
         crops = [_name(crop) for crop in self.of("crop")]
         if len(crops) > 1:
             raise UsageError(
-                f"there must be at most one crop, got {' and '.join(crops)} in augment of "
-                "reader.load. Leave one out."
+                f"{' and '.join(crops)} are two crops in augment of reader.load. Leave one out."
             )
 
     @property
@@ -143,17 +144,17 @@ def _check_result(transform: Transform, before: Example, after: Any) -> None:
     old, new = before["image"], after["image"]
     dtype = _DTYPES.get(stage, old.dtype)
     if stage != "layout" and new.dtype != dtype:
-        raise _wrong(transform, f"pictures of {dtype.name}", new.dtype.name)
+        raise _wrong(transform, f"images of {dtype.name}", new.dtype.name)
     if stage == "decoded" and not new.shape.is_compatible_with([None, None, 3]):
-        raise _wrong(transform, "pictures of shape [height, width, 3]", str(new.shape))
+        raise _wrong(transform, "images of shape [height, width, 3]", str(new.shape))
     if stage not in _RESHAPING and not new.shape.is_compatible_with(old.shape):
-        raise _wrong(transform, f"pictures of shape {old.shape}", str(new.shape))
+        raise _wrong(transform, f"images of shape {old.shape}", str(new.shape))
 
 
 def _wrong(transform: Transform, rule: str, given: str) -> UsageError:
     return UsageError(
-        f"a transform of the stage {transform.stage} must return {rule}, got {given} from "
-        f"{_name(transform)} in augment of reader.load. Correct its __call__."
+        f"{_name(transform)} of the stage {transform.stage} returned {given}, not {rule}, in "
+        "augment of reader.load. Correct its __call__."
     )
 
 

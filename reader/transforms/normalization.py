@@ -45,8 +45,8 @@ class Normalization:
             if not _are_finite(values) or (name == "scale" and 0 in values):
                 rule = "three finite numbers" + (", none of them 0" if name == "scale" else "")
                 raise UsageError(
-                    f"{name} must be {rule}, got {values!r} in Normalization. Pass one for each "
-                    "of red, green and blue, in units of [0, 255]."
+                    f"{name} is {values!r} in Normalization. Pass {rule}, one for each of red, "
+                    "green and blue, in units of [0, 255]."
                 )
 
     def __call__(self, example: Example, random: Any) -> Example:
@@ -87,16 +87,15 @@ def find_normalization(mode: str, manifest: Manifest, where: Path) -> Normalizat
 def _measured(mode: str, manifest: Manifest, where: Path) -> Any:
     if TRAINING_SPLIT not in manifest.splits:
         raise ShardSetError(
-            f"normalize={mode!r} needs a split named {TRAINING_SPLIT!r}, got "
-            f"{', '.join(manifest.splits)} in {where}. Build the set with one, or pass "
+            f"No split named {TRAINING_SPLIT!r} among {', '.join(manifest.splits)} in {where}, "
+            f"which normalize={mode!r} takes its statistics from. Build the set with one, or pass "
             'normalize="none".'
         )
     measured = manifest.splits[TRAINING_SPLIT].statistics.get(STATISTICS)
     if not measured:
         raise ShardSetError(
-            f"normalize={mode!r} needs the pixels of the training split measured, got no "
-            f"{STATISTICS!r} in its statistics in {where}. Build the set again with this version "
-            "of shardmill (with --quality keep, of more than a few pictures), or pass "
-            'normalize="none".'
+            f"No {STATISTICS!r} in the statistics of the training split of {where}, which "
+            f"normalize={mode!r} needs. Build the set again with this version of shardmill (with "
+            '--quality keep, of more than a few images), or pass normalize="none".'
         )
     return measured

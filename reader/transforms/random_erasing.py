@@ -1,4 +1,4 @@
-"""A rectangle of the picture is overwritten, so that a model learns to look at the rest too."""
+"""A rectangle of the image is overwritten, so that a model learns to look at the rest too."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RandomErasing:
 
     Attributes:
         probability: That anything is erased, in [0, 1].
-        min_area: Least share of the picture that is erased, in [0, 1].
+        min_area: Least share of the image that is erased, in [0, 1].
         max_area: Greatest share, in [min_area, 1].
         max_ratio: Of the rectangle's width to its height, and of height to width, in [1, 100].
         fill: "pixels" is a random value for every pixel and channel, "color" one random colour;
@@ -53,8 +53,8 @@ class RandomErasing:
             require_between(self, "fill", 0, 255)
         elif self.fill not in FILLS:
             raise UsageError(
-                f"fill must be one of {', '.join(FILLS)} or a number in [0, 255], got "
-                f"{self.fill!r} in RandomErasing. Pass one of these."
+                f"fill is {self.fill!r} in RandomErasing. Pass {', '.join(FILLS)} or a number in "
+                "[0, 255]."
             )
 
     def __call__(self, example: Example, random: Any) -> Example:

@@ -225,7 +225,7 @@ def test_train_then_train_again(shard_set, shardmill, tmp_path):
         (["train", "{tmp}"], 3, "manifest.json"),
         (["train", "{set}", "--model", "resnet5"], 2, "Did you mean 'resnet50'"),
         (["train", "{set}", "--model", "nosuch.module:build"], 2, "nosuch"),
-        (["train", "{set}", "--validation-split", "dev"], 2, "must be one of train, test"),
+        (["train", "{set}", "--validation-split", "dev"], 2, "Unknown validation split 'dev'"),
         (["read", "{set}", "--split", "dev"], 2, "Unknown split 'dev'"),
         (["read", "{set}", "--augment", "standrad"], 2, "standard"),
         (["read", "{set}", "--batch-size", "5000"], 2, "--batch-size"),

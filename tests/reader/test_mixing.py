@@ -102,7 +102,7 @@ def test_it_is_resumed_exactly_by_any_number_of_workers(
 def test_a_state_is_of_these_sets_and_weights(sets: dict[str, str]) -> None:
     state = reader.mix({sets["a"]: 1, sets["b"]: 1}, batch_size=8).state(3)
     for weights in ({sets["a"]: 1, sets["b"]: 2}, {sets["a"]: 1, sets["c"]: 1}):
-        with pytest.raises(UsageError, match="a state must be of the same set and order, got sets"):
+        with pytest.raises(UsageError, match=r"of another set or order .* sets is "):
             reader.mix(weights, batch_size=8, state=state)
 
 
@@ -112,7 +112,7 @@ def test_a_state_is_of_one_split(make_set: Any) -> None:
     options: dict[str, Any] = {"batch_size": 4, "image_size": 8, "steps_per_epoch": 5}
     state = reader.mix({directory: 1}, **options).state(3)
     assert state["sets"] == digest([[load_manifest(directory).root_hash], [4096]])  # for ever
-    with pytest.raises(UsageError, match="a state must be of the same set and order, got sets="):
+    with pytest.raises(UsageError, match=r"of another set or order .* sets is "):
         reader.mix({directory: 1}, **options, split="test", state=state)
     state = reader.mix({directory: 1}, **options, split="test").state(3)
     assert reader.mix({directory: 1}, **options, split="test", state=state).first_step == 3
@@ -153,12 +153,12 @@ def test_weights_of_classes_in_any_mapping(sets: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"weights": {}}, "needs the weight of each directory, got {}"),
-        ({"weights": {"a": 0}}, "must be a number above 0 and below 1e9, got 0 for a"),
-        ({"weights": {"a": "1"}}, "must be a number above 0 and below 1e9, got '1'"),
-        ({"buckets": 4}, "reader.mix has no option 'buckets', got 4. Batches of a mixture"),
+        ({"weights": {}}, "The weights are {} .* Pass the weight of each directory"),
+        ({"weights": {"a": 0}}, "The weight of a is 0 .* a number above 0 and below 1e9"),
+        ({"weights": {"a": "1"}}, "The weight of a is '1' .* a number above 0 and below 1e9"),
+        ({"buckets": 4}, "buckets=4 does not work in reader.mix. Batches of a mixture"),
         ({"shufle": "off"}, "Unknown option 'shufle' in reader.mix. Did you mean 'shuffle'"),
-        ({"worker": (0, 3), "batch_size": 9}, r"must divide group \(8\), got 3 .*group=3"),
+        ({"worker": (0, 3), "batch_size": 9}, r"3 workers do not divide group=8 .*group=3"),
         ({"group": 0}, "group is 0 .* Pass an integer of at least 1"),
         ({"worker": (0, "4")}, "the count in worker is '4' .* Pass an integer"),
         ({"epochs": 0}, r"epochs is 0 in reader.mix. Pass an integer in \[1, "),
@@ -179,7 +179,9 @@ def test_a_set_that_stands_in_a_mixture_twice(sets: dict[str, str], tmp_path: Pa
     (tmp_path / "link").symlink_to(sets["a"])
     for other in (Path(sets["a"]), f"{sets['a']}/.", tmp_path / "link", f"file://{sets['a']}"):
         weights: dict[Any, float] = {sets["a"]: 1, other: 3}
-        with pytest.raises(UsageError, match=r"stand in a mixture once, got .*the sum of both"):
+        with pytest.raises(
+            UsageError, match=r"are the same directory in reader.mix.*the sum of both"
+        ):
             reader.mix(weights, batch_size=8)
 
 

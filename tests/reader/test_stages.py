@@ -165,7 +165,7 @@ def test_a_split_of_less_than_a_batch_is_measured(documents) -> None:
 
 def test_measuring_needs_time_and_a_single_set(documents, tiny) -> None:
     stream = reader.load(documents, batch_size=4)
-    with pytest.raises(UsageError, match=r"seconds must be above 0, got 0 .* Give more"):
+    with pytest.raises(UsageError, match=r"seconds is 0 .* Pass a number above 0"):
         measure_stages(stream, 0)
 
 

@@ -130,9 +130,9 @@ def test_normalize_runs_eagerly_too(make_set: Any) -> None:
 @pytest.mark.parametrize(
     ("splits", "statistics", "message"),
     [
-        ({"train": (3,)}, {}, "pixels of the training split measured, got no 'pixels'"),
+        ({"train": (3,)}, {}, "No 'pixels' in the statistics of the training split"),
         ({"train": (3,)}, {"pixels": {}}, "Build the set again with this version"),
-        ({"test": (3,)}, {"pixels": PIXELS}, "needs a split named 'train', got test"),
+        ({"test": (3,)}, {"pixels": PIXELS}, "No split named 'train' among test"),
     ],
 )
 def test_what_normalize_needs(make_set: Any, splits: Any, statistics: Any, message: str) -> None:

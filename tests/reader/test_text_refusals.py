@@ -83,19 +83,19 @@ def test_text_sets_that_are_not_what_they_should_be(write_records: Any, tmp_path
 
     tokens = Schema("text", (Feature("tokens", "int64", (-1,)),))
     directory = write_records(tokens, {"train": [({"tokens": [1]}, {})]}, name="a")
-    with pytest.raises(ShardSetError, match="must hold its tokenizer"):
+    with pytest.raises(ShardSetError, match="No tokenizer "):
         reader.load(directory, batch_size=1)
     (directory / "tokenizer.json").write_text("{")
-    with pytest.raises(DamageError, match=r"must be readable, got .*tokenizer\.json"):
+    with pytest.raises(DamageError, match=r"Cannot read the tokenizer .*tokenizer\.json"):
         reader.load(directory, batch_size=1)
     (directory / "tokenizer.json").unlink()
     size = {"vocabulary": {"size": 3}}
     directory = write_records(tokens, {"train": [({"tokens": [1]}, {})]}, (), size, "b")
-    with pytest.raises(DamageError, match="must have a column 'tokens'"):
+    with pytest.raises(DamageError, match="has no column 'tokens'"):
         reader.load(directory, batch_size=1)
     named = Schema("text", (Feature("title", "text"),))
     directory = write_records(named, {"train": [({"title": "x"}, {})]}, name="c")
-    with pytest.raises(ShardSetError, match=r"need a feature 'text', got title \(text\)"):
+    with pytest.raises(ShardSetError, match=r"No feature 'text' among .*title \(text\)"):
         reader.load(directory, batch_size=1)
 
 

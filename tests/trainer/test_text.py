@@ -272,7 +272,7 @@ def test_options_of_other_sets_are_refused(text, kind, changes, message):
 
 def test_sets_that_are_none_to_learn_from(token_set, text_set, text, tmp_path):
     raw = text_set(train=[("a b", 0), ("c", 1)])
-    with pytest.raises(UsageError, match=r"got raw text in .*--train-tokenizer bpe:8000"):
+    with pytest.raises(UsageError, match=r"holds raw text.*--train-tokenizer bpe:8000"):
         train(text(data=raw))
     token_set("data", classes=0, train=[([1, 2], 0)] * 9)
     with pytest.raises(UsageError, match=r"no labels a record .* build it with --pack 512\."):

@@ -19,7 +19,7 @@ class Trial:
     Attributes:
         remedy: Name of what was changed: a key of `trainer.diagnosis.remedies.REMEDIES`.
         stage: The stage that it makes cheaper.
-        because: What is the matter, in words that go on a sentence: "pictures are stored at ...".
+        because: What is the matter, in words that go on a sentence: "images are stored at ...".
         costs: With the change.
         options: Of `shardmill train`, to be changed: {"--cache": "memory"}.
         command: What else has to be run, or an empty string.

@@ -79,7 +79,7 @@ def diagnose(
         ShardSetError: There is no shard set in `asked.data`.
     """
     if not 0 < seconds < math.inf:
-        raise UsageError(f"--seconds must be above 0 and finite, got {seconds}. Pass 3.")
+        raise UsageError(f"--seconds is {seconds}. Pass a finite number above 0, such as 3.")
     on_measure("training")
     job = open_job(asked)
     # First, with the page cache as it was found.

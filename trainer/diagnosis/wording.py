@@ -15,7 +15,7 @@ from trainer.options import TrainOptions
 NOUNS = {
     "storage": "storage",
     "parse": "parsing records",
-    "decode": "decoding pictures",
+    "decode": "decoding images",
     "augment": "augmentation",
     "batch": "putting batches together",
     "copy": "copying batches to the device",

@@ -141,7 +141,7 @@ def test_no_room_at_all_is_no_error(tiny: Path, tmp_path: Path, batches: Any, sa
 
 def test_a_cache_directory_that_cannot_be_made(tiny: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match=r"needs a directory that can be written to"):
+    with pytest.raises(UsageError, match=r"Cannot write to the cache directory"):
         reader.load(tiny, batch_size=4, image_size=8, cache="disk", cache_dir=tmp_path / "file")
 
 
@@ -152,7 +152,9 @@ def test_a_cache_directory_that_cannot_be_written_to(
     """It is there, but the disk is full, or its lock is another user's."""
     with (
         mock.patch(fails, side_effect=OSError(errno.ENOSPC, "No space left on device")),
-        pytest.raises(UsageError, match=r"can be written to, got .*No space left on device"),
+        pytest.raises(
+            UsageError, match=r"Cannot write to the cache directory .*No space left on device"
+        ),
     ):
         reader.load(tiny, batch_size=4, image_size=8, cache="disk", cache_dir=tmp_path)
 

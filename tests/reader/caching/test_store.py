@@ -53,7 +53,7 @@ def test_what_is_leased_stays_and_counts(tmp_path: Path) -> None:
     held = store.lease([Item(name(0, shard), 100) for shard in range(2)])
     some = store.lease([Item(name(1, shard), 100) for shard in range(3)], partial=True)
     assert some.names == {name(1, 0)}
-    with pytest.raises(UsageError, match=r"needs .*, got room for 0 MB in .* cache_limit"):
+    with pytest.raises(UsageError, match=r"needs .*, but .* has room for 0 MB: .* cache_limit"):
         store.lease([Item(name(2, 0), 100)])
     held.end()
     more = store.lease([Item(name(1, shard), 100) for shard in range(3)], partial=True)

@@ -68,11 +68,11 @@ def test_any_layout_of_record_batches(
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (pa.array([1, None, 3]), "without nulls, got int64 with 1 nulls in"),
-        (pa.array([1.0, 2, 3]), "got double"),
-        (pa.array(["1", "2", "3"]), "got string"),
-        (pa.array([1, 2, 3], pa.uint64()), "got uint64"),
-        (pa.array([1, 1, 1]).dictionary_encode(), "got dictionary"),
+        (pa.array([1, None, 3]), "int64 with 1 nulls, not integers without nulls, in"),
+        (pa.array([1.0, 2, 3]), "is double"),
+        (pa.array(["1", "2", "3"]), "is string"),
+        (pa.array([1, 2, 3], pa.uint64()), "is uint64"),
+        (pa.array([1, 1, 1]).dictionary_encode(), "is dictionary"),
     ],
 )
 def test_a_column_that_is_none_of_whole_numbers(
@@ -90,7 +90,7 @@ def test_a_compressed_column_is_refused(tmp_path: Path) -> None:
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_file(str(tmp_path / "i.arrow"), table.schema, options=options) as writer:
         writer.write_table(table)
-    with pytest.raises(DamageError, match="must lie in the file as it is, got a compressed"):
+    with pytest.raises(DamageError, match="is compressed"):
         IndexColumns(tmp_path / "i.arrow", ("c",))
 
 
@@ -125,14 +125,14 @@ def test_a_truncated_index(index: Path, share: float) -> None:
 def test_an_index_of_other_rows(index: Path) -> None:
     table = pa.ipc.open_file(index.read_bytes()).read_all()
     write_index(index, table.slice(0, 29).to_batches())
-    with pytest.raises(DamageError, match=r"one row per record \(30\), got 29 in"):
+    with pytest.raises(DamageError, match=r"29 rows for 30 records in"):
         load(index)
 
 
 @pytest.mark.parametrize("column", ["offset", "length"])
 def test_an_index_with_a_null(index: Path, column: str) -> None:
     edited(index, column, lambda values: [*values[:-1], None])
-    with pytest.raises(DamageError, match=f"{column!r} of an index must hold whole numbers"):
+    with pytest.raises(DamageError, match=f"Column {column!r} of the index is .*, not integers"):
         load(index)
 
 
@@ -158,7 +158,9 @@ def test_an_index_that_points_astray(index: Path, column: str, wrong: int) -> No
 def test_an_index_with_a_label_that_is_no_class(index: Path, sample: Any, wrong: int) -> None:
     """A class of records that the set does not know would be drawn like all others."""
     edited(index, "label", lambda values: [*values[:-1], wrong])
-    with pytest.raises(DamageError, match=rf"in \[0, 30\), got .*{wrong}.*Run 'shardmill verify'"):
+    with pytest.raises(
+        DamageError, match=rf"labels .*{wrong}.* \[0, 30\) .*Run 'shardmill verify'"
+    ):
         load(index, sample=sample)
 
 

@@ -104,7 +104,7 @@ def test_one_data_set_may_be_iterated_twice_at_once(
 
 def test_its_stages_are_those_of_other_machines(shared: str, tiny: Path) -> None:
     served = reader.load(tiny, **PICTURES, service=shared)
-    with pytest.raises(UsageError, match=r"got one of a service .* without service"):
+    with pytest.raises(UsageError, match=r"service's stream cannot be measured .* without service"):
         reader.measure_stages(served, 0.1)
 
 
