@@ -74,7 +74,7 @@ def option(
         type: From the text of a command line to the value; bool for a flag without a value.
         limits: Of a number.
         kinds: The kinds of sets that it is for; empty for all.
-        shown: The default for people, where None stands for something else.
+        shown: The default for people, where it is None in code.
     """
     metadata = {name: value for name, value in locals().items() if name != "default"}
     return dataclasses.field(default=default, metadata=metadata)

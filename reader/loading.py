@@ -69,7 +69,7 @@ def load(
     Labels are [batch] int64, or [batch, num_classes] float32 of zeros and ones where a record has
     any number of them; the batches of a set without labels are the inputs alone. Where `augment`
     mixes records, labels are [batch, num_classes] float32 too, the shares of the classes. With
-    `features` a batch is one dictionary of all of these by name, see docs/reading.md.
+    `features` the inputs are a dictionary by name, see docs/reading.md.
 
     A damaged record raises tf.errors.DataLossError while the data set is iterated; TensorFlow does
     not name the file, 'shardmill verify' does. With cache="memory", and where images are cached

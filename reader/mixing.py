@@ -115,7 +115,7 @@ def mix(
         steps = max(1, records // batch_size) if steps_per_epoch is None else steps_per_epoch
         check_integer("steps_per_epoch", steps, 1)
         sets: list[Any] = [[one.info.root_hash for one in opened], shared.slots.tolist()]
-        if opened[0].info.split != TRAINING_SPLIT:  # that of states from before it was told apart
+        if opened[0].info.split != TRAINING_SPLIT:  # states of the first version are of this one
             sets.append(opened[0].info.split)
         sample = opened[0].source.options.sample
         of_mixture = {

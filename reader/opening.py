@@ -143,7 +143,7 @@ def _checked_geometry(split: SplitInfo, options: ReadOptions, root: Path) -> Geo
 
 
 def _counter(total: int, on_cached: Callable[[int, int], None]) -> Callable[[int], None]:
-    """Adds up what is told part by part."""
+    """Adds up the sizes of parts."""
     done = 0
 
     def count(size: int) -> None:

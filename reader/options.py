@@ -97,8 +97,8 @@ class ReadOptions:
     features: tuple[str, ...] = option(
         (),
         "Further features of every record to hand out with the batch.",
-        details='Names of the schema, such as ("caption",). A batch is then one dictionary; see '
-        '"Further features".',
+        details='Names of the schema, such as ("caption",). The inputs of a batch are then a '
+        'dictionary; see "Further features".',
         metavar="A,B,...",
         type=split_names,
     )

@@ -37,7 +37,7 @@ def make_state(position: Position, order: Mapping[str, Any]) -> dict[str, Any]:
 def read_state(
     state: Mapping[str, Any] | None, order: Mapping[str, Any], steps: int, epochs: int | None
 ) -> Position:
-    """Where a state says to go on; the beginning where there is none.
+    """The position where a state resumes; the beginning without one.
 
     Args:
         state: What `make_state` gave, possibly by way of JSON.
@@ -93,13 +93,13 @@ def order_of(root_hash: str, options: ReadOptions) -> dict[str, Any]:
 
 
 def as_json(order: Mapping[str, Any]) -> dict[str, Any]:
-    """What JSON makes of it: a member of an enumeration becomes what it stands for."""
+    """The order as JSON holds it: a member of an enumeration becomes its value."""
     read: dict[str, Any] = json.loads(json.dumps(order))
     return read
 
 
 def digest(value: Any) -> str:
-    """16 hexadecimal digits that stand for a value that JSON can hold."""
+    """16 hexadecimal digits of the hash of a value that JSON can hold."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from reader.torch_batches import TorchBatches
 
 
-# What a batch has beside its inputs: one label a record [batch] int64; any number of them as
-# [batch, num_classes] float32 of zeros and ones, or of what lies between where records are mixed;
+# The targets of a batch: one label a record [batch] int64; any number of them as
+# [batch, num_classes] float32 of zeros and ones, or of values between them where records are mixed;
 # of mixed records with one label each, the shares of the classes [batch, num_classes] float32,
 # which add up to 1; nothing (a batch is then no pair); or the next token at every position and its
 # weight (a batch has then three parts).
@@ -88,7 +88,7 @@ class StreamInfo:
 
     @property
     def num_classes(self) -> int:
-        """How many classes labels tell apart."""
+        """Number of classes."""
         return len(self.class_names)
 
     @property
@@ -108,7 +108,7 @@ class Stream:
         info: What is read, and how.
         order: What a state of it must agree with.
         start: Where the data set begins: after so many epochs and steps.
-        copies: What is being copied to local disk while it is read where it lies, a part for each
+        copies: What is being copied to local disk while it is read from its source, a part for each
             set of a mixture: see `copied_bytes`, `total_bytes`, `wait()` and `stop()` of it.
         options: How it was opened, for those who open it again to measure it; None of a mixture.
         directory: What it was opened from, for the same: of a set at a URL that URL, where
@@ -132,7 +132,7 @@ class Stream:
         return self.start.epoch * self.steps_per_epoch + self.start.step
 
     def state(self, steps_done: int) -> dict[str, Any]:
-        """Where the stream is after so many steps, to be stored beside the weights.
+        """Where the stream is after so many steps, to be stored with the weights.
 
         It is a dictionary of numbers and strings of less than 1 kB, the same for all workers, and
         depends on no buffer: what was prefetched and not trained on is read again.
@@ -191,7 +191,7 @@ class ServedStream(Stream):
     """Batches from a service, which come in the order of their arrival within an epoch."""
 
     def state(self, steps_done: int) -> dict[str, Any]:
-        """See `Stream.state`; here it can be told between two epochs only.
+        """See `Stream.state`; here it exists between two epochs only.
 
         Raises:
             UsageError: An epoch has begun and is not done, or has fewer steps.

@@ -15,7 +15,7 @@ from reader.order.worker_shard import WorkerShard
 from reader.records.index_columns import IndexColumns
 from reader.records.readers import RecordReader
 
-# Draws of a sampler are told from record numbers by this bit: a record that comes twice in an epoch
+# This bit distinguishes draws of a sampler from record numbers: a record that comes twice in an epoch
 # must not be augmented alike.
 _DRAWN = 1 << 62
 

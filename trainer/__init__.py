@@ -59,7 +59,7 @@ def train(options: TrainOptions, on_event: OnEvent = _ignore) -> TrainResult:
         InputError: The run directory holds another run, or cannot be written.
         TrainingError: The loss is no longer finite.
         TrainingStopped: SIGTERM came to this process, whose main thread this is and which does not
-            handle it itself. What was done is checkpointed; the same call goes on there.
+            handle it itself. The run is checkpointed; the same call resumes it.
     """
     from trainer import run  # loads TensorFlow: seconds that a mere import should not cost
 

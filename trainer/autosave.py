@@ -13,7 +13,7 @@ from trainer.termination import Termination
 
 
 class Autosave:
-    """Checkpoints of a run as it goes on.
+    """Checkpoints of a run while it trains.
 
     Args:
         kept: Where they go.

@@ -1,4 +1,4 @@
-"""Checkpoints: everything a run needs to go on as if it had not stopped.
+"""Checkpoints: everything a run needs to resume as if it had not stopped.
 
 One file holds the weights, the optimizer, and where the run and its reader are, so that no kill can
 leave the one without the other.
@@ -43,7 +43,7 @@ class Checkpoints:
     `checkpoint` that names the latest one, so a kill at any moment leaves the one before.
 
     Args:
-        directory: Where the checkpoints lie; made when the first one is saved.
+        directory: Of the checkpoints; created when the first one is saved.
         model: A built Keras model.
         optimizer: Its built Keras optimizer. It must be built: variables that appear later would
             be restored later too, and a wrong checkpoint would not be found out here.
@@ -67,7 +67,7 @@ class Checkpoints:
     def save(self, progress: Progress) -> None:
         """Keeps the state at this place, and deletes the oldest one above `keep`.
 
-        Checkpoints are counted as they are written: one number never stands for two of them, as it
+        Checkpoints are counted as they are written: one number never names two of them, as it
         would if an epoch gave it, so that no file is replaced that the latest one consists of.
 
         Raises:
@@ -127,9 +127,9 @@ def latest_progress(directory: Path) -> Progress:
 
 
 def _latest(directory: Path) -> str | None:
-    """The checkpoint that the file beside it names; None where there is no such file.
+    """The checkpoint that the file 'checkpoint' names; None where there is no such file.
 
-    Of a file that it cannot read, TensorFlow says on stderr that it goes on without: the run would
+    Of a file that it cannot read, TensorFlow says on stderr that it continues without: the run would
     begin again, over what there is of it.
     """
     path = directory / "checkpoint"

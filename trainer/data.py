@@ -40,7 +40,7 @@ class Stream(Protocol):
         """Pairs of inputs and labels [batch] int64, or inputs, targets and weights.
 
         Labels are [batch, num_classes] float32, shares that add up to 1, where records are mixed.
-        Inputs are images [batch, size, size, 3], whose pixels lie in [0, 255] unless --normalize
+        Inputs are images [batch, size, size, 3], whose pixels are in [0, 255] unless --normalize
         says otherwise; token ids [batch, length] int64; or packed sequences, with targets and
         weights [batch, length] each (see `reader.load`).
         """
@@ -67,7 +67,7 @@ class Data:
 
     Attributes:
         root_hash: Identifies the shard set to the byte.
-        class_names: The name of every label; labels lie in [0, len(class_names)). Empty for a
+        class_names: The name of every label; labels are in [0, len(class_names)). Empty for a
             language model.
         open_training: From the state of such a stream to the rest of it, and from None to the
             beginning of an endless stream of full batches.

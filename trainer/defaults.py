@@ -1,4 +1,4 @@
-"""What a run does where it is not told: by the kind of set that it learns from."""
+"""Defaults of a run, by the kind of set that it trains on."""
 
 from __future__ import annotations
 

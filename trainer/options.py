@@ -54,7 +54,7 @@ def _read_option(name: str, *, by_kind: bool = False, **changes: Any) -> Any:
 class TrainOptions:
     """The options of one run, documented by their declarations.
 
-    None stands for the value that `trainer.defaults` has for the kind of set.
+    None is replaced by the value in `trainer.defaults` for the kind of set.
 
     Attributes:
         data: Directory of the shard set.

@@ -134,7 +134,7 @@ class _Run:
     def _run_epoch(
         self, place: Progress, batches: Any, validation: Any, autosave: Autosave
     ) -> EpochDone:
-        """The epoch that `place` lies in, from there on."""
+        """The rest of the epoch that `place` is in."""
         epochs_done, steps = place.epochs_done, self.stream.steps_per_epoch
         save = functools.partial(autosave.within_epoch, epochs_done)
         report = self._report(epochs_done + 1, "train", steps, save)

@@ -28,7 +28,7 @@ CHECKPOINTS = "checkpoints"
 TENSORBOARD = "tensorboard"
 MODEL = "model.keras"
 
-# TensorFlow takes the path of a checkpoint for a pattern: what lies in "lr[0.1]" is never found
+# TensorFlow takes the path of a checkpoint for a pattern: a checkpoint in "lr[0.1]" is never found
 # again, and the oldest checkpoints of "lr*" are deleted in "lr1" too.
 _PATTERN = "\\*?[]"
 
@@ -39,8 +39,8 @@ class Claim:
 
     Attributes:
         options: Of the run.
-        precision: The Keras dtype policy. It stands in for the option, for auto on another machine
-            may mean another policy, and that one cannot go on with this one's optimizer.
+        precision: The Keras dtype policy. It replaces the option, for auto on another machine
+            may mean another policy, and that cannot continue with this one's optimizer.
         root_hash: Of the data set.
         class_names: Name of every output of the model; recorded for whoever uses the model.
         normalization: What was done to the images; recorded likewise. None for nothing.
@@ -87,7 +87,7 @@ class Claim:
         """Makes the directory and its run.json.
 
         It comes after all that may fail at once (a model that does not build, a batch that is too
-        large), so that the mended command finds no claim of the wrong one.
+        large), so that the corrected command finds no claim of the wrong one.
 
         Raises:
             InputError: The directory cannot be written.

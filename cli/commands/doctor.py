@@ -1,4 +1,4 @@
-"""`shardmill doctor`: why a training is not faster, and what would make it so."""
+"""`shardmill doctor`: find the bottleneck of a training, and options that make it faster."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OPTIONS = (
     "cache_dir",
     "cache_limit",
 )
-_CROWDED = 0.2  # cores that other programs take: from here on they are spoken of
+_CROWDED = 0.2  # cores used by other programs, from which on a note is printed
 _SECONDS = 3.0  # for each measurement
 
 
@@ -44,15 +44,15 @@ _SECONDS = 3.0  # for each measurement
     show_default=True,
     type=click.FloatRange(min=0, min_open=True),
     metavar="S",
-    help="For each measurement, of which there are about fifteen.",
+    help="Duration of each measurement; there are about fifteen.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def doctor(directory: Path, seconds: float, as_json: bool, **values: Any) -> None:
-    """Find out why training is not faster, and what would make it so.
+    """Find the bottleneck of a training, and options that make it faster.
 
-    Storage, parsing, decoding, augmentation, copying and the model's step are each measured with
-    nothing else at work, and a short training with all of them. What may help is then tried: the
-    advice says what to run, and at what rate. Nothing is written, nothing is kept.
+    Storage, parsing, decoding, augmentation, copying and the training step are each measured
+    alone, and together in a short training. Options that may help are then tried: the advice names
+    the command to run and the rate to expect. Nothing is written.
 
     \b
     Examples:
@@ -62,11 +62,11 @@ def doctor(directory: Path, seconds: float, as_json: bool, **values: Any) -> Non
     """
     from shard_format import load_manifest
 
-    load_manifest(directory)  # a wrong path is told at once, not after TensorFlow has loaded
+    load_manifest(directory)  # a wrong path is reported at once, not after TensorFlow was loaded
     from cli.console import Bars, native_noise_kept, print_json
     from cli.logs import quiet_tensorflow
 
-    # No run is made, but options have a place for one.
+    # There is no run, but the options need a directory for one.
     asked = TrainOptions(data=directory, run_dir=Path(tempfile.gettempdir()), **values)
     quiet_tensorflow()
     with native_noise_kept() as stderr, Bars(stderr) as bars:
@@ -118,8 +118,8 @@ def _print(asked: TrainOptions, found: Diagnosis) -> None:
     others = found.training.others_cores
     if others >= _CROWDED:
         say(
-            f"(note: other programs kept {others:.1f} cores busy meanwhile. Shares and gains are "
-            "of a machine without them, rates are not: run it again when they are done.)"
+            f"(note: other programs used {others:.1f} cores meanwhile. Shares and gains are "
+            "those of a machine without them, rates are not: run it again when they are done.)"
         )
     for number, advice in enumerate(found.advice, 1):
         trial = advice.trial
@@ -135,7 +135,7 @@ def _print(asked: TrainOptions, found: Diagnosis) -> None:
 
 def _storage_line(found: Diagnosis) -> str:
     storage = found.stages.storage
-    cold = "not to be told on this file system"
+    cold = "cannot be measured on this file system"
     if storage.cold_seconds is not None:
         cold = f"{storage.record_bytes / storage.cold_seconds / 1e6:,.1f} MB/s"
     warm = storage.record_bytes / storage.warm_seconds / 1e6

@@ -1,4 +1,4 @@
-"""`shardmill read`: how fast a shard set can be read, with nothing behind the reader."""
+"""`shardmill read`: measure how fast a shard set is read, without a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reader.options import ReadOptions
 if TYPE_CHECKING:
     from reader import StageTimes
 
-# What one stage is measured for, of the time that the whole is: there are about ten such times.
+# The time to measure one stage, relative to the whole; there are about ten measurements.
 _STAGE_SHARE = 0.2
 _IMAGE_SIZE = 224  # pixels: the input of most networks for images
 
@@ -28,7 +28,7 @@ _OPTIONS = (
 
 @click.command()
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--seconds", default=10.0, show_default=True, metavar="S", help="How long to read.")
+@click.option("--seconds", default=10.0, show_default=True, metavar="S", help="Seconds to read.")
 @click_options(
     ReadOptions,
     _OPTIONS,
@@ -39,8 +39,8 @@ _OPTIONS = (
 def read(directory: Path, seconds: float, as_json: bool, **options: Any) -> None:
     """Measure how fast a shard set is read, decoded, augmented and batched.
 
-    First the whole, with all cores at work; then every stage by itself, on the same records: the
-    CPU time that it takes, and how fast the cores could do nothing but that.
+    First all stages together on all cores; then every stage alone, on the same records: its CPU
+    time, and the rate at which the cores could do nothing else.
 
     \b
     Examples:
@@ -147,9 +147,9 @@ def _print_stages(times: StageTimes) -> None:
         rows.add_row(stage.name, microseconds, alone, bar(stage.cpu_seconds / most) + mark)
     stdout().print(rows)
     storage = times.storage
-    cold = "not to be told on this file system"
+    cold = "cannot be measured on this file system"
     if storage.cold_seconds is not None:
         cold = f"{storage.record_bytes / storage.cold_seconds / 1e6:,.1f} MB/s"
     warm = storage.record_bytes / storage.warm_seconds / 1e6
-    unused = "" if times.reads_files else "; read once, then all comes from memory"
+    unused = "" if times.reads_files else "; read once, then from memory"
     say(f"storage    {cold} cold, {warm:,.1f} MB/s from the page cache{unused}")

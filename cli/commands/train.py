@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     "--run-dir",
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help="Checkpoints, logs and model (default: DIR-run beside the set).",
+    help="Directory for checkpoints, logs and model (default: DIR-run next to DIR).",
 )
 @click_options(TrainOptions)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def train(directory: Path, run_dir: Path | None, as_json: bool, **values: Any) -> None:
     """Train a Keras model on a shard set.
 
-    The set decides what is learnt: of images and of token ids their class, of packed sequences
-    the next token. Raw text has to be stored as token ids first.
+    The model predicts the class of images and of token ids, and the next token of packed
+    sequences. Raw text has to be stored as token ids first.
 
-    A run that was interrupted goes on at its last checkpoint when the same command is run again,
-    and ends with the very weights of one that never stopped. On SIGTERM it finishes its step,
+    An interrupted run resumes at its last checkpoint when the same command is run again, and ends
+    with the same weights as an uninterrupted one. On SIGTERM (preemption) it finishes its step,
     writes a checkpoint and exits with 143.
 
     \b
@@ -49,18 +49,18 @@ def train(directory: Path, run_dir: Path | None, as_json: bool, **values: Any) -
     """
     from shard_format import load_manifest
 
-    load_manifest(directory)  # a wrong path is told at once, not after TensorFlow has loaded
+    load_manifest(directory)  # a wrong path is reported at once, not after TensorFlow was loaded
     if run_dir is None:
-        beside = directory.resolve()  # "." has no name of its own
-        run_dir = beside.with_name(f"{beside.name}-run")
+        resolved = directory.resolve()  # "." has no name of its own
+        run_dir = resolved.with_name(f"{resolved.name}-run")
     train_model(TrainOptions(data=directory, run_dir=run_dir, **values), as_json)
 
 
 def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
-    """Trains with bars, and prints what came out and where it lies.
+    """Trains with progress bars, and prints the results and the path of the model.
 
     Raises:
-        SystemExit: SIGTERM came; what goes on with the training is told on stderr.
+        SystemExit: SIGTERM came; the command that resumes is printed on stderr.
     """
     from cli.console import print_json, say
     from trainer import TrainingStopped
@@ -68,8 +68,8 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
     try:
         result = _trained(options)
     except TrainingStopped as stopped:
-        told = str(stopped).removesuffix(".")
-        click.echo(f"{told}:\n  {shlex.join(['shardmill', *sys.argv[1:]])}", err=True)
+        message = str(stopped).removesuffix(".")
+        click.echo(f"{message}:\n  {shlex.join(['shardmill', *sys.argv[1:]])}", err=True)
         raise SystemExit(stopped.exit_code) from None
     final = result.final
     if as_json:

@@ -46,7 +46,7 @@ class ExampleDecoder:
 
         Args:
             serialized: The example.
-            where: It lies, for messages.
+            where: Its place, for messages.
 
         Raises:
             DamageError: The bytes are no example of this schema.

@@ -1,4 +1,4 @@
-"""A split as its index finds it: one record by its row, from the shard it lies in."""
+"""A split by its index: one record by its row, read from its shard."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class AccessInfo:
 
     @property
     def num_classes(self) -> int:
-        """How many classes labels tell apart."""
+        """Number of classes."""
         return len(self.class_names)
 
 

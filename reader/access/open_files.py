@@ -15,7 +15,7 @@ class OpenFiles:
 
     Threads may read at the same time: os.pread has no position that they would share. A file that
     is given up while another thread reads it is closed when that read is done. A process that was
-    forked goes on with the files of its parent.
+    forked keeps reading the files of its parent.
 
     Args:
         paths: The files, which are then named by their place here.

@@ -27,7 +27,7 @@ class Source:
         split: Name of the split.
         decode: Whether images become pixels.
         max_open_files: Shards that one process keeps open.
-        root_hash: Of the set as it was when it was first opened.
+        root_hash: Of the set when it was first opened.
     """
 
     directory: Path
@@ -96,7 +96,7 @@ class RandomAccess:
             yield self._opened().read(row)
 
     def __repr__(self) -> str:
-        # Grain compares this when a job goes on, so it names the content and not where it lies.
+        # Grain compares this when a job resumes, so it names the content and not the path.
         rows = self._rows
         step = "" if rows.step == 1 else f":{rows.step}"
         return (

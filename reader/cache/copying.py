@@ -114,7 +114,7 @@ def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[N
 
 
 def _try_lock(file: IO[bytes]) -> bool:
-    # Not until it is free: a thread that waits in the kernel cannot be told to end.
+    # Not until it is free: a thread that waits in the kernel cannot be stopped.
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -143,7 +143,7 @@ class Copies:
     """Copies that a thread makes while the source is read, so that no batch waits for them.
 
     It begins at once and ends with the list, with the process's main thread, or when the object is
-    no longer used. A copy that cannot be made is told in a warning and left out.
+    no longer used. A copy that fails is reported in a warning and skipped.
 
     Args:
         origin: Where the files come from.
@@ -192,7 +192,7 @@ class Copies:
 
 
 class _Progress:
-    """What the thread and its owner tell each other."""
+    """State that the thread and its owner share."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -224,7 +224,7 @@ def _make_all(origin: Origin, wanted: Sequence[Wanted], progress: _Progress) -> 
             progress.copied = done
             progress.error = error
             warnings.warn(
-                f"{origin.name(file.file)} is read where it lies, for it could not be copied: "
+                f"{origin.name(file.file)} is read from its source, since copying it failed: "
                 f"{error}",
                 stacklevel=1,
             )

@@ -40,7 +40,7 @@ from shard_format.naming import INDEX_DIR, MANIFEST, index_file
 
 PIXELS = "pixels"  # the file
 Pixels = npt.NDArray[np.uint8]  # [height, width, 3]
-# Of a record, beside what was stored: names and numbers of its place and of its two sides.
+# Added to each stored record: names and values of its offset and of its two sides.
 _PLACE_BYTES = 128
 _AHEAD = 4  # images being decoded or waiting, for each thread
 
@@ -51,7 +51,7 @@ def decoded_name() -> str:
 
 
 def decoded_schema(schema: Schema) -> Schema:
-    """The schema of records whose pixels lie beside them; other features stay as they are.
+    """The schema of records whose pixels are in a separate file; other features are kept.
 
     The encoding of the image, whose bytes are empty, is one that no reader of sets knows.
     """
@@ -72,7 +72,7 @@ def pixel_bytes(opened: OpenSplit) -> int:
     """Bytes of all pixels of a split, three for each.
 
     Raises:
-        DamageError: The index does not tell how large images are.
+        DamageError: The index has no sizes of images.
     """
     missing = {"width", "height"} - set(opened.index.column_names)
     if missing:
@@ -92,7 +92,7 @@ def decoded_bytes(opened: OpenSplit, split: SplitInfo) -> int:
     """What a split takes when its images are decoded, at most: pixels, records and index.
 
     Raises:
-        DamageError: The index does not tell how large images are.
+        DamageError: The index has no sizes of images.
     """
     record_bytes = opened.index.nbytes // max(1, split.records) + _PLACE_BYTES
     # Beside the image, a record holds little: its names, labels, and what was asked to be kept.
@@ -111,7 +111,7 @@ def decoded_records(
     The pixels are what TensorFlow's decoder gives, as in a stream without a cache.
 
     Args:
-        origin: Where the shards lie.
+        origin: Where the shards are read from.
         shards: As the manifest describes them.
         schema: Of the set; has an image of an encoding that the reader decodes.
         keep: Puts the pixels of an image somewhere, and returns the place.
@@ -164,10 +164,10 @@ def _decoded(serialized: bytes, image: Feature, name: str) -> tuple[dict[str, An
 def write_decoded(
     origin: Origin, opened: OpenSplit, split: str, target: Path, on_bytes: OnBytes
 ) -> None:
-    """Writes a shard set of one split and its pixels beside the records; manifest last, as always.
+    """Writes a shard set of one split, and its pixels to a separate file; the manifest comes last.
 
     Args:
-        origin: Where the split lies.
+        origin: Where the split is read from.
         opened: The split.
         split: Its name.
         target: An empty directory.
@@ -183,11 +183,11 @@ def write_decoded(
     columns = [field for field in opened.index.schema if field.name not in common]
     begin = 0
     index_path, pixels_path = target / index_file(split), target / PIXELS
-    with IndexWriter(index_path, columns) as index, pixels_path.open("wb") as beside:
+    with IndexWriter(index_path, columns) as index, pixels_path.open("wb") as pixels_file:
 
         def keep(pixels: Pixels) -> int:
-            place = beside.tell()
-            beside.write(pixels.data)
+            place = pixels_file.tell()
+            pixels_file.write(pixels.data)
             return place
 
         for shard in opened.manifest.splits[split].shards:

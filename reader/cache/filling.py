@@ -75,7 +75,7 @@ class Files:
 
     Attributes:
         paths: Of the shards, in the split's order.
-        index: Where records lie in them.
+        index: The offsets of the records in them.
     """
 
     paths: list[Path]
@@ -103,11 +103,11 @@ class Filled:
 
 
 def no_cache(filling: Filling) -> Filled:
-    """Records are read where they lie, each time."""
+    """Records are read from their source each time."""
     place = filling.place
     paths = [] if place.is_remote else check_shards(place.root, filling.split)
     files = None if place.is_remote else Files(paths, filling.opened.where)
-    return Filled(_where_it_lies(filling, _copy_paths(filling)), files=files)
+    return Filled(_from_source(filling, _copy_paths(filling)), files=files)
 
 
 def stored_in_memory(filling: Filling) -> Filled:
@@ -148,7 +148,7 @@ def decoded_in_memory(filling: Filling) -> Filled:
 
 
 def stored_on_disk(filling: Filling) -> Filled:
-    """Copies of as many shards as fit, made while the split is read where it lies."""
+    """Copies of as many shards as fit, made while the split is read from its source."""
     place, split = filling.place, filling.split
     if not place.is_remote:
         check_shards(place.root, split)
@@ -175,9 +175,9 @@ def stored_on_disk(filling: Filling) -> Filled:
     if len(wanted) < len(items):
         remark = (
             f"; {len(wanted)} of its {len(items)} shards fit into the limit of "
-            f"{shown_bytes(lease.limit)}, the others are read where they lie"
+            f"{shown_bytes(lease.limit)}, the others are read from their source"
         )
-    record_reader = _where_it_lies(filling, paths)
+    record_reader = _from_source(filling, paths)
     files: Files | None = None
     if not place.is_remote or all(leased):
         chosen = [
@@ -255,7 +255,7 @@ CACHES = {
 }
 
 
-def _where_it_lies(filling: Filling, copies: list[Path]) -> RecordReader:
+def _from_source(filling: Filling, copies: list[Path]) -> RecordReader:
     place, split = filling.place, filling.split
     if place.is_remote:
         return RemoteRecordReader(place.origin, split, filling.opened.index, copies)

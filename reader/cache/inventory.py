@@ -1,4 +1,4 @@
-"""What lies in a cache directory: the copies in it, and nothing that others have put there."""
+"""The copies in a cache directory, and none of the other files there."""
 
 from __future__ import annotations
 

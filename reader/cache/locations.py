@@ -1,4 +1,4 @@
-"""A shard set that is opened by path or by URL: where its manifest and index lie here."""
+"""A shard set opened by path or URL: where its shards are, and copies of its small files."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class DatasetLocation:
     """A set whose manifest was read.
 
     Attributes:
-        origin: Where its shards lie.
+        origin: Where its shards are read from.
         root: A directory with its manifest, index and tokenizer: the set itself, or copies.
         manifest: Of the set.
-        cache_dir: Where copies of it lie, or would.
+        cache_dir: Directory of copies.
         cache_limit: Bytes that all copies there may take; None is half of what is free or its own.
         lease: On the copies; None where there are none.
     """
@@ -61,7 +61,7 @@ class DatasetLocation:
 
     @property
     def cache_root(self) -> Path:
-        """Where copies of this set lie, or would."""
+        """Directory for copies of this set."""
         return self.cache_dir / self.manifest.root_hash
 
     def take(

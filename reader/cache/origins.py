@@ -1,4 +1,4 @@
-"""Where a shard set lies: a directory, or a place that only PyArrow reads (s3://, gs://, hdfs://).
+"""Where a shard set is read from: a directory, or a place that only PyArrow reads (s3://, gs://, hdfs://).
 
 TensorFlow's wheels have no file system for S3 and none for HDFS; PyArrow's have both, and that for
 Google Cloud Storage, so sets that are no directory are read through it alone.
@@ -146,7 +146,7 @@ def connect(
     """The set at a URL; nothing is read yet.
 
     Args:
-        url: Such as s3://bucket/path; credentials and an endpoint may stand in it as PyArrow has
+        url: Such as s3://bucket/path; credentials and an endpoint may be part of it as PyArrow has
             them, or in the environment.
         from_uri: What makes a file system and a path of it.
 
@@ -158,10 +158,10 @@ def connect(
     try:
         files, path = from_uri(url)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
-        told = str(error).replace(url, shown)
+        reason = str(error).replace(url, shown)
         raise UsageError(
-            f"PyArrow cannot read a set at {shown} ({told}). Pass a directory, or a URL of s3://, "
-            "gs://, hdfs:// or abfs://."
+            f"PyArrow cannot read a set at {shown} ({reason}). Pass a directory, or a URL of "
+            "s3://, gs://, hdfs:// or abfs://."
         ) from error
     except OSError as error:
         raise ShardSetError(unreachable(shown, str(error).replace(url, shown))) from error

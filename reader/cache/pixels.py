@@ -1,6 +1,6 @@
 """Decoded images in one long row of bytes, in memory or in a mapped file, read without a copy.
 
-Records beside it hold everything but the pixels, and the place where these begin. Were pixels part
+The records hold everything but the pixels, and the offset of these. Were pixels part
 of the records (encoding "raw"), every one would be copied five times on its way from the file to
 the crop: that took more CPU time than to decode a JPEG of 256 pixels anew, and a window of records
 took ten times the memory.

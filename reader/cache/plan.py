@@ -50,7 +50,7 @@ class Situation:
         epochs: How often the split is read; None is endless.
         memory: Bytes that are available.
         disk: Bytes that the cache directory may take.
-        slow: `NETWORK` or `REMOTE`; None where the set lies on a local disk.
+        slow: `NETWORK` or `REMOTE`; None where the set is on a local disk.
         cache_dir: For the sentence.
     """
 
@@ -103,7 +103,7 @@ def plan_cache(place: DatasetLocation, opened: OpenSplit, options: ReadOptions) 
 
     Raises:
         UsageError: What was asked for is more than there is memory.
-        DamageError: The index does not tell what it must.
+        DamageError: The index lacks a column that it must have.
     """
     split = opened.manifest.splits[options.split]
     stage = options.cache_stage
@@ -133,7 +133,7 @@ def choose_cache(asked: str, found: Situation) -> CacheChoice:
     "auto" never asks for more than a quarter of what is available, and never decodes unless
     `cache_stage` says so. Decoded images take about ten times the bytes, and the first batch
     waits until all of them are decoded: minutes that only pay where decoding is what a training
-    waits for, which no manifest tells.
+    waits for, which no manifest says.
 
     Args:
         asked: One of `reader.options.CACHES`.
@@ -165,8 +165,8 @@ def _automatic(found: Situation) -> tuple[str, str]:
         return "memory", f"{size}, within {memory}"
     beyond = f"{size}, beyond {memory}"
     if found.stage == "stored" and found.slow is None:
-        return "off", f"{beyond}, and it lies on a local disk"
-    where = f", and it lies {found.slow}" if found.slow else f", and fits into {found.cache_dir}"
+        return "off", f"{beyond}, and it is on a local disk"
+    where = f", and it is {found.slow}" if found.slow else f", and fits into {found.cache_dir}"
     if found.size <= SHARE * found.disk or (found.slow == REMOTE and found.stage == "stored"):
         return "disk", f"{beyond}{where}"
     return "off", f"{beyond}, and beyond a quarter of the room in {found.cache_dir}"

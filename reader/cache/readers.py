@@ -1,4 +1,4 @@
-"""Records of a set that TensorFlow cannot open, read part by part where it lies."""
+"""Record readers of sets at a URL, of copies that are being made, and of leased files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REQUEST_BYTES = 8 << 20  # 8 MiB: above that, two requests are faster than one
 
 
 class _Run(NamedTuple):
-    """Records that lie one after the other: [first, last] of a list of records."""
+    """Adjacent records in a shard: [first, last] of a list of records."""
 
     shard: int
     begin: int
@@ -44,9 +44,9 @@ class RemoteRecordReader:
     process (tf.data service), and unframing holds Python's lock: about 5 us a record.
 
     Args:
-        origin: Where the set lies.
+        origin: Where the set is read from.
         split: Its shards.
-        index: One row per record: where it lies.
+        index: One row per record, with its offset and length.
         copies: The paths at which copies of the shards are, or will be; in the split's order.
     """
 
@@ -157,14 +157,14 @@ class LeasedRecords:
 
 
 class CopiedRecordReader:
-    """RecordReader of a split that is read where it lies until all its copies are made.
+    """Reads a split from its source until all its copies are made.
 
     Which of the two is found out in the graph, window by window: a copy under its final name is
     whole. That takes a look at every copy, some microseconds each.
 
     Args:
-        source: Reads the split where it lies.
-        copied: Reads the copies, and what is not copied where it lies.
+        source: Reads the split from its source.
+        copied: Reads the copies, and what is not copied from its source.
         paths: Of the copies.
     """
 

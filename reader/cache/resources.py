@@ -1,4 +1,4 @@
-"""What this machine has to spare: memory, disk, and where a directory lies."""
+"""Free memory and disk space of this machine, and the file system of a directory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def available_memory_bytes() -> int:
 
 
 def on_network(directory: Path) -> bool:
-    """Whether a directory lies on a network file system, as far as the mount table tells."""
+    """Whether a directory is on a network file system, by the mount table."""
     path = directory.resolve()
     mounts = {Path(part.mountpoint): part.fstype for part in psutil.disk_partitions(all=True)}
     for parent in (path, *path.parents):

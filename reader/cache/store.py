@@ -100,7 +100,7 @@ class Store:
         """A lease on as many of some items as fit, for which room is made.
 
         Those that are there, or that another process is about to copy, come first, then the others
-        in their order. Where not all fit, the choice stays as it is while the stream lives: under
+        in their order. Where not all fit, the choice is kept while the stream lives: under
         a permuted order every shard is as far from its next use as any other, so a cache that
         exchanged them would copy each again and again and hardly ever have the one asked for.
 

@@ -18,12 +18,12 @@ OnBytes = Callable[[int], None]
 
 
 def stored_records(origin: Origin, shard: ShardInfo, on_bytes: OnBytes) -> Iterator[bytes]:
-    """The serialized records of a shard; what was wrong with it is told at the latest at the end.
+    """The serialized records of a shard; damage is raised at its end at the latest.
 
-    One that lies elsewhere is in memory as a whole meanwhile.
+    A remote shard is held in memory as a whole.
 
     Args:
-        origin: Where the shard lies.
+        origin: Where the shard is read from.
         shard: As the manifest describes it.
         on_bytes: Called with the size of every part that was read.
 

@@ -79,7 +79,7 @@ def bucket_order(
 
 
 def whole_batches(geometry: Geometry, window: int, batch_size: int) -> tuple[int, int]:
-    """Records of a window before the first batch that begins in it, and how many lie within."""
+    """Records of a window before the first batch that begins in it, and its number of batches."""
     base = window * geometry.window_records
     size = min(geometry.window_records, geometry.records - base)
     head = -base % batch_size

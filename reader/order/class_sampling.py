@@ -74,7 +74,7 @@ class ClassSampler:
         blocks = whole // self._num_slots
         key = mix(numpy_order.epoch_key(SLOT_STREAM, self._seed, epoch) ^ blocks.astype(np.uint64))
         classes = self._class_of[numpy_order.permute(whole % self._num_slots, self._num_slots, key)]
-        # By block, class and position the slots lie as in `_rank_of`, block after block.
+        # By block, class and position the slots are those of `_rank_of`, block after block.
         sorted_ = np.argsort((blocks - first) * len(self._slots) + classes, kind="stable")
         ranks = np.empty_like(whole)
         ranks[sorted_] = np.tile(self._rank_of, last - first + 1)

@@ -138,7 +138,7 @@ def window_order(
 def block_numbers(
     geometry: Geometry, window: int, share: tuple[int, int], seed: int, epoch: int
 ) -> tuple[Int64Array, Int64Array]:
-    """The records of a worker's blocks of a window, as they lie on disk.
+    """The records of a worker's blocks of a window, in the order on disk.
 
     Returns:
         [m] record numbers, block by block, and [m] the block of each, counted 0, 1, ...

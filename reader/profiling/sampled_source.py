@@ -1,4 +1,4 @@
-"""A stream whose records lie in memory: what comes behind storage, to be measured by itself."""
+"""A stream whose records are in memory, to measure everything but storage."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SAMPLE_BYTES = 64 << 20  # 64 MiB: far beyond the caches of a processor, read in
 
 @dataclasses.dataclass(frozen=True)
 class SampledRecordReader:
-    """Some records of a split, which stand for all.
+    """Some records of a split, repeated in place of all.
 
     Attributes:
-        serialized: [n] string; record i of the split is stood for by number i modulo n.
+        serialized: [n] string; record i of the split is replaced by number i modulo n.
     """
 
     serialized: Any
@@ -67,7 +67,7 @@ def open_again(stream: Stream) -> Opened:
 
 
 def sampled_source(stream: Stream) -> Source:
-    """The same stream, endless, from memory; its records stand for all others too."""
+    """The same stream, endless, from memory; a sample of its records is repeated."""
     opened = open_again(stream)
     if stream.info.cache_stage == "decoded":
         return decoded_source(opened)
@@ -83,9 +83,9 @@ def sampled_source(stream: Stream) -> Source:
 
 
 def _with_sizes(windows: Windows, numbers: Int64Array) -> Windows:
-    """Windows that give the sizes of the images that stand for others, not those of the others.
+    """Windows that give the sizes of the sampled images, not those of the replaced ones.
 
-    Else a crop could lie outside of its image.
+    Else a crop could be outside of its image.
     """
     if windows.sizes is None:
         return windows
@@ -161,7 +161,7 @@ def with_record_reader(source: Source, record_reader: RecordReader) -> Source:
 
 
 def with_images(source: Source, stored: list[bytes], sizes: list[tuple[int, int]]) -> Source:
-    """The same source of images, for all of which some others stand.
+    """The same source, with other images in place of its own.
 
     Args:
         source: Of images.
@@ -185,7 +185,7 @@ def dataset_of(source: Source) -> tf.data.Dataset:
 
 @dataclasses.dataclass(frozen=True)
 class _OwnSizes:
-    """[m, 2] int32 sizes of the images that stand for those of some numbers."""
+    """[m, 2] int32 sizes of the images that replace those of some numbers."""
 
     sizes: Any
 
@@ -195,7 +195,7 @@ class _OwnSizes:
 
 @dataclasses.dataclass(frozen=True)
 class _Sampled:
-    """Lengths, or sizes, of the records that stand for those of some numbers."""
+    """Lengths, or sizes, of the records that replace those of some numbers."""
 
     found: Callable[[Any], Any]
     numbers: Any

@@ -64,7 +64,7 @@ class StageTimes:
 
     Attributes:
         storage: Of the files.
-        reads_files: Whether the stream reads them every time; else its records lie in memory.
+        reads_files: Whether the stream reads them every time; else its records are in memory.
         stages: In the order in which a record passes them. "storage" is the CPU time of reading
             files, where they are read, and of finding out which record is next.
         chain: Of the whole stream, storage left out.

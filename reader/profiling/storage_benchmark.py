@@ -20,7 +20,7 @@ from shard_format import open_index
 # Asked for at once: some times what is read in parallel, so that these reads never run out.
 _RECORDS_AT_A_TIME = 1024
 _BYTES_AT_A_TIME = 32 << 20  # 32 MiB
-# What is read cold is read again warm; more would tell no more, and turn out more of the page
+# What is read cold is read again warm; more would add nothing, and evict more of the page
 # cache of others.
 _MOST_BYTES = 512 << 20  # 512 MiB
 _PROBE_BYTES = 4096  # a page
@@ -45,7 +45,7 @@ class StorageTimes:
 
 
 class RecordLocations:
-    """Where on disk the records of a split lie.
+    """The locations of the records of a split on disk.
 
     Args:
         opened: The split, from files.
@@ -55,13 +55,13 @@ class RecordLocations:
     """
 
     def __init__(self, opened: Opened) -> None:
-        # Of a set that lies elsewhere there is nothing on this disk.
+        # A set at a URL has no files on this disk.
         files = opened.files
         self._paths = () if files is None else tuple(files.paths)
         self._index = None if files is None else open_index(files.index)
 
     def runs(self, numbers: Int64Array) -> list[tuple[Path, int, int]]:
-        """(file, offset, bytes) of runs of records that lie one after the other on a disk."""
+        """(file, offset, bytes) of runs of adjacent records."""
         if self._index is None:
             return []
         rows = self._index.select(["shard", "offset", "length"]).take(numbers)
@@ -165,7 +165,7 @@ def evict(runs: Iterable[tuple[Path, int, int]]) -> None:
 
 
 def in_page_cache(run: tuple[Path, int, int]) -> bool:
-    """Whether reading there would not wait for storage; True where the system cannot tell."""
+    """Whether reading there would not wait for storage; True where the system does not say."""
     path, offset, size = run
     if not hasattr(os, "RWF_NOWAIT"):  # Linux only
         return True

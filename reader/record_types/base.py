@@ -20,7 +20,7 @@ class OpenSplit:
     Attributes:
         root: Directory of the set.
         manifest: Of the set.
-        index: One row per record; its columns lie in a memory map.
+        index: One row per record; its columns are memory-mapped.
         geometry: How it is divided for reading.
         where: The index file, for messages.
     """
@@ -44,9 +44,9 @@ class TokenInfo:
     Attributes:
         vocabulary_size: Every id of a batch is smaller, padding included: the rows that an
             embedding needs.
-        pad_id: What stands where there is no token: the tokenizer's own padding, or an id of its
+        pad_id: The id where there is no token: the tokenizer's own padding, or an id of its
             own, behind all others, where the tokenizer has none. Packed sequences were padded when
-            they were made, there with the id that ends a document: tell padding by segment 0.
+            they were made, there with the id that ends a document: padding is segment 0.
         max_tokens: No element is longer; None where nothing is cut.
         num_tokens: Tokens of one pass, without padding, after records were cut to max_tokens.
         num_cut: Records that were cut.
@@ -76,7 +76,7 @@ class RecordType(Protocol):
 
     @property
     def targets(self) -> str:
-        """What an element has beside its input: one of `reader.stream.TARGETS`."""
+        """The targets of an element: one of `reader.stream.TARGETS`."""
 
     @property
     def normalization(self) -> Normalization | None:

@@ -40,7 +40,7 @@ class ImageRecords:
         image: Name of the feature with the image.
         decoder: Of its encoding.
         label: The feature with the class or classes; None where there are no labels.
-        further: Features that are handed out beside the image.
+        further: Features that are handed out with the image.
         steps: The transforms.
         image_size: Height and width in pixels of every image; None does not resize.
         stored_size: Height and width of the stored images where all have the same, else Nones.
@@ -112,7 +112,7 @@ class ImageRecords:
 
     @property
     def boxes_many(self) -> bool:
-        """Whether `boxed` may be called: whether the crop can be told of many images at once."""
+        """Whether `boxed` may be called: whether the crop computes the boxes of many images at once."""
         return any(getattr(crop, "many", False) for crop in self.steps.of("crop"))
 
     def boxed(self, features: dict[str, Any], sizes: Any, random: Any) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class ImageRecords:
         example = self.steps.apply("resized", example, random)
         image = example["image"]
         if self.element_dtype == "uint8":
-            # Values lie in [0, 255], so adding one half and cutting rounds to the nearest, in fewer
+            # Values are in [0, 255], so adding one half and cutting rounds to the nearest, in fewer
             # passes than tf.round and tf.saturate_cast.
             image = tf.cast(image + 0.5, tf.uint8)
         image.set_shape(self._image_shape)
@@ -192,7 +192,7 @@ class ImageRecords:
         # It takes uint8 too, and gives the same numbers, but in twice the time.
         image = tf.cast(image, tf.float32)
         if self.image_size is None:
-            # No decoder tells the size to the graph; what warps an image has to know it there.
+            # Decoders leave the size unknown to the graph, but warps need it there.
             image.set_shape(self._image_shape)
             return image
         size = [self.image_size, self.image_size]
@@ -201,7 +201,7 @@ class ImageRecords:
     def _target(self, label: Any) -> Any:
         if self.label is None or not self.label.shape:
             return label
-        # One at every label; a label that stands twice is still one.
+        # One at every label; a label that is repeated is still one.
         zeros = tf.zeros([len(self.label.class_names)], tf.float32)
         ones = tf.ones_like(label, tf.float32)
         return tf.tensor_scatter_nd_update(zeros, label[:, None], ones)
@@ -278,7 +278,7 @@ def _stored_size(index: pa.Table, batch_size: int, where: Path) -> tuple[int | N
             for name, limit in zip(("height", "width"), limits, strict=True)
         )
     else:
-        found = "an index that does not tell"
+        found = "an index without sizes"
     if batch_size == 1:
         return None, None
     raise UsageError(

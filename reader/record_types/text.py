@@ -36,7 +36,7 @@ class TextRecords:
 
     Attributes:
         label: The feature with the class or classes; None where there are no labels.
-        further: Features that are handed out beside the text.
+        further: Features that are handed out with the text.
         steps: Of the augmentation, in order.
     """
 

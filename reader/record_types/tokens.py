@@ -38,7 +38,7 @@ class TokenRecords:
 
     Attributes:
         label: The feature with the class or classes; None where there are no labels.
-        further: Features that are handed out beside the ids.
+        further: Features that are handed out with the ids.
         tokens: What there is to say of the ids.
         vocabulary: Of the set.
         pad: One of `reader.options.PADS`.

@@ -1,7 +1,7 @@
-"""The token ids of a set: how many there are, and which of them stand for special things.
+"""The token ids of a set: how many there are, and which of them are special.
 
-They come from the manifest, or from the tokenizer that lies in the set; the packages that read
-tokenizers are loaded here only, for a set whose manifest does not tell.
+They come from the manifest, or from the tokenizer in the set; the packages that read
+tokenizers are loaded here only, for a set whose manifest does not say.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def find_vocabulary(root: Path, manifest: Manifest) -> Vocabulary:
         ShardSetError: The set holds no tokenizer, and its manifest no size.
         DamageError: The tokenizer cannot be read.
     """
-    told = manifest.config.get("vocabulary")
-    if isinstance(told, dict) and told.get("size"):
-        ids = (told.get(name) for name in ("pad", "unknown", "end"))
-        return Vocabulary(int(told["size"]), *ids)
+    declared = manifest.config.get("vocabulary")
+    if isinstance(declared, dict) and declared.get("size"):
+        ids = (declared.get(name) for name in ("pad", "unknown", "end"))
+        return Vocabulary(int(declared["size"]), *ids)
     counted = _counted_size(manifest)
     for name, read in ((HUGGING_FACE, _hugging_face), (SENTENCE_PIECE, _sentence_piece)):
         path = root / name

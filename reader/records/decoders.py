@@ -1,6 +1,6 @@
 """From stored bytes to pixels: one decoder for each encoding that a schema may name.
 
-A decoder is told what to cut out before it decodes. For JPEG that saves most of the work: only the
+A decoder gets the box to cut out before it decodes. For JPEG that saves most of the work: only the
 blocks of the crop are turned into pixels. The others decode all and then cut.
 """
 
@@ -15,7 +15,7 @@ import tensorflow as tf
 # [2] int32, height and width -> [4] int32: top, left, height and width of what is wanted.
 Crop = Callable[[Any], Any]
 
-# Columns decoded beside a crop, and cut off. Where colour is stored at half the width, libjpeg
+# Extra columns decoded left and right of a crop, and cut off. Where colour is stored at half the width, libjpeg
 # makes a column from two of the stored ones, at the edge of what it decodes from one, and so would
 # half of all crops differ in their first or last column from the same cut of the whole image.
 # One column would do, but below 3 stored columns libjpeg smooths nothing at all: 4 keep any box
@@ -30,7 +30,7 @@ class Decoder:
     Attributes:
         decode: ({"image": scalar string, and the sides}, crop or None) -> [height, width, 3] uint8,
             in TensorFlow operations; without a crop the whole image.
-        sides: Features (int64) that the decoder needs beside the bytes.
+        sides: Features (int64) that the decoder needs in addition to the bytes.
         plan: ([n, 4] int32 boxes, [n, 2] int32 sizes of images) -> features [n, ...] that
             `decode` takes in place of a crop: many at once cost as much as one. None where there is
             nothing to be computed.
@@ -42,7 +42,7 @@ class Decoder:
 
 
 def decode_jpeg(features: Mapping[str, Any], crop: Crop | None) -> Any:
-    """A JPEG; most of what lies outside the crop is not decoded.
+    """A JPEG; most of the image outside the crop is not decoded.
 
     The pixels are those of the whole image, cut: a crop does not depend on when it is taken.
     """
@@ -55,12 +55,12 @@ def decode_jpeg(features: Mapping[str, Any], crop: Crop | None) -> Any:
         plan = plan_jpeg(crop(size), size)
     image = tf.image.decode_and_crop_jpeg(jpeg, plan["decoded"], channels=3)
     image = tf.slice(image, plan["begin"], plan["extent"])
-    image.set_shape([None, None, 3])  # which a slice of computed extent does not tell
+    image.set_shape([None, None, 3])  # unknown after a slice of computed extent
     return image
 
 
 def plan_jpeg(box: Any, size: Any) -> dict[str, Any]:
-    """What is decoded for a box, [..., 4] int32, and where the box lies in it, [..., 3] int32 each.
+    """What is decoded for a box, [..., 4] int32, and the place of the box in it, [..., 3] int32 each.
 
     Args:
         box: [..., 4] int32: top, left, height and width.

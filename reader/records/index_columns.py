@@ -47,7 +47,7 @@ class IndexColumns:
             rows = [batch for batch in rows if batch.num_rows]
             ends = np.cumsum([batch.num_rows for batch in rows], dtype=np.int64)
             self.num_records = int(ends[-1]) if rows else 0
-            # Where row 0 of the split would lie if the batch went back to it, in numbers.
+            # Where row 0 of the split would be if the batch began with it, in values.
             self._bases: dict[str, Any] = {}
             self._types: dict[str, Any] = {}
             for name in columns:
@@ -70,7 +70,7 @@ class IndexColumns:
         return tf.cast(tf.gather(mapped, places), tf.int64)
 
     def _place(self, array: pa.Array, name: str, base: int) -> int:
-        """Where in the file, which lies in memory from `base` on, a column begins."""
+        """The offset of a column in the file, which is mapped at the address `base`."""
         if array.type not in _DTYPES or array.null_count:
             raise DamageError(
                 f"Column {name!r} of the index is {array.type} with {array.null_count} nulls, not "

@@ -26,8 +26,8 @@ class RecordReader(Protocol):
         """[n] string: the serialized records of these numbers, in their order.
 
         Args:
-            numbers: [n] int64 record numbers of the split, n at least 1. Those that lie one after
-                the other on disk are read together.
+            numbers: [n] int64 record numbers of the split, n at least 1. Adjacent ones
+                are read together.
         """
 
 
@@ -37,7 +37,7 @@ class FileRecordReader:
     Args:
         paths: The shards of the split in order.
         split: How many records each has.
-        index: Where they lie; opened with `LOCATION_COLUMNS`.
+        index: Their offsets and lengths; opened with `LOCATION_COLUMNS`.
         run_records: No more than that many are read in one piece.
 
     Attributes:

@@ -2,8 +2,8 @@
 
 Every worker is a process of its own: an image that crashes a decoder takes down one of them. It
 ends when its parent does, however that ends. Ports are fixed, one for the dispatcher and the next
-for the workers: firewalls can be told, and trainers find a worker that was started again under the
-address that they know, so that it goes on with their epoch.
+for the workers: firewalls can be configured, and trainers find a worker that was started again under the
+address that they know, so that it continues their epoch.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ServeOptions:
         workers: Processes, at least 0; a dispatcher alone is useful where others join it.
         join: The dispatcher of another machine, instead of an own one.
         journal: Directory where the dispatcher notes what it does, so that after a restart streams
-            go on; None keeps no notes.
+            continue; None keeps no notes.
     """
 
     directory: Path
@@ -97,7 +97,7 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
 
     Args:
         options: What, and where.
-        say: Is told in a line each what happens, beginning with the address once it answers.
+        say: Called with a line for each event, first the address once it answers.
 
     Raises:
         UsageError: A port is taken, or no dispatcher answers that is to be joined.
@@ -124,15 +124,15 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
 
 def _watch(team: _Team, dispatcher: Any, say: Callable[[str], None]) -> None:
     """Says what changes, and has workers that died started again, for ever."""
-    told = ""
+    last = ""
     while True:
         for line in team.look():
             say(line)
         known = team.alive if dispatcher is None else dispatcher._num_workers()
         now = f"{known} worker{'' if known == 1 else 's'}"
-        if now != told:
+        if now != last:
             say(now)
-            told = now
+            last = now
 
 
 class _Team:

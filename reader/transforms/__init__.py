@@ -11,7 +11,7 @@ order:
     "batch"    {"image": [batch, image_size, image_size, 3] of the type of the stream, in [0, 255]},
                with random numbers [batch, num_random] -> the same
     "values"   {"image": [..., image_size, image_size, 3]} -> the same as float32 of any range
-    "layout"   {"image": as it is} -> in the shape that its method `shape` makes of (height, width,
+    "layout"   {"image": unchanged} -> in the shape that its method `shape` makes of (height, width,
                3)
 
 Where the set has labels, there is a "label" too: scalar int64 or [num_classes] float32; at the
@@ -19,7 +19,7 @@ stage "batch" always [batch, num_classes] float32. "..." is a batch where one of
 before, and nothing otherwise. All images have image_size, or their stored size without one.
 
 To add one: write a file, and add it to TRANSFORMS. One of your own may be handed to `reader.load`
-as it is; docs/transforms.md has an example.
+unchanged; docs/transforms.md has an example.
 """
 
 from __future__ import annotations

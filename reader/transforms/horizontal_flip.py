@@ -14,7 +14,7 @@ from reader.transforms.base import Example, require_between
 class HorizontalFlip:
     """Some images mirrored left to right.
 
-    It stands before the resize, on uint8, where it moves a quarter of the bytes; mirroring and
+    It comes before the resize, on uint8, where it moves a quarter of the bytes; mirroring and
     resizing commute.
 
     Attributes:

@@ -103,7 +103,7 @@ class RandAugment:
     Cubuk et al., "RandAugment: Practical automated data augmentation with a reduced search space"
     (2020, arXiv 1909.13719), section 3. The defaults are theirs for ResNet-50 on ImageNet (section
     4.4); they took magnitude 17 for EfficientNet-B5 and 28 for B7. As in their code, magnitudes
-    above 10 go on beyond the greatest strengths of AutoAugment. An operation that has a direction
+    above 10 go beyond the greatest strengths of AutoAugment. An operation that has a direction
     takes either with probability one half, which their code does for warps, and AutoAugment for
     colours too.
 

@@ -64,7 +64,7 @@ def random_rectangle(
     """[..., 4] int32: top, left, height, width of rectangles inside images, at least 1 x 1.
 
     Every operation rounds alike for one number and for many, so a rectangle does not depend on what
-    others are drawn beside it.
+    others are drawn in addition.
 
     Args:
         size: [..., 2] float32, height and width in pixels.

@@ -14,7 +14,7 @@ from reader.transforms.base import Example, require_between
 class VerticalFlip:
     """Some images turned upside down: for views from above or through a microscope.
 
-    Photographs of things that stand on the ground seldom gain by it.
+    Photographs of things on the ground seldom gain by it.
 
     Attributes:
         probability: Of a flip, in [0, 1].

@@ -10,13 +10,13 @@ import tensorflow as tf
 def warp(image: Any, matrix: tuple[Any, ...], fill: float) -> Any:
     """The image of the same size whose pixel (x, y) is the image's at matrix x (x, y, 1).
 
-    A pixel that lies between four is interpolated between them, bilinearly.
+    A pixel between four is interpolated between them, bilinearly.
 
     Args:
         image: [height, width, 3] float32, of a size that is known when the graph is made.
         matrix: (a, b, c, d, e, f), numbers or scalars: x' = a x + b y + c, y' = d x + e y + f, in
             pixels from the middle of the image, x to the right and y down.
-        fill: The value of what lies outside of the image.
+        fill: The value outside of the image.
     """
     return _interpolated(image, _stacked(matrix), tf.constant(fill, tf.float32))
 

@@ -82,7 +82,7 @@ def diagnose(
         raise UsageError(f"--seconds is {seconds}. Pass a finite number above 0, such as 3.")
     on_measure("training")
     job = open_job(asked)
-    # First, with the page cache as it was found.
+    # First, before anything else fills the page cache.
     training = measure_training(job, seconds)
     on_measure("step")
     step = measure_step(job, seconds)

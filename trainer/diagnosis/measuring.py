@@ -156,7 +156,7 @@ def _measure(
 
 
 def _read_bytes() -> int:
-    """Bytes that the process has had from storage; 0 where the system does not tell."""
+    """Bytes that the process has had from storage; 0 where the system does not count them."""
     try:
         return int(psutil.Process().io_counters().read_bytes)
     except (AttributeError, psutil.Error, OSError):  # macOS counts none; a container may hide them

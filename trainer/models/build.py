@@ -66,7 +66,7 @@ def build_model(
     """
     model = _call(find_builder(name, models), name, input_shape, num_classes)
     inputs = kind_of_inputs(input_shape)
-    # A forward pass of noise costs a second at worst and tells what no attribute does: whether
+    # A forward pass of noise costs a second at worst and shows what no attribute does: whether
     # rows are probabilities. The fixed generator leaves the seed of the training alone.
     try:
         output = model(two_examples(input_shape), training=False)

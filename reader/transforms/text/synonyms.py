@@ -1,4 +1,4 @@
-"""Words that may stand for each other: a list that the user gives, and the operation of EDA."""
+"""Synonyms: a list that the user gives, and the operation of EDA."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reader.transforms.text.letters import pick
 from reader.transforms.text.words import choose, join_words, num_changed, split_words
 from shard_format import UsageError
 
-# What stands around a word without being of it: a comma, a bracket, a quotation mark. Marks are of
+# Characters around a word that are not part of it: a comma, a bracket, a quotation mark. Marks are of
 # it: words of Hindi or Thai end in a vowel sign, and an accent may be a character of its own.
 _BEFORE, _AFTER = r"^([^\pL\pM\pN]*).*$", r"^.*?([^\pL\pM\pN]*)$"
 _AROUND = r"^[^\pL\pM\pN]+|[^\pL\pM\pN]+$"
@@ -21,7 +21,7 @@ _AROUND = r"^[^\pL\pM\pN]+|[^\pL\pM\pN]+$"
 
 @dataclasses.dataclass(frozen=True)
 class Synonyms:
-    """The words of a list, and for each the others that may stand in its place.
+    """The words of a list, and the synonyms of each.
 
     Attributes:
         table: A tf.lookup table from a word in lower case to its number, -1 for all others.
@@ -33,9 +33,9 @@ class Synonyms:
 
 
 def read_synonyms(path: Path) -> Synonyms:
-    """The list in a file of UTF-8: each line some words that may stand for each other.
+    """The list in a file of UTF-8: a group of synonyms per line.
 
-    The words of a line stand between commas ("film, movie, motion image"); a word may stand in
+    The words of a line are separated by commas ("film, movie, motion picture"); a word may be in
     several lines. Lines that are empty or begin with # are left out.
 
     Raises:
