@@ -127,7 +127,7 @@ class Source:
         )
 
     def _weighted(self, element: Any, weights: Any) -> Any:
-        """The element with weights, 0 for records that only fill up a batch, if the stream has them."""
+        """The element with weights, 0 for records that fill up a batch, if the stream has such."""
         if self.options.remainder != "pad":
             return element
         if self.records.targets == "none":

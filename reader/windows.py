@@ -15,8 +15,8 @@ from reader.order.worker_shard import WorkerShard
 from reader.records.index_columns import IndexColumns
 from reader.records.readers import RecordReader
 
-# This bit distinguishes draws of a sampler from record numbers: a record that comes twice in an epoch
-# must not be augmented alike.
+# This bit distinguishes draws of a sampler from record numbers: a record that is drawn twice in an
+# epoch must not be augmented alike.
 _DRAWN = 1 << 62
 
 

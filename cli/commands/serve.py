@@ -33,7 +33,7 @@ import click
     "--journal",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
-    help="Keep the progress of trainers there, so that they continue when this command is restarted.",
+    help="Keep the progress of trainers there, so that they continue after a restart.",
 )
 def serve(
     directory: Path,

@@ -112,7 +112,7 @@ class ImageRecords:
 
     @property
     def boxes_many(self) -> bool:
-        """Whether `boxed` may be called: whether the crop computes the boxes of many images at once."""
+        """Whether `boxed` may be called: the crop computes the boxes of many images at once."""
         return any(getattr(crop, "many", False) for crop in self.steps.of("crop"))
 
     def boxed(self, features: dict[str, Any], sizes: Any, random: Any) -> dict[str, Any]:

@@ -15,9 +15,9 @@ import tensorflow as tf
 # [2] int32, height and width -> [4] int32: top, left, height and width of what is wanted.
 Crop = Callable[[Any], Any]
 
-# Extra columns decoded left and right of a crop, and cut off. Where colour is stored at half the width, libjpeg
-# makes a column from two of the stored ones, at the edge of what it decodes from one, and so would
-# half of all crops differ in their first or last column from the same cut of the whole image.
+# Extra columns decoded left and right of a crop, and cut off. Where colour is stored at half the
+# width, libjpeg computes a column from two stored ones, but from one at the edge of what it decodes.
+# Half of all crops would differ in their first or last column from the same cut of the whole image.
 # One column would do, but below 3 stored columns libjpeg smooths nothing at all: 4 keep any box
 # that is narrower than its image at 5 or more.
 _MARGIN = 4
@@ -60,7 +60,7 @@ def decode_jpeg(features: Mapping[str, Any], crop: Crop | None) -> Any:
 
 
 def plan_jpeg(box: Any, size: Any) -> dict[str, Any]:
-    """What is decoded for a box, [..., 4] int32, and the place of the box in it, [..., 3] int32 each.
+    """The box to decode, [..., 4] int32, and the place of a crop in it, [..., 3] int32 each.
 
     Args:
         box: [..., 4] int32: top, left, height and width.

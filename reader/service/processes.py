@@ -2,8 +2,8 @@
 
 Every worker is a process of its own: an image that crashes a decoder takes down one of them. It
 ends when its parent does, however that ends. Ports are fixed, one for the dispatcher and the next
-for the workers: firewalls can be configured, and trainers find a worker that was started again under the
-address that they know, so that it continues their epoch.
+for the workers: firewalls can be configured, and trainers find a restarted worker under the address
+that they know, so that it continues their epoch.
 """
 
 from __future__ import annotations

@@ -64,7 +64,8 @@ def _working_directory_importable() -> Iterator[None]:
     """The current directory is searched last, as `python -m` would search it first.
 
     The `shardmill` command starts with the directory of the script on sys.path, so without this a
-    `my_models.py` in the current directory would not be found; last, it can hide no installed package.
+    `my_models.py` in the current directory would not be found. As the last entry, it hides no
+    installed package.
     """
     here = str(Path.cwd())
     sys.path.append(here)

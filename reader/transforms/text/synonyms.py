@@ -13,8 +13,8 @@ from reader.transforms.text.letters import pick
 from reader.transforms.text.words import choose, join_words, num_changed, split_words
 from shard_format import UsageError
 
-# Characters around a word that are not part of it: a comma, a bracket, a quotation mark. Marks are of
-# it: words of Hindi or Thai end in a vowel sign, and an accent may be a character of its own.
+# Characters around a word that are not part of it: a comma, a bracket, a quotation mark. Marks are
+# part of it: words of Hindi or Thai end in a vowel sign, and an accent may be a character of its own.
 _BEFORE, _AFTER = r"^([^\pL\pM\pN]*).*$", r"^.*?([^\pL\pM\pN]*)$"
 _AROUND = r"^[^\pL\pM\pN]+|[^\pL\pM\pN]+$"
 
