@@ -129,8 +129,8 @@ def latest_progress(directory: Path) -> Progress:
 def _latest(directory: Path) -> str | None:
     """The checkpoint that the file 'checkpoint' names; None where there is no such file.
 
-    TensorFlow only warns of a file that it cannot read: the run would start anew, and overwrite what
-    there is of it.
+    TensorFlow only warns of a file that it cannot read: the run would start anew, and overwrite
+    its checkpoints.
     """
     path = directory / "checkpoint"
     if not path.exists():

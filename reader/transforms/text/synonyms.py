@@ -14,7 +14,7 @@ from reader.transforms.text.words import choose, join_words, num_changed, split_
 from shard_format import UsageError
 
 # Characters around a word that are not part of it: a comma, a bracket, a quotation mark. Marks are
-# part of it: words of Hindi or Thai end in a vowel sign, and an accent may be a character of its own.
+# part of it: words of Hindi or Thai end in a vowel sign, and an accent may be a character.
 _BEFORE, _AFTER = r"^([^\pL\pM\pN]*).*$", r"^.*?([^\pL\pM\pN]*)$"
 _AROUND = r"^[^\pL\pM\pN]+|[^\pL\pM\pN]+$"
 
