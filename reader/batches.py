@@ -1,4 +1,4 @@
-"""A stream as NumPy arrays, for those who train with another library."""
+"""A stream as NumPy arrays, for training with another library."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from reader.declaration import described
 from reader.opening import open_source
 from reader.options import REQUIRED, WHERE, OnCached, PathLike, ReadOptions, ignore_progress
-from reader.pipeline import as_it_is, build_dataset
+from reader.pipeline import build_dataset, without_autograph
 from reader.service.address import check_answers, parse_address
 from reader.service.client import build_served, check_directory
 from reader.state import order_of, read_state
@@ -91,10 +91,10 @@ def load(
         if epochs is not None:
             batches = (epochs - start.epoch) * steps - start.step
         if address is not None:
-            dataset = as_it_is(build_served)(opened.source, address, steps, start, batches)
+            dataset = without_autograph(build_served)(opened.source, address, steps, start, batches)
             return ServedStream(dataset, steps, opened.info, order, start, opened.copies)
         position = start.step * batch_size
-        dataset = as_it_is(build_dataset)(opened.source, start.epoch, position, batches)
+        dataset = without_autograph(build_dataset)(opened.source, start.epoch, position, batches)
     found = (dataset, steps, opened.info, order, start, opened.copies)
     return Stream(*found, options=options, directory=directory)
 

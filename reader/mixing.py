@@ -1,4 +1,4 @@
-"""`mix`: several sets as one stream, in given shares.
+"""`mix`: several sets as one stream, by weight.
 
 Every set is read in its own order, endlessly, as if its epochs were one, so nothing of it is left
 out. Since all positions of a group are of one set, a worker's positions of the mixture are the
@@ -23,7 +23,7 @@ from reader.opening import Opened, open_source
 from reader.options import MAX_EPOCHS, REQUIRED, ReadOptions
 from reader.order.class_sampling import SLOTS, shares
 from reader.order.mixture import MixturePlan
-from reader.pipeline import as_it_is, finished
+from reader.pipeline import finished, without_autograph
 from reader.record_types.vocabulary import HUGGING_FACE, SENTENCE_PIECE
 from reader.state import as_json, digest, read_state
 from reader.stream import Stream, StreamInfo
@@ -48,7 +48,7 @@ class Mixture(Stream):
     """Several sets as one stream.
 
     Attributes:
-        parts: What is read of each set, by the names of `mix`. `info` has the sums of them.
+        parts: Describes the stream of each set, by the names of `mix`; `info` has the sums.
         shares: Of each set in the batches, in (0, 1]; the weights, rounded to one in 4096.
     """
 
@@ -134,7 +134,7 @@ def mix(
         batches = int(tf.data.INFINITE_CARDINALITY)
         if epochs is not None:
             batches = (epochs - start.epoch) * steps - start.step
-        dataset = as_it_is(_mixed)(opened, shared, position, worker[1])
+        dataset = without_autograph(_mixed)(opened, shared, position, worker[1])
         dataset = dataset if epochs is None else dataset.take(batches)
         dataset = finished(dataset, batches, opened[0].source.options)
     parts = dict(zip(names, (one.info for one in opened), strict=True))
@@ -158,7 +158,7 @@ def _mixed(opened: list[Opened], plan: MixturePlan, position: int, workers: int)
         elements.append(one.source.elements(one.source.windows.endless(epoch, inside)))
     choices = plan.choices(position, workers)
     mixed = tf.data.Dataset.choose_from_datasets(elements, choices, stop_on_empty_dataset=True)
-    return opened[0].source.in_batches(mixed)
+    return opened[0].source.batched(mixed)
 
 
 def _open(directory: str, seed: int, options: Mapping[str, Any]) -> Opened:

@@ -1,4 +1,4 @@
-"""From a directory and options to a source of batches: what `load` and `mix` have in common."""
+"""From a directory and options to a source of batches, for `load` and `mix`."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Opened:
 
     Attributes:
         source: Of its batches.
-        info: What is read, and how.
+        info: Describes the stream.
         steps_per_epoch: Batches of one pass.
         copies: What is being copied to local disk while it is read; one, or none.
-        files: What is read of this machine; None where records come from memory or the network.
+        files: Local files that are read; None where records come from memory or the network.
     """
 
     source: Source

@@ -1,4 +1,4 @@
-"""Where a stream is: a few numbers, from which the rest of it follows."""
+"""The state of a stream: a few numbers from which the rest of it follows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reader.options import MAX_EPOCHS, ReadOptions
 from shard_format import UsageError
 
 FORMAT = 1
-# Options on which it depends which records a step reads.
+# Options that decide which records a step reads.
 _ORDER = ("split", "batch_size", "shuffle", "seed", "streams", "remainder", "buckets")
 
 

@@ -1,4 +1,4 @@
-"""What `load` and `mix` give: batches, what they are of, and where the stream is."""
+"""Streams, the result of `load` and `mix`: batches, their description, and the state."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TARGETS = ("label", "labels", "shares", "none", "next_tokens")
 
 @dataclasses.dataclass(frozen=True)
 class StreamInfo:
-    """What a stream reads.
+    """Describes a stream.
 
     Attributes:
         directory: The shard set.
@@ -48,17 +48,17 @@ class StreamInfo:
         element_shape: Shape of one input, such as (224, 224, 3), or () for a text; None where it
             varies.
         dtype: Element type of the inputs.
-        normalization: What was done to them, or None; an evaluation must do the same.
-        tokens: What there is to say of token ids; None for sets of images and raw text.
+        normalization: Of the inputs, or None; an evaluation must use the same.
+        tokens: Describes token ids; None for sets of images and raw text.
         batch_size: Records per batch, of all workers together.
         shuffle: One of `reader.options.SHUFFLES`.
         worker: (i, n): this stream gives the i-th of n equal parts of every batch.
         streams: Canonical streams; n may be any number that divides them.
         remainder: One of `reader.options.REMAINDERS`.
-        seed: What order and augmentation were drawn from.
-        epochs: How often the split is read; None is endless.
+        seed: Of order and augmentation.
+        epochs: Passes over the split; None is endless.
         cache: "off", "memory" or "disk".
-        cache_stage: What it holds: records as they are "stored", or with images "decoded".
+        cache_stage: The form of cached records: as "stored", or with images "decoded".
         cache_reason: Why, and how much of the split, in a sentence.
     """
 
@@ -105,8 +105,8 @@ class Stream:
         dataset: Of (inputs [batch, ...], targets [batch, ...]), or of inputs alone where the set
             has no labels; of packed sequences (inputs, targets, weights). See `load`.
         steps_per_epoch: Batches in one pass over the split.
-        info: What is read, and how.
-        order: What a state of it must agree with.
+        info: Describes the stream.
+        order: Parameters of the order, which a state must agree with.
         start: Where the data set begins: after so many epochs and steps.
         copies: What is being copied to local disk while it is read from its source, a part for each
             set of a mixture: see `copied_bytes`, `total_bytes`, `wait()` and `stop()` of it.
@@ -228,7 +228,7 @@ def stream_info(
     choice: CacheChoice,
     remark: str,
 ) -> StreamInfo:
-    """What a stream of these records, options and cache reads."""
+    """The description of a stream of these records, options and cache."""
     stored = split.manifest.splits[options.split]
     labels = [item for item in split.schema.features if item.kind == "class_label"]
     return StreamInfo(

@@ -1,4 +1,4 @@
-"""The windows of an epoch: which there are, and what one holds. In TensorFlow operations."""
+"""The windows of an epoch and the records of each, in TensorFlow operations."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _DRAWN = 1 << 62
 
 
 class Task(NamedTuple):
-    """A part of a window to be read; all scalar int64 tensors.
+    """A part of a window to read; all scalar int64 tensors.
 
     Attributes:
-        epoch: Which epoch.
-        window: Which window of it.
+        epoch: Number of the epoch.
+        window: Number of the window in it.
         residue: The worker reads the positions p of the epoch with p % n == residue.
-        skip: So many of its records in the window are left out at the beginning.
-        take: So many are then read.
+        skip: Number of records to skip at the start of the window.
+        take: Number of records to read after that.
         real: 1; or 0 where they only fill up a batch.
     """
 
@@ -45,7 +45,7 @@ class Part(NamedTuple):
 
     Attributes:
         serialized: [m] string tf.train.Examples.
-        draws: [m] int64, what random numbers are drawn by, within an epoch.
+        draws: [m] int64, the seeds of their random numbers within an epoch.
         weights: [m] float32, 1, or 0 where a record only fills up a batch.
         sizes: [m, 2] int32, height and width of images, or None where they are not asked for.
     """
@@ -94,15 +94,15 @@ class Sizes:
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-    """A split as windows; each a pure function of its task.
+    """A split as windows, each a pure function of its task.
 
     Attributes:
-        worker_shard: What of the split is read.
-        record_reader: Where the serialized records come from.
-        options: Order, seed, and how batches are made.
-        lengths: By which batches of similar length are made, where the options ask for such.
+        worker_shard: The part of the split to read.
+        record_reader: Reads the serialized records.
+        options: Order, seed and batches.
+        lengths: Groups records of similar length, where the options ask for it.
         sampler: Draws records by class, or None.
-        sizes: Of the images, where they are wanted and the index has them.
+        sizes: Of the images, where they are needed and the index has them.
     """
 
     worker_shard: WorkerShard

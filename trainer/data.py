@@ -1,4 +1,4 @@
-"""What the trainer needs to know of its data, and how it gets that from the reader."""
+"""The data of a run, from the reader."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHARED = (
 )
 
 
-class StreamInfo(Protocol):
+class BatchStreamInfo(Protocol):
     """What a stream is made of."""
 
     @property
@@ -32,7 +32,7 @@ class StreamInfo(Protocol):
         """Records of the split."""
 
 
-class Stream(Protocol):
+class BatchStream(Protocol):
     """Batches; `reader.load` returns one, and so does any test."""
 
     @property
@@ -50,7 +50,7 @@ class Stream(Protocol):
         """Batches of one pass."""
 
     @property
-    def info(self) -> StreamInfo:
+    def info(self) -> BatchStreamInfo:
         """What the stream is made of."""
 
     @property
@@ -79,8 +79,8 @@ class Data:
 
     root_hash: str
     class_names: tuple[str, ...]
-    open_training: Callable[[Mapping[str, Any] | None], Stream]
-    validation: Stream | None
+    open_training: Callable[[Mapping[str, Any] | None], BatchStream]
+    validation: BatchStream | None
     normalization: Any = None
     kind: str = "image"
     input_shape: InputShape | None = None
@@ -117,7 +117,7 @@ def open_data(asked: TrainOptions) -> Data:
     shared: dict[str, Any] = {name: getattr(options, name) for name in _SHARED}
     shared |= {"buckets": options.buckets or 1, "streams": STREAMS if kind == "tokens" else None}
 
-    def open_training(state: Mapping[str, Any] | None) -> Stream:
+    def open_training(state: Mapping[str, Any] | None) -> BatchStream:
         stream = reader.load(
             options.data,
             split=options.train_split,
@@ -131,7 +131,7 @@ def open_data(asked: TrainOptions) -> Data:
             _require_channels_last(stream.info.element_shape, options)
         return stream
 
-    def open_validation(split: str) -> Stream:
+    def open_validation(split: str) -> BatchStream:
         return reader.load(
             options.data,
             split=split,

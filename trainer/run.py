@@ -11,7 +11,7 @@ from typing import Any
 
 from trainer import checkpoints, precision, run_dir
 from trainer.autosave import Autosave
-from trainer.data import Data, Stream, open_data, require_batch
+from trainer.data import BatchStream, Data, open_data, require_batch
 from trainer.errors import TrainingError
 from trainer.events import EpochDone, OnEvent, RunDone, RunStarted, StepsDone, TrainResult, ignore
 from trainer.loop import OnSteps, Totals
@@ -63,7 +63,7 @@ def train_on(data: Data, asked: TrainOptions, on_event: OnEvent = ignore) -> Tra
     return TrainResult(options.run_dir, model_path, tuple(history), seconds)
 
 
-def _open_at(data: Data, place: Progress) -> Stream:
+def _open_at(data: Data, place: Progress) -> BatchStream:
     if place.reader is not None or not place.epochs_done:
         return data.open_training(place.reader)
     # A checkpoint of version 0.1.0, at the end of an epoch: the rest is read as by a run that began
@@ -79,8 +79,8 @@ class _Run:
     options: Settings
     kind: str
     learner: TrainState
-    stream: Stream
-    validation: Stream | None
+    stream: BatchStream
+    validation: BatchStream | None
     on_event: OnEvent
 
     def started(self, policy: str, place: Progress, num_classes: int) -> RunStarted:

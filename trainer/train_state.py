@@ -1,4 +1,4 @@
-"""A model and its optimizer, made where the strategy wants their variables."""
+"""A model and its optimizer, created in the scope of the strategy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trainer.strategies import STRATEGIES
 
 @dataclasses.dataclass(frozen=True)
 class TrainState:
-    """What learns: the model, the optimizer that moves it, and the loop that feeds both.
+    """The state of a training: the model, its optimizer, and the loop that runs both.
 
     Attributes:
         strategy: The tf.distribute.Strategy that holds the variables of both.

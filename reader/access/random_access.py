@@ -19,7 +19,7 @@ _WHERE = "reader.random_access"
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class SplitReference:
     """What is needed to open a split, in this process or another one.
 
     Attributes:
@@ -59,7 +59,7 @@ class RandomAccess:
     set, and the process that unpickles it opens the files when it first reads.
     """
 
-    def __init__(self, source: Source, rows: range, split: IndexedSplit | None) -> None:
+    def __init__(self, source: SplitReference, rows: range, split: IndexedSplit | None) -> None:
         self._source, self._rows, self._split = source, rows, split
 
     @property
@@ -104,12 +104,12 @@ class RandomAccess:
             f"decode={self._source.decode}, root hash {self._source.root_hash}>"
         )
 
-    def __getstate__(self) -> tuple[Source, range]:
+    def __getstate__(self) -> tuple[SplitReference, range]:
         # A process elsewhere may have another working directory.
         directory = Path(os.path.abspath(self._source.directory))
         return dataclasses.replace(self._source, directory=directory), self._rows
 
-    def __setstate__(self, state: tuple[Source, range]) -> None:
+    def __setstate__(self, state: tuple[SplitReference, range]) -> None:
         (self._source, self._rows), self._split = state, None
 
     def _opened(self) -> IndexedSplit:
@@ -162,6 +162,6 @@ def random_access(
     check_integer("max_open_files", max_open_files, 1, where=_WHERE)
     root = own_directory(directory, _WHERE)
     manifest = load_manifest(root)
-    source = Source(root, split, decode, max_open_files, manifest.root_hash)
+    source = SplitReference(root, split, decode, max_open_files, manifest.root_hash)
     opened = source.open(manifest)
     return RandomAccess(source, range(opened.info.records), opened)

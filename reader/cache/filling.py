@@ -48,7 +48,7 @@ OnBytes = Callable[[int], None]
 
 @dataclasses.dataclass(frozen=True)
 class Filling:
-    """What is to be cached.
+    """The split to cache.
 
     Attributes:
         place: The set.
@@ -84,12 +84,12 @@ class Files:
 
 @dataclasses.dataclass(frozen=True)
 class Filled:
-    """A cache, and what there is to say of it.
+    """A cache that is ready to be read.
 
     Attributes:
-        record_reader: What is read.
-        remark: Ends the sentence that says why this cache was chosen; may be empty.
-        copies: What is still being copied; None where nothing is.
+        record_reader: Reads the records.
+        remark: Ends the sentence that explains the choice of the cache; may be empty.
+        copies: Copies in progress, or None.
         files: What is read of this machine; None where records come from memory or the network, or
             are images that are decoded.
         decoder: Of images that are decoded, in place of the one for their encoding.

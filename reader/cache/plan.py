@@ -27,7 +27,7 @@ NETWORK, REMOTE = "on a network file system", "at a URL"
 
 @dataclasses.dataclass(frozen=True)
 class CacheChoice:
-    """Which cache is used.
+    """The cache to use.
 
     Attributes:
         cache: "off", "memory" or "disk".
@@ -42,7 +42,7 @@ class CacheChoice:
 
 @dataclasses.dataclass(frozen=True)
 class Situation:
-    """What the choice depends on.
+    """The input of the choice.
 
     Attributes:
         size: Bytes that the cache would hold.
@@ -65,7 +65,7 @@ class Situation:
 
 @dataclasses.dataclass(frozen=True)
 class CachePlan:
-    """What is to be cached of a split.
+    """How a split is cached.
 
     Attributes:
         place: The set.
@@ -137,7 +137,7 @@ def choose_cache(asked: str, found: Situation) -> CacheChoice:
 
     Args:
         asked: One of `reader.options.CACHES`.
-        found: What it depends on.
+        found: The situation.
 
     Raises:
         UsageError: What was asked for does not fit into memory.

@@ -139,13 +139,13 @@ _PATTERN = ("\\", "*", "?", "[", "]")
 
 
 class LeasedRecords:
-    """RecordReader that keep something alive as long as anybody may read them, such as a lease.
+    """Reads records, and keeps something alive as long as anybody may read them, such as a lease.
 
-    A data set keeps the functions that it was made of, and with them this object.
+    A data set holds its functions, and with them this object.
 
     Args:
-        record_reader: What is read.
-        kept: What must not end before.
+        record_reader: Reads the records.
+        kept: Must not end before.
     """
 
     def __init__(self, record_reader: RecordReader, *kept: object) -> None:

@@ -1,25 +1,25 @@
 """The order of an epoch and the random numbers of its records, as pure functions (numpy).
 
-An epoch is computed, not buffered. With shuffle="window" it is made so, for N records:
+An epoch is computed, not buffered. With shuffle="window":
 
-    rotate    records are numbered from a random one on, so that in every epoch other ones share a
-              chunk, and other ones are in the shorter chunk at the end
-    permute   chunks of consecutive records change places; a window is so many of them
-    deal      every window is divided into one block for each canonical stream
-    shuffle   the records of a block change places
-    weave     position p of the epoch is of stream p % streams
+    rotate    number the records from a random one on, so that chunks, and the shorter one at the
+              end, hold other records in every epoch
+    permute   permute the chunks of consecutive records; a window is a fixed number of chunks
+    deal      divide every window into one block for each canonical stream
+    shuffle   permute the records of each block
+    weave     interleave the streams: position p of the epoch is of stream p % streams
 
-So the record at any position follows from (shard set, seed, epoch) and costs the same wherever it
-is; a resume is arithmetic. A worker (i, n) reads the positions p with p % n == i: those of whole
-streams, hence of whole blocks, hence 1/n of the bytes, and the batches of all workers together are
-the same whatever n is.
+So the record at any position follows from (shard set, seed, epoch) at a constant cost, and a resume
+is arithmetic. A worker (i, n) reads the positions p with p % n == i: those of whole streams, hence
+of whole blocks, hence 1/n of the bytes. The batches of all workers together are the same whatever n
+is.
 
-With shuffle="full" one permutation of the whole split takes the place of all that, and
-shuffle="off" is the order on disk.
+shuffle="full" is one permutation of the whole split, and shuffle="off" the order on disk.
 
-`order_graph` is the same in TensorFlow operations, because tf.data must not call back into Python;
-tests hold them equal. Random bits come from a hash (`shard_format.mix`). Not numpy's Generator: its
-streams may change between versions of numpy (NEP 19), and a resumed run must not depend on that.
+`graph_order` computes the same in TensorFlow operations, because tf.data must not call back into
+Python; tests hold them equal. Random bits come from a hash (`shard_format.mix`), not from numpy's
+Generator: its streams may change between versions of numpy (NEP 19), and a resumed run must not
+depend on that.
 """
 
 from __future__ import annotations

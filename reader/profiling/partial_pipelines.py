@@ -1,7 +1,7 @@
-"""The records of a stream with their later stages left out: what a chain cut short decodes.
+"""The records of a stream without their later stages, for a chain that is cut short.
 
-One function for each record type: from its records to the same with fewer and fewer stages left
-out, named for the stage that is the last one in. The last of them are the records themselves.
+One function for each record type gives the records with one stage more each time, by the name of
+the last stage. The last of them are the records themselves.
 """
 
 from __future__ import annotations
@@ -89,6 +89,6 @@ _PARTIAL: dict[type, Callable[[Any], list[tuple[str, Any]]]] = {
 }
 
 
-def prefixes(records: Records) -> list[tuple[str, Any]]:
+def partial_pipelines(records: Records) -> list[tuple[str, Any]]:
     """(name of the last stage, records that pass the stages up to it), the whole chain last."""
     return [("storage", Serialized()), *_PARTIAL[type(records)](records)]

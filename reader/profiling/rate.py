@@ -1,4 +1,4 @@
-"""How fast a stream is when nothing but the stream is asked for."""
+"""The rate of a stream without a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shard_format import UsageError
 
 @dataclasses.dataclass(frozen=True)
 class ReadRate:
-    """What was read in how much time.
+    """Records read, and the time it took.
 
     Attributes:
         records: Records received after the first batch.

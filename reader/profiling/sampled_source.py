@@ -12,7 +12,7 @@ import tensorflow as tf
 from reader.cache.pixels import PLACE, empty_pixels, pixels_in_memory
 from reader.opening import Opened, open_source
 from reader.order.numpy_order import Int64Array
-from reader.pipeline import Source, as_it_is, build_dataset
+from reader.pipeline import Source, build_dataset, without_autograph
 from reader.record_types.image import ImageRecords
 from reader.records.readers import RecordReader
 from reader.stream import ServedStream, Stream
@@ -180,7 +180,7 @@ def with_images(source: Source, stored: list[bytes], sizes: list[tuple[int, int]
 def dataset_of(source: Source) -> tf.data.Dataset:
     """The endless batches of a source."""
     with tf.device("/CPU:0"):
-        return as_it_is(build_dataset)(source, 0, 0, int(tf.data.INFINITE_CARDINALITY))
+        return without_autograph(build_dataset)(source, 0, 0, int(tf.data.INFINITE_CARDINALITY))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""What each stage of a stream takes: the same chain, cut short behind every stage in turn.
+"""The time of each stage of a stream, from the same chain cut short behind every stage.
 
-Stages work side by side, so their times cannot be read off a clock: what a stage takes is the CPU
-time that the chain takes with it, less what it takes without. CPU times add up, whatever runs at
-the same time on however many cores; rates do not.
+Stages run in parallel, so a clock cannot time them: a stage takes the CPU time of the chain with
+it, less that of the chain without it. CPU times add up, whatever else runs on however many cores;
+rates do not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from reader.pipeline import Source
-from reader.profiling.partial_pipelines import prefixes
+from reader.profiling.partial_pipelines import partial_pipelines
 from reader.profiling.sampled_source import dataset_of, open_again, sampled_source, with_records
 from reader.profiling.storage_benchmark import StorageTimes, measure_storage
 from reader.stream import Stream
@@ -31,7 +31,7 @@ OnStage = Callable[[str], None]  # called with the name of what is measured next
 
 @dataclasses.dataclass(frozen=True)
 class ChainTimes:
-    """What a chain takes, in seconds per record.
+    """The time of a chain, in seconds per record.
 
     Attributes:
         seconds: Until the next record comes, all cores at work, and none for other programs.
@@ -60,7 +60,7 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True)
 class StageTimes:
-    """What a stream takes.
+    """The times of a stream.
 
     Attributes:
         storage: Of the files.
@@ -84,7 +84,7 @@ class StageTimes:
 def measure_stages(
     stream: Stream, seconds: float, on_stage: OnStage = lambda name: None
 ) -> StageTimes:
-    """What each stage of a stream takes, on the same records, with nothing else at work.
+    """The time of each stage of a stream, on the same records, with nothing else running.
 
     Args:
         stream: From `reader.load`; itself it is not read.
@@ -104,7 +104,7 @@ def measure_stages(
         chains: dict[str, ChainTimes] = {}
         drains: dict[str, _Drain] = {}
         for _ in range(_ROUNDS):
-            for name, records in prefixes(source.records):
+            for name, records in partial_pipelines(source.records):
                 on_stage(name)
                 if name not in drains:
                     drains[name] = _drain(with_records(source, records))

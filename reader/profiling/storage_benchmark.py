@@ -1,4 +1,4 @@
-"""How fast storage itself delivers records, without the help of the page cache, and with it."""
+"""The rate at which storage delivers records, without the page cache and with it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PROBE_BYTES = 4096  # a page
 
 @dataclasses.dataclass(frozen=True)
 class StorageTimes:
-    """What reading takes, in seconds per record.
+    """The time to read, in seconds per record.
 
     Attributes:
         cold_seconds: From storage itself, with the reader's parallel reads; None where the file

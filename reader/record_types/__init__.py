@@ -1,4 +1,4 @@
-"""How a serialized record becomes a training element; one file per record type of the schema.
+"""From serialized records to training elements; one file per record type of the schema.
 
 To add one: write `reader/record_types/NAME.py` (and its twin of that name in beam_jobs), and add a
 line here.

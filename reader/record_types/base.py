@@ -1,4 +1,4 @@
-"""What the pipeline needs to know of the records of a split, and what they are made from."""
+"""The interface of record types to the pipeline, and what they are created from."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class OpenSplit:
 
 @dataclasses.dataclass(frozen=True)
 class TokenInfo:
-    """What a stream of token ids gives.
+    """Describes a stream of token ids.
 
     Attributes:
         vocabulary_size: Every id of a batch is smaller, padding included: the rows that an
@@ -64,7 +64,7 @@ class TokenInfo:
 
 
 class RecordType(Protocol):
-    """What the pipeline needs to know of the records of one split."""
+    """The records of one split, for the pipeline."""
 
     @property
     def element_shape(self) -> tuple[int | None, ...]:
@@ -80,15 +80,15 @@ class RecordType(Protocol):
 
     @property
     def normalization(self) -> Normalization | None:
-        """What is done to the values of images."""
+        """The normalization of images."""
 
     @property
     def tokens(self) -> TokenInfo | None:
-        """What there is to say of token ids."""
+        """The description of token ids."""
 
 
 class SingleRecords(RecordType, Protocol):
-    """Records that are decoded one by one, because each of them is work enough: images."""
+    """Records that are decoded one at a time, since each is worth a call: images."""
 
     @property
     def num_random(self) -> int:
@@ -119,7 +119,7 @@ class SingleRecords(RecordType, Protocol):
 
 
 class BatchRecords(RecordType, Protocol):
-    """Records that are decoded a batch at a time, because each of them is little work: text."""
+    """Records that are decoded a batch at a time, since each is little work: text."""
 
     @property
     def length_column(self) -> str | None:

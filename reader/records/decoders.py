@@ -17,7 +17,7 @@ Crop = Callable[[Any], Any]
 
 # Extra columns decoded left and right of a crop, and cut off. Where colour is stored at half the
 # width, libjpeg computes a column from two stored ones, but from one at the edge of what it
-# decodes: half of all crops would differ in their first or last column from a cut of the whole image.
+# decodes: half of all crops would differ in their first or last column from a cut image.
 # One column would do, but below 3 stored columns libjpeg smooths nothing at all: 4 keep any box
 # that is narrower than its image at 5 or more.
 _MARGIN = 4

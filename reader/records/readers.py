@@ -1,4 +1,4 @@
-"""The serialized records of a window, from files or from memory, in TensorFlow operations."""
+"""Readers of serialized records, from files or memory, in TensorFlow operations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOCATION_COLUMNS = ("offset", "length")
 
 
 class RecordReader(Protocol):
-    """Where the pipeline gets bytes from."""
+    """Reads serialized records for the pipeline."""
 
     def read(self, numbers: Any) -> Any:
         """[n] string: the serialized records of these numbers, in their order.
@@ -153,7 +153,7 @@ def _damage(paths: list[Path]) -> DamageError:
 
 
 def check_shards(directory: Path, split: SplitInfo) -> list[Path]:
-    """The paths of a split's shards, each seen to be there and to have its size.
+    """The paths of a split's shards, after a check that each exists and has its size.
 
     It looks at names and sizes only; 'shardmill verify' reads every byte.
 

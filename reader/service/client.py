@@ -1,16 +1,16 @@
-"""Batches that other processes make: the client of `shardmill serve`, on tf.data service.
+"""Batches from other processes: the client of `shardmill serve`, on tf.data service.
 
-An epoch is cut into units of whole batches. The dispatcher deals units out to workers as they ask
-for them, and a worker reads, decodes and batches a unit by the same pure functions as a local
-stream. tf.data service promises each unit at most once: what a worker had in hand is lost with it.
-So every batch carries its number, and this side keeps account:
+An epoch is cut into units of whole batches. The dispatcher assigns units to workers on
+request, and a worker reads, decodes and batches a unit by the same pure functions as a local
+stream. tf.data service delivers each unit at most once: units in progress are lost with their
+worker. So every batch carries its number, and the client keeps account:
 
     served    (number, batch) --+
                                 +--> account --> batches that were not there before --> the stream
     clock     a tick a second --+           +--> numbers of those that will not come: read here
 
-These are TensorFlow operations, but for one look, when an epoch begins, whether the service
-answers. The account is the state of a scan, hence of one iterator: a data set may be iterated
+These are TensorFlow operations, except for one check whether the service answers at the beginning
+of an epoch. The account is the state of a scan, hence of one iterator: a data set may be iterated
 several times at once.
 """
 
@@ -118,7 +118,7 @@ class Service:
             str(self.address),
             compression=None,  # decoded images hardly shrink, and CPUs are what is short
         )
-        return batches.with_options(_as_it_is()).apply(distribute)
+        return batches.with_options(_without_rewrites()).apply(distribute)
 
     def _local(self, epoch: Any, wanted: Any) -> tf.data.Dataset:
         """The batches whose number is True in wanted, [steps] bool or empty, read by this process.
@@ -218,7 +218,7 @@ def build_served(
         # An iterator of its own, and not a data set in the chain: when that goes, TensorFlow waits
         # for what it has asked of a service, which may be gone; an iterator cancels it before.
         batches = finished(service.epoch(epoch, first), count, source.options)
-        iterator = iter(batches.with_options(_as_it_is()))
+        iterator = iter(batches.with_options(_without_rewrites()))
         return tf.data.Dataset.range(count).map(lambda _: next(iterator))
 
     with warnings.catch_warnings():
@@ -228,7 +228,7 @@ def build_served(
     return finished(dataset, batches, source.options)
 
 
-def _as_it_is() -> tf.data.Options:
+def _without_rewrites() -> tf.data.Options:
     """No rewriting of the graph: it gains nothing here, and would be done anew in every epoch."""
     options = tf.data.Options()
     options.experimental_optimization.apply_default_optimizations = False

@@ -1,4 +1,4 @@
-"""The processes of `shardmill serve`: a dispatcher, and workers that are started again if they die.
+"""The processes of `shardmill serve`: a dispatcher, and workers that are restarted if they die.
 
 Every worker is a process of its own: an image that crashes a decoder takes down one of them. It
 ends when its parent does, however that ends. Ports are fixed, one for the dispatcher and the next
@@ -28,8 +28,8 @@ from shard_format import ShardSetError, UsageError, load_manifest
 from shard_format.naming import index_file
 
 MAX_PORT = 65535
-# A worker that dies sooner than that after its start is started again only when the time is over: a
-# cause that stays must not keep a machine busy with starting.
+# A worker that dies sooner than that after its start is restarted only when the time is over: a
+# permanent failure must not keep a machine busy with restarts.
 _RESTART_SECONDS = 10.0
 _LOOK = 2.0  # seconds between two looks at the workers
 _STOP_SECONDS = 5.0

@@ -1,4 +1,4 @@
-"""What may be done to an image between its bytes and the batch; one file per transform.
+"""Transforms of images between decoding and batching; one file per transform.
 
 A transform maps a dictionary of tensors and its random numbers, which the pipeline draws from
 (seed, epoch, record), to such a dictionary (`Transform`). It works at one of six stages, in this

@@ -1,4 +1,4 @@
-"""From what `augment` says to the transforms of a stream, each with random numbers of its own."""
+"""From the option `augment` to the transforms of a stream, each with its own random numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every transform of images is, and the stages they work at."""
+"""The interface of image transforms, and their stages."""
 
 from __future__ import annotations
 

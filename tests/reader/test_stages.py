@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import reader
-from reader.profiling.partial_pipelines import prefixes
+from reader.profiling.partial_pipelines import partial_pipelines
 from reader.profiling.sampled_source import (
     dataset_of,
     decoded_source,
@@ -64,7 +64,7 @@ def test_a_stage_of_a_batch_may_be_missing_and_files_may_be_read_once(packed_set
 def test_every_prefix_of_token_ids_gives_batches(documents, pad, buckets) -> None:
     stream = reader.load(documents, batch_size=4, augment="strong", pad=pad, buckets=buckets)
     source = sampled_source(stream)
-    found = prefixes(source.records)
+    found = partial_pipelines(source.records)
     assert [name for name, _ in found] == ["storage", "parse", "augment", "batch"]
     for _, records in found:
         batch = next(iter(dataset_of(with_records(source, records))))
@@ -74,7 +74,7 @@ def test_every_prefix_of_token_ids_gives_batches(documents, pad, buckets) -> Non
 def test_every_prefix_of_texts_gives_batches(text_set) -> None:
     data = text_set(train=[(f"some words {n}", n % 2) for n in range(40)])
     source = sampled_source(reader.load(data, batch_size=4, augment="standard"))
-    found = prefixes(source.records)
+    found = partial_pipelines(source.records)
     assert [name for name, _ in found] == ["storage", "parse", "augment"]
     for _, records in found:
         assert (
@@ -95,7 +95,7 @@ def test_the_last_prefix_is_the_stream_itself(tiny) -> None:
     options = {"batch_size": 4, "image_size": 8, "augment": "strong", "seed": 3}
     stream = reader.load(tiny, **options, epochs=2, cache="off")
     source = sampled_source(stream)
-    _, records = prefixes(source.records)[-1]
+    _, records = partial_pipelines(source.records)[-1]
     made = dataset_of(with_records(source, records)).take(2 * stream.steps_per_epoch)
     for expected, found in zip(stream.dataset, made, strict=True):
         tf.nest.map_structure(np.testing.assert_array_equal, expected, found)
