@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from reader.cache.origins import own_directory
 from reader.declaration import check_choice
-from reader.records.readers import check_shards
-from shard_format import DamageError, InputError, SplitInfo, load_manifest, open_index
+from reader.records.split_files import check_shards, checked_index
+from shard_format import DamageError, InputError, SplitInfo, load_manifest
 from shard_format.naming import INDEX_DIR, index_file
 
 Int64Array = npt.NDArray[np.int64]
@@ -130,12 +130,7 @@ def _frames(where: Path, split: SplitInfo) -> Iterator[tuple[Int64Array, Int64Ar
     Raises:
         DamageError: They do not.
     """
-    index = open_index(where).select(["shard", "offset", "length"])
-    if index.num_rows != split.records:
-        raise DamageError(
-            f"The index has {index.num_rows} rows for {split.records} records in {where}. Run "
-            "'shardmill verify'."
-        )
+    index = checked_index(where, split).select(["shard", "offset", "length"])
     first = 0
     for number, shard in enumerate(split.shards):
         numbers, offsets, sizes = _columns(index.slice(first, shard.records))

@@ -20,15 +20,14 @@ from reader.pipeline import Source
 from reader.record_types import RECORD_TYPES, BatchRecords, OpenSplit, RecordTypeFactory, kind_of
 from reader.record_types.features import find_feature
 from reader.record_types.image import ImageRecords
+from reader.records.split_files import checked_index
 from reader.stream import StreamInfo, stream_info
 from reader.windows import Lengths, Sizes, Windows
 from shard_format import (
-    DamageError,
     Manifest,
     ShardSetError,
     SplitInfo,
     UsageError,
-    open_index,
 )
 from shard_format.naming import index_file
 
@@ -69,12 +68,7 @@ def open_source(directory: PathLike, options: ReadOptions) -> Opened:
     split = _checked_split(manifest, options, root)
     geometry = _checked_geometry(split, options, root)
     index_path = root / index_file(options.split)
-    index = open_index(index_path)
-    if index.num_rows != split.records:
-        raise DamageError(
-            f"The index has {index.num_rows} rows for {split.records} records in {index_path}. Run "
-            "'shardmill verify', and build the set again."
-        )
+    index = checked_index(index_path, split)
     opened = OpenSplit(root, manifest, index, geometry, index_path)
     plan = plan_cache(place, opened, options)
     records = _record_type(manifest, root)(opened, options)

@@ -19,6 +19,11 @@ import pytest
         ("beam_jobs.report", {"tensorflow", "keras", "apache_beam"}),
         ("trainer", {"tensorflow", "keras", "apache_beam"}),
         ("reader", {"apache_beam", "click"}),
+        ("reader.options", {"tensorflow", "click"}),
+        ("reader.access.random_access", {"tensorflow"}),
+        ("reader.cache.store", {"tensorflow"}),
+        ("reader.index_export", {"tensorflow"}),
+        ("reader.service.processes", {"tensorflow"}),
         ("cli.main", {"tensorflow", "keras", "apache_beam", "cv2", "rich"}),
     ],
 )

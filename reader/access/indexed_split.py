@@ -5,19 +5,16 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-import pyarrow as pa
-
 from reader.access.examples import ExampleDecoder, Values
 from reader.access.open_files import OpenFiles
 from reader.declaration import check_choice
+from reader.records.split_files import checked_index
 from shard_format import (
     FRAME_BYTES,
     DamageError,
     Feature,
     Manifest,
     ShardSetError,
-    SplitInfo,
-    open_index,
     unframe,
 )
 from shard_format.naming import index_file
@@ -78,7 +75,7 @@ class IndexedSplit:
         check_choice("split", name, manifest.splits, root)
         split = manifest.splits[name]
         where = root / index_file(name)
-        index = _checked_index(where, split)
+        index = checked_index(where, split)
         # The columns, since finding one in a table of 10,000 shards takes longer than a record.
         self._place = [index[column] for column in ("shard", "offset", "length")]
         self._record_ids = index["record_id"]
@@ -151,17 +148,3 @@ class IndexedSplit:
                 f"{_VERIFY}"
             )
         return framed
-
-
-def _checked_index(where: Path, split: SplitInfo) -> pa.Table:
-    """The index, which has as many rows as the split has records.
-
-    Raises:
-        DamageError: It has not.
-    """
-    index = open_index(where)
-    if index.num_rows != split.records:
-        raise DamageError(
-            f"The index has {index.num_rows} rows for {split.records} records in {where}. {_VERIFY}"
-        )
-    return index

@@ -31,9 +31,9 @@ from reader.records.readers import (
     LOCATION_COLUMNS,
     FileRecordReader,
     RecordReader,
-    check_shards,
     read_into_memory,
 )
+from reader.records.split_files import check_shards
 from shard_format import (
     DamageError,
     ShardmillError,

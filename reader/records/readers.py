@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from reader.records.index_columns import IndexColumns
-from shard_format import DamageError, ShardSetError, SplitInfo, read_records
+from shard_format import DamageError, SplitInfo, read_records
 
 # Runs of records that are read at a time. More hides more latency (an NFS or object store answers
 # in milliseconds); from the page cache anything from 2 to 16 is the same.
@@ -150,29 +150,3 @@ def _damage(paths: list[Path]) -> DamageError:
         f"A shard could not be read to its end in {paths[0].parent}, but a second time it could. "
         "Run 'shardmill verify'."
     )
-
-
-def check_shards(directory: Path, split: SplitInfo) -> list[Path]:
-    """The paths of a split's shards, after a check that each exists and has its size.
-
-    It looks at names and sizes only; 'shardmill verify' reads every byte.
-
-    Raises:
-        ShardSetError: A shard is missing.
-        DamageError: A shard has another size than the manifest says.
-    """
-    paths = [directory / shard.file for shard in split.shards]
-    for path, shard in zip(paths, split.shards, strict=True):
-        try:
-            found = path.stat().st_size
-        except FileNotFoundError as error:
-            raise ShardSetError(
-                f"No shard file {path}. Copy the whole set, or run 'shardmill verify' to see what "
-                "is missing."
-            ) from error
-        if found != shard.bytes:
-            raise DamageError(
-                f"{path} has {found} bytes, but {shard.bytes} in the manifest. Copy it again, or "
-                "build the set again."
-            )
-    return paths

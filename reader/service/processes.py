@@ -22,7 +22,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from reader.records.readers import check_shards
+from reader.records.split_files import check_shards
 from reader.service.address import PROTOCOL, Address, check_answers
 from shard_format import ShardSetError, UsageError, load_manifest
 from shard_format.naming import index_file
