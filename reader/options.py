@@ -47,9 +47,11 @@ PathLike = str | os.PathLike[str]
 OnCached = Callable[[int, int], None]
 
 
-def split_names(text: str) -> tuple[str, ...]:
-    """Comma-separated names."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+def split_names(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Names that are separated by commas, or in a sequence as the default of a flag."""
+    if not isinstance(names, str):
+        return tuple(names)
+    return tuple(name.strip() for name in names.split(",") if name.strip())
 
 
 def ignore_progress(done: int, total: int) -> None:

@@ -93,7 +93,7 @@ def test_what_augment_may_be(augment: Any, expected: list[Any]) -> None:
         (
             "horizontal_flip,center_crop"
         , r"CenterCrop \(crop\) comes after HorizontalFlip \(decoded"),
-        ("none,rotation,vertical_flip", "order of their stages .*Put VerticalFlip before it"),
+        ("none,rotation,vertical_flip", "order of stages .*Put VerticalFlip before it"),
         ("none,mixup,hue", r"Hue \(resized\) comes after Mixup \(batch\)"),
         ("standard,none", r"CenterCrop \(crop\) comes after HorizontalFlip"),
         ("center_crop,random_resized_crop", "CenterCrop and RandomResizedCrop are two crops"),

@@ -124,7 +124,9 @@ def test_a_failed_write_leaves_the_older_file(
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(InputError, match=r"No space left on device.*\.idx.*--out"):
+    with pytest.raises(
+        InputError, match=r"Cannot write to .*\.idx: 'No space left on device'.*--out"
+    ):
         reader.export_index(directory)
     assert file.read_bytes() == before
     assert sorted(path.suffix for path in file.parent.iterdir()) == [".arrow", ".idx"]
@@ -151,7 +153,9 @@ def test_shards_must_be_those_of_the_manifest(make_set: MakeSet) -> None:
     shard = sorted(directory.glob("*.tfrecord-*"))[1]
     whole = shard.read_bytes()
     shard.write_bytes(whole[:-1])
-    with pytest.raises(DamageError, match=f"size in the manifest.*{len(whole) - 1} bytes in"):
+    with pytest.raises(
+        DamageError, match=f"has {len(whole) - 1} bytes, but {len(whole)} in the manifest"
+    ):
         reader.export_index(directory)
     shard.unlink()
     with pytest.raises(ShardSetError, match=f"No shard file {shard}"):
