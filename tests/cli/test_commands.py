@@ -181,7 +181,7 @@ def test_sigterm_stops_a_training_at_a_checkpoint(shard_set, repository, tmp_pat
     assert stdout == ""
     *_, said, command = stderr.splitlines()
     assert said.startswith("stopped by SIGTERM after ")
-    assert said.endswith("which are checkpointed. The same command goes on there:")
+    assert said.endswith("which are checkpointed. The same command resumes it:")
     assert shlex.split(command) == ["shardmill", *arguments]
     assert not (run / "model.keras").exists()
 

@@ -100,7 +100,7 @@ def terminate_at(phase, epoch):
     [
         ("train", "after 1 epoch and 1 of 4 steps of the next, which", (1, 1)),
         ("validation", "after 1 epoch and 4 of 4 steps of the next, which", (1, 4)),
-        ("end", "after 2 epochs, which are checkpointed. The same command goes on", (2, 0)),
+        ("end", "after 2 epochs, which are checkpointed. The same command resumes", (2, 0)),
     ],
 )
 def test_sigterm_ends_a_run_at_a_checkpoint(options, tmp_path, phase, words, place):

@@ -28,7 +28,7 @@ def choose(size: int, memory: int, **found: Any) -> CacheChoice:
         (choose(3 * GB, 9 * GB, slow=NETWORK, disk=20 * GB), "disk", "on a network file system"),
         (choose(3 * GB, 9 * GB, slow=NETWORK, disk=9 * GB), "off", "of the room in cache"),
         # As many shards as fit spare as much of the network.
-        (choose(3 * GB, 9 * GB, slow=REMOTE, disk=9 * GB), "disk", "and it lies at a URL"),
+        (choose(3 * GB, 9 * GB, slow=REMOTE, disk=9 * GB), "disk", "and it is at a URL"),
         (choose(1 * GB, 9 * GB, slow=REMOTE), "memory", "within a quarter"),
         (choose(1 * GB, 9 * GB, stage="decoded"), "memory", "has 1 GB when it is decoded, within"),
         (choose(3 * GB, 9 * GB, stage="decoded", disk=12 * GB), "disk", "and fits into cache"),

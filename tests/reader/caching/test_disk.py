@@ -39,7 +39,7 @@ def test_copies_are_made_while_the_source_is_read(
     plain, _ = batches(tiny, cache="off")
     with mock.patch("reader.cache.copying._copy", side_effect=OSError("not yet")):
         first, stream = None, None
-        with pytest.warns(UserWarning, match=r"is read where it lies"), pytest.raises(OSError):
+        with pytest.warns(UserWarning, match=r"is read from its source"), pytest.raises(OSError):
             first, stream = batches(tiny, cache="disk", cache_dir=cache)
     assert first is None and copied(cache) == {}
     during, stream = batches(tiny, cache="disk", cache_dir=cache)
@@ -99,7 +99,7 @@ def test_a_copy_that_was_cut_is_not_read(make_set: Any, tmp_path: Path, batches:
     copy.write_bytes(copy.read_bytes()[:500])
     options |= {"batch_size": 20, "image_size": 16, "augment": "standard", "seed": 3}
     with mock.patch("reader.cache.copying._copy", side_effect=OSError("not yet")):
-        with pytest.warns(UserWarning, match="could not be copied"):
+        with pytest.warns(UserWarning, match="copying it failed"):
             stream = reader.load(directory, **options)
             found = [image.numpy() for image, _ in stream.dataset.take(2)]
             stream.copies[0]._thread.join()
@@ -124,7 +124,7 @@ def test_damage_is_not_cached(make_set: Any, tmp_path: Path, batches: Any) -> No
     flip(shard)
     options = {"batch_size": 5, "image_size": 8, "cache": "disk", "cache_dir": tmp_path / "c"}
     with (
-        pytest.warns(UserWarning, match=r"could not be copied"),
+        pytest.warns(UserWarning, match=r"copying it failed"),
         pytest.raises(DamageError, match=f"SHA-256, it differs in {shard}"),
     ):
         batches(directory, 0, **options)
