@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from beam_jobs.mended import original_path, own_path
+from beam_jobs.corpus.replacements import original_path, own_path
 from beam_jobs.options import OPTIONS, PreprocessOptions
 from beam_jobs.workspace import read_json
 from shard_format import DamageError, InputError, Manifest, UsageError, load_manifest, naming

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from beam_jobs.mended import original_path
+from beam_jobs.corpus.replacements import original_path
 from beam_jobs.options.values import parse_splits
 from beam_jobs.quarantine import Replacement, export, refused, replay_options
 from beam_jobs.report.clusters import read_clusters

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
+from beam_jobs.corpus.encodings import decode
+from beam_jobs.corpus.formats.html import decode_page
+from beam_jobs.corpus.formats.http_response import media_type
 from beam_jobs.corpus.record import Rejection
-from beam_jobs.documents.decoding import decode
-from beam_jobs.documents.html import decode_page
-from beam_jobs.documents.http_body import media_type
 from beam_jobs.options import TextOptions
 from beam_jobs.quarantine import refused, replay_options
 from beam_jobs.run import run_preprocess
@@ -66,7 +66,7 @@ def test_a_source_without_documents_is_told_no_option_of_pictures(tmp_path):
     (tmp_path / "data.bin").write_bytes(bytes(range(256)) * 20)
     with pytest.raises(InputError, match="no-class-folder") as raised:
         job(tmp_path / "data.bin", tmp_path / "set")
-    assert "--labels" not in str(raised.value)
+    assert "--image-column" not in str(raised.value)
 
 
 @pytest.mark.parametrize("charset", ["a\0b", "\ud800", "unicode_escape", "raw_unicode_escape"])

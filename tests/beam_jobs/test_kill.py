@@ -183,20 +183,17 @@ def _run_stages(kind, corpus: Path, out: Path, options: dict[str, object]) -> No
     """What the pipeline does, in this thread."""
     from beam_jobs.pipeline import workspace_of
     from beam_jobs.record_types import RECORD_TYPES
-    from beam_jobs.sources import SOURCES
-    from beam_jobs.sources.detection import resolve_sources
     from beam_jobs.stages.commit import commit
-    from beam_jobs.stages.list import list_corpus, read_units
+    from beam_jobs.stages.list import list_corpus, read_units, resolve_options
     from beam_jobs.stages.plan import plan_shards
     from beam_jobs.stages.shard import write_shard
     from beam_jobs.stages.stage import stage_unit
 
-    job = resolve_sources(kind.options(corpus, out, **options))
+    job = resolve_options(kind.options(corpus, out, **options))
     record_type, workspace = RECORD_TYPES[kind.name](job), workspace_of(job)
     workspace.create()
     listing = list_corpus(job, record_type, workspace)
-    source = SOURCES[job.source](job)
-    summaries = [stage_unit(unit, source, record_type, workspace) for unit in read_units(workspace)]
+    summaries = [stage_unit(unit, job, record_type, workspace) for unit in read_units(workspace)]
     specs = plan_shards(summaries, job, record_type, workspace)
     results = [write_shard(spec, record_type, workspace) for spec in specs]
     commit(summaries, results, listing.build_id, time.time(), job, record_type, workspace)

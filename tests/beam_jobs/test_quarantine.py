@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_jobs.mended import original_path
+from beam_jobs.corpus.replacements import original_path
 from beam_jobs.quarantine import Replacement, export, reasons, refused, replay_options
 from beam_jobs.run import run_preprocess
 from shard_format import DamageError, InputError, load_manifest

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.columns import IntArray, int64, uint64
+from beam_jobs.corpus.names import SPLIT_NAMES
 from beam_jobs.dedup.clusters import Clusters
 from beam_jobs.dedup.find_duplicates import relate
 from beam_jobs.dedup.text.repeated_segments import DroppedParts, drop_repeated_parts
@@ -24,7 +25,6 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_splits, splits_are_given
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
-from beam_jobs.sources.naming import SPLIT_NAMES
 from beam_jobs.stages.list import read_units
 from beam_jobs.stages.plan.balance import NO_REPEATS, Repeats, balance
 from beam_jobs.stages.plan.boundaries import Quantiles, histogram_bits
