@@ -275,7 +275,7 @@ def test_sets_that_are_none_to_learn_from(token_set, text_set, text, tmp_path):
     with pytest.raises(UsageError, match=r"holds raw text.*--train-tokenizer bpe:8000"):
         train(text(data=raw))
     token_set("data", classes=0, train=[([1, 2], 0)] * 9)
-    with pytest.raises(UsageError, match=r"no labels a record .* build it with --pack 512\."):
+    with pytest.raises(UsageError, match=r"have no labels.* build it with --pack 512\."):
         train(text())
     assert not (tmp_path / "run").exists()
 

@@ -125,7 +125,7 @@ def test_damage_is_not_cached(make_set: Any, tmp_path: Path, batches: Any) -> No
     options = {"batch_size": 5, "image_size": 8, "cache": "disk", "cache_dir": tmp_path / "c"}
     with (
         pytest.warns(UserWarning, match=r"copying it failed"),
-        pytest.raises(DamageError, match=f"SHA-256, it differs in {shard}"),
+        pytest.raises(DamageError, match=f"SHA-256 differs from the manifest in {shard}"),
     ):
         batches(directory, 0, **options)
     assert len(copied(tmp_path / "c")) == 1

@@ -73,7 +73,7 @@ def test_a_taken_port_is_told(shardmill: Any, free_ports: Callable[[int], int], 
             other.listen()
             done = shardmill("serve", tiny, "--port", first, "--workers", 2)
         assert done.returncode == 2
-        assert f"for {taken} in shardmill serve" in done.stderr
+        assert f"port {taken} in shardmill serve" in done.stderr
         assert "Traceback" not in done.stderr
 
 
