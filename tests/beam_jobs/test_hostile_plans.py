@@ -8,12 +8,12 @@ import zipfile
 
 import numpy as np
 import pytest
+from beam_jobs.report.clusters import read_clusters
+from beam_jobs.report.finished import FinishedSet
 
 from beam_jobs.corpus.replacements import original_path
 from beam_jobs.options.values import parse_splits
 from beam_jobs.quarantine import Replacement, export, rejected_records, replay_options
-from beam_jobs.report.clusters import read_clusters
-from beam_jobs.report.finished import FinishedSet
 from beam_jobs.run import preprocess
 from beam_jobs.stages.plan.classes import sorted_names
 from beam_jobs.stages.plan.recipes import RecipeWriter
