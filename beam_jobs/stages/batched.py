@@ -136,13 +136,13 @@ class _Unit:
             "group": [None if group is None else id_hash(group) for group in groups],
             "split": [one.document.split for one in rows],
         }
-        fields = (*self._record_type.statistics, *self._record_type.evidence)
+        fields = self._record_type.staged_columns
         columns |= {field.name: prepared.statistics[field.name] for field in fields}
         self._tables.append(pa.table(columns, schema=pa.schema([*SIDECAR_FIELDS, *fields])))
 
     def sidecar(self) -> pa.Table:
         """All rows, in the order in which they were read."""
-        fields = (*self._record_type.statistics, *self._record_type.evidence)
+        fields = self._record_type.staged_columns
         empty = pa.schema([*SIDECAR_FIELDS, *fields]).empty_table()
         return pa.concat_tables([empty, *self._tables])
 

@@ -118,7 +118,7 @@ def _sidecar(staged: list[_Staged], record_type: SingleRecords) -> pa.Table:
         ],
         "split": [record.raw.split for record in staged],
     }
-    fields = (*record_type.statistics, *record_type.evidence)
+    fields = record_type.staged_columns
     for field in fields:
         columns[field.name] = [record.statistics[field.name] for record in staged]
     return pa.table(columns, schema=pa.schema([*SIDECAR_FIELDS, *fields]))

@@ -7,9 +7,9 @@ from beam_jobs.record_types import BatchRecords, RecordType, SingleRecords
 from beam_jobs.rejects import RejectWriter
 from beam_jobs.sources import Source
 from beam_jobs.stages.batched import stage_in_batches
-from beam_jobs.stages.list import Unit, read_unit
+from beam_jobs.stages.list import read_unit
 from beam_jobs.stages.per_record import stage_one_by_one
-from beam_jobs.staging.units import Sinks, UnitSummary, done_before, unit_files
+from beam_jobs.staging.units import Sinks, Unit, UnitSummary, done_before, unit_files
 from beam_jobs.workspace import Workspace, publish, write_json, write_table
 from shard_format import file_sha256
 

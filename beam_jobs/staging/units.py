@@ -16,7 +16,6 @@ import pyarrow as pa
 from beam_jobs.corpus.record import FILTER, Rejection
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.rejects import RejectWriter
-from beam_jobs.stages.list import Unit
 from beam_jobs.workspace import Workspace, read_json
 from shard_format import InputError, file_sha256
 
@@ -31,6 +30,22 @@ SIDECAR_FIELDS = (
     pa.field("group", pa.uint64()),  # hash of what --group-by says
     pa.field("split", pa.string()),  # where the source says
 )
+
+
+class Unit(NamedTuple):
+    """A slice of the listing.
+
+    Attributes:
+        key: Content address: files, options and code version decide it.
+        start: First row in the listing.
+        end: One behind the last row.
+        bytes: Of its records, as listed.
+    """
+
+    key: str
+    start: int
+    end: int
+    bytes: int
 
 
 class UnitSummary(NamedTuple):

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.images.stored import decode_stored
+from beam_jobs.images.encode import decode_stored
 from beam_jobs.options import ImageOptions
 from beam_jobs.sources import SOURCES
 from beam_jobs.sources.archives import said_by_companions

@@ -38,7 +38,7 @@ def write_build_info(
         workspace: Knows when each stage began.
         build_id: Content address of input and options.
         started: When the build began, in seconds since the epoch.
-        plan: Has notes, and says how many records are kept.
+        plan: Has the warnings, and how many records are kept.
         summaries: Of all units.
         options: The job, kept so that it can be run again with repaired files.
     """
@@ -56,7 +56,7 @@ def write_build_info(
         # Requests of WARC files and the like, which are no records.
         "ignored": sum(summary.ignored for summary in summaries),
         "options": dataclasses.asdict(options),
-        "notes": plan.notes,
+        "notes": plan.warnings,
         "stages": _stages(workspace, started, plan, summaries),
         "machine": {
             "cores": psutil.cpu_count(),

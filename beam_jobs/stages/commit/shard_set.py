@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.counters import added
+from beam_jobs.counters import sum_counters
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
@@ -22,7 +22,7 @@ from beam_jobs.stages.commit.quarantine import write_quarantine
 from beam_jobs.stages.commit.statistics import split_statistics
 from beam_jobs.stages.labels import label_feature
 from beam_jobs.stages.plan import Plan, load_plan
-from beam_jobs.stages.shard import ShardResult, index_part, tally_part
+from beam_jobs.stages.shard import ShardResult, counters_part, index_part
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, flush_folder, publish, read_table
@@ -82,7 +82,7 @@ def commit(
         schema=schema,
         splits=splits,
         ledger=_ledger(summaries, plan),
-        config=options.config() | plan.settled,
+        config=options.config() | record_type.config() | plan.settled,
         files={name: _file_info(workspace.out / name) for name in files},
     )
     _remove_strangers(workspace, manifest)
@@ -131,13 +131,13 @@ def _split(
     final = workspace.out / naming.index_file(split)
     final.parent.mkdir(exist_ok=True)
     publish(temporary, final, durable=True)
-    tallies = (tally_part(workspace, result.info.file) for result in own)
+    parts = (counters_part(workspace, result.info.file) for result in own)
     training = split == plan.training
-    tally = added(read_table(path) for path in tallies if training and path.exists())
+    counters = sum_counters(read_table(path) for path in parts if training and path.exists())
     return SplitInfo(
         shards=tuple(result.info for result in own),
         statistics=split_statistics(
-            open_index(final), tally, plan.class_names, record_type, training=training
+            open_index(final), counters, plan.class_names, record_type, training=training
         ),
     )
 

@@ -17,7 +17,7 @@ from beam_jobs.stages.plan.balance import class_weights
 
 def split_statistics(
     index: pa.Table,
-    tally: pa.Table,
+    counters: pa.Table,
     class_names: Sequence[str],
     record_type: RecordType,
     *,
@@ -27,7 +27,7 @@ def split_statistics(
 
     Args:
         index: Of the split.
-        tally: What its shards counted.
+        counters: What its shards counted.
         class_names: Of the label; a record with several counts for each.
         record_type: Knows its columns.
         training: Whether it is the training split: numbers of others must not reach a model.
@@ -42,7 +42,7 @@ def split_statistics(
     if training and len(index):
         for name in record_type.summarized:
             statistics[name] = summarize(int64(index[name].drop_null()))
-        statistics |= record_type.training_statistics(index, tally)
+        statistics |= record_type.training_statistics(index, counters)
     return statistics
 
 
