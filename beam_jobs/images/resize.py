@@ -104,14 +104,10 @@ SIZES: dict[str, Callable[[int, int, Resize], tuple[int, int]]] = {
 }
 
 
-def _shorter(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
+def _scaled(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
+    """The whole image in the size of its mode."""
     height, width = image.shape[:2]
-    return _scale(image, *_shorter_size(width, height, resize), max_pixels)
-
-
-def _fit(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
-    height, width = image.shape[:2]
-    return _scale(image, *_fit_size(width, height, resize), max_pixels)
+    return _scale(image, *SIZES[resize.mode](width, height, resize), max_pixels)
 
 
 def _crop(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
@@ -127,7 +123,8 @@ def _crop(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
 
 
 def _pad(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
-    fitted = _fit(image, resize, max_pixels)
+    height, width = image.shape[:2]
+    fitted = _scale(image, *_fit_size(width, height, resize), max_pixels)
     height, width = fitted.shape[:2]
     padded = np.zeros((resize.height, resize.width, 3), np.uint8)
     top, left = (resize.height - height) // 2, (resize.width - width) // 2
@@ -135,18 +132,12 @@ def _pad(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
     return padded
 
 
-def _none(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
-    height, width = image.shape[:2]
-    _check_size(width, height, max_pixels)
-    return image
-
-
 RESIZE_MODES: dict[str, Callable[[Pixels, Resize, int], Pixels]] = {
-    "shorter": _shorter,
-    "fit": _fit,
+    "shorter": _scaled,
+    "fit": _scaled,
     "crop": _crop,
     "pad": _pad,
-    "none": _none,
+    "none": _scaled,
 }
 _BOX = r"(\d{1,9})x(\d{1,9})"
 _PATTERNS = {"shorter": r"(\d{1,9})", "fit": _BOX, "crop": _BOX, "pad": _BOX, "none": ""}

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import cv2
+import numpy as np
 import PIL
 import pyarrow as pa
 import simplejpeg
@@ -39,6 +40,7 @@ _NEAR_FIELDS = (
 )
 # With --quality keep, one image in this many is decoded in full, for the statistics of pixels.
 _COUNTED_OF_KEPT = 8
+_NO_PIXELS: Pixels = np.zeros((0, 0, 3), np.uint8)
 
 
 class ImageRecords(SingleRecords):
@@ -107,26 +109,16 @@ class ImageRecords(SingleRecords):
         resized = resize_image(image.pixels, self._resize, self._max_pixels)
         stored = ENCODERS[self._encoding](resized, self._quality)
         height, width = resized.shape[:2]
+        counted = count_pixels(resized) if self._counts(record_id) else NOT_COUNTED
         return Prepared(
             values=self._values(record_id, stored, width, height),
             fingerprint=self._fingerprint(stored, width, height),
             statistics={
-                "width": width,
-                "height": height,
-                "source_width": image.width,
-                "source_height": image.height,
-                "source_format": image.format,
-                "source_bytes": len(data),
-                **(count_pixels(resized) if self._counts(record_id) else NOT_COUNTED),
-                **self._perceived(image.pixels),
+                **_sizes(width, height, image, data),
+                **counted,
+                **self._near_features(image),
             },
         )
-
-    def _perceived(self, pixels: Pixels) -> dict[str, Any]:
-        """The perceptual hash and the thumbnail, if near duplicates are to be found."""
-        if not self._near:
-            return {}
-        return perceive(pixels)._asdict()
 
     def _kept(self, record_id: str, data: bytes) -> Prepared | None:
         """The record with its own bytes; None if it needs a change or is damaged."""
@@ -136,32 +128,29 @@ class ImageRecords(SingleRecords):
         width, height = size
         if width * height > self._max_pixels:
             return None
-        counted = NOT_COUNTED
-        perceived: dict[str, Any] = {}
+        counts = self._counts(record_id)
         try:
             fingerprint = pixels_hash(width, height, shrunk(data))
-            if self._checks or self._near or self._counts(record_id):
-                pixels = decode_jpeg_strictly(data)
-                for check in self._checks:
-                    check(DecodedImage(pixels, "JPEG", width, height))
-                counted = count_pixels(pixels) if self._counts(record_id) else NOT_COUNTED
-                perceived = self._perceived(pixels)
+            decodes = self._checks or self._near or counts
+            pixels = decode_jpeg_strictly(data) if decodes else _NO_PIXELS
         except ValueError:
             return None
+        image = DecodedImage(pixels, "JPEG", width, height)
+        for check in self._checks:
+            check(image)
         return Prepared(
             values=self._values(record_id, data, width, height),
             fingerprint=fingerprint,
             statistics={
-                "width": width,
-                "height": height,
-                "source_width": width,
-                "source_height": height,
-                "source_format": "JPEG",
-                "source_bytes": len(data),
-                **counted,
-                **perceived,
+                **_sizes(width, height, image, data),
+                **(count_pixels(pixels) if counts else NOT_COUNTED),
+                **self._near_features(image),
             },
         )
+
+    def _near_features(self, image: DecodedImage) -> dict[str, Any]:
+        """The perceptual hash and the thumbnail, if near duplicates are to be found."""
+        return perceive(image.pixels)._asdict() if self._near else {}
 
     def _counts(self, record_id: str) -> bool:
         # Of changed and unchanged records alike: else those that need a change would weigh more.
@@ -199,6 +188,17 @@ class ImageRecords(SingleRecords):
     def preview(self, example: Mapping[str, Any]) -> bytes | None:
         """A small JPEG."""
         return preview(decode_stored(example, self._encoding))
+
+
+def _sizes(width: int, height: int, image: DecodedImage, data: bytes) -> dict[str, Any]:
+    return {
+        "width": width,
+        "height": height,
+        "source_width": image.width,
+        "source_height": image.height,
+        "source_format": image.format,
+        "source_bytes": len(data),
+    }
 
 
 def _schema(options: ImageOptions) -> Schema:

@@ -25,7 +25,7 @@ def expected(pixels):
 
 
 def counted(image):
-    """What pixel_statistics promises to look at."""
+    """The pixels that are counted."""
     if min(image.shape[:2]) < 32:
         return image
     return image[::4, : image.shape[1] // 4 * 4 : 4]

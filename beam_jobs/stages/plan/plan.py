@@ -9,12 +9,11 @@ the rest is bounded by PARTITION_ROWS or by the number of duplicates, except wit
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from beam_jobs.columns import IntArray, int64, uint64
 from beam_jobs.dedup.clusters import Clusters
@@ -22,13 +21,14 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_splits, splits_are_given
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
+from beam_jobs.record_types.base import PlannedChanges
 from beam_jobs.stages.labels import names_in, sorted_names
 from beam_jobs.stages.list import read_units
 from beam_jobs.stages.plan.balance import NO_REPEATS, Repeats, balance, balance_warnings
 from beam_jobs.stages.plan.boundaries import Quantiles, histogram_bits
 from beam_jobs.stages.plan.find_duplicates import conflict_warnings, find_duplicates
-from beam_jobs.stages.plan.key_order import SplitKeys, copies_of, sorted_partitions
-from beam_jobs.stages.plan.recipes import RecipeWriter, ShardSpec
+from beam_jobs.stages.plan.key_order import Rows, SplitKeys, copies_of, sorted_partitions
+from beam_jobs.stages.plan.recipes import RecipeColumns, RecipeWriter, ShardSpec
 from beam_jobs.stages.plan.splits import (
     Identity,
     by_corpus,
@@ -42,6 +42,7 @@ from beam_jobs.staging.sample import TrainingSample
 from beam_jobs.staging.sidecars import PARTITION_ROWS, Sidecars
 from beam_jobs.workspace import Workspace, write_json, write_table
 from shard_format import InputError
+from shard_format.keys import UInt64Array
 from shard_format.wording import parse_size
 
 # Raised whenever `stages/shard.py` would write the same plan as other bytes.
@@ -133,26 +134,16 @@ def plan_shards(
     report(workspace.progress, "shard", total=sum(split.keys.records for split in splits))
     salt = [SHARD_VERSION, record_type.version, options.name, class_names, num_shards]
     salt += [record_type.shard_options(), plan.settled]
-
-    def planned_columns(units: IntArray, rows: IntArray) -> Mapping[str, pa.Array]:
-        return changes.recipe_columns(sidecars.begins[units] + rows) if changes else {}
-
     writer = RecipeWriter(
         workspace,
         options.name,
         num_shards,
         sidecars.keys,
         json.dumps(salt).encode(),
-        planned_columns,
+        _recipe_columns(changes, sidecars),
     )
-    begins = [split.keys.keys() for split in splits]
-    for rows in sorted_partitions(sidecars, assignment, repeats, splits, partition_rows):
-        for number, split in enumerate(splits):
-            inside = rows.split == number
-            keys = rows.key[inside]
-            shard_of = np.searchsorted(begins[number], keys, side="right")
-            writer.append(split.name, shard_of, rows.unit[inside], rows.row[inside], keys)
-    return writer.finish()
+    rows = sorted_partitions(sidecars, assignment, repeats, splits, partition_rows)
+    return _write_recipes(writer, rows, splits)
 
 
 def load_plan(workspace: Workspace) -> Plan:
@@ -230,16 +221,9 @@ def _measure(assignment: Assignment, sidecars: Sidecars, repeats: Repeats) -> li
     """Counts the keys of every split, and its bytes."""
     bits = histogram_bits(sidecars.records + repeats.total)
     splits = [SplitKeys(name, Quantiles(bits)) for name in assignment.names]
-    for unit, table, split_of in assignment.units(sidecars):
-        keys, lengths = uint64(table["key"]), int64(table["length"])
-        copied, copy_key = copies_of(unit, keys, sidecars, repeats)
-        for number, split in enumerate(splits):
-            inside = split_of == number
-            split.keys.count(keys[inside])
-            split.bytes += int(lengths[inside].sum())
-            own = copied[split_of[copied] == number]
-            split.keys.count(copy_key[split_of[copied] == number])
-            split.bytes += int(lengths[own].sum())
+    for number, keys, lengths in _keys_by_split(assignment, sidecars, repeats):
+        splits[number].keys.count(keys)
+        splits[number].bytes += int(lengths.sum())
     return splits
 
 
@@ -252,12 +236,22 @@ def _choose_boundaries(
 ) -> None:
     for split in splits:
         split.keys.choose(num_shards[split.name])
+    for number, keys, _ in _keys_by_split(assignment, sidecars, repeats):
+        splits[number].keys.collect(keys)
+
+
+def _keys_by_split(
+    assignment: Assignment, sidecars: Sidecars, repeats: Repeats
+) -> Iterator[tuple[int, UInt64Array, IntArray]]:
+    """(split, keys, lengths) of the records and their copies, for every unit and split."""
     for unit, table, split_of in assignment.units(sidecars):
-        keys = uint64(table["key"])
-        copied, copy_key = copies_of(unit, keys, sidecars, repeats)
-        for number, split in enumerate(splits):
-            split.keys.collect(keys[split_of == number])
-            split.keys.collect(copy_key[split_of[copied] == number])
+        keys, lengths = uint64(table["key"]), int64(table["length"])
+        copied, copy_keys = copies_of(unit, keys, sidecars, repeats)
+        rows = np.concatenate((np.arange(len(keys)), copied))
+        keys = np.concatenate((keys, copy_keys))
+        for number in range(len(assignment.names)):
+            inside = split_of[rows] == number
+            yield number, keys[inside], lengths[rows[inside]]
 
 
 def _num_shards(split: SplitKeys, options: PreprocessOptions, warnings: list[str]) -> int:
@@ -283,3 +277,23 @@ def _check_trains(assignment: Assignment) -> None:
             f"--balance needs a training split, and there are only {', '.join(assignment.names)}. "
             "Leave --balance out, or correct --split."
         )
+
+
+def _recipe_columns(changes: PlannedChanges | None, sidecars: Sidecars) -> RecipeColumns:
+    """The planned columns of the recipe rows (unit, row)."""
+    if changes is None:
+        return lambda units, rows: {}
+    return lambda units, rows: changes.recipe_columns(sidecars.begins[units] + rows)
+
+
+def _write_recipes(
+    writer: RecipeWriter, partitions: Iterator[Rows], splits: list[SplitKeys]
+) -> list[ShardSpec]:
+    begins = [split.keys.keys() for split in splits]
+    for rows in partitions:
+        for number, split in enumerate(splits):
+            inside = rows.split == number
+            keys = rows.key[inside]
+            shard_of = np.searchsorted(begins[number], keys, side="right")
+            writer.append(split.name, shard_of, rows.unit[inside], rows.row[inside], keys)
+    return writer.finish()
