@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-import os
+import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -29,6 +29,7 @@ from beam_jobs.dedup.images.hash_format import HASH_BYTES, THUMBNAIL_BYTES, is_f
 from beam_jobs.dedup.images.pair_verifier import PairVerifier, Thumbnails
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format import UsageError, mix
+from shard_format.machine import usable_cores
 
 # The thumbnails of these rows, in the given order: [k, THUMBNAIL_BYTES] for [k] rows.
 FetchThumbnails = Callable[[IntArray], Thumbnails]
@@ -55,7 +56,7 @@ def near_duplicates(
         sidecars: All staged units.
         records: [n] int64, numbers of records, ascending; one of each set of exact duplicates.
         threshold: See `near_pairs`.
-        workers: How many threads; None for one per core.
+        workers: How many threads; None for one per usable core.
     """
     hashes = np.empty((len(records), HASH_BYTES), np.uint8)
     for unit, table in sidecars:
@@ -67,7 +68,7 @@ def near_duplicates(
         column = sidecars.take(records[rows], ["thumbnail"])["thumbnail"]
         return fixed_bytes(column, THUMBNAIL_BYTES)
 
-    found = near_pairs(hashes, thumbnails, threshold, workers or os.cpu_count() or 1)
+    found = near_pairs(hashes, thumbnails, threshold, workers or math.ceil(usable_cores()))
     return NearPairs(records[found.pairs], found.similarity)
 
 

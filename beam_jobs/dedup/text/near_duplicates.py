@@ -7,7 +7,7 @@ verifies them by the exact Jaccard similarity of their shingles.
 from __future__ import annotations
 
 import itertools
-import os
+import math
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from beam_jobs.dedup.text.shingles import Shingles, jaccard
 from beam_jobs.dedup.text.signatures import SIGNATURE_BYTES
 from beam_jobs.dedup.union_find import components
 from beam_jobs.staging.sidecars import Sidecars
+from shard_format.machine import usable_cores
 
 # Keys of bands in memory at a time; the signatures of a larger corpus are read several times.
 KEY_BYTES = 512 << 20  # 512 MiB: all 21 bands of 3 million documents
@@ -62,7 +63,7 @@ def near_duplicates(
         sidecars: All staged units.
         records: [n] int64, numbers of records, ascending; one of each set of exact duplicates.
         threshold: See `near_pairs`.
-        workers: How many threads; None for one per core.
+        workers: How many threads; None for one per usable core.
     """
     fingerprints = np.empty(len(records), np.uint64)
     sizes = np.empty(len(records), np.int32)
@@ -86,7 +87,7 @@ def near_duplicates(
         return Shingles(column.flatten().to_numpy(), begins)
 
     documents = Documents(fingerprints, sizes, signatures, shingles)
-    threads = min(workers or os.cpu_count() or 1, _MAX_THREADS)
+    threads = min(workers or math.ceil(usable_cores()), _MAX_THREADS)
     found = near_pairs(documents, threshold, threads)
     return NearPairs(records[found.pairs], found.similarity)
 

@@ -29,7 +29,6 @@ _SCAN, _END = b"\xff\xda", b"\xff\xd9"
 # Markers and segments: ITU-T T.81, annex B.
 BASELINE, EXTENDED, PROGRESSIVE = 0xC0, 0xC1, 0xC2  # start of frame, Huffman coded
 PLAIN_CODINGS = (BASELINE, EXTENDED, PROGRESSIVE)
-PROGRESSIVE_ARITHMETIC = 0xCA
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # start of frame, of any coding
 _BARE = frozenset([0x01, *range(0xD0, 0xD8)])  # markers without a segment
 _SOS, _APP1, _APP2 = 0xDA, 0xE1, 0xE2
@@ -53,8 +52,8 @@ def decode_jpeg(data: bytes, options: DecodingOptions) -> DecodedImage | None:
         height, width, colour, _ = _header(data, options, repairs)
     except KeyError:  # simplejpeg has no name for a subsampling that libjpeg-turbo knows
         return None
-    except Rejection as refusal:
-        if "subsampling" in refusal.detail:
+    except Rejection as rejection:
+        if "subsampling" in rejection.detail:
             return None
         raise
     check_pixels(width, height, options)
