@@ -1,7 +1,7 @@
 """A record type: what one kind of record does at every stage of a job.
 
 RecordType has a method for each place where kinds of records differ; the stages call these and
-know no kind by name. SingleRecords and BatchRecords say how raw records are prepared.
+know no kind by name. SingleRecords is for records that are prepared one at a time.
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from beam_jobs.columns import IntArray
-from beam_jobs.corpus.record import Rejection
+from beam_jobs.corpus.payload import Payload
+from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.dedup.clusters import NearPairs
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.values import parse_kept
 from beam_jobs.staging.assignment import Assignment
 from beam_jobs.staging.examples import ExampleBuilder, OnePerRecord
 from beam_jobs.staging.sample import TrainingSample
@@ -43,18 +47,18 @@ class PreparedBatch(NamedTuple):
     """Records ready to be stored, as columns; row i of each is one record.
 
     Attributes:
-        rows: [n] int64, which rows of the batch these are, ascending.
-        values: [n] each: the value of every feature that is not late, by name; lists of Python
-            values as `shard_format.encode_features` takes them.
-        fingerprints: [n] fixed-size binary (16): equal for exact duplicates.
+        rows: [n] int64, the rows of the batch that these are, ascending.
+        values: [n] each: the value of every feature that is neither late nor a kept column, by
+            name; Python values as `shard_format.encode_features` takes them.
+        fingerprints: [n] of 16 bytes: equal for exact duplicates.
         statistics: [n] each: every statistics and dedup feature column, by name.
         rejects: (row of the batch, why it is not among `rows`), for every other row.
     """
 
     rows: IntArray
     values: Mapping[str, Sequence[Any]]
-    fingerprints: pa.Array
-    statistics: Mapping[str, pa.Array]
+    fingerprints: pa.Array | Sequence[bytes]
+    statistics: Mapping[str, pa.Array | Sequence[Any]]
     rejects: list[tuple[int, Rejection]]
 
 
@@ -77,6 +81,7 @@ class RecordType(abc.ABC):
     """One kind of record; an instance belongs to one job and holds its parsed options.
 
     Attributes:
+        payload: How its records are read from a corpus.
         version: Raised whenever the same input and options give other bytes than before, so that
             no unit staged by older code is reused.
         schema: The features of an example of the set.
@@ -87,11 +92,11 @@ class RecordType(abc.ABC):
         confirms: Whether records with equal fingerprints are duplicates only if `confirm` returns
             the same for both.
         planning_passes: How often `near_duplicates` and `plan_changes` read all sidecars.
-        by_bytes: Whether progress counts bytes of the source: the listing has no records.
         runs_python: Whether its kernels hold the interpreter's lock, so that the local engine
             should use processes instead of threads.
     """
 
+    payload: Payload
     version: int
     schema: Schema
     statistics: tuple[pa.Field, ...]
@@ -100,7 +105,6 @@ class RecordType(abc.ABC):
     late_columns: tuple[pa.Field, ...] = ()
     confirms: bool = False
     planning_passes: int = 0
-    by_bytes: bool = False
     runs_python: bool = False
 
     def check(self) -> None:
@@ -116,6 +120,10 @@ class RecordType(abc.ABC):
         return {}
 
     # Staging
+
+    @abc.abstractmethod
+    def prepare_batch(self, records: Sequence[RawRecord]) -> PreparedBatch:
+        """Turns records into features; which records share a batch has no effect on them."""
 
     @abc.abstractmethod
     def stage_options(self) -> dict[str, Any]:
@@ -220,24 +228,38 @@ class RecordType(abc.ABC):
 
 
 class SingleRecords(RecordType):
-    """Records that are prepared one at a time."""
+    """Records that are prepared one at a time, since each may be large."""
 
     @abc.abstractmethod
-    def prepare(self, record_id: str, data: bytes) -> Prepared:
-        """Turns the raw bytes of one record into features.
+    def prepare(self, record_id: str, data: Any) -> Prepared:
+        """Turns the payload of one record into features.
 
         Raises:
             Rejection: The record cannot be used.
         """
 
+    def prepare_batch(self, records: Sequence[RawRecord]) -> PreparedBatch:
+        """See RecordType."""
+        rows: list[int] = []
+        prepared: list[Prepared] = []
+        rejects: list[tuple[int, Rejection]] = []
+        for row, record in enumerate(records):
+            try:
+                prepared.append(self.prepare(record.record_id, record.payload))
+                rows.append(row)
+            except Rejection as rejection:
+                rejects.append((row, rejection.at("prepare").with_data(record.original)))
+        names = prepared[0].values if prepared else {}
+        columns = prepared[0].statistics if prepared else {}
+        return PreparedBatch(
+            rows=np.array(rows, np.int64),
+            values={name: [one.values[name] for one in prepared] for name in names},
+            fingerprints=[one.fingerprint for one in prepared],
+            statistics={name: [one.statistics[name] for one in prepared] for name in columns},
+            rejects=rejects,
+        )
 
-class BatchRecords(RecordType):
-    """Records that are prepared many at a time, as columns."""
 
-    @abc.abstractmethod
-    def prepare_batch(self, batch: pa.RecordBatch) -> PreparedBatch:
-        """Turns documents into features.
-
-        Args:
-            batch: The columns of `beam_jobs.documents.base.DOCUMENT_FIELDS`.
-        """
+def kept_features(options: PreprocessOptions) -> tuple[Feature, ...]:
+    """The features of --keep-columns."""
+    return tuple(Feature(name, kind) for name, kind in parse_kept(options.keep_columns))

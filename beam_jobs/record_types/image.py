@@ -24,12 +24,13 @@ from beam_jobs.images.decode.base import parse_background
 from beam_jobs.images.encode import ENCODERS, decode_jpeg_strictly, decode_stored, preview
 from beam_jobs.images.filters import filter_options, make_checks
 from beam_jobs.images.jpeg_passthrough import needs_no_change, pixels_hash, shrunk
+from beam_jobs.images.payload import ImagePayload
 from beam_jobs.images.perceptual_hash import perceive
 from beam_jobs.images.resize import keeps_size, parse_resize, resize_image
 from beam_jobs.images.statistics import NOT_COUNTED, PIXEL_FIELDS, count_pixels, merge_pixels
 from beam_jobs.options import ImageOptions
 from beam_jobs.options.values import parse_quality
-from beam_jobs.record_types.base import Prepared, SingleRecords
+from beam_jobs.record_types.base import Prepared, SingleRecords, kept_features
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format import LABELS_FIELD, Feature, Schema, id_hash
 
@@ -61,6 +62,7 @@ class ImageRecords(SingleRecords):
 
     def __init__(self, options: ImageOptions) -> None:
         self._options = options
+        self.payload = ImagePayload(options)
         self._resize = parse_resize(options.resize)
         self._keeps, self._quality = parse_quality(options.quality)
         self._encoding = options.encoding
@@ -208,6 +210,7 @@ def _schema(options: ImageOptions) -> Schema:
     ]
     if options.encoding == "raw":
         declared += [Feature("height", "int64"), Feature("width", "int64")]
+    declared += kept_features(options)
     if not options.no_labels:
         shape = (-1,) if options.multi_label else ()
         declared.append(Feature("label", "class_label", shape, late=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray
+from beam_jobs.corpus.record import RawRecord
 from beam_jobs.dedup.clusters import NearPairs
 from beam_jobs.dedup.text.near_duplicates import near_duplicates
 from beam_jobs.dedup.text.normalization import fingerprints
@@ -17,15 +18,20 @@ from beam_jobs.dedup.text.repeated_segments import SEGMENT_HASHES, plan_removals
 from beam_jobs.dedup.text.segments import REMOVED_SEGMENTS, SegmentRemover, segment_hashes
 from beam_jobs.dedup.text.shingles import shingles
 from beam_jobs.dedup.text.signatures import SIGNATURE_BYTES, signatures
-from beam_jobs.documents.base import KEPT_PREFIX
 from beam_jobs.options import TextOptions
-from beam_jobs.options.values import parse_kept, parse_names
-from beam_jobs.record_types.base import BatchRecords, PlannedChanges, PreparedBatch
+from beam_jobs.options.values import parse_names
+from beam_jobs.record_types.base import (
+    PlannedChanges,
+    PreparedBatch,
+    RecordType,
+    kept_features,
+)
 from beam_jobs.staging.assignment import Assignment
 from beam_jobs.staging.examples import ExampleBuilder, OnePerRecord
 from beam_jobs.staging.sample import TrainingSample
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.text.cleaning import Measures, Texts, make_steps, versions
+from beam_jobs.text.payload import TextPayload, document_batch
 from beam_jobs.text.tokenization import PACKED_COLUMNS, TOKENS_COLUMN, Tokenization
 from beam_jobs.workspace import Workspace
 from shard_format import LABELS_FIELD, Feature, Schema
@@ -43,7 +49,7 @@ _SEGMENT_PASSES = 4
 _PREVIEW_CHARS = 500
 
 
-class TextRecords(BatchRecords):
+class TextRecords(RecordType):
     """Input: documents. Output: {"id": "pos/1.txt", "text": "...", "label": 1}.
 
     With a tokenizer: {"id": "pos/1.txt", "tokens": [17, 401, ...], "label": 1}; packed: {"id":
@@ -57,7 +63,6 @@ class TextRecords(BatchRecords):
         pa.field("source_bytes", pa.int64()),  # of the original
         pa.field("source_encoding", pa.string()),
     )
-    by_bytes = True
     runs_python = True
 
     def __init__(self, options: TextOptions) -> None:
@@ -69,7 +74,7 @@ class TextRecords(BatchRecords):
             parse_names("--decontaminate", decontaminate) if decontaminate else (),
             options.contamination_words,
         )
-        self._kept = parse_kept(options.keep_columns)
+        self.payload = TextPayload(options)
         reported = [field for applied in self._steps for field in applied.step.reports]
         self.statistics = (*type(self).statistics, *dict.fromkeys(reported))
         self._near = options.dedup == "near"
@@ -117,8 +122,9 @@ class TextRecords(BatchRecords):
         """The text, so that a job with another tokenizer reuses the units."""
         return self._staged
 
-    def prepare_batch(self, batch: pa.RecordBatch) -> PreparedBatch:
-        """See BatchRecords."""
+    def prepare_batch(self, records: Sequence[RawRecord]) -> PreparedBatch:
+        """See RecordType."""
+        batch = document_batch(records)
         texts = Texts(batch)
         for applied in self._steps:
             applied.step(texts)
@@ -128,8 +134,6 @@ class TextRecords(BatchRecords):
             "id": batch["record_id"].take(rows).to_pylist(),
             "text": texts.text.to_pylist(),
         }
-        for name, _ in self._kept:
-            values[name] = batch[KEPT_PREFIX + name].take(rows).to_pylist()
         return PreparedBatch(
             rows=texts.rows,
             values=values,
@@ -230,8 +234,7 @@ def measure(text: str) -> dict[str, int]:
 
 
 def _staged_features(options: TextOptions) -> tuple[Feature, ...]:
-    kept = (Feature(name, kind) for name, kind in parse_kept(options.keep_columns))
-    return Feature("id", "text"), Feature("text", "text"), *kept
+    return Feature("id", "text"), Feature("text", "text"), *kept_features(options)
 
 
 def _label(options: TextOptions) -> Feature:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray
-from beam_jobs.sources.naming import LABEL_SEPARATOR
+from beam_jobs.corpus.names import LABEL_SEPARATOR
 from shard_format import Feature, Schema, encode_features
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from beam_jobs.columns import IntArray
-from beam_jobs.sources.naming import SPLIT_NAMES
+from beam_jobs.corpus.names import SPLIT_NAMES
 from beam_jobs.staging.sidecars import Sidecars
 
 LEFT_OUT = -1

@@ -12,7 +12,7 @@ import pyarrow as pa
 from beam_jobs.columns import int64
 from beam_jobs.counters import count, count_once, count_values, sum_counters
 from beam_jobs.staging.examples import BuiltExample, ExampleBuilder, StagedRecord
-from beam_jobs.text.packings import Packing, Piece
+from beam_jobs.text.packings.base import Packing, Piece
 from beam_jobs.text.tokenizers import Ids, Tokenizer
 from shard_format import Feature, decode_example, encode_features, finish_example
 

@@ -41,7 +41,7 @@ from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.sample import TrainingSample
 from beam_jobs.staging.sidecars import PARTITION_ROWS, Sidecars
 from beam_jobs.workspace import Workspace, write_json, write_table
-from shard_format import InputError
+from shard_format import InputError, storage
 from shard_format.keys import UInt64Array
 from shard_format.wording import parse_size
 
@@ -148,8 +148,7 @@ def plan_shards(
 
 def load_plan(workspace: Workspace) -> Plan:
     """The plan that `plan_shards` wrote."""
-    text = (workspace.plan / "plan.json").read_text(encoding="utf-8")
-    return Plan(**json.loads(text))
+    return Plan(**json.loads(storage.read_bytes(workspace.plan / "plan.json")))
 
 
 def _check_complete(summaries: Sequence[UnitSummary], workspace: Workspace) -> None:
