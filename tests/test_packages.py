@@ -38,7 +38,7 @@ CIRCLES: list[set[str]] = [
     {
         "beam_jobs.text.tokenizing.hugging_face",
         "beam_jobs.text.tokenizing.sentence_piece",
-        "beam_jobs.text.tokenizing.tokenizer",
+        "beam_jobs.text.tokenizers",
     },
     # Types that sources and documents share are declared in one of the two.
     {"beam_jobs.documents.reading", "beam_jobs.sources.base"},
