@@ -38,7 +38,7 @@ CIRCLES: list[set[str]] = [
     {
         "beam_jobs.text.tokenizing.hugging_face",
         "beam_jobs.text.tokenizing.sentence_piece",
-        "beam_jobs.text.tokenizing.tokenizer",
+        "beam_jobs.text.tokenizers",
     },
     # A stream converts its batches, whose classes name the stream.
     {"reader.numpy_batches", "reader.stream", "reader.torch_batches"},
