@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import uuid
 from pathlib import Path
 
 from beam_jobs.report.markup import Html, element, style_sheet
 from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections import SECTIONS
 from beam_jobs.report.style import STYLE
-from shard_format import InputError, naming
+from shard_format import InputError, naming, storage
 
 # Nothing may be loaded and nothing may run, whatever a name in the corpus says.
 _POLICY = (
@@ -37,14 +34,9 @@ def write_report(directory: Path, out: Path | None = None) -> Path:
     """
     text = render(ReportedSet(directory))
     final = out if out is not None else directory / naming.REPORT
-    # Renamed when it is complete: a browser that reloads must not see half a page.
-    temporary = final.parent / f".report-{uuid.uuid4().hex}"
     try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, final)
+        storage.write_bytes(final, text.encode())
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise InputError(
             f"The report cannot be written to {final}: {error.strerror}. Choose another file with "
             "--out."
