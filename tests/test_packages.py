@@ -149,7 +149,7 @@ def test_an_import_loads_only_what_it_may(package, forbidden, repository):
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("package", ["shard_format", "reader", "trainer"])
+@pytest.mark.parametrize("package", ["shard_format", "beam_jobs", "reader", "trainer"])
 def test_public_names_are_listed(package):
     module = importlib.import_module(package)
     assert len(set(module.__all__)) == len(module.__all__)

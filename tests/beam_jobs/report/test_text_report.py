@@ -29,7 +29,7 @@ HOSTILE = [
 def build_text(tmp_path):
     """Builds a text set from values of JSON Lines, or from lines as bytes."""
     from beam_jobs.options import TextOptions
-    from beam_jobs.run import run_preprocess
+    from beam_jobs.run import preprocess
 
     def build(lines, out="set", **options):
         source = tmp_path / f"{out}-source"
@@ -37,7 +37,7 @@ def build_text(tmp_path):
         rows = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
         (source / "corpus.jsonl").write_bytes(b"".join(row + b"\n" for row in rows))
         defaults = {"workers": 1, "no_report": True, "label_column": "label"}
-        run_preprocess(
+        preprocess(
             TextOptions(sources=(str(source),), out=str(tmp_path / out), **(defaults | options))
         )
         return tmp_path / out
