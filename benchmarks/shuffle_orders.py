@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.shuffle_statistics import CLASSES, Order, classes_of
-from reader.geometry import Geometry, default_streams, make_geometry
-from reader.order import epoch_numbers
+from reader.order.geometry import Geometry, default_streams, make_geometry
+from reader.order.numpy_order import epoch_numbers
 from shard_format import id_hash, load_manifest, open_index, shuffle_keys
 from shard_format.naming import index_file
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -236,3 +237,15 @@ def with_absolute_paths(options: Any) -> Any:
         if field.metadata["form"] and getattr(options, field.name)
     }
     return dataclasses.replace(options, **found)
+
+
+def described(declaration: Any) -> str:
+    """The options as lines of the section "Args" of a docstring."""
+    lines = []
+    for field in declared(declaration):
+        text = f"{field.name}: {field.metadata['help']} {field.metadata['details']}".rstrip()
+        wrapped = textwrap.wrap(
+            text, 100, initial_indent=" " * 8, subsequent_indent=" " * 12, break_on_hyphens=False
+        )
+        lines += wrapped
+    return "\n".join(lines)

@@ -182,7 +182,7 @@ def test_sigterm_stops_a_training_at_a_checkpoint(shard_set, repository, tmp_pat
     assert stdout == ""
     *_, said, command = stderr.splitlines()
     assert said.startswith("stopped by SIGTERM after ")
-    assert said.endswith("which are checkpointed. The same command goes on there:")
+    assert said.endswith("which are checkpointed. The same command resumes it:")
     assert shlex.split(command) == ["shardmill", *arguments]
     assert not (run / "model.keras").exists()
 
@@ -226,8 +226,8 @@ def test_train_then_train_again(shard_set, shardmill, tmp_path):
         (["train", "{tmp}"], 3, "manifest.json"),
         (["train", "{set}", "--model", "resnet5"], 2, "Did you mean 'resnet50'"),
         (["train", "{set}", "--model", "nosuch.module:build"], 2, "nosuch"),
-        (["train", "{set}", "--validation-split", "dev"], 2, "must be one of train, test"),
-        (["read", "{set}", "--split", "dev"], 2, "must be one of train, test"),
+        (["train", "{set}", "--validation-split", "dev"], 2, "Unknown validation split 'dev'"),
+        (["read", "{set}", "--split", "dev"], 2, "Unknown split 'dev'"),
         (["read", "{set}", "--augment", "standrad"], 2, "standard"),
         (["read", "{set}", "--batch-size", "5000"], 2, "--batch-size"),
     ],
