@@ -68,7 +68,10 @@ if not TYPE_CHECKING:  # else type checkers would let any name pass
     def __getattr__(name: str) -> object:
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+        from shard_format.extras import naming_extras
+
+        with naming_extras():
+            value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
         return value
 
 

@@ -18,10 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from reader.cache.origins import own_directory
-from reader.declaration import check_choice
 from reader.records.split_files import check_shards, checked_index
 from shard_format import DamageError, InputError, SplitInfo, load_manifest
 from shard_format.naming import INDEX_DIR, index_file
+from shard_format.options import check_choice
 
 Int64Array = npt.NDArray[np.int64]
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from reader.declaration import described
 from reader.opening import open_source
 from reader.options import REQUIRED, WHERE, OnCached, PathLike, ReadOptions, ignore_progress
 from reader.pipeline import build_dataset, without_autograph
@@ -17,6 +16,7 @@ from reader.service.client import build_served, check_directory
 from reader.state import order_of, read_state
 from reader.stream import ServedStream, Stream
 from reader.transforms.augmentation import Augment
+from shard_format.options import described
 
 
 def load(

@@ -18,7 +18,6 @@ import tensorflow as tf
 
 from reader.cache.locations import locate_dataset
 from reader.cache.origins import is_remote, local_directory
-from reader.declaration import check_choice, check_integer
 from reader.opening import Opened, open_source
 from reader.options import MAX_EPOCHS, REQUIRED, ReadOptions
 from reader.order.class_sampling import SLOTS, shares
@@ -30,6 +29,7 @@ from reader.stream import Stream, StreamInfo
 from reader.transforms.normalization import TRAINING_SPLIT
 from shard_format import UsageError, load_manifest
 from shard_format import mix as mix_bits
+from shard_format.options import check_choice, check_integer
 
 GROUP = 8
 # Options of `load` that a mixture has no use for, and what to do instead.

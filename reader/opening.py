@@ -11,7 +11,6 @@ from reader.cache.copying import Copies
 from reader.cache.filling import Files
 from reader.cache.locations import locate_dataset
 from reader.cache.plan import plan_cache
-from reader.declaration import check_choice
 from reader.options import PathLike, ReadOptions
 from reader.order.class_sampling import ClassSampler, make_sampler
 from reader.order.geometry import Geometry, make_geometry
@@ -30,6 +29,7 @@ from shard_format import (
     UsageError,
 )
 from shard_format.naming import index_file
+from shard_format.options import check_choice
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reader.declaration import Limits, check_choice, check_declared, check_integer, option
 from reader.order.geometry import default_streams
 from shard_format import UsageError
+from shard_format.options import Limits, check_choice, check_declared, check_integer, option
 from shard_format.wording import parse_size
 
 WHERE = "reader.load"

@@ -181,7 +181,7 @@ def build(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Any]:
     It is one on pictures, unless the test is for every `kind`.
     """
     from beam_jobs.options import ImageOptions
-    from beam_jobs.run import run_preprocess
+    from beam_jobs.run import preprocess
 
     kind = request.getfixturevalue("kind") if "kind" in request.fixturenames else None
     kind = kind if isinstance(kind, Kind) else None  # a test may call something else so
@@ -190,9 +190,9 @@ def build(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Any]:
         target = out if isinstance(out, Path) else tmp_path / out
         values = {"workers": 1, "no_report": True} | options
         if kind is not None:
-            return run_preprocess(kind.options(source, target, **values))
+            return preprocess(kind.options(source, target, **values))
         values = {"resize": "shorter:32"} | values
-        return run_preprocess(ImageOptions(sources=(str(source),), out=str(target), **values))
+        return preprocess(ImageOptions(sources=(str(source),), out=str(target), **values))
 
     return run
 

@@ -61,6 +61,9 @@ def train(options: TrainOptions, on_event: OnEvent = _ignore) -> TrainResult:
         TrainingStopped: SIGTERM came to this process, whose main thread this is and which does not
             handle it itself. The run is checkpointed; the same call resumes it.
     """
-    from trainer import run  # loads TensorFlow: seconds that a mere import should not cost
+    from shard_format.extras import naming_extras
+
+    with naming_extras():
+        from trainer import run  # loads TensorFlow: seconds that a mere import should not cost
 
     return run.train(options, on_event)

@@ -9,9 +9,9 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from reader.declaration import Limits, check_choice, check_declared, option
 from reader.options import KINDS, ReadOptions
 from shard_format.errors import UsageError
+from shard_format.options import Limits, check_choice, check_declared, option
 from trainer.defaults import DEFAULTS, shown_default
 from trainer.models import MODELS, MODELS_OF
 from trainer.optimizers import OPTIMIZERS

@@ -24,8 +24,8 @@ from beam_jobs.corpus.record import SourceItem
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import splits_are_given
 from beam_jobs.record_types import RECORD_TYPES, RecordType
-from beam_jobs.workspace import Workspace, publish, read_table, write_table
-from shard_format import InputError, id_hash
+from beam_jobs.workspace import Workspace, read_table, write_table
+from shard_format import InputError, id_hash, storage
 from shard_format.wording import parse_size
 
 # Raised whenever the files of a staged unit change their layout.
@@ -162,15 +162,16 @@ def _write_listing(
 ) -> tuple[int, int, int]:
     """(items, usable ones, bytes) of the listing that is written."""
     count = usable = total_bytes = 0
-    temporary = workspace.temporary(workspace.work)
-    with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, ITEM_SCHEMA) as writer:
+    with (
+        workspace.write_arrow(workspace.listing) as sink,
+        pa.ipc.new_file(sink, ITEM_SCHEMA) as writer,
+    ):
         while rows := list(itertools.islice(items, _BATCH_ROWS)):
             writer.write_batch(item_batch(rows))
             count += len(rows)
             usable += sum(not item.reason for item in rows)
             total_bytes += sum(item.size for item in rows)
             on_progress(count)
-    publish(temporary, workspace.listing)
     return count, usable, total_bytes
 
 
@@ -201,7 +202,7 @@ def _unit_bytes(total_bytes: int) -> int:
 
 
 def _batches(listing: Path) -> Iterator[pa.RecordBatch]:
-    file = pa.ipc.open_file(pa.memory_map(str(listing)))
+    file = pa.ipc.open_file(storage.open_arrow(listing))
     for number in range(file.num_record_batches):
         yield file.get_batch(number)
 

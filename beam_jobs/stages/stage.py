@@ -35,10 +35,9 @@ from beam_jobs.rejects import RejectWriter
 from beam_jobs.stages.list import Unit, read_unit
 from beam_jobs.staging.spool import Spool
 from beam_jobs.staging.units import SIDECAR_FIELDS, UnitSummary, done_before, unit_files
-from beam_jobs.workspace import Workspace, publish, write_json, write_table
+from beam_jobs.workspace import Workspace, write_json, write_table
 from shard_format import InputError, encode_features, file_sha256, frame, id_hash, shuffle_keys
 
-_WRITE_BYTES = 1 << 20  # 1 MiB a system call
 _BATCH_BYTES = 4 << 20  # 4 MiB of originals, or one record if it is larger
 _BATCH_RECORDS = 4096
 
@@ -62,21 +61,20 @@ def stage_unit(
         report(workspace.progress, "stage", unit.bytes)
         return done
     files = unit_files(workspace, unit.key)
-    payload, rejected = (workspace.temporary(workspace.units) for _ in range(2))
     items = list(read_unit(workspace.listing, unit))
-    with (
-        payload.open("wb", buffering=_WRITE_BYTES) as file,
-        RejectWriter(rejected) as rejects,
-        Spool(workspace.temporary(workspace.units)) as spool,
-    ):
-        work = _UnitAtWork(options, record_type, rejects, spool)
-        try:
+    try:
+        with (
+            workspace.write(files["tfrecord"]) as payload,
+            workspace.write_arrow(files["rejects"]) as sink,
+            RejectWriter(sink) as rejects,
+            Spool(workspace.scratch_file()) as spool,
+        ):
+            work = _UnitAtWork(options, record_type, rejects, spool)
             _read_all(items, options, record_type, work, workspace)
-        except UnreadableError as error:
-            return _unreadable(unit, items, error)
-        sidecar = work.write_in_shuffle_order(file)
-    publish(payload, files["tfrecord"])
-    publish(rejected, files["rejects"])
+            sidecar = work.write_in_shuffle_order(payload)
+            payload_bytes = payload.tell()
+    except UnreadableError as error:
+        return _unreadable(unit, items, error)
     write_table(workspace, files["arrow"], sidecar)
     summary = UnitSummary(
         key=unit.key,
@@ -92,11 +90,27 @@ def stage_unit(
         files["json"],
         {
             "summary": summary._asdict(),
-            "payload_bytes": files["tfrecord"].stat().st_size,
+            "payload_bytes": payload_bytes,
             "sha256": {suffix: file_sha256(files[suffix]) for suffix in ("arrow", "rejects")},
         },
     )
     return summary
+
+
+def check_readable(summaries: Sequence[UnitSummary]) -> None:
+    """Returns if every unit was staged.
+
+    Raises:
+        InputError: Files could not be read because of I/O errors.
+    """
+    failed = [summary for summary in summaries if summary.unreadable]
+    if failed:
+        files = sum(summary.unreadable for summary in failed)
+        raise InputError(
+            f"{files:,} source files cannot be read. The first error: {failed[0].error}. Nothing "
+            "was committed, and what was staged is kept. Run the same command again when they can "
+            "be read; it resumes. --on-unreadable quarantine goes on without them."
+        )
 
 
 def _read_all(
@@ -107,7 +121,7 @@ def _read_all(
     workspace: Workspace,
 ) -> None:
     """Reads and prepares every record of the items."""
-    scratch = workspace.temporary(workspace.units)
+    scratch = workspace.scratch_file()
     with CorpusReader(options, record_type.payload, scratch) as reader:
         for item in items:
             for result in reader.read(item):

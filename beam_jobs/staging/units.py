@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from beam_jobs.stages.list import Unit
 from beam_jobs.workspace import Workspace, read_json
-from shard_format import file_sha256
+from shard_format import file_sha256, storage
 
 SIDECAR_FIELDS = (
     pa.field("key", pa.uint64(), nullable=False),
@@ -77,7 +77,8 @@ def done_before(unit: Unit, workspace: Workspace) -> UnitSummary | None:
     files = unit_files(workspace, unit.key)
     marker = read_json(files["json"])
     try:
-        if marker is None or files["tfrecord"].stat().st_size != marker["payload_bytes"]:
+        payload = storage.stat(files["tfrecord"])
+        if marker is None or payload is None or payload.size != marker["payload_bytes"]:
             return None
         if any(file_sha256(files[suffix]) != sha for suffix, sha in marker["sha256"].items()):
             return None
@@ -85,9 +86,9 @@ def done_before(unit: Unit, workspace: Workspace) -> UnitSummary | None:
             return None  # --on-unreadable quarantine: files that may be readable now
         return UnitSummary(**{**marker["summary"], "reused": True})
     except (OSError, KeyError, TypeError, AttributeError):
-        return None  # a file is missing, or the marker is none of ours
+        return None  # a file or the marker is missing, or the marker is of another version
 
 
 def forget_unit(workspace: Workspace, key: str) -> None:
     """Has a unit staged again by the next build."""
-    unit_files(workspace, key)["json"].unlink(missing_ok=True)
+    storage.delete(unit_files(workspace, key)["json"])

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from reader.access.examples import ExampleDecoder, Values
 from reader.access.open_files import OpenFiles
-from reader.declaration import check_choice
 from reader.records.split_files import checked_index
 from shard_format import (
     FRAME_BYTES,
@@ -18,6 +17,7 @@ from shard_format import (
     unframe,
 )
 from shard_format.naming import index_file
+from shard_format.options import check_choice
 from shard_format.wording import visible
 
 _VERIFY = "Run 'shardmill verify': it names all that is damaged."

@@ -12,8 +12,8 @@ from typing import SupportsIndex, overload
 from reader.access.examples import Values
 from reader.access.indexed_split import AccessInfo, IndexedSplit
 from reader.cache.origins import own_directory
-from reader.declaration import check_integer
 from shard_format import Manifest, ShardSetError, UsageError, load_manifest
+from shard_format.options import check_integer
 
 _WHERE = "reader.random_access"
 

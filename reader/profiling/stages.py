@@ -15,12 +15,12 @@ from typing import Any
 import tensorflow as tf
 
 from reader.pipeline import Source
+from reader.profiling.clock import Clock, Elapsed
 from reader.profiling.partial_pipelines import partial_pipelines
 from reader.profiling.sampled_source import dataset_of, open_again, sampled_source, with_records
 from reader.profiling.storage_benchmark import StorageTimes, measure_storage
 from reader.stream import Stream
 from shard_format import UsageError
-from shard_format.clock import Clock, Elapsed
 
 _ROUNDS = 2  # so that a busy second of the machine does not fall upon one stage
 _WARM_UP = 0.4  # of the time that is measured: until the threads of tf.data have found their number

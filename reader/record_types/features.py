@@ -7,9 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from reader.declaration import check_choice
 from reader.record_types.base import OpenSplit
 from shard_format import Feature, Schema, ShardSetError, UsageError
+from shard_format.options import check_choice
 
 _DTYPES = {"text": tf.string, "int64": tf.int64, "float32": tf.float32}
 

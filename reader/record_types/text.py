@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from reader.declaration import check_choice
 from reader.options import ReadOptions, check_fits
 from reader.record_types.base import OpenSplit
 from reader.record_types.features import (
@@ -22,6 +21,7 @@ from reader.record_types.features import (
 from reader.transforms.text import TEXT_AUGMENTATIONS, Draws, Step, make_step
 from reader.transforms.text.synonyms import read_synonyms
 from shard_format import Feature, ShardSetError
+from shard_format.options import check_choice
 
 TEXT = "text"
 

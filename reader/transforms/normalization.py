@@ -92,7 +92,7 @@ def _measured(mode: str, manifest: Manifest, where: Path) -> Any:
             'normalize="none".'
         )
     measured = manifest.splits[TRAINING_SPLIT].statistics.get(STATISTICS)
-    if not measured:
+    if not measured or not measured.get("count", 1):
         raise ShardSetError(
             f"No {STATISTICS!r} in the statistics of the training split of {where}, which "
             f"normalize={mode!r} needs. Build the set again with this version of shardmill (with "

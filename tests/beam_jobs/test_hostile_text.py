@@ -14,17 +14,18 @@ from beam_jobs.corpus.formats.html import decode_page
 from beam_jobs.corpus.formats.http_response import media_type
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.options import TextOptions
-from beam_jobs.quarantine import refused, replay_options
-from beam_jobs.run import run_preprocess
+from beam_jobs.quarantine import replay_options
+from beam_jobs.run import preprocess
 from cli.commands.quarantine import replay
 from shard_format import InputError, UsageError
+from shard_format.dropped import read_rejected
 
 _SENTENCE = "The quick brown fox number {} jumps over the lazy dog and runs to the old barn."
 
 
 def job(source, out, **options):
     values = {"workers": 1, "no_report": True} | options
-    return run_preprocess(TextOptions((str(source),), str(out), **values))
+    return preprocess(TextOptions((str(source),), str(out), **values))
 
 
 @pytest.fixture
@@ -148,5 +149,5 @@ def test_a_file_without_a_document_does_not_vanish(tmp_path, name, data):
     report = job(source, tmp_path / "set", no_labels=True)
     assert report.manifest.ledger.kept == 1
     assert report.manifest.ledger.reasons == {"no-documents": 1}
-    (row,) = refused(tmp_path / "set", with_bytes=True)
-    assert (row["record_id"], row["bytes"]) == (name, data)
+    ((record, original),) = read_rejected(tmp_path / "set", report.manifest)
+    assert (record.record_id, original.as_py()) == (name, data)

@@ -112,7 +112,7 @@ def questions(repository, tmp_path_factory):
 @pytest.mark.parametrize("name", TEXT_VARIANTS)
 def test_every_option_of_documents_on_any_units(questions, golden, tmp_path, name):
     from beam_jobs.options import TextOptions
-    from beam_jobs.run import run_preprocess
+    from beam_jobs.run import preprocess
 
     options = {"label_column": "category", "num_shards": 3, "no_report": True}
     options |= TEXT_VARIANTS[name]
@@ -127,7 +127,7 @@ def test_every_option_of_documents_on_any_units(questions, golden, tmp_path, nam
             unit_size=unit_size,
             **options,
         )
-        found.add(run_preprocess(job).manifest.root_hash)
+        found.add(preprocess(job).manifest.root_hash)
     assert found == {golden[name]}
 
 
@@ -160,10 +160,10 @@ def test_a_copy_elsewhere(root_hash, golden, samples, tmp_path):
 
 def test_processes_and_threads(samples, tmp_path, golden):
     from beam_jobs.options import ImageOptions
-    from beam_jobs.run import run_preprocess
+    from beam_jobs.run import preprocess
 
     options = ImageOptions((str(samples),), str(tmp_path / "set"), workers=2, **OPTIONS)
-    report = run_preprocess(options, ["--direct_running_mode=multi_processing"])
+    report = preprocess(options, ["--direct_running_mode=multi_processing"])
     assert report.manifest.root_hash == golden["samples/clothing"]
 
 

@@ -35,9 +35,10 @@ def _seconds_of_children():
     return usage.ru_utime + usage.ru_stime
 
 
-def test_help_is_fast_and_loads_nothing_heavy(repository):
+@pytest.mark.parametrize("command", [[], ["preprocess", "images"], ["preprocess", "text"]])
+def test_help_is_fast_and_loads_nothing_heavy(repository, command):
     program = (
-        "import sys; sys.argv = ['shardmill', '--help']\n"
+        f"import sys; sys.argv = {['shardmill', *command, '--help']!r}\n"
         "from cli.main import shardmill\n"
         "try: shardmill()\n"
         "except SystemExit: pass\n"

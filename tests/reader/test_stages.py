@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 import reader
+from reader.profiling.clock import Clock, Elapsed
 from reader.profiling.partial_pipelines import partial_pipelines
 from reader.profiling.sampled_source import (
     dataset_of,
@@ -24,7 +25,6 @@ from reader.profiling.storage_benchmark import (
     measure_storage,
 )
 from shard_format import UsageError
-from shard_format.clock import Clock, Elapsed
 
 SECONDS = 0.05
 

@@ -46,11 +46,11 @@ def test_json_test_suite_as_files(pack, build_text, tmp_path):
     report = build_text(folder, format="json")
     ledger = report.manifest.ledger
     assert ledger.read == ledger.kept + ledger.quarantined
-    from beam_jobs.quarantine import refused
+    from beam_jobs.quarantine import rejected_records
 
     reasons = {}
-    for row in refused(tmp_path / "set"):
-        reasons.setdefault(row["record_id"].split("/")[0], []).append(row["reason"])
+    for record in rejected_records(tmp_path / "set"):
+        reasons.setdefault(record.record_id.split("/")[0], []).append(record.reason)
     names = sorted(path.name for path in folder.iterdir())
     assert len(names) == 318
     not_json = {"bad-json", "bad-encoding", "binary-data"}

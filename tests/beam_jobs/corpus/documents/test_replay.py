@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.quarantine import Replacement, export, refused, replay_options
-from beam_jobs.run import run_preprocess
+from beam_jobs.quarantine import Replacement, export, rejected_records, replay_options
+from beam_jobs.run import preprocess
 from shard_format import InputError, load_manifest
 
 
 def replay(out, folder):
     replacement = Replacement(out)
     options = replay_options(out, folder, (), {"out": str(replacement.new)})
-    run_preprocess(options)
+    preprocess(options)
     return replacement.finish()
 
 
@@ -56,7 +56,7 @@ def test_a_replay_is_the_build_that_never_failed(corpus, build_text, tmp_path, f
     ledger = build_text(root, **options).manifest.ledger
     assert ledger.quarantined == 4 and ledger.kept == 402
     out = tmp_path / "set"
-    assert {one["record_id"] for one in refused(out)} == set(good)
+    assert {record.record_id for record in rejected_records(out)} == set(good)
     export(out, tmp_path / "refused")
     for name, data in good.items():
         (tmp_path / "refused" / "files" / name).write_bytes(data)

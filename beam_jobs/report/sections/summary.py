@@ -5,35 +5,35 @@ from __future__ import annotations
 import json
 
 from beam_jobs.report.markup import Html, element, escape, foreign, table
-from beam_jobs.report.sections.base import Facts
+from beam_jobs.report.sampling import ReportedSet
 from shard_format import SplitInfo
 from shard_format.cleaning import cleaning_steps
 from shard_format.wording import counted, format_bytes
 
 
-def content(facts: Facts) -> Html:
+def content(reported: ReportedSet) -> Html:
     """Numbers, splits, root hash, options."""
-    manifest = facts.manifest
+    manifest = reported.manifest
     splits = manifest.splits.values()
     numbers = [
         (sum(split.records for split in splits), "record", "records"),
         (len(manifest.splits), "split", "splits"),
-        (len(facts.class_names), "class", "classes"),
+        (len(reported.class_names), "class", "classes"),
         (sum(len(split.shards) for split in splits), "shard", "shards"),
         (manifest.ledger.duplicates, "duplicate", "duplicates"),
         (manifest.ledger.quarantined, "quarantined", "quarantined"),
     ]
-    if facts.holds_text:  # rules on documents leave out far more than those on pictures
+    if reported.holds_text:  # rules on documents leave out far more than those on images
         numbers.insert(-1, (manifest.ledger.filtered, "filtered", "filtered"))
     shown = [_number(f"{count:,}", one if count == 1 else many) for count, one, many in numbers]
     shown.append(_number(format_bytes(sum(split.bytes for split in splits)), "in shards"))
     return escape(
         (
             element("ul", shown, class_="numbers"),
-            _splits(facts),
+            _splits(reported),
             element("p", "Root hash ", element("code", manifest.root_hash, class_="hash")),
-            _cleaning(facts),
-            _options(facts),
+            _cleaning(reported),
+            _options(reported),
         )
     )
 
@@ -42,8 +42,8 @@ def _number(number: str, noun: str) -> Html:
     return element("li", element("strong", number), element("small", noun))
 
 
-def _splits(facts: Facts) -> Html:
-    splits = facts.manifest.splits
+def _splits(reported: ReportedSet) -> Html:
+    splits = reported.manifest.splits
     rows = [
         (
             name,
@@ -64,8 +64,8 @@ def _per_shard(split: SplitInfo) -> str:
     return f"{min(counts):,} to {max(counts):,}"
 
 
-def _cleaning(facts: Facts) -> Html | None:
-    steps = cleaning_steps(facts.manifest.config)
+def _cleaning(reported: ReportedSet) -> Html | None:
+    steps = cleaning_steps(reported.manifest.config)
     if not steps:
         return None
     rows = [
@@ -76,11 +76,11 @@ def _cleaning(facts: Facts) -> Html | None:
     return element("details", summary, table(("step", "parameters"), rows), class_="words")
 
 
-def _options(facts: Facts) -> Html:
+def _options(reported: ReportedSet) -> Html:
     rows = [
         (foreign(option), foreign(json.dumps(value, ensure_ascii=False)))
-        for option, value in facts.manifest.config.items()
-        if option != "clean" or not cleaning_steps(facts.manifest.config)
+        for option, value in reported.manifest.config.items()
+        if option != "clean" or not cleaning_steps(reported.manifest.config)
     ]
     return element(
         "details",

@@ -1,4 +1,4 @@
-"""duplicates.parquet: every record of a duplicate cluster, with what stands for it."""
+"""duplicates.parquet: every record of a duplicate cluster, and the record that was kept."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 from beam_jobs.columns import IntArray, int64
 from beam_jobs.record_types import RecordType
 from beam_jobs.staging.sidecars import Sidecars
-from beam_jobs.workspace import Workspace, publish, read_table
+from beam_jobs.workspace import Workspace, read_table
 from shard_format import naming
 
-# Clusters with previews: what a person looks at, and no more than a report can show.
+# Clusters with previews: as many as a report can show.
 _PREVIEWED_CLUSTERS = 200
 _SHOWN_PER_CLUSTER = 8
 _ROW_GROUP = 1 << 16
@@ -24,21 +24,23 @@ _FIELDS = (
 )
 
 
-def write_evidence(
+def write_duplicates(
     workspace: Workspace, sidecars: Sidecars, record_type: RecordType, names: list[str]
 ) -> list[str]:
-    """Writes the file if there is any duplicate; its name, relative to the set.
+    """Writes the file if there is any duplicate.
 
     Args:
-        workspace: Where the plan left the clusters.
+        workspace: Has the clusters that the plan found.
         sidecars: All staged units.
         record_type: Makes previews.
-        names: Of the splits, as planning numbered them.
+        names: Names of the splits, by their numbers in the plan.
+
+    Returns:
+        The name of the file, relative to the set; nothing if there is none.
     """
     members = read_table(workspace.clusters)
     if not len(members):
         return []
-    temporary = workspace.temporary(workspace.out)
     records = int64(members["record"])
     columns = {
         "split": _splits(workspace, members, names),
@@ -47,11 +49,11 @@ def write_evidence(
     table = members.drop_columns(["record"])
     for field in _FIELDS:
         table = table.append_column(field, columns[field.name])
-    # What is kept lies in the shards.
+    # The kept records are in the shards.
     kept = pc.and_not(pc.equal(table["record_id"], table["kept_id"]), table["dropped"])
     table = table.filter(pc.invert(kept))
-    pq.write_table(table, temporary, row_group_size=_ROW_GROUP, compression="snappy")
-    publish(temporary, workspace.out / naming.DUPLICATES, durable=True)
+    with workspace.write_arrow(workspace.out / naming.DUPLICATES, durable=True) as sink:
+        pq.write_table(table, sink, row_group_size=_ROW_GROUP, compression="snappy")
     return [naming.DUPLICATES]
 
 
@@ -69,7 +71,7 @@ def _splits(workspace: Workspace, members: pa.Table, names: list[str]) -> pa.Arr
 def _previews(
     members: pa.Table, records: IntArray, sidecars: Sidecars, record_type: RecordType
 ) -> pa.Array:
-    """Previews for some clusters: those with contradictory labels first, then by id."""
+    """Previews of some clusters: those with conflicting labels first, then by id."""
     clusters = members.group_by("kept_id").aggregate([("conflict", "max")])
     clusters = clusters.sort_by([("conflict_max", "descending"), ("kept_id", "ascending")])
     chosen = clusters["kept_id"].slice(0, _PREVIEWED_CLUSTERS).combine_chunks()
@@ -83,6 +85,6 @@ def _previews(
 
 
 def _rank_in_cluster(members: pa.Table) -> IntArray:
-    """[n] int64: how many rows of the same cluster stand before each row."""
+    """[n] int64: how many rows of the same cluster come before each row."""
     codes = pc.rank(members["kept_id"], tiebreaker="min").to_numpy().astype(np.int64) - 1
     return np.arange(len(members)) - codes

@@ -1,4 +1,4 @@
-"""A clock for what keeps cores busy, on a machine where other programs do too."""
+"""A clock for work that keeps cores busy, on a machine where other programs do so too."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ import time
 
 import psutil
 
-# Where that share of the machine's cores was idle, nobody waited for one.
+# With this share of the machine's cores idle, no program waited for one.
 _IDLE = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
 class Elapsed:
-    """What a clock showed.
+    """Times from a clock.
 
     Attributes:
-        seconds: By the wall.
+        seconds: Wall time.
         cpu_seconds: CPU time of this process, over all threads.
-        others_cores: How many cores other programs kept busy meanwhile, where none was left idle;
-            else 0.
+        others_cores: How many cores other programs kept busy, if no core was idle; else 0.
     """
 
     seconds: float
@@ -28,9 +27,9 @@ class Elapsed:
 
     @property
     def alone_seconds(self) -> float:
-        """What the wall would have shown without the other programs; at least the CPU's part.
+        """The wall time without other programs: they slowed this process by their share of cores.
 
-        They took a part of the cores, and this process what was left: by so much it was slower.
+        It is at least the CPU time, spread over all cores.
         """
         cores = psutil.cpu_count() or 1
         left = max(0.0, cores - self.others_cores) / cores
@@ -38,13 +37,13 @@ class Elapsed:
 
 
 class Clock:
-    """Runs from when it is made."""
+    """Starts when it is created."""
 
     def __init__(self) -> None:
         self._wall, self._cpu, self._machine = _now()
 
     def elapsed(self) -> Elapsed:
-        """Since it was made."""
+        """The times since the start."""
         wall, cpu, (busy, idle) = _now()
         seconds, cpu = wall - self._wall, cpu - self._cpu
         busy, idle = busy - self._machine[0], idle - self._machine[1]
