@@ -164,6 +164,6 @@ def _write(target: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise InputError(
-            f"Cannot write to {target}: '{error.strerror}'. Choose another folder with --out (out= "
+            f"Cannot write to {target}: '{error.strerror}'. Choose another place with --out (out= "
             "in Python)."
         ) from error

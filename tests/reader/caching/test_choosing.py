@@ -82,7 +82,7 @@ def test_the_default_directory_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> N
             {"cache_stage": "decoded", "cache": "off"},
             "cache_stage='decoded' has no effect with cache='off'",
         ),
-        ({"cache_limit": "many"}, "cache_limit must be a number with a unit"),
+        ({"cache_limit": "many"}, "cache_limit 'many' is not a size"),
         ({"cache_limit": 0}, "cache_limit is 0 .* Pass an integer of at least 1"),
         ({"cache_limit": -5}, "cache_limit is -5 .* of at least 1"),
         ({"cache_limit": 2.5}, r"cache_limit is 2\.5 .* an integer"),
