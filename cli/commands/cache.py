@@ -51,7 +51,7 @@ def cache(directory: Path | None, clear: bool, as_json: bool) -> None:
         say(f"{directory} holds no copy of a shard set")
     else:
         _show(found)
-        say(f"total      {format_bytes(total)} in {directory}")
+        say(f"in all     {format_bytes(total)} in {directory}")
         say(f"next       shardmill cache {directory} --clear")
 
 
