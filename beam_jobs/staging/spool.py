@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-_HELD_BYTES = 48 << 20  # 48 MiB: what most units come to; a compressed archive may have any size
+_HELD_BYTES = 16 << 20  # 16 MiB per worker; larger units go through a file of the page cache
 _WRITE_BYTES = 1 << 20  # 1 MiB a system call
 
 
