@@ -29,20 +29,8 @@ THIRD_PARTY = {
     "cli": {"click", "rich"},
 }
 
-# Import circles that still exist. The list must shrink to nothing: remove an entry with its circle
-# and add none.
-CIRCLES: list[set[str]] = [
-    # The default cleaning is an option, and options check cleaning.
-    {"beam_jobs.options.text", "beam_jobs.text.cleaning", "beam_jobs.text.cleaning.recipes"},
-    # The base class has the function that chooses an implementation.
-    {
-        "beam_jobs.text.tokenizing.hugging_face",
-        "beam_jobs.text.tokenizing.sentence_piece",
-        "beam_jobs.text.tokenizers",
-    },
-    # A stream converts its batches, whose classes name the stream.
-    {"reader.numpy_batches", "reader.stream", "reader.torch_batches"},
-]
+# Import circles that are allowed. Add none.
+CIRCLES: list[set[str]] = []
 
 
 @pytest.fixture(scope="module")
