@@ -8,25 +8,12 @@ from typing import Any, ClassVar
 
 from beam_jobs.options.base import PreprocessOptions
 from beam_jobs.options.encodings import check_encoding
+from beam_jobs.options.formats import formats_of
 from beam_jobs.options.values import FILE, FILES, NAMES, SIZE, parse_names, parse_trained
 from beam_jobs.text.packings import PACKINGS
 from shard_format import UsageError, file_sha256
 from shard_format.options import Limits, option, redeclared
 from shard_format.wording import parse_size
-
-FORMAT_NAMES = (
-    "auto",
-    "txt",
-    "html",
-    "json",
-    "jsonl",
-    "csv",
-    "tsv",
-    "warc",
-    "parquet",
-    "arrow",
-    "tfrecord",
-)
 
 # Repairs that are safe for any corpus; `beam_jobs/text/cleaning/recipes.py` has the other recipes.
 DEFAULT_CLEANING = "html,ftfy,nfc,controls,whitespace,length,language"
@@ -59,7 +46,7 @@ class TextOptions(PreprocessOptions):
     format: str = option(
         "auto",
         "Format of the files; auto detects it for each file (compression is always detected).",
-        choices=FORMAT_NAMES,
+        choices=("auto", *formats_of("text")),
     )
     encoding: str = option(
         "utf-8",
