@@ -30,7 +30,7 @@ def test_bundles_that_run_twice_lose_nothing(pictures, tmp_path, build):
 
 def test_a_runner_that_loses_work_is_found_out(pictures, tmp_path, monkeypatch):
     monkeypatch.setattr("beam_jobs.pipeline.take", lambda *_: iter(()))
-    with pytest.raises(InputError, match="staged once, got 0 results"):
+    with pytest.raises(InputError, match="lost or repeated work: 0 results for 1 units"):
         preprocess(job(pictures(), tmp_path / "set", workers=1))
     assert not (tmp_path / "set" / naming.MANIFEST).exists()
 

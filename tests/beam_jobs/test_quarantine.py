@@ -134,7 +134,7 @@ def test_a_corpus_that_moved(damaged, tmp_path):
     moved = tmp_path / "moved" / corpus.name
     moved.parent.mkdir()
     corpus.rename(moved)
-    with pytest.raises(InputError, match="must exist"):
+    with pytest.raises(InputError, match="does not exist"):
         _replay(out)
     assert load_manifest(out).root_hash == before  # a replay that fails changes nothing
     assert _replay(out, sources=[str(moved)]).root_hash == before
@@ -183,7 +183,7 @@ def test_a_folder_that_mends_nothing_is_told(damaged, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "x.jpg").write_bytes(b"x")
     before = load_manifest(out).root_hash
-    with pytest.raises(InputError, match="whose path is a record id"):
+    with pytest.raises(InputError, match="has the path of a record id"):
         _replay(out, tmp_path / "elsewhere")
     assert load_manifest(out).root_hash == before
 
