@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from beam_jobs.corpus.codecs import codec_of
-from beam_jobs.corpus.containers import CONTAINERS
 from beam_jobs.corpus.containers.archive_index import ArchiveIndex
 from beam_jobs.corpus.containers.base import ArchiveReport, Member
+from beam_jobs.corpus.containers.base import container as container_named
 from beam_jobs.corpus.containers.webdataset import member_groups
 from beam_jobs.corpus.dataset_metadata import feature_names
 from beam_jobs.corpus.discovery import OnIgnored, find_files
-from beam_jobs.corpus.formats import FORMATS
 from beam_jobs.corpus.formats.base import Split
 from beam_jobs.corpus.label_table import LabelTable
 from beam_jobs.corpus.labels import (
@@ -32,6 +31,7 @@ from beam_jobs.corpus.sniffing import HEAD_BYTES
 from beam_jobs.corpus.source_io import UnreadableError
 from beam_jobs.corpus.streams import HEADER_BUFFER_BYTES, FileRange, opened
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.formats import FORMATS
 from beam_jobs.options.values import SPLIT_BY_FOLDER
 from shard_format import InputError
 
@@ -149,7 +149,7 @@ class CorpusListing:
             yield archive._replace(size=0, locator=gaps).rejected(report.damage)
 
     def _visible(self, file: SourceItem, container: str, report: ArchiveReport) -> Iterator[Member]:
-        for member in CONTAINERS[container].members(file, report):
+        for member in container_named(container).members(file, report):
             if is_hidden_member(member.name):
                 self._on_ignored(f"{file.record_id}/{member.name}")
             else:

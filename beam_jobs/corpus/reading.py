@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from beam_jobs.corpus.codecs import codec_of, is_zlib
-from beam_jobs.corpus.containers import CONTAINERS
-from beam_jobs.corpus.containers.base import NO_BYTES
+from beam_jobs.corpus.containers.base import NO_BYTES, container
 from beam_jobs.corpus.dataset_metadata import FeatureNames, feature_names
-from beam_jobs.corpus.formats import FORMATS, Format
-from beam_jobs.corpus.formats.base import FilePart, FoundRecord, FoundRejection
+from beam_jobs.corpus.formats.base import FilePart, Format, FoundRecord, FoundRejection
 from beam_jobs.corpus.formats.tfrecord import is_frame
 from beam_jobs.corpus.labels import DEFAULT_LABEL, AnnotationReader
 from beam_jobs.corpus.payload import Payload
@@ -41,6 +39,7 @@ from beam_jobs.corpus.streams import (
     opened,
 )
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.formats import FORMATS
 
 _COPY_BYTES = 1 << 16  # 64 KiB: the bytes lost of a stream before damage
 _KEPT_BYTES = 16 << 20  # 16 MiB: larger files without a record are not copied to quarantine
@@ -219,7 +218,7 @@ class CorpusReader:
             return FileRange(path)
         if locator.codec:
             return self._archive.open(path, locator)
-        return CONTAINERS[locator.container].open(path, locator)
+        return container(locator.container).open(path, locator)
 
     def _feature_names(self, path: bytes) -> FeatureNames:
         """What the folder of a file says about its features; read once per folder."""
@@ -306,7 +305,7 @@ class Formats(dict[str, Format]):
         self._payload = payload
 
     def __missing__(self, name: str) -> Format:
-        self[name] = FORMATS[name](self._options, self._payload)
+        self[name] = FORMATS[name].load()(self._options, self._payload)
         return self[name]
 
     def is_stored_plain(self, name: str, locator: Locator) -> bool:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from beam_jobs.corpus.containers import CONTAINERS
 from beam_jobs.corpus.containers.base import ArchiveReport, Member
+from beam_jobs.corpus.containers.base import container as container_named
 from beam_jobs.corpus.dataset_metadata import is_note, set_files
 from beam_jobs.corpus.discovery import find_files
 from beam_jobs.corpus.labels import COLUMN_FLAGS, DEFAULT_LABEL, AnnotationReader
@@ -227,7 +227,7 @@ def _files(
 def _some_members(item: SourceItem, container: str) -> Iterator[tuple[Member, str]]:
     """The first usable members of an archive, and its codec."""
     report = ArchiveReport()
-    for number, member in enumerate(CONTAINERS[container].members(item, report), start=1):
+    for number, member in enumerate(container_named(container).members(item, report), start=1):
         if number > (_MAX_COMPRESSED_MEMBERS if report.codec else _MAX_MEMBERS):
             return
         if not member.reason and not is_hidden_member(member.name):

@@ -16,61 +16,22 @@ from beam_jobs.corpus.formats.tfrecord import is_frame
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.source_io import UnreadableError
 from beam_jobs.corpus.streams import FileRange, opened
+from beam_jobs.options.formats import CONTAINERS, FORMATS, formats_of
 
 UNKNOWN = ""
 IMAGE = "image"
 HEAD_BYTES = 1 << 16  # 64 KiB are inspected
 _TAR_HEADER_BYTES = 512
-_MAGIC = {
-    b"PK\3\4": "zip",
-    b"PK\5\6": "zip",
-    b"PAR1": "parquet",
-    b"ARROW1": "arrow",
-    b"\xff\xff\xff\xff": "arrow",
-    b"WARC/0.": "warc",
-    b"WARC/1.": "warc",
-    b"\xff\xd8\xff": IMAGE,
-    b"\x89PNG": IMAGE,
-    b"GIF8": IMAGE,
-    b"II*\0": IMAGE,
-    b"MM\0*": IMAGE,
-}
-CONTAINERS = ("tar", "zip")
+_MAGIC = {magic: name for name, form in (CONTAINERS | FORMATS).items() for magic in form.magic}
 # Files that are neither text nor records and have few zeros at their beginning.
 _NOT_TEXT = (b"%PDF-", b"%!PS", b"{\\rtf", b"filedesc://")
 # The first member of a zip that is one document of some program (OOXML, ODF, EPUB, Java).
 _ZIPS_OF_PROGRAMS = (b"[Content_Types].xml", b"_rels/", b"mimetype", b"META-INF/")
 _ZIP_NAME = 30  # where its name begins
-IMAGE_EXTENSIONS = frozenset(
-    ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "avif")
-)
-_TEXT_EXTENSIONS = {
-    name: form
-    for form, names in {
-        "txt": ("txt", "text", "md", "rst", "log"),
-        "html": ("html", "htm", "xhtml"),
-        "json": ("json",),
-        "jsonl": ("jsonl", "ndjson", "jsonlines"),
-        "csv": ("csv",),
-        "tsv": ("tsv", "tab"),
-    }.items()
-    for name in names
-}
-# Of files that are empty, or damaged at their beginning.
-_BINARY_EXTENSIONS = {
-    "tar": "tar",
-    "tgz": "tar",
-    "tzst": "tar",
-    "txz": "tar",
-    "tbz2": "tar",
-    "zip": "zip",
-    "parquet": "parquet",
-    "arrow": "arrow",
-    "feather": "arrow",
-    "warc": "warc",
-    "idx1-ubyte": "idx",
-    "idx3-ubyte": "idx",
-    "idx4-ubyte": "idx",
+_EXTENSIONS = {
+    extension: name
+    for name, form in (CONTAINERS | FORMATS).items()
+    for extension in form.extensions
 }
 _CODEC_EXTENSIONS = ("gz", "zst", "zstd", "bz2", "xz", "gzip")
 _MARKUP = re.compile(rb"\s*(<!--.{0,4096}?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.I | re.S)
@@ -79,8 +40,11 @@ _IDX_NAME = re.compile(r"idx[134]-ubyte$")
 
 def container_in(head: bytes) -> str:
     """The key of CONTAINERS that a file is by its first bytes; "" if it is not an archive."""
-    if head.startswith((b"PK\3\4", b"PK\5\6")):
-        return "" if head[_ZIP_NAME:].startswith(_ZIPS_OF_PROGRAMS) else "zip"
+    if head.startswith(b"PK") and head[_ZIP_NAME:].startswith(_ZIPS_OF_PROGRAMS):
+        return ""
+    found = next((name for magic, name in _MAGIC.items() if head.startswith(magic)), "")
+    if found:
+        return found if found in CONTAINERS else ""
     return "tar" if _is_tar(head) else ""
 
 
@@ -115,12 +79,12 @@ def image_kind(path: bytes) -> str:
     except (Rejection, UnreadableError):
         found = ""
     found = found or _kind_by_name(os.path.basename(path).decode("utf-8", "replace").lower())
-    return UNKNOWN if found == "warc" else found
+    return found if found in CONTAINERS or found in formats_of("image") else UNKNOWN
 
 
 def is_image_name(name: str) -> bool:
     """Whether a file is an image by its extension, "7.jpg" or "7.seg.png"."""
-    return name.rpartition(".")[2].lower() in IMAGE_EXTENSIONS
+    return _EXTENSIONS.get(name.rpartition(".")[2].lower()) == IMAGE
 
 
 def text_format(head: bytes, name: str) -> str:
@@ -131,17 +95,14 @@ def text_format(head: bytes, name: str) -> str:
         name: Its own name.
     """
     found = _binary_kind(head)
-    if found == IMAGE or found == "idx":
-        return UNKNOWN
     if found:
-        return UNKNOWN if found in CONTAINERS else found
-    extension = _extension(name)
-    named = _BINARY_EXTENSIONS.get(extension, "")
-    if named and named not in (*CONTAINERS, "idx"):
-        return named
+        return found if found in formats_of("text") else UNKNOWN
+    named = _EXTENSIONS.get(_extension(name), UNKNOWN)
+    form = named if named in formats_of("text") else UNKNOWN
+    if form and FORMATS[form].magic:
+        return form  # it is damaged at its beginning, and reading says so
     if "tfrecord" in name.lower():
         return "tfrecord"
-    form = _TEXT_EXTENSIONS.get(extension, "")
     # A zero in a file with the name of a text format is a matter of its record.
     if head.startswith(_NOT_TEXT) or not (form or _is_text(head)):
         return UNKNOWN
@@ -175,7 +136,7 @@ def _kind_by_name(name: str) -> str:
     stem = name.removesuffix(f".{name.rpartition('.')[2]}") if name.endswith(".gz") else name
     if _IDX_NAME.search(stem):
         return "idx"
-    return _BINARY_EXTENSIONS.get(extension, UNKNOWN)
+    return _EXTENSIONS.get(extension, UNKNOWN)
 
 
 def _extension(name: str) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from beam_jobs.corpus.containers import CONTAINERS
 from beam_jobs.corpus.dataset_metadata import FeatureNames
 from beam_jobs.corpus.formats.idx import is_labels
 from beam_jobs.corpus.payload import Payload
@@ -15,6 +14,7 @@ from beam_jobs.corpus.record import Rejection, SourceItem
 from beam_jobs.corpus.schema_inference import check_columns, detect_source
 from beam_jobs.corpus.sniffing import is_image_name
 from beam_jobs.options import ImageOptions
+from beam_jobs.options.formats import CONTAINERS
 from beam_jobs.options.values import split_column
 from shard_format import UsageError
 from shard_format.wording import parse_size

@@ -6,21 +6,13 @@ import dataclasses
 from typing import Any, ClassVar
 
 from beam_jobs.options.base import PreprocessOptions
+from beam_jobs.options.formats import CONTAINERS, formats_of
 from beam_jobs.options.values import parse_quality
 from shard_format import ENCODINGS, UsageError
 from shard_format.options import Limits, option, redeclared
 
-SOURCE_NAMES = (
-    "auto",
-    "class-folders",
-    "table",
-    "tar",
-    "zip",
-    "parquet",
-    "arrow",
-    "tfrecord",
-    "idx",
-)
+# How to read SRC: "image" files are in class folders, or in a table of labels.
+_SOURCES = ("auto", "class-folders", "table", *CONTAINERS, *formats_of("image")[1:])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +24,7 @@ class ImageOptions(PreprocessOptions):
 
     record_type: str = "image"
     name: str = redeclared(PreprocessOptions, "name", default="images")
-    source: str = redeclared(PreprocessOptions, "source", choices=SOURCE_NAMES)
+    source: str = redeclared(PreprocessOptions, "source", choices=_SOURCES)
     image_column: str = option(
         "image", "Column or feature with the image (Parquet, Arrow, TFRecord).", "NAME"
     )

@@ -15,9 +15,9 @@ from beam_jobs.quarantine import Replacement, export, rejected_records, replay_o
 from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections.duplicates import read_clusters
 from beam_jobs.run import preprocess
-from beam_jobs.stages.plan.classes import sorted_names
+from beam_jobs.stages.labels import sorted_names
 from beam_jobs.stages.plan.recipes import RecipeWriter
-from beam_jobs.stages.plan.splits import Assignment
+from beam_jobs.staging.assignment import Assignment
 from beam_jobs.workspace import Workspace
 from shard_format import InputError, UsageError, load_manifest, storage
 
@@ -72,7 +72,8 @@ def test_kept_duplicates_in_two_given_splits_are_told(pictures, build, tmp_path)
     corpus = tmp_path / "given"
     for split in ("train", "test"):
         pictures(4, classes=2, name=f"given/{split}")
-    with pytest.raises(InputError, match=r"4 clusters in two, .* in test and .* in train"):
+    message = r"4 clusters of duplicates are in two splits, .* in test and .* in train"
+    with pytest.raises(InputError, match=message):
         build(corpus, split="folders", duplicates="keep")
     ledger = build(corpus, "dropped", split="folders").manifest.ledger
     assert (ledger.kept, ledger.duplicates) == (4, 4)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from beam_jobs.corpus.names import member_name
 from beam_jobs.corpus.record import ByteRange, Locator, Rejection, SourceItem
 from beam_jobs.corpus.streams import RawStream
+from beam_jobs.options.formats import CONTAINERS
 
 NO_BYTES = -1  # the size of a member without bytes of its own (a link, a device)
 
@@ -74,6 +76,13 @@ class Container(abc.ABC):
     @abc.abstractmethod
     def open(self, path: bytes, locator: Locator) -> RawStream:
         """The bytes of a member, in an archive that is not compressed as a whole."""
+
+
+@functools.cache
+def container(name: str) -> Container:
+    """The archive format of a name in `CONTAINERS`."""
+    made: Container = CONTAINERS[name].load()()
+    return made
 
 
 def make_member(raw_name: bytes, kind: str, member: Member) -> Member:

@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.corpus import streams
-from beam_jobs.corpus.formats import FORMATS
 from beam_jobs.corpus.formats.base import FilePart
 from beam_jobs.corpus.reading import read_part
 from beam_jobs.corpus.streams import ByteStream, FileRange, opened
 from beam_jobs.options import TextOptions
+from beam_jobs.options.formats import FORMATS
 from beam_jobs.text.payload import TextPayload
 
 MIB = 1 << 20
@@ -76,7 +76,7 @@ def outcomes(data, form, start=0, end=-1, **options):
     )
     found = [
         (one.record_id, _original(one), _outcome(one))
-        for one in read_part(part, FORMATS[form](job, TextPayload(job)), {})
+        for one in read_part(part, FORMATS[form].load()(job, TextPayload(job)), {})
     ]
     # Of a whole file without a document the file itself is rejected.
     return [one for one in found if one[2][:1] != ("no-documents",)]
