@@ -240,8 +240,8 @@ def test_the_report_of_a_cluster_that_is_left_out(pictures, build, tmp_path, sha
         ("class1/copy.jpg", True),
         ("class0/copy.jpg", False),
     ]
-    assert "1 cluster with contradictory labels" in (tmp_path / "set" / "report.html").read_text()
-    assert "1 with contradictory labels" in shardmill("inspect", str(tmp_path / "set")).stdout
+    assert "1 cluster with conflicting labels" in (tmp_path / "set" / "report.html").read_text()
+    assert "1 with conflicting labels" in shardmill("inspect", str(tmp_path / "set")).stdout
 
 
 def test_the_report_tells_filtered_from_refused(pictures, build, tmp_path):

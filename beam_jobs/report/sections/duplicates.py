@@ -63,7 +63,7 @@ class Cluster:
         size: Members in all, the kept record not counted.
         members: Those to show.
         kept_split: The split of the kept record, or None if it is in none.
-        left_out: Whether the cluster is dropped for its contradictory labels, so nothing is kept.
+        left_out: Whether the cluster is dropped for its conflicting labels, so nothing is kept.
         preview: Of the kept record.
     """
 
@@ -77,7 +77,7 @@ class Cluster:
 
 
 def content(reported: ReportedSet) -> Html:
-    """Numbers, then the clusters, those with contradictory labels first.
+    """Numbers, then the clusters, those with conflicting labels first.
 
     Raises:
         DamageError: duplicates.parquet or a shard was changed after the build.
@@ -100,10 +100,10 @@ def _summary(counts: DuplicateCounts) -> str:
     words = (
         f"{counted(counts.clusters, 'cluster')}: {counted(counts.exact, 'exact duplicate')}, "
         f"{counted(counts.near, 'near duplicate')}, {counts.dropped:,} of them left out; "
-        f"{counted(counts.conflicts, 'cluster')} with contradictory labels."
+        f"{counted(counts.conflicts, 'cluster')} with conflicting labels."
     )
     if counts.clusters > _MOST_CLUSTERS:
-        words += f" {_MOST_CLUSTERS} clusters are shown, contradictory labels first."
+        words += f" {_MOST_CLUSTERS} clusters are shown, conflicting labels first."
     return words
 
 
@@ -154,7 +154,7 @@ def _record(
 
 
 def read_clusters(reported: ReportedSet) -> list[Cluster]:
-    """Clusters to show: those with contradictory labels first, then the first ones of the file."""
+    """Clusters to show: those with conflicting labels first, then the first ones of the file."""
     clusters = _read_members(reported.directory, _chosen(reported.directory))
     _add_previews_of_members(reported, clusters)
     for cluster in clusters:

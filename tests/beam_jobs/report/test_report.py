@@ -67,7 +67,7 @@ def test_numbers_are_those_of_the_set(clothing, page):
     assert "red200.5060.000.78630.23530255" in words["channels"]
     assert "12,345 counted" in words["channels"]
     assert "5 clusters: 5 exact duplicates, 2 near duplicates, 5 of them" in words["duplicates"]
-    assert "1 cluster with contradictory labels" in words["duplicates"]
+    assert "1 cluster with conflicting labels" in words["duplicates"]
     assert words["duplicates"].count("other label: another") == 1
     assert words["duplicates"].count("kept in train") == 5
     assert "stage1.25324259" in words["throughput"]
