@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +29,8 @@ from shard_format import (
     index_schema,
 )
 from shard_format.naming import MANIFEST, index_file, shard_file
+
+pytest_plugins = ["tests.fixtures.command_line"]
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -193,24 +193,6 @@ def build(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Any]:
             return run_preprocess(kind.options(source, target, **values))
         values = {"resize": "shorter:32"} | values
         return run_preprocess(ImageOptions(sources=(str(source),), out=str(target), **values))
-
-    return run
-
-
-@pytest.fixture
-def shardmill() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the command line in a process of its own."""
-
-    def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "cli.main", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-            cwd=REPOSITORY,
-            **options,  # type: ignore[call-overload]
-        )
 
     return run
 

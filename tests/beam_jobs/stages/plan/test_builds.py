@@ -12,7 +12,8 @@ from PIL import Image
 
 from beam_jobs.stages.plan import plan
 from beam_jobs.stages.plan.boundaries import Quantiles
-from beam_jobs.staging import in_batches, one_by_one, sidecars
+from beam_jobs.stages import batched, per_record
+from beam_jobs.staging import sidecars
 from shard_format import open_index
 
 uint64 = st.integers(0, 2**64 - 1)
@@ -104,7 +105,7 @@ def test_small_partitions_give_the_same_set(kind, build, monkeypatch):
 def test_colliding_keys_are_ordered_by_record_id(kind, build, monkeypatch, tmp_path):
     """Made to collide, since 64 bits will not: three keys for forty records."""
     corpus = kind.make(40, classes=4)
-    for staging in (one_by_one, in_batches):
+    for staging in (per_record, batched):
         monkeypatch.setattr(
             staging,
             "shuffle_keys",
