@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from beam_jobs.options.base import PreprocessOptions, option
 from beam_jobs.options.values import check_range, parse_quality
-from shard_format import UsageError
+from shard_format import ENCODINGS, UsageError
 
 SOURCE_NAMES = (
     "auto",
@@ -49,9 +49,7 @@ class ImageOptions(PreprocessOptions):
         "box and cuts the centre; pad:WxH fits and fills with black; none keeps the size.",
         "MODE",
     )
-    encoding: str = option(
-        "jpeg", "How pictures are stored.", choices=("jpeg", "png", "webp", "raw")
-    )
+    encoding: str = option("jpeg", "How pictures are stored.", choices=ENCODINGS)
     quality: str = option(
         "90",
         "JPEG or WebP quality of the stored pictures, 1 to 100; keep stores the original bytes of "

@@ -14,6 +14,7 @@ from beam_jobs.options.values import (
     parse_names,
     parse_trained,
 )
+from beam_jobs.text.tokenizing.packings import PACKINGS
 from shard_format import UsageError, file_sha256
 from shard_format.wording import parse_size
 
@@ -152,7 +153,7 @@ class TextOptions(PreprocessOptions):
         "concat",
         "With --pack: concat writes one document after the other and cuts; best-fit cuts none "
         "that fits into a sequence, and pads.",
-        choices=("concat", "best-fit"),
+        choices=tuple(PACKINGS),
     )
     end_token: str | None = option(
         None,

@@ -34,6 +34,10 @@ BUILDS = {
 }
 
 
+def run_program(program, folder):
+    return run_here(lambda: exec(program, {"__name__": "__main__"}), folder, ["program.py"])
+
+
 @pytest.fixture(scope="module")
 def need(folder, run):
     """Builds the sets of README that a text names, where no earlier test has built them."""
@@ -64,7 +68,7 @@ def test_the_commands_of_a_section_of_the_readme_run_in_order(section, need, run
         assert "Traceback" not in done.stderr
     for program in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         need(program)
-        done = run_here(lambda: exec(program, {"__name__": "__main__"}), folder, ["program.py"])
+        done = run_program(program, folder)
         assert done.returncode == 0, done.stderr
 
 
@@ -73,7 +77,7 @@ def test_the_programs_of_the_page_on_reading_run(need, folder, repository):
     text = (repository / "docs" / "reading.md").read_text(encoding="utf-8")
     program = "".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
     need(program)
-    done = run_here(lambda: exec(program, {"__name__": "__main__"}), folder, ["program.py"])
+    done = run_program(program, folder)
     assert done.returncode == 0, done.stderr
 
 

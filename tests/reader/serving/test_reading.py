@@ -28,7 +28,7 @@ PICTURES: dict[str, Any] = {"batch_size": 4, "image_size": 16, "augment": "stand
         {"epochs": 2},
         {"epochs": 2, "remainder": "pad", "shuffle": "full"},
         pytest.param({"epochs": 1, "remainder": "keep", "shuffle": "off"}, marks=proof),
-        {"epochs": 1, "remainder": "wrap", "worker": (1, 2)},
+        pytest.param({"epochs": 1, "remainder": "wrap", "worker": (1, 2)}, marks=proof),
         pytest.param({"epochs": 1, "sample": {"class1": 1.0, "class2": 3.0}}, marks=proof),
     ],
 )

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from beam_jobs.stages import batched, per_record
 from beam_jobs.stages.plan import plan
 from beam_jobs.stages.plan.boundaries import Quantiles
-from beam_jobs.stages import batched, per_record
 from beam_jobs.staging import sidecars
 from shard_format import open_index
 
