@@ -43,7 +43,7 @@ layers: venv
 pytest: venv
 	$(PYTEST)
 
-proofs: venv  ## Tests that take long: more kills, more options, a service in every use (about 6 minutes).
+proofs: venv  ## Tests that take long: more kills, more options, a service in every use (about 10 minutes).
 	$(PYTEST) -m proof
 
 format: venv  ## Format and fix what ruff can fix.

@@ -56,7 +56,15 @@ def test_the_readme_has_commands():
     assert sum("```python" in text for text in SECTIONS.values()) == 1
 
 
-@pytest.mark.parametrize("section", SECTIONS)
+# Tests in tests/cli run `read`, `export-index` and `cache`. Most of the time goes into `doctor`,
+# whose own tests are proofs as well.
+LONG = {"Reading"}
+
+
+@pytest.mark.parametrize(
+    "section",
+    [pytest.param(each, marks=[pytest.mark.proof] if each in LONG else []) for each in SECTIONS],
+)
 def test_the_commands_of_a_section_of_the_readme_run_in_order(section, need, run, folder):
     """On sets that earlier sections have built; a program comes last."""
     text = SECTIONS[section]

@@ -103,8 +103,13 @@ def terminate_at(phase, epoch):
     ("phase", "words", "place"),
     [
         ("train", "after 1 epoch and 1 of 4 steps of the next, which", (1, 1)),
-        ("validation", "after 1 epoch and 4 of 4 steps of the next, which", (1, 4)),
-        ("end", "after 2 epochs, which are checkpointed. The same command goes on", (2, 0)),
+        *(
+            pytest.param(*each, marks=pytest.mark.proof)
+            for each in [
+                ("validation", "after 1 epoch and 4 of 4 steps of the next, which", (1, 4)),
+                ("end", "after 2 epochs, which are checkpointed. The same command goes on", (2, 0)),
+            ]
+        ),
     ],
 )
 def test_sigterm_ends_a_run_at_a_checkpoint(options, tmp_path, phase, words, place):
