@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ import apache_beam as beam
 from beam_jobs.engine.work_queue import take
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RECORD_TYPES
-from beam_jobs.sources import SOURCES
 from beam_jobs.stages.commit import commit
 from beam_jobs.stages.list import Unit, largest_first
 from beam_jobs.stages.plan import ShardSpec, plan_shards
@@ -91,7 +90,6 @@ class _Stage(beam.DoFn):
         """Makes what is not to be pickled."""
         self._workspace = workspace_of(self._options)
         self._record_type = RECORD_TYPES[self._options.record_type](self._options)
-        self._source = SOURCES[self._options.source](self._options)
 
     @contextlib.contextmanager
     def _tell_launcher(self) -> Iterator[None]:
@@ -128,7 +126,7 @@ class StageUnits(_Stage):
         """See beam.DoFn."""
         with self._tell_launcher():
             for unit in take(self._run_id, Unit(*given), self._workspace):
-                yield stage_unit(unit, self._source, self._record_type, self._workspace)
+                yield stage_unit(unit, self._options, self._record_type, self._workspace)
 
 
 class PlanShards(_Stage):
@@ -137,10 +135,27 @@ class PlanShards(_Stage):
     def process(self, _: None, summaries: list[UnitSummary]) -> Iterator[ShardSpec]:
         """See beam.DoFn."""
         with self._tell_launcher():
+            check_readable(summaries)
             self._workspace.mark("plan")
             specs = plan_shards(summaries, self._options, self._record_type, self._workspace)
             self._workspace.mark("shard")
             yield from specs
+
+
+def check_readable(summaries: Sequence[UnitSummary]) -> None:
+    """Returns if every unit was staged.
+
+    Raises:
+        InputError: Files could not be read because of I/O errors.
+    """
+    failed = [summary for summary in summaries if summary.unreadable]
+    if failed:
+        files = sum(summary.unreadable for summary in failed)
+        raise InputError(
+            f"{files:,} source files cannot be read. The first error: {failed[0].error}. Nothing "
+            "was committed, and what was staged is kept. Run the same command again when they can "
+            "be read; it resumes. --on-unreadable quarantine goes on without them."
+        )
 
 
 class WriteShards(_Stage):

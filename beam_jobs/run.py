@@ -21,8 +21,8 @@ from beam_jobs.pipeline import NOTES, BuildShardSet, file_error, workspace_of
 from beam_jobs.progress import Follower, OnProgress
 from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.report import write_report
-from beam_jobs.sources.detection import resolve_sources
-from beam_jobs.stages.list import Listing, list_corpus
+from beam_jobs.stages.list import Listing, list_corpus, resolve_options
+from beam_jobs.staging.units import UNREADABLE
 from beam_jobs.workspace import Workspace, read_json
 from shard_format import InputError, Manifest, ShardmillError, errors, load_manifest, naming
 
@@ -65,7 +65,7 @@ def run_preprocess(
         InputError: The corpus or the output folder cannot be used as it is.
     """
     started = time.time()
-    options = _absolute(resolve_sources(options))
+    options = _absolute(resolve_options(options))
     record_type = RECORD_TYPES[options.record_type](options)
     record_type.check()
     runner, beam_options = choose_runner(beam_args, options.workers)
@@ -77,7 +77,7 @@ def run_preprocess(
             listing = list_corpus(
                 options, record_type, workspace, lambda n: on_progress("list", n, 0)
             )
-            on_progress("list", listing.records, listing.records)
+            on_progress("list", listing.items, listing.items)
             already_built = _is_built(workspace, listing)
         if not already_built:
             job = BuildShardSet(options, listing.build_id, uuid.uuid4().hex, started)
@@ -87,7 +87,7 @@ def run_preprocess(
                 runs_python=record_type.runs_python,
                 corpus_bytes=listing.bytes,
             )
-            on_progress("stage", 0, listing.bytes if record_type.by_bytes else listing.records)
+            on_progress("stage", 0, listing.bytes)
             _run_pipeline(job, workspace, runner, beam_options, on_progress)
         if not options.no_report and not (already_built and _has_report(workspace)):
             on_progress("report", 0, 1)
@@ -211,6 +211,9 @@ def _is_built(workspace: Workspace, listing: Listing) -> bool:
             "Choose another --out, or remove that folder."
         )
     manifest = load_manifest(workspace.out)
+    if UNREADABLE in manifest.ledger.reasons:
+        path.unlink()  # --on-unreadable quarantine: files that may be readable now
+        return False
     sizes = {
         shard.file: shard.bytes for split in manifest.splits.values() for shard in split.shards
     }

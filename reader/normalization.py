@@ -92,7 +92,7 @@ def _measured(mode: str, manifest: Manifest, where: Path) -> Any:
             'normalize="none".'
         )
     measured = manifest.splits[TRAINING_SPLIT].statistics.get(STATISTICS)
-    if not measured:
+    if not measured or not measured.get("count", 1):
         raise ShardSetError(
             f"normalize={mode!r} needs the pixels of the training split measured, got no "
             f"{STATISTICS!r} in its statistics in {where}. Build the set again with this version "

@@ -14,13 +14,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from reader.clock import Clock, Elapsed
 from reader.cold import StorageTimes, measure_storage
 from reader.pipeline import Source
 from reader.prefixes import prefixes
 from reader.sampled import dataset_of, open_again, sampled_source, with_records
 from reader.stream import Stream
 from shard_format import UsageError
-from shard_format.clock import Clock, Elapsed
 
 _ROUNDS = 2  # so that a busy second of the machine does not fall upon one stage
 _WARM_UP = 0.4  # of the time that is measured: until the threads of tf.data have found their number

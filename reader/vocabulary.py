@@ -83,7 +83,8 @@ def _counted_size(manifest: Manifest) -> int:
     """What the statistics of the training split say; 0 where they say nothing."""
     split = manifest.splits.get(TRAINING_SPLIT)
     vocabulary = split.statistics.get("vocabulary") if split is not None else None
-    return int(vocabulary.get("size", 0)) if isinstance(vocabulary, dict) else 0
+    size = vocabulary.get("size") if isinstance(vocabulary, dict) else None
+    return size if isinstance(size, int) else 0
 
 
 def _hugging_face(path: Path) -> Vocabulary:

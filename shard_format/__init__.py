@@ -1,6 +1,6 @@
-"""What a shard set is: schema, codec, framing, names, index, manifest. See FORMAT.md.
+"""The shard set format: schema, codec, framing, names, index, manifest, storage. See FORMAT.md.
 
-This package loads neither TensorFlow nor Beam; everything else is built on it.
+Everything else is built on this package, which needs neither TensorFlow nor Beam.
 """
 
 from shard_format.errors import DamageError, InputError, ShardmillError, ShardSetError, UsageError
@@ -12,6 +12,7 @@ from shard_format.manifest import (
     Manifest,
     ShardInfo,
     SplitInfo,
+    load_build,
     load_manifest,
     parse_manifest,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "frame",
     "id_hash",
     "index_schema",
+    "load_build",
     "load_manifest",
     "masked_crc",
     "mix",

@@ -1,4 +1,4 @@
-"""The cleaning steps of a set, as its manifest tells them."""
+"""The cleaning steps of a set, from its manifest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def cleaning_steps(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(name, "parameter=value, ...") of every step in order; empty if the config tells no list.
+    """(name, "parameter=value, ...") of every step in order; empty if the config has no list.
 
     Args:
         config: Of the manifest; "clean" is a list of {"step": name, parameter: value, ...}.

@@ -1,4 +1,4 @@
-"""How often each value of a column of an index occurs."""
+"""How often each value of an index column occurs."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from collections import Counter
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_BATCH_ROWS = 1 << 20  # of a column that lies in a memory map
+_BATCH_ROWS = 1 << 20  # of a memory-mapped column
 
 
 def count_values(index: pa.Table, column: str) -> dict[str | None, int]:
-    """Records by the value of a text column, most frequent first; empty if there is none.
+    """Number of records by the value of a text column, the most frequent first.
 
-    A value that is missing counts as None. Memory holds the values that differ, and a part of the
-    column.
+    Nulls count as None. The distinct values and a part of the column are in memory.
 
     Args:
-        index: As `open_index` gives it.
-        column: Its name.
+        index: From `open_index`.
+        column: Its name; without such a column the result is empty.
     """
     if column not in index.column_names or not _is_text(index.schema.field(column).type):
         return {}

@@ -1,14 +1,12 @@
 """What a set keeps of records that are not in its shards: the quarantine and the duplicates.
 
-Both are Parquet, and may be large: everything here reads them in pieces, and no picture unless it
-is asked for.
+Both are Parquet and may be large: they are read in pieces, and originals only on request.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,13 +14,47 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from shard_format import naming
+from shard_format import naming, storage
 from shard_format.errors import DamageError
 from shard_format.manifest import Manifest
+from shard_format.storage import Place
+
+# The columns of the quarantine; `RejectedRecord` is a row of it.
+QUARANTINE_SCHEMA = pa.schema(
+    [
+        pa.field("record_id", pa.string(), nullable=False),
+        pa.field("label", pa.string()),
+        pa.field("stage", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("detail", pa.string(), nullable=False),
+        pa.field("bytes", pa.large_binary()),  # the original; null where it could not be read
+    ]
+)
 
 _BATCH_ROWS = 65_536  # of short columns: a few MiB
 _QUARANTINE_FILE = re.compile(rf"{naming.QUARANTINE_DIR}/part-\d{{5,}}\.parquet")
-_TEXTS = ("record_id", "label", "stage", "reason", "detail")
+_TEXTS = tuple(name for name in QUARANTINE_SCHEMA.names if name != "bytes")
+
+
+class RejectedRecord(NamedTuple):
+    """A record of the quarantine, without its original.
+
+    Attributes:
+        record_id: Its id.
+        label: Its class, or None.
+        stage: Where it was rejected: "list", "read", "prepare", or "filter" for rules that the
+            user chose.
+        reason: Such as "truncated".
+        detail: What was found in it.
+        bytes: Size of its original; None where it could not be read.
+    """
+
+    record_id: str
+    label: str | None
+    stage: str
+    reason: str
+    detail: str
+    bytes: int | None
 
 
 class Refused(NamedTuple):
@@ -30,12 +62,12 @@ class Refused(NamedTuple):
 
     Attributes:
         reason: Such as "truncated".
-        records: In the whole quarantine.
-        record_id: Of the first one, in the order in which the source was listed.
+        records: Number of records in the whole quarantine.
+        record_id: Of the first one, in listing order.
         label: Its class, or None.
-        stage: Where it was refused: "list", "read" or "prepare".
-        detail: What was wrong with it.
-        file: The part it lies in, relative to the set.
+        stage: See `RejectedRecord`.
+        detail: What was found in it.
+        file: The part of the quarantine that has it, relative to the set.
         row: Its row in that part.
     """
 
@@ -59,7 +91,7 @@ class DuplicateCounts(NamedTuple):
     dropped: int = 0
 
 
-def read_refused(directory: Path, manifest: Manifest) -> list[Refused]:
+def read_refused(directory: Place, manifest: Manifest) -> list[Refused]:
     """One example for every reason in the quarantine, the most frequent reason first.
 
     Raises:
@@ -67,7 +99,7 @@ def read_refused(directory: Path, manifest: Manifest) -> list[Refused]:
     """
     counts: dict[str, int] = {}
     first: dict[str, tuple[str, int]] = {}
-    for file in sorted(filter(_QUARANTINE_FILE.fullmatch, manifest.files)):
+    for file in _quarantine_files(manifest):
         start = 0
         for batch in read_columns(directory, file, ["reason"]):
             for item in pc.value_counts(batch["reason"]).to_pylist():
@@ -83,7 +115,36 @@ def read_refused(directory: Path, manifest: Manifest) -> list[Refused]:
     return sorted(found, key=lambda refused: (-refused.records, refused.reason))
 
 
-def refused_bytes(directory: Path, refused: Refused, limit: int) -> bytes | None:
+def read_rejected(
+    directory: Place, manifest: Manifest
+) -> Iterator[tuple[RejectedRecord, pa.LargeBinaryScalar]]:
+    """Every record of the quarantine with its original, in listing order.
+
+    One row group of a few MiB is in memory, or one original if that is larger.
+
+    Raises:
+        DamageError: A part of the quarantine is missing or is not a Parquet file.
+    """
+    for file in _quarantine_files(manifest):
+        opened = _open(directory, file)
+        _check_columns(directory, file, opened, QUARANTINE_SCHEMA.names)
+        for group in range(opened.num_row_groups):
+            try:
+                table = opened.read_row_group(group, QUARANTINE_SCHEMA.names)
+            except (pa.ArrowException, OSError) as error:
+                raise _damaged(directory, file, error) from error
+            originals = table["bytes"]
+            sizes = pc.binary_length(originals).to_pylist()
+            rows = table.select(_TEXTS).to_pylist()
+            for row, size, original in zip(rows, sizes, originals, strict=True):
+                yield RejectedRecord(**row, bytes=size), original
+
+
+def _quarantine_files(manifest: Manifest) -> list[str]:
+    return sorted(filter(_QUARANTINE_FILE.fullmatch, manifest.files))
+
+
+def refused_bytes(directory: Place, refused: Refused, limit: int) -> bytes | None:
     """The original of a refused record; None if it was not kept, or may exceed `limit` bytes."""
     group, row = _locate(directory, refused.file, refused.row)
     file = _open(directory, refused.file)
@@ -102,7 +163,7 @@ def refused_bytes(directory: Path, refused: Refused, limit: int) -> bytes | None
     return value
 
 
-def count_duplicates(directory: Path, manifest: Manifest) -> DuplicateCounts | None:
+def count_duplicates(directory: Place, manifest: Manifest) -> DuplicateCounts | None:
     """How many clusters and what kind of members; None if the set keeps no such file.
 
     Raises:
@@ -140,7 +201,7 @@ def _runs(values: pa.Array, before: str | None) -> int:
 
 
 def read_columns(
-    directory: Path, file: str, columns: Sequence[str], batch_rows: int | None = None
+    directory: Place, file: str, columns: Sequence[str], batch_rows: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Some columns of a Parquet file of the set, piece by piece.
 
@@ -148,34 +209,39 @@ def read_columns(
         DamageError: It is missing, is no Parquet file, or lacks a column.
     """
     opened = _open(directory, file)
-    missing = [name for name in columns if name not in opened.schema_arrow.names]
-    if missing:
-        raise DamageError(
-            f"{file} must have the columns {', '.join(columns)}, got no {', '.join(missing)} in "
-            f"{directory}. Run 'shardmill verify' on the set."
-        )
+    _check_columns(directory, file, opened, columns)
     try:
         yield from opened.iter_batches(batch_rows or _BATCH_ROWS, columns=list(columns))
     except (pa.ArrowException, OSError) as error:
         raise _damaged(directory, file, error) from error
 
 
-def _open(directory: Path, file: str) -> pq.ParquetFile:
+def _check_columns(
+    directory: Place, file: str, opened: pq.ParquetFile, columns: Sequence[str]
+) -> None:
+    missing = [name for name in columns if name not in opened.schema_arrow.names]
+    if missing:
+        raise DamageError(
+            f"{directory / file} has no column {', '.join(missing)}. Run 'shardmill verify "
+            f"{directory}'."
+        )
+
+
+def _open(directory: Place, file: str) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(directory / file)
+        return pq.ParquetFile(storage.open_arrow(directory / file, mapped=False))
     except (pa.ArrowException, OSError) as error:
         raise _damaged(directory, file, error) from error
 
 
-def _damaged(directory: Path, file: str, error: Exception) -> DamageError:
+def _damaged(directory: Place, file: str, error: Exception) -> DamageError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     return DamageError(
-        f"every file that the manifest names must be as it was written, got {reason} for {file} "
-        f"in {directory}. Run 'shardmill verify' on the set."
+        f"{directory / file} is damaged or missing: {reason}. Run 'shardmill verify {directory}'."
     )
 
 
-def _locate(directory: Path, file: str, row: int) -> tuple[int, int]:
+def _locate(directory: Place, file: str, row: int) -> tuple[int, int]:
     """(row group, row in it) of a row of a file."""
     metadata = _open(directory, file).metadata
     for group in range(metadata.num_row_groups):
@@ -186,7 +252,7 @@ def _locate(directory: Path, file: str, row: int) -> tuple[int, int]:
     raise _damaged(directory, file, IndexError(f"no row {row}"))
 
 
-def _row(directory: Path, file: str, row: int) -> dict[str, Any]:
+def _row(directory: Place, file: str, row: int) -> dict[str, Any]:
     group, row = _locate(directory, file, row)
     try:
         table = _open(directory, file).read_row_group(group, list(_TEXTS))

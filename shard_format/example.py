@@ -1,12 +1,12 @@
-"""tf.train.Example without TensorFlow: deterministic bytes out, plain values in.
+"""tf.train.Example without TensorFlow, with deterministic bytes.
 
-Why not the protobuf package: a map field's order on the wire is unspecified there, so equal
-examples may serialize to different bytes; here features are written in the schema's order, always.
+The protobuf package does not specify the order of a map field, so equal examples may serialize to
+different bytes; here features are always written in the order of the schema.
 Wire format: protobuf.dev/programming-guides/encoding; messages: tensorflow/core/example.
 
-An example is written in two halves, because some features (a class label) are known only after
-every record was seen: `encode_features` gives the entries of the features known now, entries can
-be concatenated, and `finish_example` wraps them.
+An example is written in two steps, because some features (a class label) are known only after all
+records are: `encode_features` returns the entries of some features, entries can be concatenated,
+and `finish_example` wraps them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FIELD_1, _FIELD_2, _FIELD_3 = 0x0A, 0x12, 0x1A
 _STORAGE_TAG = {"bytes_list": _FIELD_1, "float_list": _FIELD_2, "int64_list": _FIELD_3}
 _STORAGE_NAME = {tag: name for name, tag in _STORAGE_TAG.items()}
 _UINT64 = 1 << 64
-# Below so many numbers plain Python is faster than numpy.
+# For fewer numbers plain Python is faster than numpy.
 _FEW = 16
 
 
@@ -53,8 +53,8 @@ def encode_features(features: Sequence[Feature], values: Mapping[str, Value]) ->
     for feature in features:
         if feature.name not in values:
             raise UsageError(
-                f"an example must have a value for feature {feature.name!r}, got "
-                f"{', '.join(sorted(values)) or 'nothing'}. Add it to the record type."
+                f"An example has no value for feature {feature.name!r}, only for "
+                f"{', '.join(sorted(values)) or 'none'}. Add it to the record type."
             )
         entries.append(_encode_entry(feature, values[feature.name]))
     return b"".join(entries)
@@ -73,15 +73,15 @@ def _encode_entry(feature: Feature, value: Value) -> bytes:
         stored = _encode_list(feature.storage, items)
     except (TypeError, AttributeError, struct.error) as error:
         raise UsageError(
-            f"feature {feature.name!r} must hold {feature.kind}, got {type(value).__name__} "
-            f"({error}). Correct the record type."
+            f"Feature {feature.name!r} is of kind {feature.kind}, but its value is a "
+            f"{type(value).__name__} ({error}). Correct the record type."
         ) from error
     name = _delimited(_FIELD_1, feature.name.encode())
     return _delimited(_FIELD_1, name + _delimited(_FIELD_2, stored))
 
 
 def _encode_bytes(name: str, value: bytes) -> bytes:
-    """One value, without copying it at every level: pictures, documents."""
+    """One value, such as an image, without copying it at every level."""
     tail = bytes((_FIELD_1,)) + _varint(len(value))  # the value in its bytes_list
     list_size = len(tail) + len(value)
     tail = bytes((_STORAGE_TAG["bytes_list"],)) + _varint(list_size) + tail
@@ -111,7 +111,7 @@ def _encode_numbers(items: Sequence[object] | Numbers) -> bytes:
         numbers = np.asarray(items)
         if numbers.dtype == np.int64 and numbers.ndim == 1:
             return pack_varints(numbers)
-    # Also for what is no list of 64-bit integers: the message names the first that is none.
+    # Also for a list with other values: the message names the first of them.
     return b"".join(_varint(_checked_int64(item)) for item in items)
 
 
@@ -123,7 +123,7 @@ def _checked_bytes(item: object) -> bytes:
 
 def _checked_int64(item: object) -> int:
     if not isinstance(item, int) or not -(1 << 63) <= item < (1 << 63):
-        raise TypeError(f"{item!r} is no 64-bit integer")
+        raise TypeError(f"{item!r} is not a 64-bit integer")
     return item % _UINT64  # two's complement, as protobuf writes negative numbers
 
 
@@ -145,11 +145,11 @@ def _varint(number: int) -> bytes:
 def decode_example(serialized: bytes) -> dict[str, Values]:
     """Every feature of a serialized tf.train.Example as a list of bytes, int or float.
 
-    It reads what any writer may produce (packed or not, any order, the last entry of a repeated
-    key wins); a feature without a value is an empty list.
+    Any writer's bytes are read: packed or not, in any order; of a repeated key the last entry
+    wins. A feature without a value is an empty list.
 
     Raises:
-        DamageError: The bytes are no tf.train.Example.
+        DamageError: The bytes are not a tf.train.Example.
     """
     features: dict[str, Values] = {}
     try:
@@ -162,8 +162,8 @@ def decode_example(serialized: bytes) -> dict[str, Values]:
                     features[name] = values
     except (IndexError, ValueError, struct.error) as error:
         raise DamageError(
-            f"a record must be a serialized tf.train.Example, got {len(serialized)} bytes that are "
-            f"none ({error}). Run 'shardmill verify' on the set."
+            f"A record of {len(serialized)} bytes is not a tf.train.Example ({error}). Run "
+            "'shardmill verify' on the set."
         ) from error
     return features
 
@@ -213,7 +213,7 @@ def _signed(number: int) -> int:
 
 def _content(value: bytes | int) -> bytes:
     if isinstance(value, int):
-        raise ValueError("a number stands where a message is expected")
+        raise ValueError("a number in the place of a message")
     return value
 
 

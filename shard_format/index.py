@@ -1,31 +1,34 @@
-"""The index of a split: one row per record, in reading order, as a memory-mapped Arrow file.
+"""The index of a split: an Arrow file with one row per record, in reading order.
 
-It is what makes random access, exact resume and damage containment possible on TFRecord, which
-has no index of its own. Record types add their own statistics columns behind the common ones.
+TFRecord has no index of its own. This one makes random access, exact resume and damage containment
+possible. Record types add their own statistics columns after the common ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
 import pyarrow as pa
 
+from shard_format import storage
 from shard_format.errors import DamageError, ShardSetError
+from shard_format.storage import Place
 
-# A dictionary would be smaller, but plain strings can be sliced out of a memory map.
+# Plain strings can be sliced out of a memory map, unlike the smaller dictionaries.
 COMMON_FIELDS = (
     pa.field("shard", pa.int32(), nullable=False),  # index into the split's shards
     pa.field("offset", pa.int64(), nullable=False),  # first byte of the frame in the shard
     pa.field("length", pa.int64(), nullable=False),  # bytes of the whole frame
     pa.field("key", pa.uint64(), nullable=False),  # shuffle key; ascending over the split
     pa.field("record_id", pa.string(), nullable=False),
-    pa.field("label", pa.int64()),  # null where a record has none
+    pa.field("label", pa.int64()),  # null if the record has none
     pa.field("fingerprint", pa.binary(16), nullable=False),  # equal for exact duplicates
 )
 
-# Of a set whose records have any number of labels; "label" is then null.
+# Of a set whose records have any number of labels, where "label" is null.
 LABELS_FIELD = pa.field("labels", pa.list_(pa.int64()))
 
 
@@ -35,17 +38,29 @@ def index_schema(statistics: Sequence[pa.Field]) -> pa.Schema:
 
 
 class IndexWriter:
-    """Writes an index, one table per shard, without ever holding more than one of them.
+    """Writes an index, one table per shard, with one of them in memory at a time.
 
     Args:
-        path: Where to write; the file is complete when the writer is closed.
-        statistics: The columns that the record type adds.
+        place: The file, which gets its name, whole, when the writer is closed.
+        statistics: Columns of the record type.
+        durable: See `storage.create`.
+        scratch: See `storage.create`.
     """
 
-    def __init__(self, path: Path, statistics: Sequence[pa.Field]) -> None:
+    def __init__(
+        self,
+        place: Place,
+        statistics: Sequence[pa.Field],
+        *,
+        durable: bool = False,
+        scratch: Path | None = None,
+    ) -> None:
         self._schema = index_schema(statistics)
-        self._sink = pa.OSFile(str(path), "wb")
-        self._writer = pa.ipc.new_file(self._sink, self._schema)
+        with ExitStack() as stack:
+            created = storage.create_arrow(place, durable=durable, scratch=scratch)
+            sink = stack.enter_context(created)
+            self._writer = stack.enter_context(pa.ipc.new_file(sink, self._schema))
+            self._files = stack.pop_all()
 
     def append(self, table: pa.Table) -> None:
         """Adds the rows of one shard as one record batch."""
@@ -62,31 +77,30 @@ class IndexWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._writer.close()
-        self._sink.close()
+        self._files.__exit__(kind, error, traceback)
 
 
-def open_index(path: Path) -> pa.Table:
-    """The index as a table whose columns lie in a memory map: nothing is read until it is used.
+def open_index(place: Place) -> pa.Table:
+    """The index as a table; of a local file, memory-mapped: a column is read when it is used.
 
     Raises:
         ShardSetError: The file is missing.
-        DamageError: The file is no Arrow file, or lacks a column.
+        DamageError: The file is not an Arrow file, or lacks a column.
     """
     try:
-        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        table = pa.ipc.open_file(storage.open_arrow(place)).read_all()
     except FileNotFoundError as error:
         raise ShardSetError(
-            f"every split has an index, got no file {path}. Copy the whole set, or build it again."
+            f"The index {place} is missing. Copy the whole set, or build it again."
         ) from error
     except (pa.ArrowInvalid, OSError) as error:
         raise DamageError(
-            f"an index must be an Arrow file, got {error} in {path}. Run 'shardmill verify'."
+            f"The index {place} is not a whole Arrow file: {error}. Run 'shardmill verify'."
         ) from error
     missing = [field.name for field in COMMON_FIELDS if field.name not in table.column_names]
     if missing:
         raise DamageError(
-            f"an index must have the columns {', '.join(missing)}, got "
-            f"{', '.join(table.column_names)} in {path}. Build the set again."
+            f"The index {place} has no column {', '.join(missing)}, only "
+            f"{', '.join(table.column_names)}. Build the set again."
         )
     return table

@@ -1,6 +1,6 @@
 """Record identity as 64-bit numbers: the shuffle key and the split position of a record.
 
-A record id is text (the path relative to its source, plus member or row). It is hashed once,
+A record id is text (the path relative to its source, plus member or row). It is hashed once, by
 `id_hash`; everything else is a bijection of that number, computed on whole columns.
 
 The mixing function is the finalizer of SplitMix64 (Steele, Lea, Flood: Fast Splittable
@@ -46,9 +46,9 @@ def shuffle_keys(id_hashes: Any, seed: int) -> UInt64Array:
 
 
 def split_positions(id_hashes: Any) -> npt.NDArray[np.float64]:
-    """Where each record falls in [0, 1) when a corpus is cut into splits.
+    """The position of each record in [0, 1), by which a corpus is cut into splits.
 
-    It does not depend on the seed: reshuffling a corpus never moves a record to another split.
+    It does not depend on the seed: another shuffle never moves a record to another split.
 
     Args:
         id_hashes: [n] uint64.

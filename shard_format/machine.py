@@ -16,7 +16,7 @@ def machine_cores() -> int:
 
 
 def usable_cores() -> float:
-    """Cores of the machine, less those that taskset or a container's quota forbid; above 0."""
+    """Cores that this process may use: taskset or a container's quota may allow fewer; above 0."""
     allowed = float(machine_cores())
     if hasattr(os, "sched_getaffinity"):  # Linux only
         allowed = min(allowed, len(os.sched_getaffinity(0)))

@@ -1,8 +1,8 @@
-"""The manifest: the root of a shard set. No manifest, no data set.
+"""The manifest, the root of a shard set. A folder without one is not a shard set.
 
-It holds everything that is a function of the input and the options and nothing else: no time
-stamp, host name, absolute path or version. `root_hash` covers all of it, and it names the SHA-256
-of every other file, so two sets with one root hash are the same to the byte.
+It is a function of the input and the options alone: it has no time stamp, host name, absolute path
+or version. `root_hash` covers all of it, and it has the SHA-256 of every other file, so two sets
+with the same root hash have the same bytes.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
-from shard_format import naming
+from shard_format import naming, storage
 from shard_format.errors import DamageError, ShardSetError
+from shard_format.manifest_types import WrongType, check_manifest
 from shard_format.schema import Schema
+from shard_format.storage import Place
 
 FORMAT_VERSION = 1
+
+_RESTORE = "Restore it from a copy, or build the set again."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,14 +37,14 @@ class ShardInfo:
 
 @dataclasses.dataclass(frozen=True)
 class SplitInfo:
-    """The shards of one split in reading order, and what was counted over its records."""
+    """The shards of one split in reading order, and the statistics of its records."""
 
     shards: tuple[ShardInfo, ...]
     statistics: Mapping[str, Any]
 
     @property
     def records(self) -> int:
-        """Number of records over all shards."""
+        """Number of records in all shards."""
         return sum(shard.records for shard in self.shards)
 
     @property
@@ -51,16 +55,16 @@ class SplitInfo:
 
 @dataclasses.dataclass(frozen=True)
 class Ledger:
-    """Where every record that was read has gone.
+    """What became of every record that was read.
 
     Attributes:
         read: Records found by the source.
         kept: Records in the shards.
-        duplicates: Records left out because another one is equal.
-        filtered: Records left out by a cleaning rule.
-        quarantined: Records refused because they could not be read; their bytes are kept.
-        reasons: For every reason to filter or to refuse, how many.
-        repeated: Copies of records of small classes, in the shards beside those kept.
+        duplicates: Records dropped because an equal or similar one is kept.
+        filtered: Records dropped by a cleaning rule.
+        quarantined: Records that could not be used; their bytes are kept.
+        reasons: Number of records by the reason to filter or to quarantine them.
+        repeated: Additional copies of records of small classes.
     """
 
     read: int
@@ -74,21 +78,21 @@ class Ledger:
     def __post_init__(self) -> None:
         if self.read != self.kept + self.duplicates + self.filtered + self.quarantined:
             raise DamageError(
-                f"read must equal kept + duplicates + filtered + quarantined, got {self.read} != "
-                f"{self.kept} + {self.duplicates} + {self.filtered} + {self.quarantined}. "
-                "This is a bug of shardmill: please report it with the command you ran."
+                "The ledger does not add up: read != kept + duplicates + filtered + quarantined, "
+                f"{self.read} != {self.kept} + {self.duplicates} + {self.filtered} + "
+                f"{self.quarantined}. In a build this is a bug: please report it with the command."
             )
 
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """Everything a shard set promises.
+    """The content of manifest.json.
 
     Attributes:
         name: The first part of every shard's file name.
         schema: The features of an example.
         splits: By name, in the order the user gave.
-        ledger: Where every record went.
+        ledger: What became of every record.
         config: Every option that has an effect on the bytes.
         files: SHA-256 and size of every other file of the set, by name relative to it.
     """
@@ -126,7 +130,7 @@ class Manifest:
 
     def _ledger(self) -> dict[str, Any]:
         ledger = dataclasses.asdict(self.ledger)
-        if not self.ledger.repeated:  # sets were written before there was such a thing
+        if not self.ledger.repeated:  # older sets do not have the key
             del ledger["repeated"]
         return ledger
 
@@ -135,7 +139,7 @@ class Manifest:
         return json.dumps({**self._content(), "root_hash": self.root_hash}, indent=1) + "\n"
 
     def summary(self) -> dict[str, Any]:
-        """What `--json` prints: the ledger, the root hash, records, shards and bytes per split."""
+        """The ledger, the root hash, and records, shards and bytes per split, for `--json`."""
         ledger = dataclasses.asdict(self.ledger)
         return {
             **ledger,
@@ -152,95 +156,105 @@ def _root_hash(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def load_manifest(directory: Path) -> Manifest:
-    """The manifest of a shard set, its root hash checked.
+def load_manifest(directory: Place) -> Manifest:
+    """The manifest of a shard set, after a check of its root hash and types.
 
     Raises:
-        ShardSetError: There is no set in this directory, or one of another format version.
-        DamageError: The manifest is not what was written.
+        ShardSetError: The directory is not a shard set, or one of another format version.
+        DamageError: The manifest is not as shardmill writes them.
     """
     path = directory / naming.MANIFEST
     try:
-        return parse_manifest(path.read_bytes(), str(path))
+        return parse_manifest(storage.read_bytes(path), str(path))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ShardSetError(_why_no_set(directory)) from error
     except OSError as error:
         raise ShardSetError(
-            f"a manifest must be a file that can be read, got '{error.strerror}' for {path}. "
-            "Give permission, or check the path."
+            f"Cannot read {path}: {error.strerror}. Give permission, or check the path."
         ) from error
+
+
+def load_build(directory: Place) -> dict[str, Any]:
+    """The content of build.json; empty if it is missing or damaged: a set is whole without it."""
+    try:
+        value = json.loads(storage.read_bytes(directory / naming.BUILD))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def parse_manifest(text: bytes, path: str) -> Manifest:
-    """The manifest in the bytes of a manifest.json, its root hash checked.
+    """The manifest in the bytes of a manifest.json, after a check of its root hash and types.
 
     Args:
         text: The bytes.
-        path: Where they come from, for messages.
+        path: Of the file, for messages.
 
     Raises:
         ShardSetError: It is of another format version.
-        DamageError: It is not what was written.
+        DamageError: It is not a manifest as shardmill writes them.
     """
     try:
         raw = json.loads(text.decode())
-    except ValueError as error:
+        version = raw.get("format_version") if isinstance(raw, dict) else None
+        if version != FORMAT_VERSION:
+            raise ShardSetError(
+                f"{path} says format version {version!r}; this version reads {FORMAT_VERSION}. "
+                "Install the version of shardmill that wrote the set, or build it again."
+            )
+        stored = raw.pop("root_hash", None)
+        computed = _root_hash(raw)
+    except RecursionError as error:
         raise DamageError(
-            f"a manifest must be JSON, got {error} in {path}. Restore it or build the set again."
+            f"{path} is not a manifest: its JSON is nested too deep. {_RESTORE}"
         ) from error
-    if not isinstance(raw, dict) or raw.get("format_version") != FORMAT_VERSION:
-        found = raw.get("format_version") if isinstance(raw, dict) else type(raw).__name__
-        raise ShardSetError(
-            f"this version reads shard sets of format {FORMAT_VERSION}, got {found!r} in {path}. "
-            "Install the version of shardmill that wrote the set, or build it again."
-        )
-    stored = raw.pop("root_hash", None)
-    if stored != _root_hash(raw):
+    except ValueError as error:
+        raise DamageError(f"{path} is not JSON: {error}. {_RESTORE}") from error
+    if stored != computed:
         raise DamageError(
-            f"the root hash must match the manifest, got {stored} in {path}, computed "
-            f"{_root_hash(raw)}. Restore the manifest or build the set again."
+            f"{path} was changed: its root hash is {computed}, but it says {stored!r}. {_RESTORE}"
         )
     try:
-        manifest = _from_json(raw)
-        _check_files(manifest, path)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ShardSetError(
-            f"a manifest must have the fields of FORMAT.md, got {error!r} in {path}. "
-            "Build the set again."
-        ) from error
+        check_manifest(raw, "")
+    except WrongType as error:
+        raise DamageError(f"{path} is not a manifest: {error}. {_RESTORE}") from error
+    manifest = _from_json(raw)
+    _check_files(manifest, path)
     return manifest
 
 
 def _check_files(manifest: Manifest, path: str) -> None:
-    """Returns if all files that a manifest names lie in the set.
+    """Returns if all files that a manifest names are inside of the set.
 
-    Whoever wrote a set could else have files of the reader's machine read, verified, or, as copies
-    of a set at a URL, written.
+    Otherwise whoever wrote a set could make a reader read files of its machine, or, when it copies
+    a set from a URL, overwrite them.
 
     Raises:
-        DamageError: One does not.
+        DamageError: One of them is outside.
     """
     shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
     for file in (*shards, *manifest.files, *map(naming.index_file, manifest.splits)):
         parts = PurePosixPath(file).parts
         if not parts or file != "/".join(parts) or ".." in parts or "\0" in file:
             raise DamageError(
-                f"a manifest must name files inside of its set, got {file!r} in {path}. Do not "
-                "use this set, unless you know who wrote it: build it again."
+                f"{path} names a file outside of its set: {file!r}. Do not use this set unless "
+                "you know who wrote it; build it again."
             )
 
 
-def _why_no_set(directory: Path) -> str:
-    if not directory.exists():
-        return f"a shard set must exist, got no directory {directory}. Check the path."
-    if (directory / naming.WORK_DIR).exists():
+def _why_no_set(directory: Place) -> str:
+    try:
+        present = {entry.name for entry in storage.list_folder(directory)}
+    except OSError:
+        return f"There is no directory {directory}. Check the path."
+    if naming.WORK_DIR in present:
         return (
-            f"a shard set has a {naming.MANIFEST}, got an unfinished build in {directory}. "
-            "Run the same 'shardmill preprocess' command again: it goes on where it stopped."
+            f"{directory} has an unfinished build and no {naming.MANIFEST} yet. Run the same "
+            "'shardmill preprocess' command again; it resumes."
         )
     return (
-        f"a shard set has a {naming.MANIFEST}, got none in {directory}. "
-        f"Build one with 'shardmill preprocess images|text SRC --out {directory}'."
+        f"{directory} is not a shard set: it has no {naming.MANIFEST}. Build one with "
+        f"'shardmill preprocess images|text SRC --out {directory}'."
     )
 
 

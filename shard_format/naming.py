@@ -8,16 +8,16 @@ from typing import NamedTuple
 from shard_format.errors import UsageError
 
 MANIFEST = "manifest.json"
-BUILD = "build.json"  # what is not reproducible: times, versions, throughput
+BUILD = "build.json"  # everything that is not reproducible: times, versions, throughput
 FEATURES = "features.json"  # TFDS
 DATASET_INFO = "dataset_info.json"  # TFDS
-DUPLICATES = "duplicates.parquet"  # who is equal to whom
-# What made the ids of `tokens`: Hugging Face tokenizers JSON, or a SentencePiece model.
+DUPLICATES = "duplicates.parquet"  # clusters of duplicates
+# The tokenizer of a set of token ids: Hugging Face tokenizers JSON, or a SentencePiece model.
 TOKENIZERS = {"json": "tokenizer.json", "model": "tokenizer.model"}
-REPORT = "report.html"  # for people; made from the rest, so no manifest names it
+REPORT = "report.html"  # derived from the rest, so the manifest does not name it
 INDEX_DIR = "index"
 QUARANTINE_DIR = "quarantine"
-WORK_DIR = ".shardmill"  # a build in progress; gone when the build is done
+WORK_DIR = ".shardmill"  # of a build in progress; removed at its end
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _SHARD = re.compile(
@@ -39,12 +39,12 @@ def check_name(name: str, what: str) -> str:
     """The name itself, if it may be part of a file name.
 
     Raises:
-        UsageError: It is not lower-case letters, digits and underscores, a letter first.
+        UsageError: It is not lower-case letters, digits and underscores that begin with a letter.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{what} must be lower-case letters, digits and underscores and begin with a letter "
-            f"(TFDS reads it from file names), got {name!r}. Choose another name."
+            f"{what} {name!r} cannot be part of a file name that TFDS reads. Use lower-case "
+            "letters, digits and underscores, beginning with a letter."
         )
     return name
 
@@ -55,7 +55,7 @@ def shard_file(name: str, split: str, shard: int, num_shards: int) -> str:
 
 
 def parse_shard_file(file: str) -> ShardName | None:
-    """The inverse of `shard_file`, or None if the file is no shard."""
+    """The inverse of `shard_file`, or None if the file is not a shard."""
     match = _SHARD.fullmatch(file)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""The feature schema: which features an example has, declared and never inferred from samples."""
+"""The feature schema: the features of an example, declared and never inferred from samples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shard_format.errors import ShardSetError, UsageError
 
 # kind of feature -> the field of tf.train.Feature that stores it
 STORAGE = {
-    "image": "bytes_list",  # one encoded picture
+    "image": "bytes_list",  # one encoded image
     "text": "bytes_list",  # one UTF-8 string
     "bytes": "bytes_list",
     "class_label": "int64_list",  # indices into `class_names`: one, or any number by the shape
@@ -30,12 +30,12 @@ class Feature:
     Attributes:
         name: The key inside tf.train.Example.
         kind: One of `STORAGE`.
-        shape: What a reader gets after decoding, `-1` for a dimension that varies; `()` is a
-            scalar, and `(-1,)` a list of any length. An image is `(height, width, channels)`.
+        shape: After decoding, with `-1` for a dimension that varies; `()` is a scalar, and `(-1,)`
+            a list of any length. An image is `(height, width, channels)`.
         encoding: For an image, how its bytes are encoded, one of `ENCODINGS`; empty otherwise.
         class_names: For a class_label, the name of every class; a label is an index into it.
-        late: True when the value is known only once all records are (a class label needs the list
-            of all classes), so it is added while shards are written. Late features come last.
+        late: Whether the value is known only after all records are (a class label needs the list
+            of all classes), and is added when shards are written. Late features come last.
     """
 
     name: str
@@ -48,8 +48,8 @@ class Feature:
     def __post_init__(self) -> None:
         if self.kind not in STORAGE:
             raise UsageError(
-                f"a feature kind must be one of {', '.join(STORAGE)}, got {self.kind!r} "
-                f"in feature {self.name!r}. Correct the record type that declares it."
+                f"Feature {self.name!r} has the unknown kind {self.kind!r}. Choose from: "
+                f"{', '.join(STORAGE)}."
             )
 
     @property
@@ -68,11 +68,11 @@ class Schema:
     def __post_init__(self) -> None:
         names = [feature.name for feature in self.features]
         if len(set(names)) != len(names):
-            raise UsageError(f"feature names must be unique, got {names}. Rename the repeated one.")
+            raise UsageError(f"Feature names are not unique: {names}. Rename the repeated one.")
         late = [feature.late for feature in self.features]
         if late != sorted(late):
             raise UsageError(
-                f"late features must come after all others, got {names}. Reorder the schema."
+                f"Late features do not come after all others: {names}. Reorder the schema."
             )
 
     def __getitem__(self, name: str) -> Feature:
@@ -83,7 +83,7 @@ class Schema:
         raise KeyError(name)
 
     def with_class_names(self, name: str, class_names: tuple[str, ...]) -> Schema:
-        """This schema with the classes of label `name` filled in."""
+        """This schema with the class names of label `name`."""
         return dataclasses.replace(
             self,
             features=tuple(
@@ -135,6 +135,6 @@ class Schema:
             )
         except (KeyError, TypeError, UsageError) as error:
             raise ShardSetError(
-                f"the manifest's schema must list features with name, kind and shape, got {error!r}"
-                ". Build the set again."
+                f"This version cannot read the schema of the set: {error}. Install the version of "
+                "shardmill that wrote the set, or build it again."
             ) from error

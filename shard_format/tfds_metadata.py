@@ -15,8 +15,8 @@ from shard_format.schema import Feature, Schema
 from shard_format.tfrecord import FRAME_BYTES
 
 _MODULE = "tensorflow_datasets.core.features"
-_INPUTS = ("image", "text", "tokens")  # what a model sees, of records with a label
-_TFDS_ENCODINGS = ("jpeg", "png")  # which its Image feature decodes
+_INPUTS = ("image", "text", "tokens")  # of a model, in records with a label
+_TFDS_ENCODINGS = ("jpeg", "png")  # that its Image feature decodes
 
 
 def features_text(schema: Schema) -> str:
@@ -58,7 +58,7 @@ def dataset_info_text(name: str, schema: Schema, splits: dict[str, SplitInfo]) -
 
 
 def label_files(schema: Schema) -> dict[str, str]:
-    """The files from which TFDS learns class names, by file name."""
+    """The files from which TFDS reads class names, by file name."""
     return {
         f"{feature.name}.labels.txt": "\n".join(map(_one_line, feature.class_names)) + "\n"
         for feature in schema.features
@@ -67,7 +67,7 @@ def label_files(schema: Schema) -> dict[str, str]:
 
 
 def _one_line(class_name: str) -> str:
-    """A class name as TFDS can read it back: it takes a name per line, and strips each."""
+    """A class name that TFDS reads back: it reads a name per line and strips it."""
     if class_name.isprintable() and class_name.strip() == class_name:
         return class_name
     escaped = class_name.encode("unicode_escape").decode()
@@ -100,7 +100,7 @@ def _feature(feature: Feature) -> dict[str, Any]:
         }
     if feature.kind == "text":
         return {"pythonClassName": f"{_MODULE}.text_feature.Text", "text": {}}
-    # A picture that TFDS cannot decode is handed over as it is stored: one string.
+    # An image that TFDS cannot decode is a string, as stored.
     dtype = {"int64": "int64", "float32": "float32"}.get(feature.kind, "string")
     dimensions = [str(size) for size in feature.shape] if feature.kind != "image" else []
     return {

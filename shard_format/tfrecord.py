@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Protocol
 
 import google_crc32c
 
+from shard_format import storage
 from shard_format.errors import DamageError
+from shard_format.storage import Place
 
 HEADER_BYTES = 12  # uint64 length + uint32 masked CRC of those 8 bytes
 FOOTER_BYTES = 4  # uint32 masked CRC of the payload
-FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES  # what a frame adds to its payload
+FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES  # added to a payload
 
 _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
@@ -25,7 +26,7 @@ _MASK_DELTA = 0xA282EAD8  # tensorflow/core/lib/hash/crc32c.h, kMaskDelta
 
 
 class Readable(Protocol):
-    """What records are read from: a file of Python, or of PyArrow."""
+    """A file of Python or of PyArrow that records are read from."""
 
     def read(self, size: int, /) -> bytes:
         """The next bytes, at most `size`."""
@@ -46,7 +47,7 @@ def frame(payload: bytes) -> bytes:
 
 
 def unframe(framed: bytes, where: str) -> bytes:
-    """The payload of exactly one frame, both checksums checked.
+    """The payload of exactly one frame, after a check of both checksums.
 
     Args:
         framed: The whole frame.
@@ -56,35 +57,35 @@ def unframe(framed: bytes, where: str) -> bytes:
         DamageError: The frame is cut, or a checksum differs.
     """
     if len(framed) < FRAME_BYTES:
-        raise DamageError(f"a frame has at least {FRAME_BYTES} bytes, got {len(framed)} in {where}")
+        raise DamageError(f"{where} has {len(framed)} bytes, a frame at least {FRAME_BYTES}")
     length, length_crc = _HEADER.unpack_from(framed)
     if masked_crc(framed[:8]) != length_crc:
-        raise DamageError(f"the length of a record must match its checksum, it differs in {where}")
+        raise DamageError(f"the length of a record does not match its checksum in {where}")
     if length != len(framed) - FRAME_BYTES:
         raise DamageError(
-            f"a record must be {len(framed) - FRAME_BYTES} bytes long, got {length} in {where}"
+            f"a record has {length} bytes instead of {len(framed) - FRAME_BYTES} in {where}"
         )
     payload = framed[HEADER_BYTES:-FOOTER_BYTES]
     if masked_crc(payload) != _CRC.unpack_from(framed, len(framed) - FOOTER_BYTES)[0]:
-        raise DamageError(f"a record must match its checksum, it differs in {where}")
+        raise DamageError(f"a record does not match its checksum in {where}")
     return payload
 
 
-def read_records(path: Path) -> Iterator[tuple[int, bytes]]:
-    """(byte offset of the frame, payload) of every record of a file, in order.
+def read_records(place: Place) -> Iterator[tuple[int, bytes]]:
+    """Yields (byte offset of the frame, payload) of every record of a file, in order.
 
     Raises:
         DamageError: A checksum differs, or the file ends inside a record; names file and offset.
     """
-    with path.open("rb") as file:
-        yield from unframe_all(file, str(path))
+    with storage.open_input(place) as file:
+        yield from unframe_all(file, str(place))
 
 
 def unframe_all(file: Readable, name: str) -> Iterator[tuple[int, bytes]]:
-    """`read_records` of a file that is open, wherever it lies.
+    """`read_records` of an open file.
 
     Args:
-        file: At its beginning; a read gives fewer bytes than it is asked for at the end only.
+        file: At its beginning; only at its end may a read return fewer bytes than requested.
         name: For messages.
 
     Raises:
@@ -94,15 +95,13 @@ def unframe_all(file: Readable, name: str) -> Iterator[tuple[int, bytes]]:
     while header := file.read(HEADER_BYTES):
         where = f"{name} at byte {offset}"
         if len(header) < HEADER_BYTES:
-            raise DamageError(f"a record header has {HEADER_BYTES} bytes, the file ends {where}")
+            raise DamageError(f"the file ends inside the header of a record in {where}")
         length, length_crc = _HEADER.unpack(header)
         # Checked before the length is trusted: a flipped bit here may ask for exabytes.
         if masked_crc(header[:8]) != length_crc:
-            raise DamageError(
-                f"the length of a record must match its checksum, it differs in {where}"
-            )
+            raise DamageError(f"the length of a record does not match its checksum in {where}")
         rest = file.read(length + FOOTER_BYTES)
         if len(rest) < length + FOOTER_BYTES:
-            raise DamageError(f"a record has {length} bytes here, the file ends before in {where}")
+            raise DamageError(f"the file ends inside a record of {length} bytes in {where}")
         yield offset, unframe(header + rest, where)
         offset += length + FRAME_BYTES

@@ -1,4 +1,4 @@
-"""Packed varints, many at a time: token ids come by the million.
+"""Packed varints, many at a time, for millions of token ids.
 
 Wire format: protobuf.dev/programming-guides/encoding. A number is written in groups of 7 bits, the
 lowest first; all bytes but the last have their highest bit set. Negative numbers are 64 bits of
@@ -15,7 +15,7 @@ _MAX_BYTES = 10  # of 64 bits in groups of 7
 
 
 def pack_varints(numbers: npt.NDArray[np.int64]) -> bytes:
-    """The numbers as varints, one behind the other; [n] int64."""
+    """The concatenated varints of [n] int64 numbers."""
     if not len(numbers):
         return b""
     left = numbers.view(np.uint64)

@@ -1,26 +1,26 @@
-"""Verification: is every byte of a shard set the one that was written?
+"""Verification: every byte of a shard set is compared with the manifest.
 
-Every shard is read once; its SHA-256 is what decides. When it differs, the frames and the index
-say which record is at fault, so that damage has an address: file, byte offset, record id.
+Every shard is read once and its SHA-256 compared. Where it differs, the frames and the index give
+the damage an address: file, byte offset, record id.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import os
-import stat
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shard_format import naming
+from shard_format import naming, storage
 from shard_format.errors import DamageError, ShardmillError
 from shard_format.index import open_index
+from shard_format.machine import usable_cores
 from shard_format.manifest import Manifest, ShardInfo, load_manifest
+from shard_format.storage import Place
 from shard_format.tfrecord import read_records
 
 OnBytes = Callable[[int], None]
@@ -30,14 +30,14 @@ _BLOCK_BYTES = 1 << 20  # 1 MiB: hashing releases the GIL, larger blocks are no 
 
 @dataclasses.dataclass(frozen=True)
 class Damage:
-    """One thing that is wrong: the file relative to the set, and what is the matter with it."""
+    """A damaged file, by its name relative to the set, and its problem."""
 
     file: str
     problem: str
 
 
 def verify(
-    directory: Path,
+    directory: Place,
     *,
     workers: int | None = None,
     on_bytes: OnBytes = lambda size: None,
@@ -46,11 +46,11 @@ def verify(
 
     Args:
         directory: The shard set.
-        workers: Files read at once; one per core when None.
+        workers: Files read in parallel; one per usable core when None.
         on_bytes: Called with the size of every block that was read, from several threads.
 
     Returns:
-        The manifest, and everything found to be damaged; an empty list means the set is intact.
+        The manifest, and all damage; an empty list means that the set is intact.
 
     Raises:
         ShardSetError: There is no set in this directory.
@@ -70,7 +70,7 @@ def verify(
         file, problems = check
         return [Damage(file, problem) for problem in problems()]
 
-    with ThreadPoolExecutor(workers or os.cpu_count()) as pool:
+    with ThreadPoolExecutor(workers or math.ceil(usable_cores())) as pool:
         damages = [damage for found in pool.map(run, checks) for damage in found]
     if not damages:
         for split in manifest.splits:
@@ -81,36 +81,34 @@ def verify(
     return manifest, damages
 
 
-def file_sha256(path: Path, on_bytes: OnBytes = lambda size: None) -> str:
+def file_sha256(place: Place, on_bytes: OnBytes = lambda size: None) -> str:
     """SHA-256 of a file's content, in hex; `on_bytes` is called with the size of every block."""
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with storage.open_input(place) as file:
         while block := file.read(_BLOCK_BYTES):
             digest.update(block)
             on_bytes(len(block))
     return digest.hexdigest()
 
 
-def _problem(path: Path, size: int, digest: str, on_bytes: OnBytes) -> str | None:
+def _problem(place: Place, size: int, digest: str, on_bytes: OnBytes) -> str | None:
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            return "is not a regular file"
-        found = status.st_size
-        if found != size:
-            return f"must have {size} bytes, has {found}"
-        return None if file_sha256(path, on_bytes) == digest else "does not match its SHA-256"
-    except FileNotFoundError:
-        return "is missing"
+        found = storage.stat(place)
+        if found is None:
+            path = storage.local_path(place)
+            return "is not a regular file" if path is not None and path.exists() else "is missing"
+        if found.size != size:
+            return f"must have {size} bytes, has {found.size}"
+        return None if file_sha256(place, on_bytes) == digest else "does not match its SHA-256"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
 
 
 def _file_check(
-    path: Path, size: int, digest: str, on_bytes: OnBytes
+    place: Place, size: int, digest: str, on_bytes: OnBytes
 ) -> Callable[[], Iterator[str]]:
     def check() -> Iterator[str]:
-        problem = _problem(path, size, digest, on_bytes)
+        problem = _problem(place, size, digest, on_bytes)
         if problem:
             yield problem
 
@@ -118,26 +116,26 @@ def _file_check(
 
 
 def _shard_check(
-    directory: Path, split: str, number: int, shard: ShardInfo, on_bytes: OnBytes
+    directory: Place, split: str, number: int, shard: ShardInfo, on_bytes: OnBytes
 ) -> Callable[[], Iterator[str]]:
     def check() -> Iterator[str]:
-        path = directory / shard.file
-        problem = _problem(path, shard.bytes, shard.sha256, on_bytes)
+        place = directory / shard.file
+        problem = _problem(place, shard.bytes, shard.sha256, on_bytes)
         if problem is None:
             return
-        if not path.is_file():
+        if storage.stat(place) is None:
             yield problem
             return
-        yield f"{problem}; {_locate(directory, split, number, path)}"
+        yield f"{problem}; {_locate(directory, split, number, place)}"
 
     return check
 
 
-def _locate(directory: Path, split: str, number: int, path: Path) -> str:
-    """Which record of a damaged shard is at fault, as far as frames and index tell."""
+def _locate(directory: Place, split: str, number: int, place: Place) -> str:
+    """Which record of a damaged shard is damaged, as far as frames and index say."""
     records = 0
     try:
-        for _ in read_records(path):
+        for _ in read_records(place):
             records += 1
     except DamageError as error:
         rows = _rows_of_shard(directory, split, number)
@@ -149,7 +147,7 @@ def _locate(directory: Path, split: str, number: int, path: Path) -> str:
     return f"all {records} records match their checksums: this is another file's content"
 
 
-def _rows_of_shard(directory: Path, split: str, number: int) -> pa.Table | None:
+def _rows_of_shard(directory: Place, split: str, number: int) -> pa.Table | None:
     try:
         index = open_index(directory / naming.index_file(split))
     except ShardmillError:
@@ -157,8 +155,8 @@ def _rows_of_shard(directory: Path, split: str, number: int) -> pa.Table | None:
     return index.filter(pc.equal(index["shard"], number))
 
 
-def _index(directory: Path, split: str, manifest: Manifest) -> Iterator[str]:
-    """Whether an index whose bytes are right also says the same as the manifest."""
+def _index(directory: Place, split: str, manifest: Manifest) -> Iterator[str]:
+    """Yields where an index, whose bytes are right, contradicts the manifest."""
     index = open_index(directory / naming.index_file(split))
     counts = pc.value_counts(index["shard"])
     found = {item["values"]: item["counts"] for item in counts.to_pylist()}
@@ -167,9 +165,9 @@ def _index(directory: Path, split: str, manifest: Manifest) -> Iterator[str]:
             yield f"must have {shard.records} rows for {shard.file}, has {found.get(number, 0)}"
 
 
-def _strangers(directory: Path, manifest: Manifest) -> Iterator[str]:
-    """Shards that lie in the directory but are not in the manifest: a reader by glob sees them."""
+def _strangers(directory: Place, manifest: Manifest) -> Iterator[str]:
+    """Yields shards in the folder that the manifest does not name: a reader by glob sees them."""
     known = {shard.file for split in manifest.splits.values() for shard in split.shards}
-    for path in sorted(directory.iterdir()):
-        if naming.parse_shard_file(path.name) and path.name not in known:
-            yield path.name
+    for name in sorted(entry.name for entry in storage.list_folder(directory)):
+        if naming.parse_shard_file(name) and name not in known:
+            yield name

@@ -1,7 +1,7 @@
-"""Foreign text and sizes as people see and write them, in a terminal or on a page.
+"""Foreign text, numbers and sizes as people read and write them, in a terminal or on a page.
 
-Names of files and classes come from whoever made the corpus. A terminal obeys control characters,
-and a browser lets one right-to-left mark turn a whole line around, so nothing of the kind is shown.
+Names of files and classes come from the corpus. A terminal obeys control characters, and in a
+browser one right-to-left mark turns a whole line around, so they are shown as escapes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _SIZE_UNITS |= {"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 
 
 def visible(text: str) -> str:
-    r"""The text with every character that is not seen as an escape: "a\x1b" becomes "a\\x1b".
+    r"""The text with an escape for every invisible character: "a\x1b" becomes "a\\x1b".
 
     Control, format and direction characters, line breaks, lone surrogates and unassigned code
-    points are escaped. Doing it twice changes nothing.
+    points are escaped. It is idempotent.
     """
     if text.isprintable():
         return text
@@ -43,15 +43,15 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 
 
 def is_share(name: str, value: object) -> bool:
-    """Whether a statistic of this name is a part of 1."""
+    """Whether a statistic of this name is a fraction."""
     named = name in ("coverage", "unknown") or name.endswith("share")
     return named and isinstance(value, float) and 0 <= value <= 1
 
 
 def statistic(name: str, value: object) -> str | None:
-    """A statistic for people: "1,024", "0.25", "12.50%" if it is a share; None if it is no number.
+    """A statistic for people: "1,024", "0.25", or "12.50%" if it is a share.
 
-    Names of files among them are text, made visible.
+    Text, such as the name of a file, becomes `visible`; any other value None.
     """
     if isinstance(value, str):
         return visible(value)
@@ -75,13 +75,13 @@ def parse_size(flag: str, text: str) -> int:
     """Bytes of a size such as "128MiB", "1.5 GB" or "4096".
 
     Raises:
-        UsageError: The text is no size, or zero.
+        UsageError: The text is not a size, or zero.
     """
     match = _SIZE.fullmatch(text.strip())
     size = int(float(match[1]) * _SIZE_UNITS[(match[2] or "B").lower()]) if match else 0
     if size < 1:
         raise UsageError(
-            f"{flag} must be a number with a unit B, KiB, MiB, GiB or TiB, got {text!r}. "
-            "Write for instance 128MiB."
+            f"{flag} {text!r} is not a size. Write a number with a unit B, KiB, MiB, GiB or TiB, "
+            "for example 128MiB."
         )
     return size

@@ -1,6 +1,14 @@
-"""What a corpus is made of: records, where their bytes are, and why one is rejected."""
+"""What a corpus is made of: items, the records read from them, and why one is rejected.
+
+SourceItem   a file, a member of an archive or a part of a large file, as listed
+Locator    where its bytes are
+RawRecord    one record, read but not prepared
+Rejection    why a record cannot be used, or was filtered out
+"""
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 # The stage of a rejection by a rule that the user chose; all others are of unusable records.
 FILTER = "filter"
@@ -37,3 +45,165 @@ class Rejection(Exception):
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.detail}"
+
+    def _key(self) -> tuple[object, ...]:
+        return self.reason, self.detail, self.stage, self.data
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rejection) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
+class ByteRange(NamedTuple):
+    """Bytes [offset, offset + size) of a file, or of its decompressed content."""
+
+    offset: int
+    size: int
+
+
+class Locator(NamedTuple):
+    """Where in its file an item is; the default is the whole file.
+
+    Attributes:
+        container: "tar" or "zip" for a member of an archive.
+        codec: Compression around the whole tar archive.
+        offset: First byte of the member in the decompressed archive; of a zip member its local
+            header.
+        size: Bytes of the member; -1 means that it has none (a link, a device).
+        stored_size: Bytes that a zip member occupies in the archive.
+        crc: CRC-32 of a zip member.
+        method: Compression method of a zip member; -1 for bytes that cannot be decompressed.
+        gaps: Ranges of a damaged archive that belong to no member.
+        companions: (extension, locator) of members with the same key in WebDataset form.
+        format: Format of a file that was split.
+        start: First position of the split: a byte of a file of lines, else a record number.
+        end: One past the last; -1 is the end of the file. A record that begins before it is part
+            of this split to its last byte.
+        seek: Where reading begins, in the words of the format: a byte, a row group, a batch.
+        context: A hash of what else decides the records: class names next to the file, and
+            replacements for records of this split; "" if there is neither.
+    """
+
+    container: str = ""
+    codec: str = ""
+    offset: int = 0
+    size: int = 0
+    stored_size: int = 0
+    crc: int = 0
+    method: int = 0
+    gaps: tuple[ByteRange, ...] = ()
+    companions: tuple[tuple[str, Locator], ...] = ()
+    format: str = ""
+    start: int = 0
+    end: int = -1
+    seek: int = 0
+    context: str = ""
+
+    @property
+    def is_split(self) -> bool:
+        """Whether the file was split."""
+        return self.start > 0 or self.end >= 0
+
+
+WHOLE_FILE = Locator()
+
+
+class SourceItem(NamedTuple):
+    """One entry of the listing, not read yet.
+
+    Attributes:
+        record_id: The path relative to the source root (after the root's name if there are
+            several), plus member or split; the same wherever the corpus is mounted.
+        path: The file, as the file system spells it.
+        label: The class name, or None where there is none or reading decides.
+        size: Bytes of the item, as far as listing knows; units are cut by it.
+        mtime_ns: Time of last change in nanoseconds; part of the unit's content identity.
+        reason: Why the item cannot be used, where listing alone decides that; else "".
+        detail: What was found then.
+        locator: Where in the file it is.
+        block: Neighbours with the same number other than 0 stay in one unit: to read one means to
+            read all before it (a compressed archive).
+        group: Value of --group-by, or None.
+        split: The split it was assigned to, or None.
+        kept: Values of --keep-columns in a label table, in their order; empty if it has none.
+        replacement: A file whose bytes replace the item's own, or b"".
+    """
+
+    record_id: str
+    path: bytes
+    label: str | None
+    size: int
+    mtime_ns: int
+    reason: str = ""
+    detail: str = ""
+    locator: Locator = WHOLE_FILE
+    block: int = 0
+    group: str | None = None
+    split: str | None = None
+    kept: tuple[Any, ...] = ()
+    replacement: bytes = b""
+
+    def rejected(self, rejection: Rejection) -> SourceItem:
+        """The item, marked as unusable."""
+        return self._replace(reason=rejection.reason, detail=rejection.detail)
+
+
+class Annotations(NamedTuple):
+    """What a corpus says about a record besides its payload; None where it says nothing.
+
+    Attributes:
+        label: Its class; several are joined by `names.LABEL_SEPARATOR`.
+        group: Value of --group-by.
+        split: The split it is assigned to.
+        kept: Values of --keep-columns, in their order; empty if the record has no columns.
+    """
+
+    label: str | None = None
+    group: str | None = None
+    split: str | None = None
+    kept: tuple[Any, ...] = ()
+
+
+class RawRecord(NamedTuple):
+    """A record as read from the corpus.
+
+    Attributes:
+        record_id: Its identity, equal wherever the corpus is.
+        original: Its bytes in the source, which quarantine keeps if it is rejected later.
+        payload: What the record type prepares: the bytes of an image, the text of a document.
+        annotations: Label, group, split and kept columns.
+        encoding: Character encoding that text was decoded from, as Python names it.
+        is_html: Whether the text is HTML.
+    """
+
+    record_id: str
+    original: bytes
+    payload: Any
+    annotations: Annotations = Annotations()
+    encoding: str = ""
+    is_html: bool = False
+
+
+class RejectedRecord(NamedTuple):
+    """A record that cannot be used.
+
+    Attributes:
+        record_id: Its identity.
+        rejection: Why, with the original bytes where they are at hand.
+        label: Its class, if known.
+    """
+
+    record_id: str
+    rejection: Rejection
+    label: str | None = None
+
+
+class IgnoredPart(NamedTuple):
+    """A part of a file that is not meant to be a record, such as a request in a WARC file."""
+
+    record_id: str
+
+
+ReadResult = RawRecord | RejectedRecord | IgnoredPart

@@ -8,7 +8,7 @@ depending on the transforms used. Any other runner is taken as given.
 from __future__ import annotations
 
 import argparse
-import os
+import math
 from collections.abc import Sequence
 
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
@@ -17,6 +17,7 @@ from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from beam_jobs.engine.logs import LOCAL_RUNNERS
 from shard_format import UsageError
+from shard_format.machine import usable_cores
 
 # Processes take some 3 s to begin; with less than this to do, threads are done by then.
 _WORTH_PROCESSES = 16 << 20  # 16 MiB
@@ -53,7 +54,7 @@ def choose_runner(
             ) from error
     direct = options.view_as(DirectOptions)
     if "--direct_num_workers" not in _names(beam_args):
-        direct.direct_num_workers = workers or usable_cores()
+        direct.direct_num_workers = workers or math.ceil(usable_cores())
     return FnApiRunner(), options
 
 
@@ -108,10 +109,3 @@ def _unknown(flags: Sequence[str]) -> UsageError:
         f"every flag must be shardmill's or Beam's, got {' '.join(flags)}. Correct it; "
         "'shardmill preprocess images --help' lists ours, the runner's documentation the others."
     )
-
-
-def usable_cores() -> int:
-    """Cores that this process may use, which in a container are fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 from beam_jobs.record_types.base import (
-    BatchRecords,
     Prepared,
     PreparedBatch,
     RecordType,
@@ -32,7 +31,6 @@ RECORD_TYPES: dict[str, Callable[[Any], RecordType]] = {
 
 __all__ = [
     "RECORD_TYPES",
-    "BatchRecords",
     "Prepared",
     "PreparedBatch",
     "RecordType",

@@ -7,10 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from beam_jobs.columns import IntArray
-from beam_jobs.corpus.record import Rejection
+from beam_jobs.corpus.payload import Payload
+from beam_jobs.corpus.record import RawRecord, Rejection
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.values import parse_kept
 from beam_jobs.workspace import Workspace
 from shard_format import Feature, Schema, finish_example
 
@@ -34,18 +38,18 @@ class PreparedBatch(NamedTuple):
     """Records ready to be stored, as columns; row i of each is one record.
 
     Attributes:
-        rows: [n] int64, which rows of the batch these are, ascending.
-        values: [n] each: the value of every feature that is not late, by name; lists of Python
-            values as `shard_format.encode_features` takes them.
-        fingerprints: [n] fixed-size binary (16): equal for exact duplicates.
+        rows: [n] int64, the rows of the batch that these are, ascending.
+        values: [n] each: the value of every feature that is neither late nor a kept column, by
+            name; Python values as `shard_format.encode_features` takes them.
+        fingerprints: [n] of 16 bytes: equal for exact duplicates.
         statistics: [n] each: every statistics and evidence column, by name.
         rejects: (row of the batch, why it is not among `rows`), for every other row.
     """
 
     rows: IntArray
     values: Mapping[str, Sequence[Any]]
-    fingerprints: pa.Array
-    statistics: Mapping[str, pa.Array]
+    fingerprints: pa.Array | Sequence[bytes]
+    statistics: Mapping[str, pa.Array | Sequence[Any]]
     rejects: list[tuple[int, Rejection]]
 
 
@@ -79,6 +83,7 @@ class RecordType(abc.ABC):
     """One kind of record; an instance belongs to one job and holds its parsed options.
 
     Attributes:
+        payload: How its records are read from a corpus.
         version: Raised whenever the same input and options give other bytes than before, so that
             no unit staged by older code is used again.
         schema: The features of an example of the set.
@@ -89,11 +94,11 @@ class RecordType(abc.ABC):
             label: sharding fills them in.
         confirms: Whether records with equal fingerprints are duplicates only if `confirm` gives
             the same for both.
-        by_bytes: Whether progress is told in bytes of the source: the listing has no records.
         runs_python: Whether its kernels hold the interpreter's lock, so that the local engine
             should use processes and not threads.
     """
 
+    payload: Payload
     version: int
     schema: Schema
     statistics: tuple[pa.Field, ...]
@@ -101,8 +106,11 @@ class RecordType(abc.ABC):
     evidence: tuple[pa.Field, ...] = ()
     late_columns: tuple[pa.Field, ...] = ()
     confirms: bool = False
-    by_bytes: bool = False
     runs_python: bool = False
+
+    @abc.abstractmethod
+    def prepare_batch(self, records: Sequence[RawRecord]) -> PreparedBatch:
+        """Turns records into features; which records share a batch has no effect on them."""
 
     @abc.abstractmethod
     def stage_options(self) -> dict[str, Any]:
@@ -179,27 +187,41 @@ class RecordType(abc.ABC):
 
 
 class SingleRecords(RecordType):
-    """Records that are prepared one at a time."""
+    """Records that are prepared one at a time, since each may be large."""
 
     @abc.abstractmethod
-    def prepare(self, record_id: str, data: bytes) -> Prepared:
-        """Turns the raw bytes of one record into features.
+    def prepare(self, record_id: str, data: Any) -> Prepared:
+        """Turns the payload of one record into features.
 
         Raises:
             Rejection: The record cannot be used.
         """
 
+    def prepare_batch(self, records: Sequence[RawRecord]) -> PreparedBatch:
+        """See RecordType."""
+        rows: list[int] = []
+        prepared: list[Prepared] = []
+        rejects: list[tuple[int, Rejection]] = []
+        for row, record in enumerate(records):
+            try:
+                prepared.append(self.prepare(record.record_id, record.payload))
+                rows.append(row)
+            except Rejection as rejection:
+                rejects.append((row, rejection.at("prepare").with_data(record.original)))
+        names = prepared[0].values if prepared else {}
+        columns = prepared[0].statistics if prepared else {}
+        return PreparedBatch(
+            rows=np.array(rows, np.int64),
+            values={name: [one.values[name] for one in prepared] for name in names},
+            fingerprints=[one.fingerprint for one in prepared],
+            statistics={name: [one.statistics[name] for one in prepared] for name in columns},
+            rejects=rejects,
+        )
 
-class BatchRecords(RecordType):
-    """Records that are prepared many at a time, as columns."""
 
-    @abc.abstractmethod
-    def prepare_batch(self, batch: pa.RecordBatch) -> PreparedBatch:
-        """Turns documents into features.
-
-        Args:
-            batch: The columns of `beam_jobs.documents.base.DOCUMENT_FIELDS`.
-        """
+def kept_features(options: PreprocessOptions) -> tuple[Feature, ...]:
+    """The features of --keep-columns."""
+    return tuple(Feature(name, kind) for name, kind in parse_kept(options.keep_columns))
 
 
 class Staged(NamedTuple):

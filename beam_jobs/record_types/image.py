@@ -20,6 +20,7 @@ from beam_jobs.images.decoding_options import parse_background
 from beam_jobs.images.encode import ENCODERS
 from beam_jobs.images.filters import cleaning_options, make_checks
 from beam_jobs.images.jpeg_passthrough import needs_no_change, pixels_hash, shrunk
+from beam_jobs.images.payload import ImagePayload
 from beam_jobs.images.perception import perceive
 from beam_jobs.images.pixel_statistics import NOT_COUNTED, PIXEL_FIELDS, count_pixels
 from beam_jobs.images.resize import keeps_size, parse_resize, resize_image
@@ -27,7 +28,7 @@ from beam_jobs.images.split_statistics import merge_pixels
 from beam_jobs.images.stored import decode_kept, decode_stored, preview
 from beam_jobs.options import ImageOptions
 from beam_jobs.options.values import parse_quality
-from beam_jobs.record_types.base import Prepared, SingleRecords
+from beam_jobs.record_types.base import Prepared, SingleRecords, kept_features
 from shard_format import LABELS_FIELD, Feature, Schema, id_hash
 
 # What near duplicates are found by.
@@ -56,6 +57,7 @@ class ImageRecords(SingleRecords):
     summarized = ("width", "height", "source_width", "source_height", "source_bytes")
 
     def __init__(self, options: ImageOptions) -> None:
+        self.payload = ImagePayload(options)
         self._resize = parse_resize(options.resize)
         self._keeps, self._quality = parse_quality(options.quality)
         self._encoding = options.encoding
@@ -200,6 +202,7 @@ def _schema(options: ImageOptions) -> Schema:
     ]
     if options.encoding == "raw":
         declared += [Feature("height", "int64"), Feature("width", "int64")]
+    declared += kept_features(options)
     if not options.no_labels:
         shape = (-1,) if options.multi_label else ()
         declared.append(Feature("label", "class_label", shape, late=True))

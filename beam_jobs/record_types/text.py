@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs.corpus.record import RawRecord
 from beam_jobs.dedup.text.fingerprints import fingerprints
 from beam_jobs.dedup.text.segment_removal import PartsDropped
 from beam_jobs.dedup.text.segments import part_hashes
 from beam_jobs.dedup.text.shingles import shingles
 from beam_jobs.dedup.text.signatures import SIGNATURE_BYTES, signatures
-from beam_jobs.documents.base import KEPT_PREFIX
 from beam_jobs.options import TextOptions
-from beam_jobs.options.values import parse_kept
 from beam_jobs.record_types.base import (
-    BatchRecords,
     Finisher,
     OnePerRecord,
     PreparedBatch,
+    RecordType,
     Sample,
     Settled,
+    kept_features,
 )
 from beam_jobs.text.cleaning import Texts, versions
+from beam_jobs.text.payload import TextPayload, document_batch
 from beam_jobs.text.tokenizing.finishing import TextFinisher
 from beam_jobs.text.tokenizing.job import PACKED_COLUMNS, TOKENS_COLUMN, Tokenizing
 from beam_jobs.workspace import Workspace
@@ -41,7 +42,7 @@ _PART_FIELD = pa.field("part_hashes", pa.large_list(pa.uint64()), nullable=False
 _PREVIEW_CHARS = 500
 
 
-class TextRecords(BatchRecords):
+class TextRecords(RecordType):
     """Input: documents. Output: {"id": "pos/1.txt", "text": "...", "label": 1}.
 
     With a tokenizer: {"id": "pos/1.txt", "tokens": [17, 401, ...], "label": 1}; packed: {"id":
@@ -56,14 +57,13 @@ class TextRecords(BatchRecords):
         pa.field("source_encoding", pa.string()),
     )
     summarized: tuple[str, ...] = ("chars", "words", "source_bytes")
-    by_bytes = True
     runs_python = True
     _measured: tuple[str, ...] = ()  # of the documents of packed sequences
 
     def __init__(self, options: TextOptions) -> None:
         self._options = options
         self._steps = options.cleaning_steps()
-        self._kept = parse_kept(options.keep_columns)
+        self.payload = TextPayload(options)
         reported = [field for applied in self._steps for field in applied.step.reports]
         self.statistics = (*type(self).statistics, *dict.fromkeys(reported))
         self._near = options.dedup == "near"
@@ -96,8 +96,9 @@ class TextRecords(BatchRecords):
         begin = example["text"][0][: 4 * _PREVIEW_CHARS].decode(errors="ignore")
         return str(begin[:_PREVIEW_CHARS]).encode()
 
-    def prepare_batch(self, batch: pa.RecordBatch) -> PreparedBatch:
-        """See BatchRecords."""
+    def prepare_batch(self, records: Sequence[RawRecord]) -> PreparedBatch:
+        """See RecordType."""
+        batch = document_batch(records)
         texts = Texts(batch)
         for applied in self._steps:
             applied.step(texts)
@@ -107,8 +108,6 @@ class TextRecords(BatchRecords):
             "id": batch["record_id"].take(rows).to_pylist(),
             "text": texts.text.to_pylist(),
         }
-        for name, _ in self._kept:
-            values[name] = batch[KEPT_PREFIX + name].take(rows).to_pylist()
         return PreparedBatch(
             rows=texts.rows,
             values=values,
@@ -183,8 +182,7 @@ class TextRecords(BatchRecords):
 
 
 def _staged_features(options: TextOptions) -> tuple[Feature, ...]:
-    kept = (Feature(name, kind) for name, kind in parse_kept(options.keep_columns))
-    return Feature("id", "text"), Feature("text", "text"), *kept
+    return Feature("id", "text"), Feature("text", "text"), *kept_features(options)
 
 
 def _label(options: TextOptions) -> Feature:

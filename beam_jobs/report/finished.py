@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +20,11 @@ from shard_format import (
     DamageError,
     Feature,
     decode_example,
+    load_build,
     load_manifest,
     naming,
     open_index,
+    storage,
     unframe,
 )
 from shard_format.dropped import Refused, read_refused
@@ -58,7 +59,7 @@ class FinishedSet:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.manifest = load_manifest(directory)
-        self.build = _read_build(directory / naming.BUILD)
+        self.build = load_build(directory)
         self._indexes: dict[str, pa.Table] = {}
 
     def index(self, split: str) -> pa.Table:
@@ -136,7 +137,7 @@ class FinishedSet:
         for (split, shard), group in itertools.groupby(ordered, lambda place: place[:2]):
             path = self._shard_path(split, shard)
             try:
-                with path.open("rb") as file:
+                with storage.open_input(path) as file:
                     for place in group:
                         yield place, decode_example(_payload(file, place, path))
             except OSError as error:
@@ -172,11 +173,3 @@ def _payload(file: BinaryIO, place: Place, path: Path) -> bytes:
         )
     file.seek(place.offset)
     return unframe(file.read(place.length), f"{path} at byte {place.offset}")
-
-
-def _read_build(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import uuid
 from pathlib import Path
 
 from beam_jobs.report.markup import Html, element, style_sheet
 from beam_jobs.report.sections import SECTIONS, Facts
 from beam_jobs.report.style import STYLE
-from shard_format import InputError, naming
+from shard_format import InputError, naming, storage
 
 # Nothing may be loaded and nothing may run, whatever a name in the corpus says.
 _POLICY = (
@@ -36,14 +33,9 @@ def write_report(directory: Path, out: Path | None = None) -> Path:
     """
     text = render(Facts(directory))
     final = out if out is not None else directory / naming.REPORT
-    # Renamed when it is whole: a browser that reloads must not see half a page.
-    temporary = final.parent / f".report-{uuid.uuid4().hex}"
     try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, final)
+        storage.write_bytes(final, text.encode())
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise InputError(
             f"a report must go to a file that can be written, got '{error.strerror}' for {final}. "
             "Choose another place with --out."

@@ -5,7 +5,9 @@ The table is a file; a unit is a range of its rows. So a million paths never pas
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,33 +17,19 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.columns import int64
+from beam_jobs.corpus.discovery import expand_globs
+from beam_jobs.corpus.item_table import ITEM_SCHEMA, item_batch, items_in
+from beam_jobs.corpus.listing import CorpusListing
+from beam_jobs.corpus.record import SourceItem
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import splits_are_given
-from beam_jobs.record_types import RecordType
-from beam_jobs.repairs import with_repaired
-from beam_jobs.sources import SOURCES, BatchSource, Item
-from beam_jobs.workspace import Workspace, publish, read_table, write_table
-from shard_format import InputError, id_hash
+from beam_jobs.record_types import RECORD_TYPES, RecordType
+from beam_jobs.workspace import Workspace, read_table, write_table
+from shard_format import InputError, id_hash, storage
 from shard_format.wording import parse_size
 
 # Raised whenever the files of a staged unit change their layout.
-UNIT_VERSION = 2
-
-SCHEMA = pa.schema(
-    [
-        pa.field("record_id", pa.string(), nullable=False),
-        pa.field("path", pa.binary(), nullable=False),
-        pa.field("label", pa.string()),
-        pa.field("size", pa.int64(), nullable=False),
-        pa.field("mtime_ns", pa.int64(), nullable=False),
-        pa.field("refused", pa.string(), nullable=False),
-        pa.field("locator", pa.string(), nullable=False),
-        pa.field("block", pa.int64(), nullable=False),
-        pa.field("group", pa.string()),
-        pa.field("split", pa.string()),
-        pa.field("repaired", pa.binary(), nullable=False),
-    ]
-)
+UNIT_VERSION = 3
 
 _BATCH_ROWS = 8192  # rows per Arrow record batch: about a megabyte of paths
 _MIN_UNIT_BYTES = 2 << 20  # 2 MiB: under this, opening files costs more than reading them
@@ -68,28 +56,38 @@ class Unit(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """What was found.
+    """The corpus as it was found.
 
     Attributes:
-        units: How many.
-        records: Number of records, refused ones included.
+        units: Number of work units.
+        items: Number of files, members of archives and splits, rejected ones included.
         bytes: Their bytes.
         ignored: Hidden files that were left out.
         build_id: Content address of the whole input with all options.
     """
 
     units: int
-    records: int
+    items: int
     bytes: int
     ignored: int
     build_id: str
+
+
+def resolve_options(options: PreprocessOptions) -> PreprocessOptions:
+    """The options with patterns expanded, and with the source and columns that "auto" means.
+
+    Raises:
+        InputError: A pattern matches nothing, SRC is ambiguous, or lacks a column.
+    """
+    options = dataclasses.replace(options, sources=tuple(expand_globs(options.sources)))
+    return RECORD_TYPES[options.record_type](options).payload.resolved()
 
 
 def list_corpus(
     options: PreprocessOptions,
     record_type: RecordType,
     workspace: Workspace,
-    on_progress: Callable[[int], None] = lambda records: None,
+    on_progress: Callable[[int], None] = lambda items: None,
 ) -> Listing:
     """Lists the sources into the workspace and cuts the listing into units.
 
@@ -97,18 +95,16 @@ def list_corpus(
         options: The job.
         record_type: Its parsed record type.
         workspace: Where the listing is written.
-        on_progress: Called with the number of records found so far.
+        on_progress: Called with the number of items found so far.
 
     Raises:
         InputError: A source is missing, or there is nothing in it that could be used.
     """
     ignored: list[str] = []
-    source = SOURCES[options.source](options)
-    items = source.items([Path(path) for path in options.sources], ignored.append)
-    if options.repaired and not isinstance(source, BatchSource):  # which does it by itself
-        items = with_repaired(items, [Path(folder) for folder in options.repaired])
-    records, usable, total_bytes = _write_listing(items, workspace, on_progress)
-    _check_not_empty(options, records, usable, workspace)
+    listing = CorpusListing(options, record_type.payload, ignored.append)
+    items = listing.items([Path(path) for path in options.sources])
+    count, usable, total_bytes = _write_listing(items, workspace, on_progress)
+    _check_not_empty(options, count, usable, workspace)
     unit_bytes = (
         parse_size("--unit-size", options.unit_size)
         if options.unit_size is not None
@@ -119,7 +115,7 @@ def list_corpus(
         "record_type": options.record_type,
         "version": record_type.version,
         "seed": options.seed,
-        "source": [options.source, *(getattr(options, name) for name in options.READING)],
+        "reading": [options.source, *(getattr(options, name) for name in options.READING)],
         # Fractions are for planning: other ones find the staged units as they are.
         "split": options.split if splits_are_given(options.split) else "",
         **record_type.stage_options(),
@@ -130,7 +126,7 @@ def list_corpus(
     build.update(json.dumps([options.config(), options.name, stage_options]).encode())
     units = _write_units(_cut(workspace.listing, unit_bytes, stage_options, build), workspace)
     workspace.mark("stage")
-    return Listing(units, records, total_bytes, len(ignored), build.hexdigest())
+    return Listing(units, count, total_bytes, len(ignored), build.hexdigest())
 
 
 def read_units(workspace: Workspace) -> Iterator[Unit]:
@@ -150,11 +146,9 @@ def _units(table: pa.Table) -> Iterator[Unit]:
             yield Unit(**values)
 
 
-def read_unit(listing: Path, unit: Unit) -> Iterator[Item]:
-    """The records of one unit, in listing order."""
-    rows = read_table(listing).slice(unit.start, unit.end - unit.start)
-    for values in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-        yield Item(*values)
+def read_unit(listing: Path, unit: Unit) -> Iterator[SourceItem]:
+    """The items of one unit, in listing order."""
+    return items_in(read_table(listing).slice(unit.start, unit.end - unit.start))
 
 
 def _write_units(units: Iterator[Unit], workspace: Workspace) -> int:
@@ -164,58 +158,40 @@ def _write_units(units: Iterator[Unit], workspace: Workspace) -> int:
 
 
 def _write_listing(
-    items: Iterator[Item], workspace: Workspace, on_progress: Callable[[int], None]
+    items: Iterator[SourceItem], workspace: Workspace, on_progress: Callable[[int], None]
 ) -> tuple[int, int, int]:
-    records = usable = total_bytes = 0
-    temporary = workspace.temporary(workspace.work)
-    with pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer:
-        rows: list[Item] = []
-        for item in items:
-            rows.append(item)
-            usable += not item.refused
-            total_bytes += item.size
-            if len(rows) == _BATCH_ROWS:
-                _write_batch(writer, rows)
-                records += len(rows)
-                rows.clear()
-                on_progress(records)
-        _write_batch(writer, rows)
-        records += len(rows)
-        on_progress(records)
-    publish(temporary, workspace.listing)
-    return records, usable, total_bytes
-
-
-def _write_batch(writer: Any, rows: list[Item]) -> None:
-    if rows:
-        columns = [
-            pa.array(column, field.type)
-            for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)
-        ]
-        writer.write_batch(pa.record_batch(columns, schema=SCHEMA))
+    """(items, usable ones, bytes) of the listing that is written."""
+    count = usable = total_bytes = 0
+    with (
+        workspace.write_arrow(workspace.listing) as sink,
+        pa.ipc.new_file(sink, ITEM_SCHEMA) as writer,
+    ):
+        while rows := list(itertools.islice(items, _BATCH_ROWS)):
+            writer.write_batch(item_batch(rows))
+            count += len(rows)
+            usable += sum(not item.reason for item in rows)
+            total_bytes += sum(item.size for item in rows)
+            on_progress(count)
+    return count, usable, total_bytes
 
 
 def _check_not_empty(
-    options: PreprocessOptions, records: int, usable: int, workspace: Workspace
+    options: PreprocessOptions, items: int, usable: int, workspace: Workspace
 ) -> None:
     where = ", ".join(options.sources)
-    if not records:
+    if not items:
         raise InputError(
-            f"a source must hold files, got none in {where}. Check the path; files whose name "
-            "begins with a dot are not read."
+            f"Found no files in {where}. Check the path; files whose name begins with a dot are "
+            "not read."
         )
     if not usable:
-        first = next(_batches(workspace.listing))["refused"][0].as_py()
-        if options.record_type == "text":
-            hint = "With class folders, make one folder per class (SRC/pos/1.txt), or name the "
-            hint += "folder above; without labels, say --no-labels."
-        else:
-            hint = "With class folders, make one folder per class (SRC/hat/1.jpg), or name the "
-            hint += "folder above; with a table of labels, say --labels FILE; without labels, say "
-            hint += "--no-labels."
+        first = next(_batches(workspace.listing))
+        plural = RECORD_TYPES[options.record_type](options).payload.plural
         raise InputError(
-            f"a source must hold records that can be used, got {records} entries and none usable "
-            f"in {where}; the first is '{first}'. {hint}"
+            f"No usable {plural} among {items:,} files in {where}: "
+            f"{first['record_id'][0].as_py()!r} is rejected as {first['reason'][0].as_py()} "
+            f"({first['detail'][0].as_py()}). Use one folder per class, --labels FILE, or "
+            "--no-labels."
         )
 
 
@@ -226,7 +202,7 @@ def _unit_bytes(total_bytes: int) -> int:
 
 
 def _batches(listing: Path) -> Iterator[pa.RecordBatch]:
-    file = pa.ipc.open_file(pa.memory_map(str(listing)))
+    file = pa.ipc.open_file(storage.open_arrow(listing))
     for number in range(file.num_record_batches):
         yield file.get_batch(number)
 
@@ -245,15 +221,14 @@ def _cut(
     digest, start, position, size = hashlib.blake2b(prefix, digest_size=16), 0, 0, 0
     ends, block = False, 0  # whether the unit is to end, and the block that it must not cut
     for batch in _batches(listing):
-        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            item = Item(*row)
+        for item in items_in(batch):
             if ends and (not block or item.block != block):
                 yield Unit(digest.hexdigest(), start, position, size)
                 digest, start, size = hashlib.blake2b(prefix, digest_size=16), position, 0
                 ends = False
             # Without paths: the corpus may be mounted elsewhere the next time.
-            repaired = b"repaired" if item.repaired else b""
-            identity = repr(item._replace(path=b"", block=0, repaired=repaired)).encode()
+            replaced = b"replaced" if item.replacement else b""
+            identity = repr(item._replace(path=b"", block=0, replacement=replaced)).encode()
             digest.update(identity)
             build.update(identity)
             position += 1

@@ -23,17 +23,8 @@ from beam_jobs.stages.labels import Labels
 from beam_jobs.stages.plan import ShardSpec, load_plan
 from beam_jobs.staging import unit_files
 from beam_jobs.staging.reader import read_staged
-from beam_jobs.workspace import (
-    Workspace,
-    publish,
-    read_json,
-    read_table,
-    write_json,
-    write_table,
-)
-from shard_format import InputError, ShardInfo, frame, index_schema
-
-_WRITE_BYTES = 1 << 20  # 1 MiB a system call
+from beam_jobs.workspace import Workspace, read_json, read_table, write_json, write_table
+from shard_format import InputError, ShardInfo, frame, index_schema, storage
 
 
 class ShardResult(NamedTuple):
@@ -68,17 +59,17 @@ def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) 
         report(workspace.progress, "shard", len(recipe))
         return done
     # A shard that is written anew is not the one that the marker tells of.
-    marker.unlink(missing_ok=True)
+    storage.delete(marker)
     plan = load_plan(workspace)
     keys = json.loads(recipe.schema.metadata[b"units"])
     table = _rows(recipe, keys, record_type, workspace)
     labels = Labels(table["label"], record_type.schema, plan.class_names)
     staged = _staged(table, keys, labels, workspace)
-    temporary = workspace.temporary(workspace.shards)
     digest, lengths = hashlib.sha256(), []
     written = _Written(record_type)
     finisher = record_type.finisher(workspace, spec.split)
-    with temporary.open("wb", buffering=_WRITE_BYTES) as file:
+    # Under its final name: without a manifest, OUT is not a shard set yet.
+    with workspace.write(workspace.out / spec.file, durable=True) as file:
         for finished in finisher.finish(table, staged):
             framed = frame(finished.example)
             digest.update(framed)
@@ -94,7 +85,6 @@ def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) 
     counted = finisher.tally()
     if counted is not None:
         write_table(workspace, tally_part(workspace, spec.file), counted)
-    publish(temporary, workspace.shards / spec.file, durable=True)
     write_json(workspace, marker, {"recipe_key": spec.recipe_key, "info": info.__dict__})
     return ShardResult(spec.split, spec.shard, info, reused=False)
 
@@ -104,11 +94,10 @@ def _done_before(spec: ShardSpec, marker: Path, workspace: Workspace) -> ShardRe
     if found is None or found["recipe_key"] != spec.recipe_key:
         return None
     info = ShardInfo(**found["info"])
-    # A build that was killed while committing has already moved some shards.
-    for path in (workspace.shards / spec.file, workspace.out / spec.file):
-        if path.exists() and path.stat().st_size == info.bytes:
-            return ShardResult(spec.split, spec.shard, info, reused=True)
-    return None
+    written = storage.stat(workspace.out / spec.file)
+    if written is None or written.size != info.bytes:
+        return None
+    return ShardResult(spec.split, spec.shard, info, reused=True)
 
 
 def _rows(

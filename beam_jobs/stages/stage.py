@@ -1,59 +1,84 @@
-"""One unit from start to end."""
+"""Stage 2, stage: one unit of raw records becomes a key-sorted run of finished payloads.
+
+The items of a unit are read in the order of the listing, and their records prepared in batches. Ids
+are known only once records are read, so payload is spooled as it comes and put in shuffle order at
+the end.
+"""
 
 from __future__ import annotations
 
-from beam_jobs.progress import report
-from beam_jobs.record_types import BatchRecords, RecordType, SingleRecords
-from beam_jobs.rejects import RejectWriter
-from beam_jobs.sources import Source
-from beam_jobs.stages.batched import stage_in_batches
-from beam_jobs.stages.list import Unit, read_unit
-from beam_jobs.stages.per_record import stage_one_by_one
-from beam_jobs.staging.units import Sinks, UnitSummary, done_before, unit_files
-from beam_jobs.workspace import Workspace, publish, write_json, write_table
-from shard_format import file_sha256
+from collections.abc import Sequence
+from typing import Any, BinaryIO
 
-_BLOCK_BYTES = 1 << 20  # 1 MiB a system call
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.columns import int64
+from beam_jobs.corpus.labels import check_annotated
+from beam_jobs.corpus.reading import CorpusReader
+from beam_jobs.corpus.record import (
+    FILTER,
+    IgnoredPart,
+    RawRecord,
+    ReadResult,
+    RejectedRecord,
+    Rejection,
+    SourceItem,
+)
+from beam_jobs.corpus.source_io import UnreadableError, is_readable
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.values import parse_kept
+from beam_jobs.progress import report
+from beam_jobs.record_types import RecordType
+from beam_jobs.rejects import RejectWriter
+from beam_jobs.stages.list import Unit, read_unit
+from beam_jobs.staging.spool import Spool
+from beam_jobs.staging.units import SIDECAR_FIELDS, UnitSummary, done_before, unit_files
+from beam_jobs.workspace import Workspace, write_json, write_table
+from shard_format import InputError, encode_features, file_sha256, frame, id_hash, shuffle_keys
+
+_BATCH_BYTES = 4 << 20  # 4 MiB of originals, or one record if it is larger
+_BATCH_RECORDS = 4096
 
 
 def stage_unit(
-    unit: Unit, source: Source, record_type: RecordType, workspace: Workspace
+    unit: Unit, options: PreprocessOptions, record_type: RecordType, workspace: Workspace
 ) -> UnitSummary:
     """Stages a unit, or finds that it was done before.
 
     Args:
         unit: Which rows of the listing.
-        source: How a record is read.
-        record_type: How a record is prepared.
+        options: The job.
+        record_type: How a record is read and prepared.
         workspace: Where the listing is and where the unit goes.
 
     Raises:
-        InputError: A record is refused and the job is to fail then.
+        InputError: A record is rejected and the job is to fail then.
     """
     done = done_before(unit, workspace)
     if done is not None:
-        report(workspace.progress, "stage", unit.bytes if record_type.by_bytes else done.read)
+        report(workspace.progress, "stage", unit.bytes)
         return done
     files = unit_files(workspace, unit.key)
-    payload, refused = (workspace.temporary(workspace.units) for _ in range(2))
     items = list(read_unit(workspace.listing, unit))
-    with (
-        payload.open("wb", buffering=_BLOCK_BYTES) as file,
-        RejectWriter(refused) as rejects,
-    ):
-        sinks = Sinks(source.options, workspace, file, rejects)
-        if isinstance(record_type, BatchRecords):
-            read, sidecar = stage_in_batches(items, source, record_type, sinks)
-        elif isinstance(record_type, SingleRecords):
-            read, sidecar = stage_one_by_one(items, source, record_type, sinks)
-        else:
-            raise TypeError(f"{type(record_type).__name__} says neither how it takes records")
-    publish(payload, files["tfrecord"])
-    publish(refused, files["rejects"])
+    try:
+        with (
+            workspace.write(files["tfrecord"]) as payload,
+            workspace.write_arrow(files["rejects"]) as sink,
+            RejectWriter(sink) as rejects,
+            Spool(workspace.scratch_file()) as spool,
+        ):
+            work = _UnitAtWork(options, record_type, rejects, spool)
+            _read_all(items, options, record_type, work, workspace)
+            sidecar = work.write_in_shuffle_order(payload)
+            payload_bytes = payload.tell()
+    except UnreadableError as error:
+        return _unreadable(unit, items, error)
     write_table(workspace, files["arrow"], sidecar)
     summary = UnitSummary(
         key=unit.key,
-        read=read,
+        read=work.read,
         kept=len(sidecar),
         refused=dict(sorted(rejects.refused.items())),
         filtered=dict(sorted(rejects.filtered.items())),
@@ -65,8 +90,171 @@ def stage_unit(
         files["json"],
         {
             "summary": summary._asdict(),
-            "payload_bytes": files["tfrecord"].stat().st_size,
+            "payload_bytes": payload_bytes,
             "sha256": {suffix: file_sha256(files[suffix]) for suffix in ("arrow", "rejects")},
         },
     )
     return summary
+
+
+def _read_all(
+    items: Sequence[SourceItem],
+    options: PreprocessOptions,
+    record_type: RecordType,
+    work: _UnitAtWork,
+    workspace: Workspace,
+) -> None:
+    """Reads and prepares every record of the items."""
+    scratch = workspace.scratch_file()
+    with CorpusReader(options, record_type.payload, scratch) as reader:
+        for item in items:
+            for result in reader.read(item):
+                work.add(result)
+            report(workspace.progress, "stage", item.size)
+        work.flush()
+
+
+def _unreadable(unit: Unit, items: Sequence[SourceItem], error: UnreadableError) -> UnitSummary:
+    """What to say of a unit that is not staged because of an I/O error."""
+    paths = {item.path for item in items if not item.reason and not item.replacement}
+    files = sum(not is_readable(path) for path in paths)
+    return UnitSummary(
+        key=unit.key,
+        read=0,
+        kept=0,
+        refused={},
+        filtered={},
+        reused=False,
+        unreadable=max(1, files),
+        error=str(error),
+    )
+
+
+class _UnitAtWork:
+    """The records of a unit on their way: waiting for a batch, spooled, or rejected.
+
+    Attributes:
+        read: Number of records so far, rejected ones included.
+    """
+
+    def __init__(
+        self,
+        options: PreprocessOptions,
+        record_type: RecordType,
+        rejects: RejectWriter,
+        spool: Spool,
+    ) -> None:
+        self.read = 0
+        self._options = options
+        self._record_type = record_type
+        self._rejects = rejects
+        self._spool = spool
+        self._kept = parse_kept(options.keep_columns)
+        self._columns = (*record_type.statistics, *record_type.evidence)
+        self._schema = pa.schema([*SIDECAR_FIELDS, *self._columns])
+        self._waiting: list[tuple[int, RawRecord]] = []  # with positions in the unit
+        self._waiting_bytes = 0
+        self._tables: list[pa.Table] = []
+
+    def add(self, result: ReadResult) -> None:
+        """Takes one result of reading."""
+        if isinstance(result, IgnoredPart):
+            self._rejects.ignored += 1
+            return
+        position = self.read
+        self.read += 1
+        if isinstance(result, RejectedRecord):
+            self._reject(position, result.record_id, result.label, result.rejection)
+            return
+        try:
+            check_annotated(result.annotations, self._options)
+            result = self._with_kept(result)
+        except Rejection as rejection:
+            rejected = rejection.at("prepare").with_data(result.original)
+            self._reject(position, result.record_id, result.annotations.label, rejected)
+            return
+        self._waiting.append((position, result))
+        self._waiting_bytes += len(result.original)
+        if self._waiting_bytes >= _BATCH_BYTES or len(self._waiting) == _BATCH_RECORDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Prepares the records that wait, spools them, and keeps their rows of the sidecar."""
+        if not self._waiting:
+            return
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        prepared = self._record_type.prepare_batch([record for _, record in waiting])
+        for row, rejection in prepared.rejects:
+            position, record = waiting[row]
+            self._reject(position, record.record_id, record.annotations.label, rejection)
+        records = [waiting[row][1] for row in prepared.rows.tolist()]
+        if not records:
+            return
+        values = dict(prepared.values)
+        for number, (name, _) in enumerate(self._kept):
+            values[name] = [record.annotations.kept[number] for record in records]
+        features, lengths = self._record_type.staged_features, []
+        for own in zip(*values.values(), strict=True):
+            framed = frame(encode_features(features, dict(zip(values, own, strict=True))))
+            self._spool.append(framed)
+            lengths.append(len(framed))
+        ids = [record.record_id for record in records]
+        hashes = [id_hash(record_id) for record_id in ids]
+        groups = [record.annotations.group for record in records]
+        columns: dict[str, Any] = {
+            "key": shuffle_keys(hashes, self._options.seed),
+            "id_hash": pa.array(hashes, pa.uint64()),
+            "offset": np.zeros(len(records), np.int64),  # until the order is known
+            "length": pa.array(lengths, pa.int64()),
+            "record_id": ids,
+            "label": [record.annotations.label for record in records],
+            "fingerprint": prepared.fingerprints,
+            "group": [None if group is None else id_hash(group) for group in groups],
+            "split": [record.annotations.split for record in records],
+        }
+        columns |= {field.name: prepared.statistics[field.name] for field in self._columns}
+        self._tables.append(pa.table(columns, schema=self._schema))
+
+    def write_in_shuffle_order(self, payload: BinaryIO) -> pa.Table:
+        """Copies the spooled payload in shuffle order; the sidecar in that order."""
+        sidecar = pa.concat_tables([self._schema.empty_table(), *self._tables])
+        # The record id breaks the tie of two equal keys, so the order never depends on the unit.
+        order = pc.sort_indices(
+            sidecar, sort_keys=[("key", "ascending"), ("record_id", "ascending")]
+        ).to_numpy()
+        payload.writelines(self._spool.take(order.tolist()))
+        sidecar = sidecar.take(pa.array(order))
+        lengths = int64(sidecar["length"])
+        offsets = pa.array(np.cumsum(lengths) - lengths)
+        at = sidecar.column_names.index("offset")
+        return sidecar.set_column(at, sidecar.schema.field("offset"), offsets).combine_chunks()
+
+    def _with_kept(self, record: RawRecord) -> RawRecord:
+        """The record; one of a format without columns with the values of an absent field.
+
+        Raises:
+            Rejection: A kept column is to hold numbers.
+        """
+        if len(record.annotations.kept) == len(self._kept):
+            return record
+        for name, kind in self._kept:
+            if kind != "text":
+                detail = f"the kept column {name!r} must hold {kind}, got a record without columns"
+                raise Rejection("bad-value", detail)
+        empty = ("",) * len(self._kept)
+        return record._replace(annotations=record.annotations._replace(kept=empty))
+
+    def _reject(
+        self, position: int, record_id: str, label: str | None, rejection: Rejection
+    ) -> None:
+        """Puts a record in the rejects of the unit.
+
+        Raises:
+            InputError: The job is to fail now.
+        """
+        if self._options.on_bad == "fail" and rejection.stage != FILTER:
+            raise InputError(
+                f"{record_id} is rejected as {rejection.reason}: {rejection.detail}. Correct or "
+                "remove the file, or use --on-bad quarantine."
+            )
+        self._rejects.append(position, record_id, label, rejection)

@@ -1,10 +1,9 @@
-"""Staged records, read in any order with as few reads as neighbouring bytes allow."""
+"""Staged records in any order; neighbouring records are read together."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,27 +12,28 @@ import pyarrow as pa
 from beam_jobs.columns import IntArray, int64
 from beam_jobs.staging import forget_unit, unit_files
 from beam_jobs.workspace import Workspace
-from shard_format import DamageError, InputError, unframe
+from shard_format import DamageError, InputError, storage, unframe
+from shard_format.storage import Place
 
-# Payload in memory at a time, per worker. Longer blocks were no faster (8 and 32 MiB; photographs
-# of 20 kB in 60 units), and the memory they take shows.
+# Payload in memory at a time, per worker. Blocks of 8 and 32 MiB were not faster (images of 20 kB
+# in 60 units) and took more memory.
 _BLOCK_BYTES = 2 << 20  # 2 MiB
-# Bytes worth reading and throwing away rather than asking the disk twice.
+# A gap up to this is read and thrown away, which is faster than a second read.
 _MAX_GAP_BYTES = 128 << 10  # 128 KiB
 
 
 def read_staged(
     table: pa.Table, keys: Sequence[str], workspace: Workspace
 ) -> Iterator[tuple[int, list[bytes]]]:
-    """(first row, payloads) of successive blocks of about 2 MiB, in the order of the table.
+    """Yields (first row, payloads) of successive blocks of about 2 MiB, in the order of the table.
 
     Args:
         table: One row per record, with "unit", "offset" and "length".
-        keys: Of the units.
-        workspace: Where they are.
+        keys: Keys of the units.
+        workspace: The build that staged them.
 
     Raises:
-        InputError: A staged unit was damaged.
+        InputError: A staged unit is damaged.
     """
     lengths = int64(table["length"])
     block_of = np.cumsum(lengths) // _BLOCK_BYTES
@@ -43,7 +43,7 @@ def read_staged(
         payloads: list[Any] = [None] * (end - start)
         for unit in np.unique(units[start:end]).tolist():
             rows = np.flatnonzero(units[start:end] == unit)
-            # Copies of records stand out of order.
+            # Copies of a record break the order of the offsets.
             rows = rows[np.argsort(offsets[start:end][rows], kind="stable")]
             path = unit_files(workspace, keys[unit])["tfrecord"]
             taken = rows + start
@@ -54,20 +54,20 @@ def read_staged(
             except DamageError as error:
                 forget_unit(workspace, keys[unit])
                 raise InputError(
-                    f"staged units must be as they were written, got damage: {error}. The unit was "
-                    "dropped; run the same command again to stage it anew."
+                    f"A staged unit is damaged: {error}. It was dropped; run the same command "
+                    "again, which stages it again."
                 ) from error
         yield start, payloads
 
 
-def _read(path: Path, offsets: IntArray, lengths: IntArray) -> Iterator[bytes]:
-    """The given ranges of a file, ascending, with as few reads as neighbouring bytes allow."""
+def _read(place: Place, offsets: IntArray, lengths: IntArray) -> Iterator[bytes]:
+    """The given ranges of a file, in ascending order; neighbours are read together."""
     ends = offsets + lengths
     breaks = np.flatnonzero(offsets[1:] - ends[:-1] > _MAX_GAP_BYTES) + 1
-    with path.open("rb", buffering=0) as file:
-        for run in np.split(np.arange(len(offsets)), breaks):
-            first, last = int(offsets[run[0]]), int(ends[run[-1]])
-            file.seek(first)
-            data = file.read(last - first)
-            for offset, length in zip(offsets[run].tolist(), lengths[run].tolist(), strict=True):
-                yield data[offset - first : offset - first + length]
+    runs = np.split(np.arange(len(offsets)), breaks)
+    firsts = [int(offsets[run[0]]) for run in runs]
+    sizes = [int(ends[run[-1]]) - first for run, first in zip(runs, firsts, strict=True)]
+    blocks = storage.read_ranges(place, zip(firsts, sizes, strict=True))
+    for run, first, data in zip(runs, firsts, blocks, strict=True):
+        for offset, length in zip(offsets[run].tolist(), lengths[run].tolist(), strict=True):
+            yield data[offset - first : offset - first + length]

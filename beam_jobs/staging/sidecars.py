@@ -11,7 +11,7 @@ import pyarrow as pa
 from beam_jobs.columns import IntArray
 from beam_jobs.staging import UnitSummary, unit_files
 from beam_jobs.workspace import Workspace, read_table
-from shard_format import decode_example, finish_example, unframe
+from shard_format import decode_example, finish_example, storage, unframe
 
 # Rows of one partition: 24 bytes each while sorted, so about 100 MiB.
 PARTITION_ROWS = 4 << 20
@@ -20,18 +20,18 @@ PARTITION_ROWS = 4 << 20
 class Sidecars:
     """The Arrow sidecars of a corpus.
 
-    A staged record is named by its number: the sidecars stand one behind the other, in the order
-    of their unit keys. Numbers depend on how units are cut, so nothing may be decided by them.
+    The number of a staged record is its position when all sidecars are concatenated in the order
+    of their unit keys. It depends on how units are cut, so it must not decide anything.
 
     Args:
-        workspace: Where they are.
+        workspace: The build.
         summaries: Of all units.
-        on_read: Called with the number of rows whenever a sidecar has been worked through.
+        on_read: Called with the number of rows after each sidecar.
 
     Attributes:
-        keys: Unit keys, sorted; a unit is named by its position in this list.
-        begins: [units + 1] int64, the number of the first record of each unit, and of none.
-        records: Staged records over all units.
+        keys: Unit keys, sorted; the number of a unit is its position in this list.
+        begins: [units + 1] int64, the number of the first record of each unit; last, `records`.
+        records: Number of staged records in all units.
     """
 
     def __init__(
@@ -52,13 +52,12 @@ class Sidecars:
         return read_table(unit_files(self._workspace, self.keys[unit])["arrow"])
 
     def example(self, record: int) -> dict[str, Any]:
-        """The staged features of a record, from its payload; slow, so for few of them."""
+        """The staged features of a record, from its payload; slow, so for a few records only."""
         unit = int(np.searchsorted(self.begins, record, side="right")) - 1
         place = self.table(unit).slice(record - int(self.begins[unit]), 1)
         path = unit_files(self._workspace, self.keys[unit])["tfrecord"]
-        with path.open("rb") as file:
-            file.seek(place["offset"][0].as_py())
-            framed = file.read(place["length"][0].as_py())
+        offset, length = place["offset"][0].as_py(), place["length"][0].as_py()
+        framed = storage.read_range(path, offset, length)
         return dict(decode_example(finish_example(unframe(framed, str(path)))))
 
     def __iter__(self) -> Iterator[tuple[int, pa.Table]]:
@@ -68,7 +67,7 @@ class Sidecars:
             self._on_read(len(table))
 
     def take(self, records: IntArray, columns: Sequence[str]) -> pa.Table:
-        """Some columns of some records, in the order asked for.
+        """Some columns of some records, in the order of `records`.
 
         Args:
             records: [n] int64, numbers of records.

@@ -9,16 +9,13 @@ KEY.json       the summary; written last, so that it marks the unit as done
 from __future__ import annotations
 
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from beam_jobs.corpus.record import FILTER, Rejection
-from beam_jobs.options import PreprocessOptions
-from beam_jobs.rejects import RejectWriter
 from beam_jobs.stages.list import Unit
 from beam_jobs.workspace import Workspace, read_json
-from shard_format import InputError, file_sha256
+from shard_format import file_sha256, storage
 
 SIDECAR_FIELDS = (
     pa.field("key", pa.uint64(), nullable=False),
@@ -33,6 +30,10 @@ SIDECAR_FIELDS = (
 )
 
 
+# The reason of a file that an I/O error kept from being read.
+UNREADABLE = "unreadable"
+
+
 class UnitSummary(NamedTuple):
     """All that leaves a worker about a unit.
 
@@ -43,7 +44,10 @@ class UnitSummary(NamedTuple):
         refused: How many could not be used, by reason.
         filtered: How many a cleaning rule left out, by reason.
         reused: True when it was found done.
-        ignored: Parts of its files that are no records, such as the requests of a WARC file.
+        ignored: Parts of its files that are not records, such as the requests of a WARC file.
+        unreadable: Files that could not be read because of I/O errors. Nothing of the unit is
+            staged then.
+        error: The first of these errors.
     """
 
     key: str
@@ -53,6 +57,8 @@ class UnitSummary(NamedTuple):
     filtered: dict[str, int]
     reused: bool
     ignored: int = 0
+    unreadable: int = 0
+    error: str = ""
 
 
 def unit_files(workspace: Workspace, key: str) -> dict[str, Path]:
@@ -71,45 +77,18 @@ def done_before(unit: Unit, workspace: Workspace) -> UnitSummary | None:
     files = unit_files(workspace, unit.key)
     marker = read_json(files["json"])
     try:
-        if marker is None or files["tfrecord"].stat().st_size != marker["payload_bytes"]:
+        payload = storage.stat(files["tfrecord"])
+        if marker is None or payload is None or payload.size != marker["payload_bytes"]:
             return None
         if any(file_sha256(files[suffix]) != sha for suffix, sha in marker["sha256"].items()):
             return None
+        if UNREADABLE in marker["summary"]["refused"]:
+            return None  # --on-unreadable quarantine: files that may be readable now
         return UnitSummary(**{**marker["summary"], "reused": True})
     except (OSError, KeyError, TypeError, AttributeError):
-        return None  # a file is missing, or the marker is none of ours
+        return None  # a file or the marker is missing, or the marker is of another version
 
 
 def forget_unit(workspace: Workspace, key: str) -> None:
     """Has a unit staged again by the next build."""
-    unit_files(workspace, key)["json"].unlink(missing_ok=True)
-
-
-class Sinks(NamedTuple):
-    """Where the records of a unit go while it is staged.
-
-    Attributes:
-        options: The job.
-        workspace: For progress and scratch files.
-        payload: Frames of what is kept, in shuffle order.
-        rejects: What is not.
-    """
-
-    options: PreprocessOptions
-    workspace: Workspace
-    payload: BinaryIO
-    rejects: RejectWriter
-
-    def refuse(self, position: int, record_id: str, label: str | None, reject: Rejection) -> None:
-        """Puts a record aside; `position` is its place in the unit, as listed.
-
-        Raises:
-            InputError: The job is to fail now.
-        """
-        if self.options.on_bad == "fail" and reject.stage != FILTER:
-            raise InputError(
-                f"with --on-bad fail every file must be usable, got {reject.reason} in "
-                f"{record_id}: {reject.detail}. Mend or remove the file, or use --on-bad "
-                "quarantine."
-            )
-        self.rejects.append(position, record_id, label, reject)
+    storage.delete(unit_files(workspace, key)["json"])

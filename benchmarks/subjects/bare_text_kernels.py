@@ -13,17 +13,15 @@ import time
 from pathlib import Path
 
 import orjson
-import pyarrow as pa
 
-from beam_jobs.documents.base import DOCUMENT_FIELDS
+from beam_jobs.corpus.record import RawRecord
 from beam_jobs.options import TextOptions
-from beam_jobs.record_types.base import BatchRecords
 from beam_jobs.record_types.text import TextRecords
 from benchmarks.measure import print_result
 
 _TASK_BYTES = 4 << 20  # 4 MiB a task: as large as a batch of ours, so both processes end together
 
-_records: BatchRecords | None = None
+_records: TextRecords | None = None
 
 
 def options(source: str, out: str, clean: str, dedup: str) -> TextOptions:
@@ -33,17 +31,12 @@ def options(source: str, out: str, clean: str, dedup: str) -> TextOptions:
     )
 
 
-def batch_of(lines: list[bytes]) -> pa.RecordBatch:
-    """Lines of JSON as the columns that a record type takes."""
-    columns = {
-        "record_id": [str(number) for number in range(len(lines))],
-        "text": [orjson.loads(line)["text"] for line in lines],
-        "original": lines,
-        "is_html": [False] * len(lines),
-        "encoding": ["utf-8"] * len(lines),
-        **{name: [None] * len(lines) for name in ("label", "group", "split")},
-    }
-    return pa.record_batch(columns, schema=pa.schema(DOCUMENT_FIELDS))
+def batch_of(lines: list[bytes]) -> list[RawRecord]:
+    """Lines of JSON as the records that a record type takes."""
+    return [
+        RawRecord(str(number), line, orjson.loads(line)["text"], encoding="utf-8")
+        for number, line in enumerate(lines)
+    ]
 
 
 def lines_of(path: str, start: int, end: int) -> list[bytes]:

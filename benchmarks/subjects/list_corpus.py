@@ -9,8 +9,7 @@ from pathlib import Path
 
 from beam_jobs.options import ImageOptions
 from beam_jobs.record_types import RECORD_TYPES
-from beam_jobs.sources.detection import resolve_sources
-from beam_jobs.stages.list import list_corpus
+from beam_jobs.stages.list import list_corpus, resolve_options
 from beam_jobs.workspace import Workspace
 from benchmarks.measure import print_result
 
@@ -18,13 +17,13 @@ from benchmarks.measure import print_result
 def main(source: str, out: str, labels: str) -> None:
     """Lists once; what is made of it is thrown away."""
     begun = time.process_time()  # files are in the page cache, and others use this machine too
-    options = resolve_sources(ImageOptions((source,), out, labels=labels or None))
+    options = resolve_options(ImageOptions((source,), out, labels=labels or None))
     workspace = Workspace(Path(out), None)
     workspace.create()
     listing = list_corpus(options, RECORD_TYPES["image"](options), workspace)
     seconds = time.process_time() - begun
     shutil.rmtree(out)
-    print_result(listing.records, seconds)
+    print_result(listing.items, seconds)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`shardmill inspect`: what is in a shard set, without reading a shard."""
+"""`shardmill inspect`: describe a shard set without reading a shard."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import click
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def inspect(directory: Path, as_json: bool) -> None:
-    """Show what is in a shard set: ledger, splits, classes, statistics, duplicates, options.
+    """Show ledger, splits, classes, statistics, duplicates and options of a shard set.
 
-    Of documents also languages, encodings, vocabulary and how full packed sequences are.
+    For text also languages, encodings, vocabulary and how full packed sequences are.
 
     \b
     Examples:
@@ -27,7 +27,7 @@ def inspect(directory: Path, as_json: bool) -> None:
     from cli.ledger import print_ledger
     from cli.statistics import print_channels, print_classes, print_statistics
     from cli.text_statistics import print_cleaning, print_text, text_json
-    from shard_format import load_manifest, naming
+    from shard_format import load_build, load_manifest
 
     manifest = load_manifest(directory)
     if as_json:
@@ -56,8 +56,4 @@ def inspect(directory: Path, as_json: bool) -> None:
     stdout().print(options)
     stdout().print()
     print_dropped(directory, manifest)
-    try:
-        build = json.loads((directory / naming.BUILD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # the set is whole without it
-        build = {}
-    print_ledger(manifest, build)
+    print_ledger(manifest, load_build(directory))

@@ -1,15 +1,18 @@
-"""`shardmill quarantine`: what a build refused, and how to get it in after all."""
+"""`shardmill quarantine`: list, export and replay the records that a build rejected."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from beam_jobs.options import ImageOptions, TextOptions
 from cli.commands.preprocess import job_options
+
+if TYPE_CHECKING:  # pyarrow takes a while to import
+    from shard_format.dropped import RejectedRecord
 
 _DIRECTORY = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
@@ -18,7 +21,7 @@ _SHOWN_RECORDS = 50  # of one reason, on a terminal; --json has all
 
 @click.group()
 def quarantine() -> None:
-    """List, export or replay what a build refused."""
+    """List, export or replay the records that a build rejected."""
 
 
 @quarantine.command(name="list")
@@ -26,29 +29,29 @@ def quarantine() -> None:
 @click.option("--reason", metavar="NAME", help="Show the records of this reason.")
 @_JSON
 def list_reasons(directory: Path, reason: str | None, as_json: bool) -> None:
-    """Show for which reasons records were refused or filtered, and how many.
+    """Show the reasons for which records were rejected or filtered, and how many.
 
     \b
     Examples:
       shardmill quarantine list set
       shardmill quarantine list set --reason truncated
     """
-    from beam_jobs.quarantine import check_reasons, reasons, refused
+    from beam_jobs.quarantine import check_reasons, reasons, rejected_records
     from cli.console import print_json, say, stdout, table
     from shard_format.wording import format_bytes, visible
 
     if reason is not None:
         check_reasons(directory, [reason])
-        _list_records([row for row in refused(directory) if row["reason"] == reason], as_json)
+        _list_records([one for one in rejected_records(directory) if one.reason == reason], as_json)
         return
     found = reasons(directory)
     if as_json:
         print_json({"directory": str(directory), "reasons": [one._asdict() for one in found]})
         return
     if not found:
-        say(f"{directory} refused no record")
+        say(f"no record of {directory} was rejected")
         return
-    rows = table("Quarantine", "reason", "records", "size", "first of them", right=("records",))
+    rows = table("Quarantine", "reason", "records", "size", "first record", right=("records",))
     rows.columns[2].justify = "right"
     for one in found:
         name = f"{one.reason} (filter)" if one.stage == "filter" else one.reason
@@ -58,19 +61,19 @@ def list_reasons(directory: Path, reason: str | None, as_json: bool) -> None:
     say(f"next       shardmill quarantine export {directory} --to FOLDER")
 
 
-def _list_records(rows: list[dict[str, Any]], as_json: bool) -> None:
+def _list_records(records: list[RejectedRecord], as_json: bool) -> None:
     from cli.console import print_json, say, stdout, table
     from shard_format.wording import visible
 
     if as_json:
-        print_json({"records": rows})
+        print_json({"records": [record._asdict() for record in records]})
         return
     shown = table("Records", "record", "detail")
-    for row in rows[:_SHOWN_RECORDS]:
-        shown.add_row(visible(row["record_id"]), visible(row["detail"]))
+    for record in records[:_SHOWN_RECORDS]:
+        shown.add_row(visible(record.record_id), visible(record.detail))
     stdout().print(shown)
-    if len(rows) > _SHOWN_RECORDS:
-        say(f"and {len(rows) - _SHOWN_RECORDS:,} more; --json lists all")
+    if len(records) > _SHOWN_RECORDS:
+        say(f"and {len(records) - _SHOWN_RECORDS:,} more; --json lists all")
 
 
 @quarantine.command()
@@ -83,10 +86,10 @@ def _list_records(rows: list[dict[str, Any]], as_json: bool) -> None:
     type=click.Path(path_type=Path),
     help="An empty or a new folder.",
 )
-@click.option("--reason", "chosen", multiple=True, metavar="NAME", help="Only this; repeatable.")
+@click.option("--reason", "chosen", multiple=True, metavar="NAME", help="A reason; repeatable.")
 @_JSON
 def export(directory: Path, folder: Path, chosen: tuple[str, ...], as_json: bool) -> None:
-    """Write the original files out: FOLDER/files, and FOLDER/quarantine.tsv with the reasons.
+    """Write the original files to FOLDER/files, and their reasons to FOLDER/quarantine.tsv.
 
     \b
     Examples:
@@ -96,6 +99,7 @@ def export(directory: Path, folder: Path, chosen: tuple[str, ...], as_json: bool
     from beam_jobs.quarantine import FILES, TABLE
     from beam_jobs.quarantine import export as write
     from cli.console import Bars, print_json, say
+    from shard_format.wording import counted
 
     with Bars() as bars:
         done = write(
@@ -109,9 +113,9 @@ def export(directory: Path, folder: Path, chosen: tuple[str, ...], as_json: bool
         return
     say(f"written    {done.written:,} files to {folder / FILES}")
     if done.without_bytes:
-        say(f"note: of {done.without_bytes:,} records no bytes were kept; the table has them")
+        say(f"note: {counted(done.without_bytes, 'record')} without original bytes; see the table")
     say(f"reasons    {folder / TABLE}")
-    say(f"next       mend files there, then: shardmill quarantine replay {directory} {folder}")
+    say(f"next       repair files there, then: shardmill quarantine replay {directory} {folder}")
 
 
 @quarantine.command()
@@ -123,9 +127,9 @@ def export(directory: Path, folder: Path, chosen: tuple[str, ...], as_json: bool
     "--sources",
     multiple=True,
     metavar="SRC",
-    help="Where the corpus lies now, if it has moved; repeatable.",
+    help="Where the corpus is now, if it has moved; repeatable.",
 )
-@click.option("--out", metavar="NEW", help="Leave DIR as it is and build here.")
+@click.option("--out", metavar="NEW", help="Build here and do not replace DIR.")
 @partial(job_options, kinds=[ImageOptions, TextOptions], unset=True)
 @_JSON
 def replay(
@@ -136,10 +140,10 @@ def replay(
     as_json: bool,
     **changes: Any,
 ) -> None:
-    """Build DIR again with the mended files of FOLDER, or with other options.
+    """Build DIR again with the repaired files of FOLDER, or with other options.
 
-    The result is, to the byte, the set of a build that never failed. The corpus is read again; with
-    a set that was built with --staging, only units with mended files are prepared again.
+    The result has the same bytes as a set built from the repaired corpus. The corpus is read
+    again; if DIR was built with --staging, only units with repaired files are prepared again.
 
     \b
     Examples:
@@ -157,8 +161,8 @@ def replay(
     changes = {name: value for name, value in changes.items() if value is not None}
     if repaired is None and not changes:
         raise UsageError(
-            "a replay must have a FOLDER of mended files or another option, got neither. Write "
-            f"'shardmill quarantine export {directory} --to FOLDER' and mend what is there."
+            "Nothing to change: pass a FOLDER of repaired files, or another option. 'shardmill "
+            f"quarantine export {directory} --to FOLDER' writes the files to repair."
         )
     replacement = Replacement(directory)
     options = replay_options(directory, repaired, sources, changes)

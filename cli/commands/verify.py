@@ -1,4 +1,4 @@
-"""`shardmill verify`: is every byte of a shard set the one that was written?"""
+"""`shardmill verify`: check that every byte of a shard set is as it was written."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import click
 
 @click.command()
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--workers", type=click.IntRange(1), metavar="N", help="Files read at once.")
+@click.option("--workers", type=click.IntRange(1), metavar="N", help="Files to read in parallel.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def verify(directory: Path, workers: int | None, as_json: bool) -> None:
     """Check every file of a shard set against its manifest: checksums and counts.
 
-    Damage is named by file, byte offset and record; then the exit code is 4.
+    Prints damage by file, byte offset and record; the exit code is then 4.
 
     \b
     Examples:
@@ -25,7 +25,7 @@ def verify(directory: Path, workers: int | None, as_json: bool) -> None:
     from cli.console import Bars, print_json, say
     from shard_format import DamageError, load_manifest
     from shard_format.verify import verify as check
-    from shard_format.wording import format_bytes
+    from shard_format.wording import counted, format_bytes
 
     manifest = load_manifest(directory)
     shard_bytes = sum(split.bytes for split in manifest.splits.values())
@@ -48,9 +48,9 @@ def verify(directory: Path, workers: int | None, as_json: bool) -> None:
             say(f"{damage.file}: {damage.problem}")
     if damages:
         raise DamageError(
-            f"every file must be as it was written, got {len(damages)} damaged in {directory}. "
-            "Restore these files from a copy; or remove the folder and build the set again, and "
-            "the root hash will tell whether it is the same."
+            f"{directory} has {counted(len(damages), 'damaged file')}. Restore from a copy, or "
+            "remove the folder and build the set again: the same input and options give the same "
+            "root hash."
         )
     if not as_json:
         files = sum(len(split.shards) for split in manifest.splits.values()) + len(manifest.files)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import tarfile
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from beam_jobs.mended import original_path
+from beam_jobs.corpus.replacements import original_path
 from beam_jobs.options.values import parse_splits
-from beam_jobs.quarantine import Replacement, export, refused, replay_options
+from beam_jobs.quarantine import Replacement, export, rejected_records, replay_options
 from beam_jobs.report.clusters import read_clusters
 from beam_jobs.report.finished import FinishedSet
 from beam_jobs.run import run_preprocess
@@ -20,7 +19,7 @@ from beam_jobs.stages.plan.classes import sorted_names
 from beam_jobs.stages.plan.recipes import RecipeWriter
 from beam_jobs.stages.plan.splits import Assignment
 from beam_jobs.workspace import Workspace
-from shard_format import InputError, UsageError, load_manifest
+from shard_format import InputError, UsageError, load_manifest, storage
 
 
 def _replay(out, folder=None, **changes):
@@ -32,7 +31,7 @@ def _replay(out, folder=None, **changes):
 
 
 def _reasons(out):
-    return [(row["record_id"], row["stage"], row["reason"]) for row in refused(out)]
+    return [(row.record_id, row.stage, row.reason) for row in rejected_records(out)]
 
 
 def test_more_splits_than_a_byte_can_tell_apart():
@@ -174,7 +173,7 @@ def test_a_folder_that_cannot_be_written_to(nested, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(storage, "write_bytes", full)
     with pytest.raises(InputError, match="No space left"):
         export(nested[0], tmp_path / "refused")
 

@@ -15,20 +15,30 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from beam_jobs.corpus.listing import CorpusListing
+from beam_jobs.corpus.names import LABEL_SEPARATOR
+from beam_jobs.corpus.reading import CorpusReader
 from beam_jobs.images.stored import decode_stored
 from beam_jobs.options import ImageOptions
-from beam_jobs.sources import SOURCES
-from beam_jobs.sources.archives import said_by_companions
-from beam_jobs.sources.detection import resolve_sources
-from beam_jobs.sources.naming import LABEL_SEPARATOR
+from beam_jobs.record_types import RECORD_TYPES
+from beam_jobs.stages.list import resolve_options
 from shard_format import InputError
 
 
 def listed(*sources, **options):
     """Every item of the sources."""
-    job = resolve_sources(ImageOptions(tuple(map(str, sources)), "out", **options))
+    job = resolve_options(ImageOptions(tuple(map(str, sources)), "out", **options))
     roots = [type(sources[0])(path) for path in job.sources]
-    return list(SOURCES[job.source](job).items(roots, lambda ignored: None))
+    payload = RECORD_TYPES["image"](job).payload
+    return list(CorpusListing(job, payload, lambda ignored: None).items(roots))
+
+
+def read(tmp_path, *sources, **options):
+    """What reading every item gives."""
+    job = resolve_options(ImageOptions(tuple(map(str, sources)), "out", **options))
+    payload = RECORD_TYPES["image"](job).payload
+    with CorpusReader(job, payload, tmp_path / "scratch") as reader:
+        return [one for item in listed(*sources, **options) for one in reader.read(item)]
 
 
 def write_tar(path, members):
@@ -53,7 +63,7 @@ def test_a_file_beside_the_class_folders_does_not_make_one_class_of_all(write, o
     found = {item.record_id: item for item in listed(tmp_path / "a")}
     assert found["a/photos/hat/1.jpg"].label == "hat"
     assert found["a/photos/shoe/2.jpg"].label == "shoe"
-    assert found[f"a/{other}"].refused.startswith("no-class-folder")
+    assert found[f"a/{other}"].reason == "no-class-folder"
 
 
 def test_a_file_beside_the_split_folders_does_not_hide_them(tmp_path):
@@ -78,7 +88,7 @@ def test_links_in_circles_beside_pictures(tmp_path):
     (folder / "loop").symlink_to(".")
     (folder / "self.jpg").symlink_to("self.jpg")
     (folder / "dead.jpg").symlink_to("nowhere")
-    reasons = {item.record_id: item.refused.partition(":")[0] for item in listed(folder.parent)}
+    reasons = {item.record_id: item.reason for item in listed(folder.parent)}
     assert reasons == {
         "hat/1.jpg": "",
         "hat/dead.jpg": "broken-link",
@@ -99,16 +109,17 @@ def test_two_columns_of_one_name_are_told(form, twice, tmp_path):
     else:
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
-    with pytest.raises(InputError, match=f"'{twice}' and a.{form} has it 2 times"):
-        listed(path)
+    (found,) = read(tmp_path, path)
+    assert found.rejection.reason == "repeated-column"
+    assert f"{twice!r} 2 times" in found.rejection.detail
 
 
 def test_idx_pictures_without_pixels_are_counted(tmp_path):
     shape = struct.pack(">4B3I", 0, 0, 8, 3, 2, 0, 28)
     (tmp_path / "train-images-idx3-ubyte").write_bytes(shape)
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(struct.pack(">4BI2B", 0, 0, 8, 1, 2, 1, 2))
-    (item,) = listed(tmp_path)
-    assert item.refused.startswith("not-pictures")
+    (found,) = read(tmp_path, tmp_path)
+    assert found.rejection.reason == "not-pictures"
 
 
 def test_class_names_of_a_hugging_face_table_of_labels(tmp_path):
@@ -124,7 +135,7 @@ def test_class_names_of_a_hugging_face_table_of_labels(tmp_path):
     pq.write_table(table, tmp_path / "labels.parquet")
     found = listed(folder, labels=str(tmp_path / "labels.parquet"))
     assert [item.label for item in found] == ["shoe", "hat", None]
-    assert found[2].refused.startswith("no-label")
+    assert found[2].reason == "no-label"
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
@@ -145,10 +156,10 @@ def test_several_names_in_a_cell(suffix, tmp_path):
     assert [item.label for item in found] == [both, both, None, "hat"]
 
 
-def test_several_names_in_a_webdataset():
-    options = ImageOptions(("a.tar",), "out", source="tar", multi_label=True)
-    said = said_by_companions({"cls": b"hat|shoe\n"}, options)
-    assert said.label == LABEL_SEPARATOR.join(["hat", "shoe"])
+def test_several_names_in_a_webdataset(tmp_path):
+    write_tar(tmp_path / "a.tar", {"1.jpg": b"x", "1.cls": b"hat|shoe\n"})
+    (found,) = read(tmp_path, tmp_path / "a.tar", multi_label=True)
+    assert found.annotations.label == LABEL_SEPARATOR.join(["hat", "shoe"])
 
 
 def test_an_absolute_path_in_a_table_is_called_so(tmp_path):
@@ -157,7 +168,7 @@ def test_an_absolute_path_in_a_table_is_called_so(tmp_path):
     (folder / "a.jpg").write_bytes(b"x")
     (tmp_path / "labels.csv").write_text(f"path,label\n{folder}/a.jpg,hat\n")
     found = listed(folder, labels=str(tmp_path / "labels.csv"))
-    assert any("is not relative to the folder SRC" in item.refused for item in found)
+    assert any("is not relative to SRC" in item.detail for item in found)
 
 
 def test_a_workbook_for_a_table_leaves_the_terminal_as_it_is(tmp_path):
@@ -172,7 +183,7 @@ def test_a_workbook_for_a_table_leaves_the_terminal_as_it_is(tmp_path):
 def test_a_pipe_is_not_waited_for(source, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (item,) = listed(tmp_path / "pipe", source=source)
-    assert item.refused.startswith("not-a-file")
+    assert item.reason == "not-a-file"
     with pytest.raises(InputError, match="a pipe or a device"):
         listed(tmp_path, labels=str(tmp_path / "pipe"))
 

@@ -9,15 +9,16 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
+from beam_jobs.corpus.encodings import decode
+from beam_jobs.corpus.formats.html import decode_page
+from beam_jobs.corpus.formats.http_response import media_type
 from beam_jobs.corpus.record import Rejection
-from beam_jobs.documents.decoding import decode
-from beam_jobs.documents.html import decode_page
-from beam_jobs.documents.http_body import media_type
 from beam_jobs.options import TextOptions
-from beam_jobs.quarantine import refused, replay_options
+from beam_jobs.quarantine import replay_options
 from beam_jobs.run import run_preprocess
 from cli.commands.quarantine import replay
 from shard_format import InputError, UsageError
+from shard_format.dropped import read_rejected
 
 _SENTENCE = "The quick brown fox number {} jumps over the lazy dog and runs to the old barn."
 
@@ -66,7 +67,7 @@ def test_a_source_without_documents_is_told_no_option_of_pictures(tmp_path):
     (tmp_path / "data.bin").write_bytes(bytes(range(256)) * 20)
     with pytest.raises(InputError, match="no-class-folder") as raised:
         job(tmp_path / "data.bin", tmp_path / "set")
-    assert "--labels" not in str(raised.value)
+    assert "--image-column" not in str(raised.value)
 
 
 @pytest.mark.parametrize("charset", ["a\0b", "\ud800", "unicode_escape", "raw_unicode_escape"])
@@ -148,5 +149,5 @@ def test_a_file_without_a_document_does_not_vanish(tmp_path, name, data):
     report = job(source, tmp_path / "set", no_labels=True)
     assert report.manifest.ledger.kept == 1
     assert report.manifest.ledger.reasons == {"no-documents": 1}
-    (row,) = refused(tmp_path / "set", with_bytes=True)
-    assert (row["record_id"], row["bytes"]) == (name, data)
+    ((record, original),) = read_rejected(tmp_path / "set", report.manifest)
+    assert (record.record_id, original.as_py()) == (name, data)

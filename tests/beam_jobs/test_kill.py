@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -119,17 +120,6 @@ def test_sigkill_at_a_seeded_moment(what, kill, kills, uninterrupted, jobs, tmp_
     assert build["units"] > 20
 
 
-PUBLISHING = (
-    "workspace",
-    "stages.list",
-    "stages.stage",
-    "stages.shard",
-    "stages.commit.shard_set",
-    "stages.commit.evidence",
-    "stages.commit.quarantine",
-)
-
-
 class _Killed(BaseException):
     """Not an Exception: no handler of ours may catch it, as none can catch SIGKILL."""
 
@@ -142,8 +132,6 @@ def test_a_crash_before_any_rename(kind, build, tmp_path, monkeypatch):
 
     Runs stage by stage without Beam, so that hundreds of crashes take seconds.
     """
-    from beam_jobs import workspace
-
     corpus = kind.make(14)
     one = (corpus / "class1" / kind.file("001")).read_bytes()
     (corpus / "class0" / kind.file("broken")).write_bytes(kind.damaged(one))
@@ -152,20 +140,11 @@ def test_a_crash_before_any_rename(kind, build, tmp_path, monkeypatch):
     expected = build(corpus, "whole", **options).manifest.root_hash
     files = _files(tmp_path / "whole")
 
-    real, crashes = workspace.publish, 0
+    crashes = 0
     while True:
-        out, calls = tmp_path / f"crash{crashes}", 0
-
-        def publish(temporary, final, *, durable=False, stop=crashes):
-            nonlocal calls
-            if calls == stop:
-                raise _Killed
-            calls += 1
-            real(temporary, final, durable=durable)
-
+        out = tmp_path / f"crash{crashes}"
         with monkeypatch.context() as patch:
-            for module in PUBLISHING:
-                patch.setattr(f"beam_jobs.{module}.publish", publish)
+            _crash_at(patch, lambda call, final, stop=crashes: call == stop)
             try:
                 _run_stages(kind, corpus, out, options)
             except _Killed:
@@ -183,24 +162,42 @@ def test_a_crash_before_any_rename(kind, build, tmp_path, monkeypatch):
     assert crashes > 30
 
 
+def _crash_at(patch, stops: Callable[[int, Path], bool]) -> None:
+    """Dies instead of a rename, by its number and target; a dead process deletes nothing."""
+    calls, dead, rename, unlink = 0, False, os.replace, os.unlink
+
+    def replace(temporary, final):
+        nonlocal calls, dead
+        if stops(calls, Path(final)):
+            dead = True
+            raise _Killed
+        calls += 1
+        rename(temporary, final)
+
+    def delete(path, **folder):
+        if dead:
+            raise _Killed
+        unlink(path, **folder)
+
+    patch.setattr(os, "replace", replace)
+    patch.setattr(os, "unlink", delete)
+
+
 def _run_stages(kind, corpus: Path, out: Path, options: dict[str, object]):
     """What the pipeline does, in this thread; the workspace."""
     from beam_jobs.pipeline import workspace_of
     from beam_jobs.record_types import RECORD_TYPES
-    from beam_jobs.sources import SOURCES
-    from beam_jobs.sources.detection import resolve_sources
     from beam_jobs.stages.commit import commit
-    from beam_jobs.stages.list import list_corpus, read_units
+    from beam_jobs.stages.list import list_corpus, read_units, resolve_options
     from beam_jobs.stages.plan import plan_shards
     from beam_jobs.stages.shard import write_shard
     from beam_jobs.stages.stage import stage_unit
 
-    job = resolve_sources(kind.options(corpus, out, **options))
+    job = resolve_options(kind.options(corpus, out, **options))
     record_type, workspace = RECORD_TYPES[kind.name](job), workspace_of(job)
     workspace.create()
     listing = list_corpus(job, record_type, workspace)
-    source = SOURCES[job.source](job)
-    summaries = [stage_unit(unit, source, record_type, workspace) for unit in read_units(workspace)]
+    summaries = [stage_unit(unit, job, record_type, workspace) for unit in read_units(workspace)]
     specs = plan_shards(summaries, job, record_type, workspace)
     results = [write_shard(spec, record_type, workspace) for spec in specs]
     commit(summaries, results, listing.build_id, time.time(), job, record_type, workspace)
@@ -209,15 +206,8 @@ def _run_stages(kind, corpus: Path, out: Path, options: dict[str, object]):
 
 def test_other_options_after_a_kill_leave_nothing_behind(kind, build, tmp_path, monkeypatch):
     corpus, out = kind.make(14), tmp_path / "set"
-    real = __import__("beam_jobs.workspace", fromlist=["publish"]).publish
-
-    def publish(temporary, final, *, durable=False):
-        if final.name == naming.MANIFEST:
-            raise _Killed
-        real(temporary, final, durable=durable)
-
     with monkeypatch.context() as patch:
-        patch.setattr("beam_jobs.stages.commit.shard_set.publish", publish)
+        _crash_at(patch, lambda call, final: final.name == naming.MANIFEST)
         with pytest.raises(_Killed):
             _run_stages(kind, corpus, out, {"num_shards": 5, "split": "train=0.5,odd=0.5"})
     report = build(corpus, out, num_shards=2)
@@ -268,6 +258,6 @@ def test_two_builds_into_one_folder_are_refused(pictures, build, tmp_path):
 
     corpus = pictures()
     with Workspace(tmp_path / "set", None).lock():
-        with pytest.raises(InputError, match="one build at a time"):
+        with pytest.raises(InputError, match="Another build is writing to"):
             build(corpus)
     assert build(corpus).manifest.ledger.kept == 12

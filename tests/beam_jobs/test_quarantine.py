@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_jobs.mended import original_path
-from beam_jobs.quarantine import Replacement, export, reasons, refused, replay_options
+from beam_jobs.corpus.replacements import original_path
+from beam_jobs.quarantine import Replacement, export, reasons, rejected_records, replay_options
 from beam_jobs.run import run_preprocess
 from shard_format import DamageError, InputError, load_manifest
 from shard_format.verify import verify
@@ -45,7 +45,7 @@ def test_reasons_are_counted(kind, damaged):
     assert found[kind.refused_worse].bytes == len(kind.worse)
     ledger = load_manifest(out).ledger
     assert sum(counts.values()) == ledger.quarantined + ledger.filtered
-    assert [row["record_id"] for row in refused(out)] == sorted(good)
+    assert [record.record_id for record in rejected_records(out)] == sorted(good)
 
 
 def test_export_writes_originals_and_a_table(damaged, tmp_path):
@@ -65,7 +65,7 @@ def test_export_of_a_reason(kind, damaged, tmp_path):
     assert export(out, tmp_path / "some", [kind.refused_worse[1]]).written == 1
     with pytest.raises(InputError, match=kind.refused[1]):
         export(out, tmp_path / "none", ["no-such"])
-    with pytest.raises(InputError, match="empty or a new folder"):
+    with pytest.raises(InputError, match=r"is not empty\. Choose an empty or a new folder"):
         export(out, tmp_path / "some")
 
 
@@ -153,7 +153,7 @@ def test_a_crash_between_the_renames_is_mended(damaged):
 def test_a_set_without_its_options(damaged):
     _, _, out = damaged
     (out / "build.json").unlink()
-    with pytest.raises(InputError, match="needs the options of the build"):
+    with pytest.raises(InputError, match="has no options of the build"):
         replay_options(out, None, (), {"max_pixels": 5})
 
 

@@ -150,7 +150,7 @@ def test_any_order_of_listing(root_hash, golden, monkeypatch):
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr("beam_jobs.sources.class_folders.os.scandir", Shuffled)
+    monkeypatch.setattr("beam_jobs.corpus.discovery.os.scandir", Shuffled)
     assert root_hash("set") == golden["samples/clothing"]
 
 

@@ -67,4 +67,4 @@ def test_it_loads_no_tensorflow(shardmill, tmp_path):
 def test_a_limit_that_is_none_is_told(pictures, build, shardmill, tmp_path):
     build(pictures(), tmp_path / "set", split="train=1")
     done = shardmill("read", tmp_path / "set", "--batch-size", 4, "--cache-limit", "much")
-    assert done.returncode == 2 and "cache_limit must be a number with a unit" in done.stderr
+    assert done.returncode == 2 and "is not a size. Write a number with a unit" in done.stderr

@@ -65,7 +65,7 @@ def test_mistakes_have_one_clear_message(built, shardmill, tmp_path):
     shard = next(built.glob("*-test.tfrecord-*"))
     for arguments, code, message in (
         ([built, "--format", "dail"], 2, "Did you mean 'dali'?"),
-        ([tmp_path / "none"], 3, "got no directory"),
+        ([tmp_path / "none"], 3, "There is no directory"),
         ([tmp_path], 3, "manifest.json"),
         ([built, "--out", shard], 2, "is a file"),
         ([built, "--out", shard / "below"], 3, "Choose another place with --out"),

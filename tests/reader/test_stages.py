@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 import reader
+from reader.clock import Clock, Elapsed
 from reader.cold import Places, evict, in_page_cache, measure_storage
 from reader.prefixes import prefixes
 from reader.sampled import (
@@ -19,7 +20,6 @@ from reader.sampled import (
 )
 from reader.stages import measure_stages
 from shard_format import UsageError
-from shard_format.clock import Clock, Elapsed
 
 SECONDS = 0.05
 

@@ -67,5 +67,5 @@ def test_clusters_are_counted_over_groups(tmp_path, group):
 
 def test_a_column_that_is_not_there(quarantined):
     directory, manifest = quarantined
-    with pytest.raises(DamageError, match="no colour"):
+    with pytest.raises(DamageError, match="no column colour"):
         list(read_columns(directory, next(iter(manifest.files)), ["reason", "colour"]))

@@ -79,7 +79,7 @@ def test_what_the_set_cannot_give_is_refused(write_set, options):
         train(options(augment="standrad"))
     with pytest.raises(UsageError, match="batch"):
         train(options(batch_size=17))
-    with pytest.raises(ShardSetError, match="a shard set must exist"):
+    with pytest.raises(ShardSetError, match="There is no directory"):
         train(options(data=directory / "absent"))
     assert not options().run_dir.exists()
 

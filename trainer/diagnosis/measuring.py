@@ -10,8 +10,8 @@ from typing import Any
 import psutil
 import tensorflow as tf
 
+from reader.clock import Clock, Elapsed
 from reader.sampled import dataset_of, sampled_source, window_records
-from shard_format.clock import Clock, Elapsed
 from trainer.diagnosis.job import Job
 from trainer.loop import Loop, Totals
 

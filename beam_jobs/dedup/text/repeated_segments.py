@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, uint64
+from beam_jobs.corpus.names import SPLIT_NAMES
 from beam_jobs.dedup.text.segments import BLANK, SHORT
-from beam_jobs.sources.naming import SPLIT_NAMES
 from beam_jobs.stages.plan.splits import LEFT_OUT, Assignment
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format.keys import UInt64Array

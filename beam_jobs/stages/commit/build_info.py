@@ -1,4 +1,4 @@
-"""build.json: everything about a build that is not the same the next time."""
+"""build.json: everything about a build that is not reproducible."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ def write_build_info(
     """Writes build.json.
 
     Args:
-        workspace: Knows when each stage began.
+        workspace: The build.
         build_id: Content address of input and options.
         started: When the build began, in seconds since the epoch.
-        plan: Has notes, and says how many records are kept.
-        summaries: Of all units.
-        options: The job, kept so that it can be run again with repaired files.
+        plan: The plan, with its warnings.
+        summaries: All units.
+        options: The job, stored so that it can be replayed with other files or options.
     """
     seconds = time.time() - started
     value = {
         "build_id": build_id,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
         "seconds": round(seconds, 3),
-        # Those that this run prepared; reused units took no time.
+        # Of the units that this run prepared; reused units took no time.
         "records_per_second": round(
             sum(summary.read for summary in summaries if not summary.reused) / seconds, 1
         ),
         "units": len(summaries),
         "units_reused": sum(summary.reused for summary in summaries),
-        # Requests of WARC files and the like, which are no records.
+        # Entries that are not records, such as requests in WARC files.
         "ignored": sum(summary.ignored for summary in summaries),
         "options": dataclasses.asdict(options),
         "notes": plan.notes,
@@ -72,7 +72,7 @@ def write_build_info(
 def _stages(
     workspace: Workspace, started: float, plan: Plan, summaries: Sequence[UnitSummary]
 ) -> list[dict[str, Any]]:
-    """How long each stage took, and for how many records."""
+    """The duration of each stage, and its number of records."""
     read = sum(summary.read for summary in summaries)
     staged = sum(summary.kept for summary in summaries)
     written = staged - plan.duplicates - sum(plan.filtered.values()) + plan.repeated

@@ -1,15 +1,13 @@
-"""Stage 5, commit: index, quarantine, metadata, and last of all the manifest.
+"""Stage 5, commit: index, quarantine, metadata and, last of all, the manifest.
 
-Until manifest.json has its name there is no data set; a build that is killed here runs the commit
-again and writes the same bytes.
+Without manifest.json there is no shard set; a build that is killed here runs the commit again and
+writes the same bytes.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from beam_jobs.counters import added
@@ -17,7 +15,7 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.commit.build_info import write_build_info
-from beam_jobs.stages.commit.evidence import write_evidence
+from beam_jobs.stages.commit.duplicates import write_duplicates
 from beam_jobs.stages.commit.quarantine import write_quarantine
 from beam_jobs.stages.commit.statistics import split_statistics
 from beam_jobs.stages.labels import label_feature
@@ -25,8 +23,17 @@ from beam_jobs.stages.plan import Plan, load_plan
 from beam_jobs.stages.shard import ShardResult, index_part, tally_part
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.sidecars import Sidecars
-from beam_jobs.workspace import Workspace, flush_folder, publish, read_table
-from shard_format import IndexWriter, Ledger, Manifest, SplitInfo, file_sha256, naming, open_index
+from beam_jobs.workspace import Workspace, read_table
+from shard_format import (
+    IndexWriter,
+    Ledger,
+    Manifest,
+    SplitInfo,
+    file_sha256,
+    naming,
+    open_index,
+    storage,
+)
 from shard_format.tfds_metadata import dataset_info_text, features_text, label_files
 
 
@@ -42,13 +49,13 @@ def commit(
     """Turns finished shards into a shard set.
 
     Args:
-        summaries: Of all units.
-        results: Of all shards.
-        build_id: Content address of input and options, by which the same command is known again.
+        summaries: All units.
+        results: All shards.
+        build_id: Content address of input and options: equal for the same command.
         started: When the build began, in seconds since the epoch.
         options: The job.
         record_type: Its record type.
-        workspace: Where everything lies.
+        workspace: The build.
     """
     workspace.mark("commit")
     plan = load_plan(workspace)
@@ -58,6 +65,7 @@ def commit(
     schema = record_type.schema
     if label_feature(schema) is not None:
         schema = schema.with_class_names("label", tuple(plan.class_names))
+    storage.make_folder(workspace.out / naming.INDEX_DIR)
     splits = {name: _split(name, plan, results, record_type, workspace) for name in plan.num_shards}
     texts = {
         naming.FEATURES: features_text(schema),
@@ -65,33 +73,26 @@ def commit(
         **label_files(schema),
     }
     for name, text in texts.items():
-        _write_text(workspace, name, text)
+        _write(workspace, name, text.encode())
     given = record_type.files(workspace)
     for name, path in given.items():
-        _copy(workspace, path, name)
+        _write(workspace, name, storage.read_bytes(path))
     files = [*texts, *given, *(naming.index_file(split) for split in splits)]
     sidecars = Sidecars(workspace, summaries)
-    files += write_evidence(workspace, sidecars, record_type, list(plan.num_shards))
+    files += write_duplicates(workspace, sidecars, record_type, list(plan.num_shards))
     files += write_quarantine(workspace)
-    for result in results:
-        waiting = workspace.shards / result.info.file
-        if waiting.exists():
-            publish(waiting, workspace.out / result.info.file)
     manifest = Manifest(
         name=options.name,
         schema=schema,
         splits=splits,
         ledger=_ledger(summaries, plan),
         config=options.config() | plan.settled,
-        files={name: _file_info(workspace.out / name) for name in files},
+        files={name: _file_info(workspace, name) for name in files},
     )
     _remove_strangers(workspace, manifest)
-    # A manifest that survives a power cut must not name files that do not.
-    for folder in {(workspace.out / name).parent for name in files} | {workspace.out}:
-        flush_folder(folder)
     write_build_info(workspace, build_id, started, plan, summaries, options)
-    _write_text(workspace, naming.MANIFEST, manifest.to_text())
-    flush_folder(workspace.out)
+    # A manifest that survives a power cut must not name files that do not: all of them are durable.
+    _write(workspace, naming.MANIFEST, manifest.to_text().encode())
     return manifest
 
 
@@ -121,50 +122,48 @@ def _split(
     record_type: RecordType,
     workspace: Workspace,
 ) -> SplitInfo:
-    """Joins the index of one split and counts over it."""
+    """Joins the index parts of one split and computes its statistics."""
     own = sorted((r for r in results if r.split == split), key=lambda result: result.shard)
-    temporary = workspace.temporary(workspace.out)
-    with IndexWriter(temporary, record_type.index_columns) as writer:
+    index = workspace.out / naming.index_file(split)
+    scratch = workspace.scratch_of(index)
+    with IndexWriter(index, record_type.index_columns, durable=True, scratch=scratch) as writer:
         for result in own:
             writer.append(read_table(index_part(workspace, result.info.file)))
             report(workspace.progress, "commit", result.info.records)
-    final = workspace.out / naming.index_file(split)
-    final.parent.mkdir(exist_ok=True)
-    publish(temporary, final, durable=True)
     tallies = (tally_part(workspace, result.info.file) for result in own)
     training = split == plan.training
-    tally = added(read_table(path) for path in tallies if training and path.exists())
+    tally = added(read_table(path) for path in tallies if training and storage.stat(path))
     return SplitInfo(
         shards=tuple(result.info for result in own),
         statistics=split_statistics(
-            open_index(final), tally, plan.class_names, record_type, training=training
+            open_index(index), tally, plan.class_names, record_type, training=training
         ),
     )
 
 
-def _write_text(workspace: Workspace, name: str, text: str) -> None:
-    temporary = workspace.temporary(workspace.out)
-    temporary.write_text(text, encoding="utf-8")
-    publish(temporary, workspace.out / name, durable=True)
+def _write(workspace: Workspace, name: str, content: bytes) -> None:
+    with workspace.write(workspace.out / name, durable=True) as file:
+        file.write(content)
 
 
-def _copy(workspace: Workspace, source: Path, name: str) -> None:
-    temporary = workspace.temporary(workspace.out)
-    shutil.copyfile(source, temporary)
-    publish(temporary, workspace.out / name, durable=True)
-
-
-def _file_info(path: Path) -> dict[str, Any]:
-    return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
+def _file_info(workspace: Workspace, name: str) -> dict[str, Any]:
+    blocks: list[int] = []
+    digest = file_sha256(workspace.out / name, blocks.append)
+    return {"bytes": sum(blocks), "sha256": digest}
 
 
 def _remove_strangers(workspace: Workspace, manifest: Manifest) -> None:
-    """Removes what an unfinished build with other options left under our names."""
+    """Deletes files of the set's kinds that an unfinished build with other options left behind."""
     known = {shard.file for split in manifest.splits.values() for shard in split.shards}
-    known |= set(manifest.files)
-    ours = [path for path in workspace.out.iterdir() if naming.parse_shard_file(path.name)]
-    ours += workspace.out.glob(f"{naming.INDEX_DIR}/*")
-    ours += [workspace.out / name for name in (naming.DUPLICATES, *naming.TOKENIZERS.values())]
-    for path in ours:
-        if path.relative_to(workspace.out).as_posix() not in known:
-            path.unlink(missing_ok=True)
+    for name in sorted({*_present(workspace)} - known - set(manifest.files)):
+        storage.delete(workspace.out / name)
+
+
+def _present(workspace: Workspace) -> Iterator[str]:
+    """The names, relative to the set, of all files that a build may have written."""
+    for entry in storage.list_folder(workspace.out):
+        if naming.parse_shard_file(entry.name):
+            yield entry.name
+    for entry in storage.list_folder(workspace.out / naming.INDEX_DIR):
+        yield f"{naming.INDEX_DIR}/{entry.name}"
+    yield from (naming.DUPLICATES, *naming.TOKENIZERS.values())

@@ -1,4 +1,4 @@
-"""What is counted over the records of a split."""
+"""Statistics over the records of a split."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def split_statistics(
     *,
     training: bool,
 ) -> dict[str, Any]:
-    """Class counts; of the training split also weights, ranges, means and histograms.
+    """Class counts; of the training split also class weights, ranges, means and histograms.
 
     Args:
-        index: Of the split.
-        tally: What its shards counted.
-        class_names: Of the label; a record with several counts for each.
-        record_type: Knows its columns.
-        training: Whether it is the training split: numbers of others must not reach a model.
+        index: Index of the split.
+        tally: Counters of its shards.
+        class_names: Names of the classes; a record with several labels counts for each.
+        record_type: The record type, with its columns.
+        training: Whether it is the training split: statistics of others must not reach a model.
     """
     statistics: dict[str, Any] = {}
     if class_names:

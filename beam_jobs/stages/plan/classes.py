@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray
-from beam_jobs.sources.naming import LABEL_SEPARATOR
+from beam_jobs.corpus.names import LABEL_SEPARATOR
 
 
 def names_in(labels: pa.ChunkedArray) -> set[str]:

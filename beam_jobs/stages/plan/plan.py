@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.columns import IntArray, int64, uint64
+from beam_jobs.corpus.names import SPLIT_NAMES
 from beam_jobs.dedup.clusters import Clusters
 from beam_jobs.dedup.find_duplicates import relate
 from beam_jobs.dedup.text.repeated_segments import DroppedParts, drop_repeated_parts
@@ -24,7 +25,6 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_splits, splits_are_given
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
-from beam_jobs.sources.naming import SPLIT_NAMES
 from beam_jobs.stages.list import read_units
 from beam_jobs.stages.plan.balance import NO_REPEATS, Repeats, balance
 from beam_jobs.stages.plan.boundaries import Quantiles, histogram_bits
@@ -46,7 +46,7 @@ from beam_jobs.stages.plan.warnings import balance_notes, cluster_notes, parts_n
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.sidecars import PARTITION_ROWS, Sidecars
 from beam_jobs.workspace import Workspace, write_json, write_table
-from shard_format import InputError
+from shard_format import InputError, storage
 from shard_format.wording import parse_size
 
 # Raised whenever the same plan would be written as other bytes by `sharding`.
@@ -168,8 +168,7 @@ def _parts_of(
 
 def load_plan(workspace: Workspace) -> Plan:
     """The plan that `plan_shards` wrote."""
-    text = (workspace.plan / "plan.json").read_text(encoding="utf-8")
-    return Plan(**json.loads(text))
+    return Plan(**json.loads(storage.read_bytes(workspace.plan / "plan.json")))
 
 
 def _check_complete(summaries: Sequence[UnitSummary], workspace: Workspace) -> None:

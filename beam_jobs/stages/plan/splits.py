@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, uint64
+from beam_jobs.corpus.names import SPLIT_NAMES
 from beam_jobs.dedup.clusters import Clusters
 from beam_jobs.dedup.union_find import components
-from beam_jobs.sources.naming import SPLIT_NAMES
 from beam_jobs.stages.plan.classes import label_numbers
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format import InputError, split_positions

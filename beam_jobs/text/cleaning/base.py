@@ -47,7 +47,7 @@ class Texts:
     """The documents of a batch that are still in, and why others are not.
 
     Args:
-        batch: The columns of `beam_jobs.documents.base.DOCUMENT_FIELDS`.
+        batch: Has the columns of `beam_jobs.text.payload.DOCUMENT_SCHEMA`.
 
     Attributes:
         rows: [n] int64, which rows of the batch are still in.

@@ -19,7 +19,7 @@ from beam_jobs.text.tokenizing.finishing import Ending, staged_text
 from beam_jobs.text.tokenizing.packings import PACKINGS
 from beam_jobs.text.tokenizing.statistics import packing_statistics, token_statistics
 from beam_jobs.text.tokenizing.tokenizer import Tokenizer, load_tokenizer
-from beam_jobs.workspace import Workspace, publish, read_json, write_json
+from beam_jobs.workspace import Workspace, read_json, write_json
 from shard_format import Feature, file_sha256, naming
 from shard_format.wording import parse_size
 
@@ -159,9 +159,8 @@ def _path(workspace: Workspace) -> Path:
 
 
 def _write(workspace: Workspace, content: bytes) -> None:
-    temporary = workspace.temporary(workspace.settled)
-    temporary.write_bytes(content)
-    publish(temporary, _path(workspace))
+    with workspace.write(_path(workspace)) as file:
+        file.write(content)
 
 
 def _kernels() -> list[str]:

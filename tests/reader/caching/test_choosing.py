@@ -79,7 +79,7 @@ def test_the_default_directory_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> N
     [
         ({"cache_stage": "pixels"}, "cache_stage must be one of stored, decoded, got 'pixels'"),
         ({"cache_stage": "decoded", "cache": "off"}, "needs a cache, got cache='off'"),
-        ({"cache_limit": "many"}, "cache_limit must be a number with a unit"),
+        ({"cache_limit": "many"}, "cache_limit .many. is not a size"),
         ({"cache_limit": 0}, "cache_limit must be a whole number at least 1"),
         ({"cache_limit": -5}, "cache_limit must be a whole number at least 1"),
         ({"cache_limit": 2.5}, "cache_limit must be a whole number at least 1"),

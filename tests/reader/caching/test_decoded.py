@@ -155,7 +155,7 @@ def test_damage_is_told_and_leaves_nothing(make_set: Any, tmp_path: Path) -> Non
     content[500] ^= 1
     shard.write_bytes(content)
     for cache in ("memory", "disk"):
-        with pytest.raises(DamageError, match=f"must match its checksum.* {shard} at byte"):
+        with pytest.raises(DamageError, match=f"does not match its checksum.* {shard} at byte"):
             reader.load(
                 directory,
                 batch_size=2,

@@ -9,8 +9,8 @@ import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
 
-from beam_jobs.documents.base import DOCUMENT_FIELDS
 from beam_jobs.text.cleaning import Texts, make_steps
+from beam_jobs.text.payload import DOCUMENT_SCHEMA
 
 
 class Cleaned(NamedTuple):
@@ -30,9 +30,8 @@ def _batch(texts: Sequence[str], is_html: bool) -> pa.RecordBatch:
         "original": [text.encode() for text in texts],
         "is_html": [is_html] * count,
         "encoding": ["utf-8"] * count,
-        **{name: [None] * count for name in ("label", "group", "split")},
     }
-    return pa.record_batch(columns, schema=pa.schema(DOCUMENT_FIELDS))
+    return pa.record_batch(columns, schema=DOCUMENT_SCHEMA)
 
 
 @pytest.fixture(scope="session")

@@ -66,7 +66,6 @@ def test_a_larger_sample_trains_another_tokenizer(build_text):
 def shards_of(workspace, options):
     """What the stages up to the plan leave, and the shards to write."""
     from beam_jobs.record_types import RECORD_TYPES
-    from beam_jobs.sources import SOURCES
     from beam_jobs.stages.list import list_corpus, read_units
     from beam_jobs.stages.plan import plan_shards
     from beam_jobs.stages.stage import stage_unit
@@ -74,8 +73,7 @@ def shards_of(workspace, options):
     record_type = RECORD_TYPES["text"](options)
     workspace.create()
     list_corpus(options, record_type, workspace)
-    source = SOURCES[options.source](options)
-    done = [stage_unit(unit, source, record_type, workspace) for unit in read_units(workspace)]
+    done = [stage_unit(unit, options, record_type, workspace) for unit in read_units(workspace)]
     return record_type, plan_shards(done, options, record_type, workspace)
 
 

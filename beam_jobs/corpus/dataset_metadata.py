@@ -1,0 +1,130 @@
+"""Files that describe others in their folder: class names, manifests, and notes without records."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from shard_format import InputError, Manifest, load_manifest, naming
+
+# Of TFDS, Hugging Face, Spark and shardmill.
+_NOTES = frozenset(
+    (
+        *(naming.FEATURES, naming.DATASET_INFO, naming.MANIFEST, naming.BUILD),
+        *("croissant.json", "metadata.json", "_SUCCESS", "state.json"),
+        *("dataset_infos.json", "dataset_dict.json"),
+    )
+)
+_LABELS = ".labels.txt"  # TFDS: a class name a line
+_DESCRIBED = (".parquet", ".arrow", ".feather", "tfrecord")  # in names of the files they describe
+
+
+class FeatureNames(NamedTuple):
+    """What a folder says about the features of its TFRecord files.
+
+    Attributes:
+        class_names: Of the label; a number is an index into them.
+        raw_images: Features of bare pixels, in a shard set of --encoding raw.
+    """
+
+    class_names: tuple[str, ...] = ()
+    raw_images: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """A hash of the class names, since units with other names differ; "" without names."""
+        if not self.class_names:
+            return ""
+        text = json.dumps(list(self.class_names)).encode()
+        return hashlib.blake2b(text, digest_size=6).hexdigest()
+
+
+def is_note(path: bytes) -> bool:
+    """Whether a file describes files of records in its folder, and holds no record itself."""
+    folder, name = os.path.split(os.fsdecode(path))
+    if name not in _NOTES and not name.endswith(_LABELS):
+        return False
+    try:
+        neighbours = os.listdir(folder)
+    except OSError:
+        return False
+    return any(mark in other for other in neighbours for mark in _DESCRIBED)
+
+
+def set_files(root: Path) -> set[bytes] | None:
+    """The shards of the shard set in a folder; None if there is no set.
+
+    Raises:
+        ShardSetError: The set is of another format version.
+        DamageError: Its manifest is damaged.
+        InputError: A shard is missing.
+    """
+    manifest = _manifest(root)
+    if manifest is None:
+        return None
+    shards = [shard for split in manifest.splits.values() for shard in split.shards]
+    missing = [shard.file for shard in shards if not (root / shard.file).is_file()]
+    if missing:
+        raise InputError(
+            f"The shard {missing[0]!r} is missing in the set {root}. Run 'shardmill verify' on it, "
+            "and restore the shards that are missing."
+        )
+    return {os.fsencode(root / shard.file) for shard in shards}
+
+
+class ShardSets:
+    """Which files of a corpus are shards of sets in it; other files of a set are no records.
+
+    Args:
+        roots: Of the corpus; no set is looked for above them.
+    """
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self._sets: dict[bytes, set[bytes] | None] = {}
+        self._shortest = min((len(os.fsencode(root)) for root in roots), default=0)
+
+    def around(self, folder: bytes) -> set[bytes] | None:
+        """The shards of the set that a folder is, or is inside of; None if there is none."""
+        if folder not in self._sets:
+            found = set_files(Path(os.fsdecode(folder)))
+            above = os.path.dirname(folder)
+            if found is None and len(above) >= self._shortest and above != folder:
+                found = self.around(above)
+            self._sets[folder] = found
+        return self._sets[folder]
+
+
+def feature_names(folder: bytes, label_column: str) -> FeatureNames:
+    """What a folder says about the features of its files.
+
+    Args:
+        folder: With TFRecord files.
+        label_column: The feature whose class names are wanted.
+    """
+    root = Path(os.fsdecode(folder))
+    manifest = _manifest(root)
+    if manifest is not None:
+        features = manifest.schema.features
+        raw = tuple(one.name for one in features if one.encoding == "raw")
+        names = [name for one in features if one.name == label_column for name in one.class_names]
+        return FeatureNames(tuple(names), raw)
+    try:
+        text = (root / f"{label_column}{_LABELS}").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return FeatureNames()
+    return FeatureNames(tuple(line.strip() for line in text.splitlines() if line.strip()))
+
+
+def _manifest(root: Path) -> Manifest | None:
+    """The manifest of a shard set; None if another program's file has that name."""
+    try:
+        raw = json.loads((root / naming.MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(raw, dict) or not {"format_version", "root_hash", "schema"} <= set(raw):
+        return None
+    return load_manifest(root)

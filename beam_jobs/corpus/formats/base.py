@@ -1,0 +1,216 @@
+"""A format: how the bytes of a file become records.
+
+A file, a member of an archive or a split of a file is a `FilePart`. A format finds the records in
+it, each with the bytes that a replacement would hold, and parses such bytes. What is wrong with a
+record is a rejection of that record, never an exception that stops the rest.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from beam_jobs.corpus.dataset_metadata import FeatureNames
+from beam_jobs.corpus.labels import AnnotationReader
+from beam_jobs.corpus.payload import Payload
+from beam_jobs.corpus.record import Annotations, IgnoredPart, RawRecord, Rejection
+from beam_jobs.corpus.source_io import check_size
+from beam_jobs.corpus.streams import ByteStream
+from beam_jobs.options import PreprocessOptions
+
+INSPECTED_RECORDS = 16  # of a file, to see whether it has the columns at all
+_SMALL_BYTES = 1 << 16  # 64 KiB: most files are smaller
+
+
+class FilePart(NamedTuple):
+    """A file, a member of an archive, or a split of a file.
+
+    Attributes:
+        file_id: The record id of the file, or of the member.
+        open: Opens it from its beginning, decompressed; more than once.
+        open_compressed: Opens it as it is stored.
+        read_all: Reads all of it at once, where it is not compressed; else None.
+        path: The file itself, or the archive, for what is next to it.
+        scratch: A path for a file, to be removed by who makes it.
+        start: First position of the split, as in Locator; 0 unless the file was split.
+        end: One past its last; -1 is the end of the file.
+        seek: Where reading begins, in the words of the format.
+        annotations: What its folders and the label table say about all its records.
+        codec: How it is compressed; "" if it is not.
+        names: What its folder says about the features of TFRecord files.
+    """
+
+    file_id: str
+    open: Callable[[], AbstractContextManager[ByteStream]]
+    open_compressed: Callable[[], AbstractContextManager[ByteStream]]
+    read_all: Callable[[], bytes] | None = None
+    path: bytes = b""
+    scratch: Path = Path()
+    start: int = 0
+    end: int = -1
+    seek: int = 0
+    annotations: Annotations = Annotations()
+    codec: str = ""
+    names: FeatureNames = FeatureNames()
+
+    @property
+    def is_split(self) -> bool:
+        """Whether it is a part of a file."""
+        return self.start > 0 or self.end >= 0
+
+
+class FoundRecord(NamedTuple):
+    """A record that was found, not parsed yet.
+
+    Attributes:
+        place: Its name below the file's in its record id; "" if the file is the record.
+        data: Its bytes; a replacement is put in their place.
+        context: What else is needed to parse them: column names, the other fields of the row.
+        parsed: What finding has parsed of these very bytes; None for a replacement.
+    """
+
+    place: str
+    data: bytes
+    context: Any = None
+    parsed: Any = None
+
+
+class FoundRejection(NamedTuple):
+    """A range of a file that is not a usable record.
+
+    Attributes:
+        place: As in FoundRecord.
+        rejection: Why, with the bytes where they are at hand.
+        context: As in FoundRecord, for a replacement.
+    """
+
+    place: str
+    rejection: Rejection
+    context: Any = None
+
+
+# What a format finds; of an ignored part the record id is its place.
+Found = FoundRecord | FoundRejection | IgnoredPart
+
+
+class Split(NamedTuple):
+    """A split of a file.
+
+    Attributes:
+        start, end, seek: As in FilePart.
+        bytes: Its size.
+    """
+
+    start: int
+    end: int
+    seek: int
+    bytes: int
+
+
+class Format(abc.ABC):
+    """One file format; an instance belongs to one job.
+
+    Args:
+        options: The job.
+        payload: What the record type takes out of a record.
+    """
+
+    def __init__(self, options: PreprocessOptions, payload: Payload) -> None:
+        self.options = options
+        self.payload = payload
+        self.limit = payload.limit
+        self.annotations = AnnotationReader(options)
+
+    @abc.abstractmethod
+    def find(self, part: FilePart) -> Iterator[Found]:
+        """Every record of a part, in order.
+
+        Raises:
+            Rejection: The part cannot be read; only before anything was given.
+            UnreadableError: An I/O error.
+        """
+
+    @abc.abstractmethod
+    def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
+        """The record in some bytes; its id is filled in by the caller.
+
+        Raises:
+            Rejection: There is none.
+        """
+
+    def splits(self, file: ByteStream, size: int) -> list[Split]:
+        """Where a large file is split: a function of the file alone; one split is not to split.
+
+        Args:
+            file: At its beginning, not compressed.
+            size: Its bytes.
+        """
+        return [Split(0, -1, 0, size)]
+
+    def inspect(self, part: FilePart) -> list[dict[str, Any]]:
+        """The first records of a file by column; empty if it has no columns.
+
+        Raises:
+            Rejection: It cannot be read.
+        """
+        return []
+
+    def place(self, number: int) -> str:
+        """The place of a record by its number, or by its first byte."""
+        return f"{number:0{self.payload.digits}d}"
+
+    def after_damage(
+        self, number: int, damage: Rejection, data: bytes | None, context: Any = None
+    ) -> FoundRejection:
+        """What follows damage, as one rejection.
+
+        Args:
+            number: Where it begins.
+            damage: What is wrong.
+            data: The beginning of a record that could be read of it.
+            context: As in FoundRecord.
+        """
+        detail = f"from byte {number} on: {damage.detail}"
+        kept = damage.data if data is None else data
+        rejection = Rejection(damage.reason, detail, stage="read", data=kept)
+        return FoundRejection(self.place(number), rejection, context)
+
+    def too_large(self, number: int, size: int, context: Any = None) -> FoundRejection:
+        """A record that exceeds --max-record-bytes; its bytes are not kept."""
+        detail = f"the record at {number} has {size} bytes, more than {self.limit}"
+        rejection = Rejection("file-too-large", detail, stage="read")
+        return FoundRejection(self.place(number), rejection, context)
+
+    def whole(self, part: FilePart) -> bytes:
+        """All bytes of a part.
+
+        Raises:
+            Rejection: They are more than a record may have, which is checked before they are
+                decompressed where the size is declared; or there is damage, with what could be
+                read.
+        """
+        if part.read_all is not None:
+            return part.read_all()
+        with part.open() as file:
+            data = _up_to(file, self.limit)
+            check_size(len(data), self.limit)
+            if file.damage is not None:
+                raise file.damage.with_data(data)
+        return data
+
+    def readable_bytes(self, part: FilePart) -> bytes | None:
+        """What can be read of a part that is rejected; None if it is too large to be kept."""
+        with part.open() as file:
+            data = _up_to(file, self.limit)
+        return data if len(data) <= self.limit else None
+
+
+def _up_to(file: ByteStream, limit: int) -> bytes:
+    """All bytes of a file, or one more than the limit; memory is taken as bytes arrive."""
+    data = file.read(_SMALL_BYTES)
+    if len(data) < _SMALL_BYTES:
+        return data
+    return data + file.read(limit + 1 - _SMALL_BYTES)

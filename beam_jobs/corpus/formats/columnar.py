@@ -1,0 +1,282 @@
+"""Rows of column files: what Parquet and Arrow have in common.
+
+A record is a row, its bytes are those of its payload column. Rows that cannot be read are rejected
+together.
+"""
+
+from __future__ import annotations
+
+import abc
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from beam_jobs.corpus.formats.base import (
+    INSPECTED_RECORDS,
+    FilePart,
+    Format,
+    Found,
+    FoundRecord,
+    FoundRejection,
+    Split,
+)
+from beam_jobs.corpus.label_table import huggingface_classes
+from beam_jobs.corpus.record import RawRecord, Rejection
+from beam_jobs.corpus.streams import ByteStream, FileRange, opened
+
+_MAX_ROWS = 10**9  # of a file; more is damage
+_PLAUSIBLE_ROWS = 10**7  # of a group, whatever its bytes: a damaged number may be any
+_SPLIT_BYTES = 8 << 20  # 8 MiB of row groups at least, decompressed
+_COPY_BYTES = 1 << 20  # 1 MiB at a time
+BATCH_BYTES = 4 << 20  # 4 MiB of rows in memory at a time, about
+MAX_BATCH_ROWS = 4096
+# Arrow takes a damaged size for one that there is no memory for.
+DAMAGE = (pa.ArrowException, OSError, ValueError, UnicodeDecodeError, MemoryError)
+
+
+class RowGroup(NamedTuple):
+    """Rows that are stored together.
+
+    Attributes:
+        number: Of the group in the file.
+        rows: How many it declares.
+        bytes: Its size, about; no file has many more rows than bytes.
+    """
+
+    number: int
+    rows: int
+    bytes: int
+
+
+class ColumnFile(abc.ABC):
+    """An open file of rows with named columns.
+
+    Attributes:
+        schema: Of its columns.
+    """
+
+    schema: pa.Schema
+
+    @abc.abstractmethod
+    def groups(self) -> Iterator[RowGroup]:
+        """Every group, in order, without its columns."""
+
+    @abc.abstractmethod
+    def batches(self, group: RowGroup, columns: list[str]) -> Iterable[pa.RecordBatch]:
+        """Some columns of a group, few rows at a time; groups are asked for in order."""
+
+
+class Columnar(Format):
+    """See Format; a split is of whole row groups, `seek` is the number of its first."""
+
+    @abc.abstractmethod
+    def open_file(self, file: ByteStream) -> AbstractContextManager[ColumnFile]:
+        """Opens a file that can be read anywhere.
+
+        Raises:
+            Rejection: It is not of this format.
+            DAMAGE: It cannot be opened.
+        """
+
+    def find(self, part: FilePart) -> Iterator[Found]:
+        """See Format."""
+        with _seekable(part) as file:
+            try:
+                with self.open_file(file) as columns:
+                    yield from self._rows(columns, part)
+            except DAMAGE as error:
+                data = self.readable_bytes(part)
+                raise Rejection("damaged-file", first_line(error), data=data) from None
+
+    def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
+        """See Format."""
+        fields, classes = found.context
+        payload = self.payload.from_bytes(found.data)
+        annotations = self.annotations.read(fields, part.annotations, classes)
+        return RawRecord("", found.data, payload, annotations, "utf-8")
+
+    def splits(self, file: ByteStream, size: int) -> list[Split]:
+        """See Format."""
+        found: list[Split] = []
+        try:
+            with self.open_file(file) as columns:
+                found = list(_splits(columns))
+        except (Rejection, *DAMAGE):
+            pass  # reading says what is wrong
+        rising = all(one.start < one.end or one.end < 0 for one in found)
+        return found if found and rising else super().splits(file, size)
+
+    def inspect(self, part: FilePart) -> list[dict[str, Any]]:
+        """See Format."""
+        with _seekable(part) as file:
+            try:
+                with self.open_file(file) as columns:
+                    names = list(dict.fromkeys(columns.schema.names))
+                    # Types, not values, where a column can hold records: these may be large.
+                    small = [name for name in names if not self._is_large(columns.schema, name)]
+                    row = {name: _type_of(columns.schema, name) for name in names}
+                    typed = {name: row[name] for name in names if name not in small}
+                    large = typed | {
+                        name: row[name] for name in self.payload.columns if name in row
+                    }
+                    for group in columns.groups():
+                        for batch in columns.batches(group, small):
+                            if batch.num_rows and small:
+                                _check(batch)
+                                rows = batch.slice(0, INSPECTED_RECORDS).to_pylist()
+                                return [values | large for values in rows]
+                    return [row]
+            except DAMAGE as error:
+                raise Rejection("damaged-file", first_line(error)) from None
+
+    def _is_large(self, schema: pa.Schema, name: str) -> bool:
+        kind = schema.field(name).type if schema.names.count(name) == 1 else pa.null()
+        return (
+            pa.types.is_struct(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+        )
+
+    def _rows(self, file: ColumnFile, part: FilePart) -> Iterator[Found]:
+        names = file.schema.names
+        needed = dict.fromkeys([*self.payload.columns, *self.annotations.columns])
+        for name in needed:
+            if names.count(name) > 1:
+                detail = f"the file has the column {name!r} {names.count(name)} times"
+                raise Rejection("repeated-column", detail, data=self.readable_bytes(part))
+        columns = [name for name in needed if name in names]
+        label = self.annotations.wanted.get("label")
+        classes = huggingface_classes(file.schema, label) if label else []
+        groups, first = file.groups(), 0
+        while True:
+            try:
+                group = next(groups, None)
+            except DAMAGE as error:
+                yield self._unreadable(first, f"row {first} and what follows", error)
+                return
+            if group is None or 0 <= part.end <= first:
+                return
+            if first + group.rows > _MAX_ROWS or group.rows > max(_PLAUSIBLE_ROWS, group.bytes):
+                wrong = ValueError(f"{group.rows} rows are declared in {group.bytes} bytes")
+                yield self._unreadable(first, f"row {first} and what follows", wrong)
+                return
+            if first >= part.start:
+                yield from self._group(file, group, first, columns, classes)
+            first += group.rows
+
+    def _group(
+        self, file: ColumnFile, group: RowGroup, first: int, columns: list[str], classes: list[str]
+    ) -> Iterator[Found]:
+        row = first
+        try:
+            for batch in file.batches(group, columns):
+                _check(batch)
+                for found in self._found(batch, row, classes):
+                    row += 1
+                    yield found
+            if row - first != group.rows:
+                raise ValueError(f"{group.rows} rows are declared, there are {row - first}")
+        except DAMAGE as error:
+            last = first + group.rows - 1
+            yield self._unreadable(row, f"rows {row} to {last}", error)
+
+    def _found(
+        self, batch: pa.RecordBatch, first: int, classes: list[str]
+    ) -> Iterator[FoundRecord | FoundRejection]:
+        """The rows of a batch."""
+        cells = [self._cells(batch, name) for name in self.payload.columns]
+        fields = {
+            name: _values(batch.column(name))
+            for name in batch.schema.names
+            if name in self.annotations.columns
+        }
+        for row in range(batch.num_rows):
+            context = ({name: values[row] for name, values in fields.items()}, classes)
+            own = [column[row] for column in cells]
+            rejection = next((cell for cell in own if isinstance(cell, Rejection)), None)
+            if rejection is not None:
+                rejected = rejection.at("read").with_data(b"")
+                yield FoundRejection(self.place(first + row), rejected, context)
+                continue
+            data = b"\n".join(cell for cell in own if isinstance(cell, bytes))
+            yield FoundRecord(self.place(first + row), data, context)
+
+    def _cells(self, batch: pa.RecordBatch, name: str) -> list[bytes | Rejection]:
+        """The bytes in each cell of a payload column."""
+        if name not in batch.schema.names:
+            missing = Rejection(f"no-{self.payload.noun}", f"there is no column {name!r}")
+            return [missing] * batch.num_rows
+        column = batch.column(name)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        return self.payload.cells(column, name)
+
+    def _unreadable(self, row: int, rows: str, error: Exception) -> FoundRejection:
+        detail = f"{rows} cannot be read: {first_line(error)}"
+        rejection = Rejection("damaged-file", detail, stage="read")
+        return FoundRejection(self.place(row), rejection, ({}, []))
+
+
+def _type_of(schema: pa.Schema, name: str) -> pa.DataType:
+    kind = schema.field(schema.get_all_field_indices(name)[0]).type
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what a library says about damage."""
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:200]
+
+
+def _splits(file: ColumnFile) -> Iterator[Split]:
+    """Row groups, small ones together."""
+    start = row = size = seek = 0
+    groups = list(file.groups())
+    for group in groups:
+        row += group.rows
+        size += max(0, group.bytes)
+        if size >= _SPLIT_BYTES and group.number < groups[-1].number:
+            yield Split(start, row, seek, size)
+            start, size, seek = row, 0, group.number + 1
+    yield Split(start, -1, seek, size)
+
+
+def _check(batch: pa.RecordBatch) -> None:
+    """Returns if every cell is inside of its column; damage may have moved it anywhere.
+
+    Text that is not UTF-8 is a matter of its row, so text is checked as bytes.
+
+    Raises:
+        ArrowInvalid: One is not.
+    """
+    for column in batch.columns:
+        kind = _BYTES_OF.get(column.type)
+        (column if kind is None else column.view(kind)).validate(full=True)
+
+
+_BYTES_OF = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """The values of a column; text that is not UTF-8 stays bytes."""
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        return list(column.cast(pa.large_binary()).to_pylist())
+
+
+@contextmanager
+def _seekable(part: FilePart) -> Iterator[ByteStream]:
+    """A part that can be read anywhere: copied to a scratch file if it is compressed."""
+    with part.open() as file:
+        if file.seekable():
+            yield file
+            return
+        try:
+            with part.scratch.open("wb") as sink:
+                shutil.copyfileobj(file, sink, _COPY_BYTES)
+            with opened(FileRange(bytes(part.scratch))) as copy:
+                yield copy
+        finally:
+            part.scratch.unlink(missing_ok=True)

@@ -1,0 +1,240 @@
+"""CSV and TSV: rows of columns, with line breaks and delimiters inside of quotes (RFC 4180).
+
+Python's csv module, strict: a quote that is not closed, or with more after it, is rejected and not
+guessed at. A file is not split, since a line break may be inside of a field, which only reading all
+before it shows.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple
+
+from beam_jobs.corpus.encodings import Encoding, decode, encoding_of_lines
+from beam_jobs.corpus.formats.base import (
+    INSPECTED_RECORDS,
+    FilePart,
+    Format,
+    Found,
+    FoundRecord,
+    FoundRejection,
+)
+from beam_jobs.corpus.formats.lines import Line, read_lines
+from beam_jobs.corpus.payload import Payload
+from beam_jobs.corpus.record import RawRecord, Rejection
+from beam_jobs.options import TextOptions
+from beam_jobs.options.values import parse_names
+
+csv.field_size_limit(1 << 30)  # of the module: --max-record-bytes bounds a row before it is parsed
+_MAX_UNCLOSED = 100  # unclosed quotes of a file after which reading begins again at the next line
+
+
+class Columns(NamedTuple):
+    """What a row needs to be parsed: the names of its columns, and its encoding."""
+
+    names: tuple[str, ...]
+    encoding: str
+    offset: int
+
+
+class Csv(Format):
+    """See Format."""
+
+    options: TextOptions
+    delimiter: ClassVar[str] = ","
+
+    def __init__(self, options: TextOptions, payload: Payload) -> None:
+        super().__init__(options, payload)
+        self._names = parse_names("--columns", options.columns) if options.columns else ()
+
+    def find(self, part: FilePart) -> Iterator[Found]:
+        """See Format."""
+        with part.open() as file:
+            encoding = encoding_of_lines(file, self.options.encoding)
+            lines = read_lines(file, encoding.newline, self.limit)
+            rows = _Rows(lines, encoding, self.delimiter, self.limit)
+            names = self._names
+            for row in rows:
+                context = Columns(names, encoding.name, row.offset)
+                if row.rejection is not None and not names:
+                    detail = f"its header cannot be used: {row.rejection.detail}"
+                    raise Rejection(row.rejection.reason, detail, data=self.readable_bytes(part))
+                if row.rejection is not None:
+                    yield FoundRejection(self.place(row.offset), row.rejection, context)
+                elif not names:
+                    names = tuple(row.values)
+                    self._check_header(names, part)
+                else:
+                    yield FoundRecord(self.place(row.offset), row.data, context, row.values)
+            if file.damage is not None:
+                context = Columns(names, encoding.name, rows.end)
+                yield self.after_damage(rows.end, file.damage, rows.cut or None, context)
+
+    def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
+        """See Format."""
+        names, encoding, offset = found.context
+        values = found.parsed
+        if values is None:
+            values = self._row(found.data, encoding)
+        if len(values) != len(names):
+            detail = f"the row at byte {offset} has {len(values)} fields, of {len(names)} columns"
+            raise Rejection("ragged-row", detail)
+        row = dict(zip(names, values, strict=True))
+        annotations = self.annotations.read(row, part.annotations)
+        payload = self.payload.from_fields(row)
+        return RawRecord("", found.data, payload, annotations, encoding)
+
+    def inspect(self, part: FilePart) -> list[dict[str, Any]]:
+        """See Format."""
+        rows: list[dict[str, Any]] = []
+        for _, one in zip(range(INSPECTED_RECORDS), self.find(part), strict=False):
+            if isinstance(one, FoundRecord):
+                rows.append(dict(zip(one.context.names, one.parsed, strict=False)))
+        return rows
+
+    def _row(self, data: bytes, encoding: str) -> list[str]:
+        """The values of a replaced row.
+
+        Raises:
+            Rejection: It is not one row.
+        """
+        text, _ = decode(data, encoding)
+        lines = io.StringIO(text, newline="")
+        try:
+            rows = [row for row in csv.reader(lines, delimiter=self.delimiter, strict=True) if row]
+        except csv.Error as error:
+            raise Rejection("bad-csv", _described(error)) from None
+        if len(rows) != 1:
+            raise Rejection("bad-csv", f"there must be one row, got {len(rows)}")
+        return rows[0]
+
+    def _check_header(self, names: tuple[str, ...], part: FilePart) -> None:
+        """Returns if each column that is read is there once at most.
+
+        Raises:
+            Rejection: One is there twice.
+        """
+        for name in (*self.payload.columns, *self.annotations.columns):
+            if names.count(name) > 1:
+                detail = f"the header names {name!r} {names.count(name)} times"
+                raise Rejection("repeated-column", detail, data=self.readable_bytes(part))
+
+
+def _described(error: csv.Error) -> str:
+    """The error of the csv module; where it addresses its callers, in words for users."""
+    text = str(error)
+    if text.startswith("new-line character"):
+        return "a carriage return without line feed is outside of quotes; rows end in a line feed"
+    return text
+
+
+class Tsv(Csv):
+    """See Format."""
+
+    delimiter = "\t"
+
+
+class _Row(NamedTuple):
+    offset: int
+    data: bytes
+    values: list[str]
+    rejection: Rejection | None = None
+
+
+class _Rows:
+    """The rows of a file that are not blank.
+
+    Attributes:
+        end: Where the next row begins.
+        cut: The beginning of a last row that damage cut off.
+    """
+
+    def __init__(
+        self, lines: Iterator[Line], encoding: Encoding, delimiter: str, limit: int
+    ) -> None:
+        self.end = 0
+        self._limit = limit
+        self.cut = b""
+        self._lines = lines
+        self._again: deque[Line] = deque()
+        self._taken: list[Line] = []
+        self._encoding = encoding
+        self._delimiter = delimiter
+        self._unclosed = 0
+        self._bad: Rejection | None = None  # of the text of the row
+
+    def __iter__(self) -> Iterator[_Row]:
+        """Every row in order."""
+        while True:
+            reader = csv.reader(_Text(self), delimiter=self._delimiter, strict=True)
+            try:
+                for values in reader:
+                    yield from self._ended(values, None)
+            except csv.Error as error:
+                if str(error) != "unexpected end of data" or self.cut:
+                    yield from self._ended([], Rejection("bad-csv", _described(error)))
+                else:
+                    yield from self._unclosed_quote()
+                continue
+            except Rejection as rejection:
+                yield from self._ended([], rejection)
+                continue
+            return
+
+    def next_text(self) -> str:
+        """The text of the next line."""
+        line = self._again.popleft() if self._again else next(self._lines)
+        if not line.is_whole:
+            self.cut = b"".join(one.data for one in self._taken) + line.data
+            self._taken.clear()
+            raise StopIteration
+        self._taken.append(line)
+        size = line.offset + line.size - self._taken[0].offset
+        if size > self._limit:
+            raise Rejection("file-too-large", f"the row has more than {self._limit} bytes")
+        try:
+            return decode(line.data, self._encoding.name, line.offset)[0]
+        except Rejection as rejection:
+            # The row continues after it all the same, if this is inside of quotes.
+            self._bad = self._bad or rejection
+            return line.data.decode(self._encoding.name, "replace").replace("\0", "?")
+
+    def _ended(self, values: list[str], rejection: Rejection | None) -> Iterator[_Row]:
+        """The row of the lines that were taken, if it is one."""
+        lines, self._taken = self._taken, []
+        rejection, self._bad = self._bad or rejection, None
+        if not lines:
+            return
+        self.end = lines[-1].offset + lines[-1].size
+        data = lines[0].data if len(lines) == 1 else b"".join(line.data for line in lines)
+        if rejection is None:
+            if values:
+                yield _Row(lines[0].offset, data, values)
+            return
+        kept = None if len(data) > self._limit else data
+        reject = Rejection(rejection.reason, rejection.detail, stage="read", data=kept)
+        yield _Row(lines[0].offset, data, [], reject)
+
+    def _unclosed_quote(self) -> Iterator[_Row]:
+        """Rejects the line with a quote that is never closed, and continues after it."""
+        self._unclosed += 1
+        if self._unclosed <= _MAX_UNCLOSED:
+            self._again.extendleft(reversed(self._taken[1:]))
+            del self._taken[1:]
+        yield from self._ended([], Rejection("bad-csv", "a quote is opened and never closed"))
+
+
+class _Text:
+    """Lines as text, as csv asks for them."""
+
+    def __init__(self, rows: _Rows) -> None:
+        self._rows = rows
+
+    def __iter__(self) -> _Text:
+        return self
+
+    def __next__(self) -> str:
+        return self._rows.next_text()

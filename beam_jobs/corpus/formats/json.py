@@ -1,0 +1,234 @@
+"""JSON: an object or a string is a record; JSON Lines have one a line, a JSON file a list of them.
+
+A JSON file that is not valid is rejected as a whole. So a list is read twice, and neither time more
+of it is held than one record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import orjson
+
+from beam_jobs.corpus.encodings import decode, detected, marked, normal_name
+from beam_jobs.corpus.formats.base import (
+    INSPECTED_RECORDS,
+    FilePart,
+    Format,
+    Found,
+    FoundRecord,
+    Split,
+)
+from beam_jobs.corpus.formats.lines import LineFormat, split_lines
+from beam_jobs.corpus.record import RawRecord, Rejection
+from beam_jobs.corpus.source_io import check_size
+from beam_jobs.corpus.streams import ByteStream
+from beam_jobs.options import TextOptions
+
+_BLOCK_BYTES = 1 << 20  # 1 MiB a read
+_MARK = b"\xef\xbb\xbf"
+# Strings, and what opens, closes and separates outside of them.
+_TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["\[\]{},]', re.DOTALL)
+_SPACE = b" \t\r\n"
+
+
+class _JsonFormat(Format):
+    """Records that are JSON values; the context is (encoding, first byte)."""
+
+    options: TextOptions
+
+    def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
+        """See Format."""
+        encoding, start = found.context
+        value = _json_value(found.data, encoding, start)
+        if isinstance(value, str):
+            value = {self.payload.columns[0]: value}
+        elif not isinstance(value, dict):
+            kind = "null" if value is None else type(value).__name__
+            raise Rejection("no-text", f"a record must be an object or a string, got {kind}")
+        annotations = self.annotations.read(value, part.annotations)
+        payload = self.payload.from_fields(value)
+        return RawRecord("", found.data, payload, annotations, found.parsed or encoding)
+
+    def inspect(self, part: FilePart) -> list[dict[str, Any]]:
+        """See Format."""
+        rows: list[dict[str, Any]] = []
+        for _, one in zip(range(INSPECTED_RECORDS), self.find_unchecked(part), strict=False):
+            if isinstance(one, FoundRecord):
+                try:
+                    value = _json_value(one.data, *one.context)
+                except Rejection:
+                    continue
+                if isinstance(value, dict):
+                    rows.append(value)
+        return rows
+
+    def find_unchecked(self, part: FilePart) -> Iterator[Found]:
+        """As `find`, without reading to the end what only the first records are wanted of."""
+        return self.find(part)
+
+
+class JsonLines(_JsonFormat, LineFormat):
+    """See Format."""
+
+    def find(self, part: FilePart) -> Iterator[Found]:
+        """See Format."""
+        return self.find_lines(part, self.options.encoding)
+
+    def splits(self, file: ByteStream, size: int) -> list[Split]:
+        """See Format."""
+        return split_lines(size)
+
+
+class Json(_JsonFormat):
+    """See Format."""
+
+    def find(self, part: FilePart) -> Iterator[Found]:
+        """See Format."""
+        try:
+            yield from self._found(part, checked=True)
+        except Rejection as rejection:
+            raise rejection.with_data(self.readable_bytes(part)) from None
+
+    def find_unchecked(self, part: FilePart) -> Iterator[Found]:
+        """See _JsonFormat."""
+        return self._found(part, checked=False)
+
+    def _found(self, part: FilePart, *, checked: bool) -> Iterator[FoundRecord]:
+        with part.open() as file:
+            encoding = self._encoding(file)
+            is_list = encoding == "utf-8" and _begins_list(file)
+        if is_list:
+            for element in self._elements(part) if checked else ():
+                _check(element)
+            for element in self._elements(part):
+                place = self.place(element.offset)
+                yield FoundRecord(place, element.data, (encoding, element.offset))
+            return
+        data = self.whole(part)
+        if encoding == "utf-8":
+            yield FoundRecord("", data, (encoding, 0))
+            return
+        # Its bytes cannot be searched, since a bracket may be a part of a letter.
+        value = _json_value(data, encoding)
+        if not isinstance(value, list):
+            yield FoundRecord("", data, (encoding, 0))
+        for number, one in enumerate(value if isinstance(value, list) else ()):
+            yield FoundRecord(self.place(number), orjson.dumps(one), ("utf-8", 0), encoding)
+
+    def _encoding(self, file: ByteStream) -> str:
+        name = normal_name(self.options.encoding)
+        if name in ("auto", "utf-16", "utf-32"):
+            head = file.head(_BLOCK_BYTES)
+            return detected(head) if name == "auto" else marked(head[:4]) or f"{name}-le"
+        return name
+
+    def _elements(self, part: FilePart) -> Iterator[_Element]:
+        """The elements of a list, each without the space around it.
+
+        Raises:
+            Rejection: It is not a list.
+        """
+        with part.open() as file:
+            yield from _split(file, self.limit)
+
+
+def _json_value(data: bytes, encoding: str, start: int = 0) -> Any:
+    """The value of some JSON.
+
+    Args:
+        data: The JSON.
+        encoding: Its encoding.
+        start: Where in the file it begins.
+
+    Raises:
+        Rejection: It is not JSON, or not in this encoding.
+    """
+    try:
+        if encoding != "utf-8":
+            return orjson.loads(decode(data, encoding, start)[0])
+        return orjson.loads(data.removeprefix(_MARK))
+    except orjson.JSONDecodeError as error:
+        decode(data, encoding, start)  # bytes that are not text are the better reason
+        raise Rejection("bad-json", str(error)) from None
+
+
+class _Element(NamedTuple):
+    offset: int
+    data: bytes
+
+
+def _check(element: _Element) -> None:
+    """Returns if an element is JSON.
+
+    Raises:
+        Rejection: It is not.
+    """
+    try:
+        orjson.loads(element.data)
+    except orjson.JSONDecodeError as error:
+        decode(element.data, "utf-8", element.offset)
+        raise Rejection("bad-json", f"the element at byte {element.offset}: {error}") from None
+
+
+def _begins_list(file: ByteStream) -> bool:
+    return file.head(_BLOCK_BYTES).removeprefix(_MARK).lstrip(_SPACE)[:1] == b"["
+
+
+def _split(file: ByteStream, limit: int) -> Iterator[_Element]:
+    """The elements of a list by brackets alone; the text between them is not parsed."""
+    block = file.read(_BLOCK_BYTES)
+    base, start = 0, block.index(b"[") + 1  # of the block in the file, of the element in the block
+    at, depth, commas = start, 1, 0
+    while True:
+        for token in _TOKENS.finditer(block, at):
+            kind = token[0]
+            at = token.end()
+            if kind == b'"':
+                at = token.start()  # the string continues after the block
+                break
+            if kind in b"[{":
+                depth += 1
+            elif kind in b"]}":
+                depth -= 1
+            if (depth == 1 and kind == b",") or depth == 0:
+                element = _trimmed(block[start : token.start()], base + start)
+                if depth or commas or element.data:
+                    yield element
+                commas += 1
+                start = at
+            if depth == 0:
+                _check_end(file, block[at:], kind)
+                return
+        else:
+            at = max(at, len(block))
+        check_size(len(block) - start, limit)
+        unread, block, base = block[start:], b"", base + start
+        more = file.read(max(_BLOCK_BYTES, len(unread)))
+        if not more:
+            if file.damage is not None:
+                raise file.damage
+            raise Rejection("bad-json", f"the file ends inside the list, at byte {base}")
+        block, at, start = unread + more, at - start, 0
+
+
+def _trimmed(data: bytes, offset: int) -> _Element:
+    left = data.lstrip(_SPACE)
+    return _Element(offset + len(data) - len(left), left.rstrip(_SPACE))
+
+
+def _check_end(file: ByteStream, rest: bytes, bracket: bytes) -> None:
+    """Returns if a list ends well.
+
+    Raises:
+        Rejection: It ends with another bracket, or more follows.
+    """
+    while bracket == b"]" and not rest.strip(_SPACE):
+        rest = file.read(_BLOCK_BYTES)
+        if not rest:
+            if file.damage is not None:
+                raise file.damage
+            return
+    raise Rejection("bad-json", "the list does not end with its bracket, or more follows it")

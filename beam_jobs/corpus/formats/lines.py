@@ -1,0 +1,150 @@
+"""Lines of a file, or of a split of one, with their positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from beam_jobs.corpus.encodings import encoding_of_lines
+from beam_jobs.corpus.formats.base import FilePart, Format, FoundRecord, FoundRejection, Split
+from beam_jobs.corpus.streams import ByteStream
+
+_SPLITS_PER_FILE = 64  # aimed at
+_MIN_SPLIT_BYTES = 1 << 20  # 1 MiB
+_MAX_SPLIT_BYTES = 32 << 20  # 32 MiB, about a unit
+_BLOCK_BYTES = 1 << 20  # 1 MiB of a line that is too long at a time
+
+
+class Line(NamedTuple):
+    """One line.
+
+    Attributes:
+        offset: Of its first byte in the stream.
+        data: Its bytes with its line break; of a longer line about as many as the limit.
+        size: Its bytes.
+        is_whole: Whether it has an end; the end of the file counts, unless that is damage.
+    """
+
+    offset: int
+    data: bytes
+    size: int
+    is_whole: bool = True
+
+
+class LineFormat(Format):
+    """A format in which every line that is not blank is a record."""
+
+    def find_lines(self, part: FilePart, encoding: str) -> Iterator[FoundRecord | FoundRejection]:
+        """Every line of a part that is not blank; the context is (encoding, first byte).
+
+        Args:
+            part: A file or a split of one.
+            encoding: The value of --encoding.
+        """
+        with part.open() as file:
+            known = encoding_of_lines(file, encoding)
+            end = part.start
+            for line in read_lines(file, known.newline, self.limit, part.start, part.end):
+                end = line.offset + line.size
+                context = (known.name, line.offset)
+                if not line.is_whole:
+                    end = line.offset
+                    break
+                if line.size > self.limit:
+                    yield self.too_large(line.offset, line.size, context)
+                elif not known.is_blank(line.data):
+                    data = known.without_end(line.data)
+                    yield FoundRecord(self.place(line.offset), data, context)
+            else:
+                line = Line(end, b"", 0)
+            if file.damage is not None and not 0 <= part.end <= end:
+                yield self.after_damage(end, file.damage, line.data or None, (known.name, end))
+
+
+def split_lines(size: int) -> list[Split]:
+    """The splits of a file of lines, which may be split anywhere.
+
+    Their length is a power of two, so it rarely changes while a file grows.
+
+    Args:
+        size: Bytes of the file.
+    """
+    aimed = size // _SPLITS_PER_FILE
+    step = 1 << max(0, aimed - 1).bit_length()
+    step = min(_MAX_SPLIT_BYTES, max(_MIN_SPLIT_BYTES, step))
+    return [
+        Split(start, start + step if start + step < size else -1, start, min(step, size - start))
+        for start in range(0, max(1, size), step)
+    ]
+
+
+def read_lines(
+    file: ByteStream, newline: bytes, limit: int, start: int = 0, end: int = -1
+) -> Iterator[Line]:
+    """The lines that begin in [start, end) of a file, the last to its last byte.
+
+    Args:
+        file: At its beginning.
+        newline: The line break in the file's encoding: as wide as a code unit.
+        limit: Bytes of a line to keep; of a longer one a little more is kept.
+        start: A multiple of the newline's width, as `end` is.
+        end: -1 is the end of the file.
+    """
+    offset = max(0, start - len(newline))
+    if offset:
+        file.seek(offset)
+    lines = (
+        _byte_lines(file, offset, limit)
+        if newline == b"\n"
+        else _wide_lines(file, offset, newline, limit)
+    )
+    for line in lines:
+        if line.offset < start:
+            continue  # it belongs to the split before
+        if 0 <= end <= line.offset:
+            return
+        if file.damage is not None and not line.data.endswith(newline):
+            line = line._replace(is_whole=False)
+        yield line
+
+
+def _byte_lines(file: ByteStream, offset: int, limit: int) -> Iterator[Line]:
+    while data := file.readline(limit + 1):
+        size = len(data)
+        if size > limit:
+            tail = data[-1:]
+            while tail != b"\n" and (more := file.readline(_BLOCK_BYTES)):
+                size += len(more)
+                tail = more[-1:]
+        yield Line(offset, data, size)
+        offset += size
+
+
+def _wide_lines(file: ByteStream, offset: int, newline: bytes, limit: int) -> Iterator[Line]:
+    """As `_byte_lines`, of code units that are wider than a byte or whose newline is not 0x0a."""
+    width = len(newline)
+    block, begin, dropped = b"", 0, 0  # the line begins there, after the bytes not kept of it
+    while more := file.read(_BLOCK_BYTES):
+        searched = max(begin, len(block) - width + 1)
+        block = block[begin:] + more
+        searched, begin = searched - begin, 0
+        while (at := find_aligned(block, newline, searched, begin, width)) >= 0:
+            size = dropped + at + width - begin
+            yield Line(offset, block[begin : at + width], size)
+            offset += size
+            begin = searched = at + width
+            dropped = 0
+        if len(block) - begin > limit:
+            over = len(block) - begin - width
+            over -= over % width
+            begin, dropped = begin + over, dropped + over
+    if begin < len(block):
+        yield Line(offset, block[begin:], dropped + len(block) - begin)
+
+
+def find_aligned(block: bytes, wanted: bytes, start: int, begin: int, width: int) -> int:
+    """Where bytes are next that begin at a code unit counted from `begin`; -1 if nowhere."""
+    at = block.find(wanted, start)
+    while at >= 0 and (at - begin) % width:
+        at = block.find(wanted, at + 1)
+    return at

@@ -1,0 +1,191 @@
+"""TFRecord files of tf.train.Example: of TFDS, of shardmill itself, of anyone."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from beam_jobs.corpus.formats.base import (
+    INSPECTED_RECORDS,
+    FilePart,
+    Format,
+    Found,
+    FoundRecord,
+    FoundRejection,
+    Split,
+)
+from beam_jobs.corpus.payload import feature_fields
+from beam_jobs.corpus.record import RawRecord, Rejection
+from beam_jobs.corpus.streams import ByteStream, SequentialReader
+from shard_format import DamageError, decode_example, masked_crc
+from shard_format.tfrecord import FOOTER_BYTES, HEADER_BYTES
+
+_HEADER = struct.Struct("<QI")
+_CRC = struct.Struct("<I")
+_SPLIT_BYTES = 32 << 20  # 32 MiB, about a unit
+_MAX_INSPECTED_BYTES = 64 << 20  # 64 MiB; a longer record is not inspected
+
+
+def is_frame(header: bytes) -> bool:
+    """Whether these 12 bytes are the length of a record and its checksum."""
+    if len(header) < HEADER_BYTES:
+        return False
+    return masked_crc(header[:8]) == int(_HEADER.unpack_from(header)[1])
+
+
+class TfRecord(Format):
+    """See Format; `seek` of a split is the first byte of its first record."""
+
+    def find(self, part: FilePart) -> Iterator[Found]:
+        """See Format."""
+        with part.open() as file:
+            self._check_begin(file, part)
+            reader = SequentialReader(file, part.seek)
+            number = part.start
+            while part.end < 0 or number < part.end:
+                header = self._take(reader, HEADER_BYTES)
+                if isinstance(header, Rejection):
+                    yield self._end(number, header)
+                    return
+                if not header:
+                    return
+                if not is_frame(header):
+                    why = Rejection("damaged-file", "there is no record's length and checksum")
+                    yield self._end(number, why, header, file)
+                    return
+                found = self._record(reader, number, header, part)
+                yield found
+                if isinstance(found, FoundRejection) and found.context == _LAST:
+                    return
+                number += 1
+
+    def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
+        """See Format."""
+        fields = found.context
+        if self.payload.keeps_example:
+            fields = feature_fields(_decoded(found.data))
+            payload = self.payload.from_fields(fields)
+        else:
+            payload = self.payload.from_bytes(found.data)
+        annotations = self.annotations.read(fields, part.annotations, part.names.class_names)
+        return RawRecord("", found.data, payload, annotations, "utf-8")
+
+    def splits(self, file: ByteStream, size: int) -> list[Split]:
+        """See Format; headers alone are read, from one record to the next."""
+        found: list[Split] = []
+        reader = SequentialReader(file)
+        start = number = seek = 0
+        try:
+            while is_frame(header := reader.take(HEADER_BYTES)):
+                length = int(_HEADER.unpack(header)[0]) + FOOTER_BYTES
+                if reader.skip(length) < length:
+                    break
+                number += 1
+                if reader.position - seek >= _SPLIT_BYTES:
+                    found.append(Split(start, number, seek, reader.position - seek))
+                    start, seek = number, reader.position
+        except Rejection:
+            pass  # reading says what is wrong
+        if size > seek or not found:
+            found.append(Split(start, -1, seek, size - seek))
+        else:
+            found[-1] = found[-1]._replace(end=-1)
+        return found
+
+    def inspect(self, part: FilePart) -> list[dict[str, Any]]:
+        """See Format."""
+        rows: list[dict[str, Any]] = []
+        with part.open() as file:
+            reader = SequentialReader(file)
+            for _ in range(INSPECTED_RECORDS):
+                try:
+                    header = reader.take(HEADER_BYTES)
+                    if not is_frame(header):
+                        break
+                    size = int(_HEADER.unpack(header)[0])
+                    if size > _MAX_INSPECTED_BYTES:
+                        break
+                    framed = reader.take(size + FOOTER_BYTES)
+                    rows.append(feature_fields(_decoded(framed[:-FOOTER_BYTES])))
+                except Rejection:
+                    continue
+        return rows
+
+    def _check_begin(self, file: ByteStream, part: FilePart) -> None:
+        """Returns if a file begins with a record.
+
+        Raises:
+            Rejection: It does not.
+        """
+        head = file.head(HEADER_BYTES)
+        if head and not is_frame(head) and file.damage is None:
+            after = f"after {part.codec} " if part.codec else ""
+            detail = f"{after}the file does not begin with a record's length and checksum"
+            raise Rejection("not-a-tfrecord", detail, data=self.readable_bytes(part))
+
+    def _take(self, reader: SequentialReader, size: int) -> bytes | Rejection:
+        try:
+            return reader.take(size)
+        except Rejection as damage:
+            return damage
+
+    def _record(
+        self, reader: SequentialReader, number: int, header: bytes, part: FilePart
+    ) -> FoundRecord | FoundRejection:
+        """The record after a header; a rejection with the context _LAST if nothing follows."""
+        size = int(_HEADER.unpack(header)[0])
+        if size > self.limit:
+            try:
+                if reader.skip(size + FOOTER_BYTES) < size + FOOTER_BYTES:
+                    cut = Rejection("damaged-file", f"the file ends in a record of {size} bytes")
+                    return self._end(number, cut)
+            except Rejection as damage:
+                return self._end(number, damage)
+            return self.too_large(number, size)
+        framed = self._take(reader, size + FOOTER_BYTES)
+        if isinstance(framed, Rejection):
+            return self._end(number, framed)
+        if len(framed) < size + FOOTER_BYTES:
+            cut = Rejection("damaged-file", f"the file ends in a record of {size} bytes")
+            return self._end(number, cut, header + framed)
+        example, footer = framed[:-FOOTER_BYTES], framed[-FOOTER_BYTES:]
+        fields: dict[str, Any] = {}
+        try:
+            if masked_crc(example) != _CRC.unpack(footer)[0]:
+                detail = f"its {size} bytes do not match their checksum"
+                raise Rejection("damaged-record", detail)
+            if self.payload.keeps_example:
+                return FoundRecord(self.place(number), example)
+            features = _decoded(example)
+            fields = feature_fields(features)
+            data = self.payload.example_original(features, example, part.names)
+            return FoundRecord(self.place(number), data, fields)
+        except Rejection as rejection:
+            kept = example if rejection.data is None else rejection.data
+            rejected = rejection.at("read").with_data(kept)
+            return FoundRejection(self.place(number), rejected, fields)
+
+    def _end(
+        self, number: int, why: Rejection, data: bytes = b"", file: ByteStream | None = None
+    ) -> FoundRejection:
+        """The rest of a file after damage."""
+        rest = data + (file.read(self.limit) if file is not None else b"")
+        rejection = Rejection(why.reason, why.detail, stage="read", data=rest)
+        return FoundRejection(self.place(number), rejection, _LAST)
+
+
+_LAST = "last"  # the context of a rejection after which nothing can be read
+
+
+def _decoded(example: bytes) -> Any:
+    """The features of an Example.
+
+    Raises:
+        Rejection: It is not one.
+    """
+    try:
+        return decode_example(example)
+    except DamageError:
+        detail = f"its {len(example)} bytes are not an Example"
+        raise Rejection("not-an-example", detail) from None

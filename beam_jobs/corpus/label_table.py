@@ -1,0 +1,380 @@
+"""The table of --labels (CSV, TSV, JSON lines or Parquet): what it says about the file of a path.
+
+With several sources, paths begin with the name of the source, as record ids do.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+import xxhash
+
+from beam_jobs.corpus.codecs import codec_of
+from beam_jobs.corpus.labels import COLUMN_FLAGS, AnnotationReader
+from beam_jobs.corpus.names import LABEL_SEPARATOR, join_labels, readable_name
+from beam_jobs.corpus.record import Annotations, Rejection, SourceItem
+from beam_jobs.corpus.source_io import UnreadableError
+from beam_jobs.corpus.streams import ByteStream, FileRange, opened
+from beam_jobs.options import PreprocessOptions
+from shard_format import InputError
+
+_PARQUET = b"PAR1"  # how a Parquet file begins
+_BATCH_ROWS = 8192
+_BLOCK_BYTES = 4 << 20  # 4 MiB; a row of CSV must be shorter
+_ESCAPED = re.compile(rb"//x([0-9a-f]{2})")
+_ROWS = pa.schema(
+    [
+        # The path with 0x00 for "/", so that sorting gives the order in which folders are walked.
+        pa.field("key", pa.binary()),
+        pa.field("label", pa.string()),
+        pa.field("group", pa.string()),
+        pa.field("split", pa.string()),
+        pa.field("kept", pa.binary()),  # JSON
+        pa.field("reason", pa.string()),
+        pa.field("detail", pa.string()),
+        pa.field("row", pa.int64()),
+    ]
+)
+
+
+class LabelTable:
+    """Annotations by record id.
+
+    Held in memory are the rows as columns, and 16 bytes a row to find them.
+
+    Args:
+        options: The job; --labels is given.
+
+    Raises:
+        InputError: The table cannot be read, or lacks a column.
+    """
+
+    def __init__(self, options: PreprocessOptions) -> None:
+        self._options = options
+        self._path = options.labels or ""
+        table = _read_table(self._path, options)
+        self._without_path = table.filter(pc.is_null(table["key"]))
+        rows = table.filter(pc.is_valid(table["key"])).combine_chunks()
+        self._rows = rows.take(pc.sort_indices(rows["key"])) if len(rows) else rows
+        keys = self._rows["key"].to_pylist()
+        starts = [0, *(at for at in range(1, len(keys)) if keys[at] != keys[at - 1]), len(keys)]
+        # Of every distinct key its first row, by the hash of the key.
+        self._starts = np.array(starts if keys else [0], np.int64)
+        hashes = np.array([_hash(keys[at]) for at in starts[:-1]] if keys else [], np.uint64)
+        self._order = np.argsort(hashes, kind="stable")
+        self._hashes = hashes[self._order]
+        self._used = np.zeros(len(hashes), bool)
+
+    def look_up(self, item: SourceItem) -> Annotations | Rejection | None:
+        """What the table says about an item; None if no row names it."""
+        key = _ESCAPED.sub(
+            lambda match: bytes((int(match[1], 16),)), item.record_id.encode()
+        ).replace(b"/", b"\0")
+        at = int(np.searchsorted(self._hashes, np.uint64(_hash(key))))
+        while at < len(self._hashes) and self._hashes[at] == _hash(key):
+            number = int(self._order[at])
+            start, end = self._starts[number : number + 2].tolist()
+            if self._rows["key"][start].as_py() == key:
+                self._used[number] = True
+                return self._united(self._rows.slice(start, end - start))
+            at += 1
+        return None
+
+    def is_this(self, item: SourceItem) -> bool:
+        """Whether an item is the table itself."""
+        try:
+            return os.path.samefile(item.path, os.fsencode(self._path))
+        except OSError:
+            return False
+
+    def unused(self) -> Iterator[SourceItem]:
+        """A rejected item for every row that names no file, once all files were looked up."""
+        name = readable_name(os.fsencode(os.path.basename(self._path)))
+        columns = (self._without_path[name].to_pylist() for name in ("reason", "detail", "row"))
+        for reason, detail, row in zip(*columns, strict=True):
+            item = SourceItem(f"{name}/{row:09d}", b"", None, 0, 0)
+            yield item.rejected(Rejection(reason, detail))
+        rejection = Rejection(
+            "missing-file", "a row names it, and no file that is not hidden has this path"
+        )
+        for number in np.flatnonzero(~self._used).tolist():
+            row = self._rows.slice(int(self._starts[number]), 1)
+            parts = row["key"][0].as_py().split(b"\0")
+            record_id = "/".join(readable_name(part) for part in parts)
+            item = SourceItem(record_id, b"", row["label"][0].as_py(), 0, 0)
+            yield item.rejected(rejection)
+
+    def _united(self, rows: pa.Table) -> Annotations | Rejection:
+        """What all rows of one path say together."""
+        found = [_annotations(row) for row in rows.to_pylist()]
+        if all(other == found[0] for other in found[1:]):
+            return found[0]
+        for one in found:
+            if isinstance(one, Rejection):
+                return one
+        said = [one for one in found if isinstance(one, Annotations)]
+        labels = {one.label for one in said if one.label is not None}
+        if self._options.multi_label and len({one[1:] for one in said}) == 1 and labels:
+            names = itertools.chain.from_iterable(
+                label.split(LABEL_SEPARATOR) for label in labels if label
+            )
+            return said[0]._replace(label=join_labels(names))
+        shown = sorted({" ".join(f"{value!a}" for value in one if value) for one in said})
+        detail = f"{len(found)} rows name it, with {', '.join(shown[:5])}"
+        return Rejection("contradictory-rows", detail)
+
+
+def _annotations(row: dict[str, Any]) -> Annotations | Rejection:
+    if row["reason"]:
+        return Rejection(row["reason"], row["detail"])
+    return Annotations(row["label"], row["group"], row["split"], tuple(orjson.loads(row["kept"])))
+
+
+def _hash(key: bytes) -> int:
+    return xxhash.xxh3_64_intdigest(key)
+
+
+def _read_table(path: str, options: PreprocessOptions) -> pa.Table:
+    """The rows of the table, in its order.
+
+    Raises:
+        InputError: It cannot be read, or lacks a column.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):
+        # It is opened more than once; a pipe would lose rows, or be waited for without end.
+        raise InputError(
+            f"--labels {path} is a folder, a pipe or a device. Write the table to a file, which "
+            "can be read more than once."
+        )
+    try:
+        return pa.Table.from_batches(list(_batches(path, options)), _ROWS)
+    except (OSError, UnreadableError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"Cannot read --labels {path}: {reason}. Check the path.") from error
+    except (pa.ArrowException, Rejection) as error:
+        if isinstance(error, Rejection) and error.reason == "missing-file":
+            raise InputError(
+                f"Cannot read --labels {path}: no such file. Check the path."
+            ) from error
+        raise InputError(
+            f"--labels {path} is not a valid CSV, TSV, JSONL or Parquet table: "
+            f"{_printable(str(error).splitlines()[0][:200])}. Correct the table."
+        ) from error
+
+
+def _printable(text: str) -> str:
+    """Without what would change the terminal: Arrow shows the row, which may be of a workbook."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def _batches(path: str, options: PreprocessOptions) -> Iterator[pa.RecordBatch]:
+    reader = AnnotationReader(options, in_table=True)
+    table = _Table(path, {"path": options.path_column, **reader.wanted}, reader)
+    rows: list[tuple[Any, ...]] = []
+    for number, fields in enumerate(table.rows()):
+        rows.append((*_row(fields, table.class_names, reader, options.path_column), number))
+        if len(rows) == _BATCH_ROWS:
+            yield _batch(rows)
+            rows.clear()
+    if rows:
+        yield _batch(rows)
+
+
+def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    columns = [
+        pa.array(values, field.type)
+        for values, field in zip(zip(*rows, strict=True), _ROWS, strict=True)
+    ]
+    return pa.record_batch(columns, schema=_ROWS)
+
+
+def _row(
+    fields: dict[str, Any], names: list[str], reader: AnnotationReader, path_column: str
+) -> tuple[Any, ...]:
+    key = None
+    try:
+        key = _key(fields.get(path_column))
+        found = reader.read(fields, class_names=names)
+    except Rejection as rejection:
+        return (key, None, None, None, b"[]", rejection.reason, rejection.detail)
+    return (key, *found[:3], orjson.dumps(found.kept), "", "")
+
+
+def _key(value: Any) -> bytes:
+    """A path of the table, below the source.
+
+    Raises:
+        Rejection: There is none, or it leads out of the source.
+    """
+    if isinstance(value, str):
+        value = value.encode("utf-8", "surrogatepass")
+    if not isinstance(value, bytes) or not value:
+        raise Rejection("no-path", f"the row has the path {value!a}")
+    path = value
+    if b"//x" in path:  # a name that is not UTF-8, as record ids spell it
+        path = _ESCAPED.sub(lambda match: bytes((int(match[1], 16),)), path)
+    if b"//" in path or b"./" in path or path.startswith(b"/") or path.endswith((b".", b"/")):
+        path = posixpath.normpath(path)
+    if path.startswith(b"/"):
+        raise Rejection("unsafe-path", f"the path {value[:200]!a} is not relative to SRC")
+    if path.split(b"/", 1)[0] == b".." or b"\0" in path:
+        raise Rejection("unsafe-path", f"the path {value[:200]!a} leads out of SRC")
+    return path.replace(b"/", b"\0")
+
+
+class _Table:
+    """The wanted fields of every row of a file.
+
+    Args:
+        path: The file.
+        columns: The columns that must be there, by their use.
+        reader: Says which others are kept.
+
+    Attributes:
+        class_names: The names that Hugging Face keeps in a Parquet table for its numbers.
+    """
+
+    def __init__(self, path: str, columns: dict[str, str], reader: AnnotationReader) -> None:
+        self._path = os.fsencode(path)
+        self._shown = path
+        self._columns = columns | {f"keep {name}": name for name, _ in reader.kept}
+        self._wanted = sorted(set(self._columns.values()))
+        with opened(FileRange(self._path)) as file:
+            head = file.head(1 << 16)
+        self._codec = "" if head.startswith(_PARQUET) else codec_of(head)
+        self._form = self._find_form(head)
+        self.class_names: list[str] = []
+        if self._form == "parquet" and "label" in columns:
+            self.class_names = huggingface_classes(pq.read_schema(path), columns["label"])
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Every row, by column."""
+        readers: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+            "parquet": self._parquet,
+            "jsonl": self._json,
+            "csv": lambda: self._csv(","),
+            "tsv": lambda: self._csv("\t"),
+        }
+        return readers[self._form]()
+
+    def _find_form(self, head: bytes) -> str:
+        if head.startswith(_PARQUET):
+            return "parquet"
+        name = os.path.basename(self._shown).lower()
+        if self._codec:
+            name = name.rpartition(".")[0]
+        if name.endswith((".jsonl", ".ndjson", ".json")):
+            return "jsonl"
+        if name.endswith((".csv", ".tsv", ".tab")):
+            return "csv" if name.endswith(".csv") else "tsv"
+        with self._open() as file:
+            first = file.read(1 << 16).partition(b"\n")[0]
+        if first.lstrip().startswith(b"{"):
+            return "jsonl"
+        return "tsv" if first.count(b"\t") > first.count(b",") else "csv"
+
+    def _open(self) -> Any:
+        return opened(FileRange(self._path), self._codec)
+
+    def _csv(self, delimiter: str) -> Iterator[dict[str, Any]]:
+        read = pa.csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False)
+        parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+        with self._open() as file:
+            source = pa.PythonFile(file, "r")
+            self._check_columns(pa.csv.open_csv(source, read, parse).schema.names)
+        # Binary: what is not UTF-8 is then a matter of its row alone, and 007 stays what it is.
+        types = dict.fromkeys(self._wanted, pa.binary())
+        convert = pa.csv.ConvertOptions(include_columns=self._wanted, column_types=types)
+        with self._open() as file:
+            for batch in pa.csv.open_csv(pa.PythonFile(file, "r"), read, parse, convert):
+                yield from _rows_of(batch)
+            _check_whole(file)
+
+    def _parquet(self) -> Iterator[dict[str, Any]]:
+        file = pq.ParquetFile(self._shown, pre_buffer=False)
+        self._check_columns(file.schema_arrow.names)
+        for batch in file.iter_batches(_BATCH_ROWS, columns=self._wanted):
+            yield from _rows_of(batch)
+
+    def _json(self) -> Iterator[dict[str, Any]]:
+        """Line by line: a label may be a number in one and a list in another."""
+        seen: set[str] = set()
+        with self._open() as file:
+            for number, line in enumerate(file, start=1):
+                if not line.strip():
+                    continue
+                fields = self._json_object(line, number)
+                if len(seen) < len(self._wanted) or number < 100:
+                    seen.update(fields)
+                yield {name: fields.get(name) for name in self._wanted}
+            _check_whole(file)
+        self._check_columns(sorted(seen))
+
+    def _json_object(self, line: bytes, number: int) -> dict[str, Any]:
+        try:
+            fields = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(
+                f"Line {number} of --labels {self._shown} is not JSON: {error}. Correct that line."
+            ) from None
+        if not isinstance(fields, dict):
+            raise InputError(
+                f"Line {number} of --labels {self._shown} is a {type(fields).__name__}, not an "
+                "object. Write one object a line."
+            )
+        return fields
+
+    def _check_columns(self, names: Iterable[str]) -> None:
+        """Returns if the table has every column that is wanted, once.
+
+        Raises:
+            InputError: It does not.
+        """
+        found = list(names)
+        for use, column in self._columns.items():
+            if found.count(column) != 1:
+                count = "no" if column not in found else str(found.count(column))
+                flag = COLUMN_FLAGS[use.partition(" ")[0]]
+                raise InputError(
+                    f"--labels {self._shown} has {count} column {column!r} ({flag}). It has "
+                    f"{', '.join(map(repr, found))}. Name one of these"
+                    f"{' or use --no-labels' if use == 'label' else ''}."
+                )
+
+
+def _check_whole(file: ByteStream) -> None:
+    if file.damage is not None:
+        raise file.damage
+
+
+def _rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    names = batch.schema.names
+    for part in range(0, batch.num_rows, _BATCH_ROWS):
+        values = [column.to_pylist() for column in batch.slice(part, _BATCH_ROWS).columns]
+        for row in zip(*values, strict=True):
+            yield dict(zip(names, row, strict=True))
+
+
+def huggingface_classes(schema: pa.Schema, column: str) -> list[str]:
+    """The class names that Hugging Face datasets keep in the schema's metadata; [] if none."""
+    try:
+        feature = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"][column]
+    except (KeyError, TypeError, ValueError):
+        return []
+    feature = feature[0] if isinstance(feature, list) and feature else feature
+    while isinstance(feature, dict) and isinstance(feature.get("feature"), dict):
+        feature = feature["feature"]
+    names = feature.get("names") if isinstance(feature, dict) else None
+    return [str(name) for name in names] if isinstance(names, list) else []

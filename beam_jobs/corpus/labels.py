@@ -1,0 +1,291 @@
+"""What a corpus says about a record: label, group and split, from folders, columns and fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from beam_jobs.corpus.names import (
+    SPLIT_NAMES,
+    join_labels,
+    split_in_file_name,
+    split_name,
+    without_split,
+)
+from beam_jobs.corpus.record import Annotations, Rejection, SourceItem
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.values import SPLIT_BY_FOLDER, parse_kept, split_column, splits_are_given
+
+DEFAULT_LABEL = "label"  # the column of a table, unless --label-column names one
+_NAME_SEPARATOR = "|"
+_LARGEST_INT64, _LARGEST_FLOAT32 = (1 << 63) - 1, 3.4028235e38
+# The flag that names a column, by its use.
+COLUMN_FLAGS = {
+    "path": "--path-column",
+    "label": "--label-column",
+    "group": "--group-by",
+    "split": "--split column:",
+    "keep": "--keep-columns",
+}
+
+
+def wanted_columns(options: PreprocessOptions) -> dict[str, str]:
+    """The columns that the options ask for, by their use: "label", "group", "split"."""
+    wanted = {
+        "label": None if options.no_labels else options.label_column,
+        "group": options.group_by,
+        "split": split_column(options.split),
+    }
+    return {use: column for use, column in wanted.items() if column is not None}
+
+
+class FolderLabels:
+    """Label and split of files by the folders that they are in.
+
+    Args:
+        options: The job.
+        needs_folder: Whether a file outside of class folders is rejected.
+        in_file_names: Whether the name of a file may name its split, which holds for files of
+            many records (train-00000-of-00005.parquet).
+    """
+
+    def __init__(
+        self, options: PreprocessOptions, *, needs_folder: bool, in_file_names: bool
+    ) -> None:
+        self._by_split = options.split == SPLIT_BY_FOLDER
+        self._labelled = not options.no_labels
+        self._needs_folder = needs_folder
+        self._in_file_names = in_file_names
+
+    def archive_split(self, file_id: str) -> str | None:
+        """The split of all members of an archive, if its folders or its name have one."""
+        if not self._by_split:
+            return None
+        *folders, name = file_id.split("/")
+        return without_split(tuple(folders))[0] or split_in_file_name(name)
+
+    def placed(
+        self, item: SourceItem, folders: tuple[str, ...], split: str | None = None
+    ) -> SourceItem:
+        """The item with label and split.
+
+        Args:
+            item: A file or a member.
+            folders: Around it, below the root or in the archive.
+            split: Of the archive that it is in.
+        """
+        if self._by_split and split is None:
+            split, folders = without_split(folders)
+            if split is None and self._in_file_names:
+                split = split_in_file_name(item.record_id.rpartition("/")[2])
+        label = folders[0] if folders and self._labelled else None
+        item = item._replace(label=label, split=split)
+        if item.reason:
+            return item
+        if self._by_split and split is None:
+            return item.rejected(no_split_folder())
+        if label is None and self._needs_folder:
+            return item.rejected(Rejection("no-class-folder", "the file is not in a class folder"))
+        return item
+
+
+def no_split_folder() -> Rejection:
+    """Why a file without split is rejected, with --split folders."""
+    return Rejection(
+        "no-split-folder",
+        f"--split folders finds none of {', '.join(SPLIT_NAMES)} in its path",
+    )
+
+
+def check_annotated(annotations: Annotations, options: PreprocessOptions) -> None:
+    """Returns if a record has the label and the split that the job needs.
+
+    Raises:
+        Rejection: One of them is missing.
+    """
+    if annotations.label is None and not options.no_labels:
+        column = options.label_column
+        raise Rejection("no-label", f"it has no {column!r}" if column else "nothing says its label")
+    if annotations.split is None and splits_are_given(options.split):
+        raise Rejection(
+            "no-split", f"--split {options.split} finds none of {', '.join(SPLIT_NAMES)} for it"
+        )
+
+
+class AnnotationReader:
+    """Takes label, group, split and kept columns from the fields of a record.
+
+    Args:
+        options: The job.
+        in_table: Whether the fields are those of a row of --labels. With that table no record
+            says anything about itself.
+
+    Attributes:
+        wanted: The columns that are read, by their use: "label", "group", "split".
+        kept: (name, kind) of --keep-columns.
+        columns: All columns that are read.
+    """
+
+    def __init__(self, options: PreprocessOptions, *, in_table: bool = False) -> None:
+        self._options = options
+        reads = in_table or options.labels is None
+        self.wanted = wanted_columns(options) if reads else {}
+        if in_table and not options.no_labels:
+            self.wanted["label"] = options.label_column or DEFAULT_LABEL
+        self.kept = parse_kept(options.keep_columns) if reads else ()
+        kept_names = [name for name, _ in self.kept]
+        self.columns = tuple(dict.fromkeys([*self.wanted.values(), *kept_names]))
+
+    def read(
+        self,
+        fields: Mapping[str, Any],
+        default: Annotations = Annotations(),  # noqa: B008 (a tuple, never changed)
+        class_names: Sequence[str] = (),
+    ) -> Annotations:
+        """What the fields of one record say about it.
+
+        Args:
+            fields: Values by column.
+            default: What its file says; fields take precedence.
+            class_names: If labels are indexes into them.
+
+        Raises:
+            Rejection: A field has a value that it cannot have.
+        """
+        wanted = self.wanted
+        label, group, split, kept = default
+        if wanted:
+            if "label" in wanted:
+                label = label_of(fields.get(wanted["label"]), class_names, self._options)
+            if "group" in wanted:
+                group = text_of(fields.get(wanted["group"]))
+            if "split" in wanted:
+                split = split_of(fields.get(wanted["split"]))
+        if self.kept:
+            kept = tuple(kept_value(fields, name, kind) for name, kind in self.kept)
+        return Annotations(label, group, split, kept)
+
+
+def text_of(value: Any) -> str | None:
+    """A value as text, whole numbers without a fraction; None for null, NaN and blank text.
+
+    Raises:
+        Rejection: The value is neither text nor a number.
+    """
+    if isinstance(value, bytes):
+        try:
+            value = value.decode()
+        except UnicodeDecodeError:
+            raise Rejection("bad-label", f"{value[:40]!r} is not UTF-8") from None
+    if isinstance(value, str):
+        if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise Rejection("bad-label", f"{value[:40]!a} has half a character")
+        return value if value.strip() else None
+    if value is None or value != value:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))  # pandas has floats in a column of whole numbers with a gap
+    if isinstance(value, int | float):
+        return str(value)
+    raise Rejection("bad-label", f"{type(value).__name__} is neither text nor a number")
+
+
+def label_of(value: Any, class_names: Sequence[str], options: PreprocessOptions) -> str | None:
+    """The label that a value means; None if it means none.
+
+    Args:
+        value: Text, a number, or a list of them.
+        class_names: If numbers are indexes into them; -1 then means "none".
+        options: The job: whether a record may have several labels.
+
+    Raises:
+        Rejection: The value is of another type, or there are several labels and may be one.
+    """
+    several = list(value) if isinstance(value, list | tuple) else [value]
+    if isinstance(value, str | bytes) and options.multi_label:  # bytes: CSV, .cls, Examples
+        several = [name.strip() for name in (text_of(value) or "").split(_NAME_SEPARATOR)]
+    found = [name for name in (_class_name(one, class_names) for one in several) if name]
+    if options.multi_label and (found or isinstance(value, list | tuple)):
+        return join_labels(found)  # "" of an empty list: a record of none of the classes
+    if not found:
+        return None
+    if len(found) > 1:
+        raise Rejection(
+            "several-labels", f"it has {len(found)} labels, {found[:5]}: --multi-label keeps them"
+        )
+    return found[0]
+
+
+def _class_name(value: Any, class_names: Sequence[str]) -> str | None:
+    if not class_names or not isinstance(value, int) or isinstance(value, bool):
+        return text_of(value)
+    if value == -1:
+        return None  # Hugging Face and TFDS write it where the label is unknown
+    if not 0 <= value < len(class_names):
+        detail = f"there are {len(class_names)} class names, got the index {value}"
+        raise Rejection("bad-label", detail)
+    return class_names[value]
+
+
+def split_of(value: Any) -> str | None:
+    """The split that a value of the split column names.
+
+    Raises:
+        Rejection: It names none.
+    """
+    text = text_of(value)
+    split = None if text is None else split_name(text)
+    if split is None:
+        expected = ", ".join(SPLIT_NAMES)
+        raise Rejection("no-split", f"the split column has {text!r}, which is none of {expected}")
+    return split
+
+
+def kept_value(fields: Mapping[str, Any], name: str, kind: str) -> Any:
+    """The value of a kept column, as the feature of its kind.
+
+    Args:
+        fields: Values by column.
+        name: The column.
+        kind: "text", "int64" or "float32".
+
+    Raises:
+        Rejection: It has a value of another kind.
+    """
+    value = fields.get(name)
+    try:
+        if kind == "text":
+            return _as_text(value)
+        if isinstance(value, bytes):
+            value = value.decode()
+        if isinstance(value, str) and "_" in value:
+            raise ValueError  # Python would take "2020_01" for 202001
+        number = float(value) if kind == "float32" else _whole(value)  # type: ignore[arg-type]
+        if kind == "float32" and abs(number) > _LARGEST_FLOAT32 and abs(number) != float("inf"):
+            raise ValueError
+        return number
+    except (TypeError, ValueError, OverflowError):
+        raise Rejection(
+            "bad-value", f"the kept column {name!r} must hold {kind}, got {value!r:.80}"
+        ) from None
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return value.decode()
+    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+
+
+def _whole(value: Any) -> int:
+    number = int(value)
+    if number != (float(value) if isinstance(value, float) else number):
+        raise ValueError
+    if not -_LARGEST_INT64 - 1 <= number <= _LARGEST_INT64:
+        raise OverflowError
+    return number

@@ -1,0 +1,320 @@
+"""The items of a corpus: files, members of archives, and splits of large files."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from beam_jobs.corpus.codecs import codec_of
+from beam_jobs.corpus.containers import CONTAINERS
+from beam_jobs.corpus.containers.archive_index import ArchiveIndex
+from beam_jobs.corpus.containers.base import ArchiveReport, Member
+from beam_jobs.corpus.containers.webdataset import member_groups
+from beam_jobs.corpus.dataset_metadata import feature_names
+from beam_jobs.corpus.discovery import OnIgnored, find_files
+from beam_jobs.corpus.formats import FORMATS
+from beam_jobs.corpus.formats.base import Split
+from beam_jobs.corpus.label_table import LabelTable
+from beam_jobs.corpus.labels import (
+    DEFAULT_LABEL,
+    AnnotationReader,
+    FolderLabels,
+    no_split_folder,
+    wanted_columns,
+)
+from beam_jobs.corpus.names import is_hidden_member, split_name
+from beam_jobs.corpus.payload import Payload
+from beam_jobs.corpus.reading import Formats
+from beam_jobs.corpus.record import Locator, Rejection, SourceItem
+from beam_jobs.corpus.replacements import Replacements
+from beam_jobs.corpus.sniffing import HEAD_BYTES
+from beam_jobs.corpus.source_io import UnreadableError
+from beam_jobs.corpus.streams import HEADER_BUFFER_BYTES, FileRange, opened
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.values import SPLIT_BY_FOLDER
+from shard_format import InputError
+
+_MIN_SPLIT_BYTES = 1 << 20  # 1 MiB: a smaller file is not split
+
+
+class CorpusListing:
+    """Lists the items of a corpus, in an order that depends on names alone.
+
+    Args:
+        options: The job, with its sources resolved.
+        payload: What the record type takes out of a record.
+        on_ignored: Called with the id of every file that is left out on purpose.
+    """
+
+    def __init__(self, options: PreprocessOptions, payload: Payload, on_ignored: OnIgnored) -> None:
+        self._options = options
+        self._payload = payload
+        self._on_ignored = on_ignored
+        self._formats = Formats(options, payload)
+        self._replacements = Replacements([Path(folder) for folder in options.repaired])
+        self._labels = LabelTable(options) if options.labels is not None else None
+        self._folder_labels = FolderLabels(
+            options,
+            needs_folder=payload.needs_class_folders
+            and not options.no_labels
+            and self._labels is None,
+            in_file_names=payload.in_file_names,
+        )
+        self._class_digests: dict[bytes, str] = {}
+
+    def items(self, roots: Sequence[Path]) -> Iterator[SourceItem]:
+        """Every item.
+
+        Args:
+            roots: Files and folders, absolute.
+
+        Raises:
+            InputError: A root is missing, a folder cannot be listed, or a table lacks a column.
+        """
+        options = self._options
+        files = find_files(
+            roots,
+            self._on_ignored,
+            follow_links=options.follow_links,
+            on_unreadable=options.on_unreadable,
+        )
+        for number, (item, folders) in enumerate(files, start=1):
+            for one in self._checked(self._items_of(item, folders, number), item):
+                yield self._with_context(one)
+        if self._labels is not None:
+            yield from (self._replacements.applied(item) for item in self._labels.unused())
+        self._replacements.check_matched()
+
+    def _checked(self, items: Iterator[SourceItem], file: SourceItem) -> Iterator[SourceItem]:
+        """The items of a file; the file itself, rejected, where it cannot be listed.
+
+        Raises:
+            InputError: An I/O error, and the job stops at those.
+        """
+        try:
+            yield from items
+        except Rejection as rejection:
+            yield file.rejected(rejection)
+        except UnreadableError as error:
+            if self._options.on_unreadable == "stop":
+                raise InputError(
+                    f"Cannot read a source: {error}. Nothing was written. Run the same command "
+                    "again when it can be read, or with --on-unreadable quarantine."
+                ) from error
+            yield file.rejected(Rejection("unreadable", str(error.error.strerror)))
+
+    def _items_of(
+        self, item: SourceItem, folders: tuple[str, ...], number: int
+    ) -> Iterator[SourceItem]:
+        if self._labels is not None and self._labels.is_this(item):
+            self._on_ignored(item.record_id)
+            return
+        if self._payload.is_companion(item.path):
+            return  # read with the file that it describes
+        container = "" if item.reason else self._payload.container_of(item)
+        if container:
+            yield from self._members(item, container, folders, number)
+            return
+        item = self._replacements.applied(item)
+        yield from self._splits(self._placed(item, folders, None))
+
+    def _members(
+        self, file: SourceItem, container: str, folders: tuple[str, ...], number: int
+    ) -> Iterator[SourceItem]:
+        """The records of an archive, and one rejected item for the parts that cannot be read.
+
+        Raises:
+            Rejection: It cannot be read at all.
+        """
+        report = ArchiveReport()
+        index = ArchiveIndex(
+            self._visible(file, container, report),
+            self._payload.is_primary,
+            self._options.no_labels,
+        )
+        archive = file._replace(block=number if report.codec else 0)
+        if index.is_empty and report.damage is None:
+            plural = self._payload.plural
+            raise Rejection(f"no-{plural}", "the archive is empty")
+        split = self._folder_labels.archive_split(file.record_id)
+        if self._payload.groups_members and index.is_webdataset:
+            items = self._webdataset(archive, index, container, report.codec, split)
+        else:
+            items = self._folders_inside(archive, index, container, report.codec, folders, split)
+        for item in items:
+            yield self._replacements.applied(item) if item.locator.container else item
+        if report.damage is not None:
+            gaps = Locator(container, report.codec, gaps=report.gaps) if report.gaps else Locator()
+            yield archive._replace(size=0, locator=gaps).rejected(report.damage)
+
+    def _visible(self, file: SourceItem, container: str, report: ArchiveReport) -> Iterator[Member]:
+        for member in CONTAINERS[container].members(file, report):
+            if is_hidden_member(member.name):
+                self._on_ignored(f"{file.record_id}/{member.name}")
+            else:
+                yield member
+
+    def _folders_inside(
+        self,
+        archive: SourceItem,
+        index: ArchiveIndex,
+        container: str,
+        codec: str,
+        folders: tuple[str, ...],
+        split: str | None,
+    ) -> Iterator[SourceItem]:
+        """The members of an archive with class folders inside, or around it."""
+        self._check_no_columns(archive, index)
+        outer = index.outer_folder
+        if self._by_split and outer is not None and split_name(outer) is not None:
+            outer = None  # it is the split
+        for member in index:
+            inside = tuple(member.name.split("/")[:-1])
+            inside = inside[1:] if outer is not None else inside
+            item = _member_item(archive, member, container, codec)
+            around = folders if self._payload.labels_around_archives else ()
+            yield self._placed(item, inside or around, split)
+
+    def _webdataset(
+        self,
+        archive: SourceItem,
+        index: ArchiveIndex,
+        container: str,
+        codec: str,
+        split: str | None,
+    ) -> Iterator[SourceItem]:
+        """The records of an archive in WebDataset form; companions are read with the record."""
+        reader = AnnotationReader(self._options)
+        groups = member_groups(
+            index,
+            self._payload.is_primary,
+            needs_one=not self._options.no_labels,
+            needs_companion=bool(reader.columns),
+            on_ignored=lambda name: self._on_ignored(f"{archive.record_id}/{name}"),
+        )
+        for group in groups:
+            item = _member_item(archive, group.member, container, codec)._replace(split=split)
+            companions = tuple(
+                (name, member.locator(container, codec)) for name, member in group.companions
+            )
+            if reader.columns:
+                item = item._replace(locator=item.locator._replace(companions=companions))
+            if group.rejection is not None:
+                item = item.rejected(group.rejection)
+            elif self._by_split and split is None:
+                item = item.rejected(no_split_folder())
+            yield self._from_table(item)
+
+    @property
+    def _by_split(self) -> bool:
+        return self._options.split == SPLIT_BY_FOLDER
+
+    def _check_no_columns(self, archive: SourceItem, index: ArchiveIndex) -> None:
+        """Returns if the job asks for no column that only companions could have.
+
+        Raises:
+            InputError: It does.
+        """
+        columns = wanted_columns(self._options)
+        columns.pop("label", None)
+        if self._payload.groups_members and columns and self._labels is None and not index.is_empty:
+            raise InputError(
+                f"{archive.record_id} has no .json files next to its images with the columns "
+                f"{', '.join(map(repr, columns.values()))}. Leave out --group-by and --split "
+                "column:, add the files, or name a table with --labels."
+            )
+
+    def _placed(self, item: SourceItem, folders: tuple[str, ...], split: str | None) -> SourceItem:
+        """The item with what its folders and the label table say."""
+        if self._labels is None:
+            return self._folder_labels.placed(item, folders, split)
+        if self._by_split:
+            item = self._folder_labels.placed(item, folders, split)
+        return self._from_table(item)
+
+    def _from_table(self, item: SourceItem) -> SourceItem:
+        """The item with what the label table says, if there is one."""
+        if self._labels is None:
+            return item
+        found = self._labels.look_up(item)
+        if item.reason:
+            return item
+        if found is None:
+            return item.rejected(Rejection("no-row", "no row of the table names this file"))
+        if isinstance(found, Rejection):
+            return item.rejected(found)
+        item = item._replace(label=found.label, group=found.group, kept=found.kept)
+        item = item._replace(split=found.split or item.split)
+        if item.label is None and not self._options.no_labels:
+            column = self._options.label_column or DEFAULT_LABEL
+            return item.rejected(Rejection("no-label", f"its row has no {column!r}"))
+        return item
+
+    def _splits(self, item: SourceItem) -> Iterator[SourceItem]:
+        """The file, or its splits if it is large and of a format that can be split."""
+        form, splits = "", list[Split]()
+        if not item.reason and item.size > _MIN_SPLIT_BYTES:
+            form, splits = self._split(item)
+        if len(splits) < 2:
+            yield item
+            return
+        for start, end, seek, size in splits:
+            locator = Locator(format=form, start=start, end=end, seek=seek)
+            # A name of its own, since units are cut by it.
+            name = f"{item.record_id}/{start:012d}"
+            yield item._replace(record_id=name, size=size, locator=locator)
+
+    def _split(self, item: SourceItem) -> tuple[str, list[Split]]:
+        """(format, splits) of a large file; none if it cannot be split."""
+        path = item.replacement or item.path
+        form = self._payload.known_format(item)
+        if form == "image":
+            return "", []
+        with opened(FileRange(path)) as file:
+            head = file.head(HEAD_BYTES)
+        if codec_of(head):
+            return "", []
+        form = form or self._payload.format_of(head, item.record_id.rpartition("/")[2])
+        if form not in FORMATS:
+            return "", []
+        with opened(FileRange(path), buffer_bytes=HEADER_BUFFER_BYTES) as file:
+            return form, self._formats[form].splits(file, item.size)
+
+    def _with_context(self, item: SourceItem) -> SourceItem:
+        """The item with a hash of what else decides its records, so that its unit depends on it."""
+        said = self._class_names_digest(item) if not item.reason else ""
+        if self._replacements:
+            locator = item.locator
+            file_id = item.record_id
+            file_id = file_id.rpartition("/")[0] if locator.is_split else file_id
+            below = [
+                (place, file.size, file.mtime_ns)
+                for place, file in self._replacements.below(file_id).items()
+                if locator.start <= int(place) and (locator.end < 0 or int(place) < locator.end)
+            ]
+            if below:
+                text = repr([said, below]).encode()
+                said = hashlib.blake2b(text, digest_size=8).hexdigest()
+        return item._replace(locator=item.locator._replace(context=said)) if said else item
+
+    def _class_names_digest(self, item: SourceItem) -> str:
+        column = self._options.label_column
+        if column is None or self._labels is not None:
+            return ""
+        folder = item.path.rpartition(b"/")[0]
+        if folder not in self._class_digests:
+            self._class_digests[folder] = feature_names(folder, column).digest
+        return self._class_digests[folder]
+
+
+def _member_item(archive: SourceItem, member: Member, container: str, codec: str) -> SourceItem:
+    """The item that a member is, without its label."""
+    copy = f"//{member.copy}" if member.copy > 1 else ""
+    return archive._replace(
+        record_id=f"{archive.record_id}/{member.name}{copy}",
+        size=max(0, member.size),
+        reason=member.reason,
+        detail=member.detail,
+        locator=member.locator(container, codec),
+    )

@@ -1,0 +1,116 @@
+"""Names that every corpus is given in the same way: record ids, labels and splits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from beam_jobs.corpus.record import Rejection
+from shard_format import InputError
+
+# Between the names of a record with several labels, which are sorted (ASCII's unit separator).
+LABEL_SEPARATOR = "\x1f"
+
+# What people call the three splits, by the name that a shard set gives them.
+SPLIT_NAMES = {
+    "train": "train",
+    "training": "train",
+    "validation": "validation",
+    "valid": "validation",
+    "val": "validation",
+    "dev": "validation",
+    "test": "test",
+    "testing": "test",
+}
+
+# Names of splits in file names, besides those above (MNIST's test files).
+_IN_FILE_NAMES = SPLIT_NAMES | {"t10k": "test"}
+_SYSTEM_FILES = (b"thumbs.db", b"desktop.ini", b"__macosx")
+
+
+def is_hidden(name: bytes) -> bool:
+    """Whether a file or folder is hidden, or one that Windows or macOS leaves behind."""
+    return name.startswith(b".") or name.lower() in _SYSTEM_FILES
+
+
+def is_hidden_member(name: str) -> bool:
+    """Whether a member of an archive is hidden, or in a hidden folder."""
+    return any(is_hidden(part.encode()) for part in name.split("/"))
+
+
+def join_labels(names: Iterable[str]) -> str:
+    """The distinct names of a record with several labels, sorted, as one text.
+
+    Raises:
+        Rejection: A name holds the separator.
+    """
+    distinct = sorted(set(names))
+    for name in distinct:
+        if LABEL_SEPARATOR in name:
+            raise Rejection("bad-label", f"the name {name!r} holds the character 0x1f")
+    return LABEL_SEPARATOR.join(distinct)
+
+
+def split_name(given: str) -> str | None:
+    """The split that a folder or a value of a split column names; None if it names none."""
+    return SPLIT_NAMES.get(given.strip().lower())
+
+
+def split_in_file_name(name: str) -> str | None:
+    """The split in the first word of a file name that is one (train-00000-of-00005.parquet)."""
+    words = (word.lower() for word in re.split(r"[-_. ]", name))
+    return next((_IN_FILE_NAMES[word] for word in words if word in _IN_FILE_NAMES), None)
+
+
+def without_split(folders: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """(split, other folders): the first folder that names a split is not a class."""
+    for at, name in enumerate(folders):
+        if split_name(name) is not None:
+            return split_name(name), folders[:at] + folders[at + 1 :]
+    return None, folders
+
+
+def prefixes(roots: Sequence[Path]) -> list[tuple[str, Path]]:
+    """The roots in an order that does not depend on the command line, with their id prefixes.
+
+    Raises:
+        InputError: A root is missing, or two roots have the same name.
+    """
+    for root in roots:
+        if not root.exists():
+            raise InputError(f"The source {root} does not exist. Check the path.")
+    if len(roots) == 1:
+        return [("", roots[0])]
+    named = {f"{readable_name(root.resolve().name.encode())}/": root for root in roots}
+    if len(named) < len(roots):
+        raise InputError(
+            "Two sources have the same last name, and record ids begin with it: "
+            f"{', '.join(str(root) for root in roots)}. Rename one, or name their parent."
+        )
+    return sorted(named.items())
+
+
+def readable_name(name: bytes) -> str:
+    """A file name as text: UTF-8, with every byte that is not as //xNN.
+
+    No two names become the same text, for no file name holds a slash.
+    """
+    return name.decode("utf-8", "surrogateescape").translate(_ESCAPES)
+
+
+def member_name(name: bytes) -> str:
+    """The name of a member of an archive as text that is safe in a record id.
+
+    Repeated slashes and "." are left out, as in unpacking. A part that would lead elsewhere is
+    escaped (".." becomes //x2e//x2e), since a record id may become a path again.
+    """
+    if b"//" not in name and b"." not in (name[:1], name[-1:]) and b"/." not in name:
+        text = readable_name(name)  # the usual case, a million times
+        return f"//x2f{text[1:]}" if text.startswith("/") else text
+    parts = [part for part in name.split(b"/") if part not in (b"", b".")]
+    text = "/".join("//x2e//x2e" if part == b".." else readable_name(part) for part in parts)
+    return f"//x2f{text}" if name.startswith(b"/") else text
+
+
+_ESCAPES = {0xDC00 + byte: f"//x{byte:02x}" for byte in range(0x80, 0x100)}

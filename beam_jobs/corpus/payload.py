@@ -1,0 +1,126 @@
+"""What a record type takes out of a corpus: an image from its column, a document from its own."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from beam_jobs.corpus.dataset_metadata import FeatureNames
+from beam_jobs.corpus.record import Rejection, SourceItem
+from beam_jobs.options import PreprocessOptions
+
+
+class Payload(abc.ABC):
+    """How one record type reads its records; an instance belongs to one job.
+
+    Attributes:
+        noun: What a record is called in reasons.
+        plural: Likewise, of several.
+        column_flag: The option that names its columns.
+        columns: The columns of a table that make one record.
+        alternatives: Other usual names of a column, tried where it has its default name.
+        digits: Width of a record number in a record id; it is part of the ids of existing sets.
+        groups_members: Whether members of an archive with one key are one record (WebDataset).
+        keeps_example: Whether the original of a record in a TFRecord file is the whole Example.
+        in_file_names: Whether the name of a single file may name its split.
+        labels_around_archives: Whether the folders around an archive label members that are in
+            no folder.
+        needs_class_folders: Whether only folders can label records.
+        limit: Most bytes of a record.
+    """
+
+    noun: ClassVar[str]
+    plural: ClassVar[str]
+    column_flag: ClassVar[str]
+    digits: ClassVar[int]
+    groups_members: ClassVar[bool] = False
+    keeps_example: ClassVar[bool] = False
+    labels_around_archives: ClassVar[bool] = False
+    in_file_names: bool = False
+    needs_class_folders: bool
+    columns: tuple[str, ...]
+    alternatives: tuple[str, ...] = ()
+    limit: int
+
+    @abc.abstractmethod
+    def resolved(self) -> PreprocessOptions:
+        """The options of the job, with everything settled that a bounded look at SRC settles.
+
+        Raises:
+            InputError: They ask for columns that are not there, or SRC is ambiguous.
+        """
+
+    @abc.abstractmethod
+    def container_of(self, item: SourceItem) -> str:
+        """The key of CONTAINERS that a file is; "" if it is not an archive, or cannot be read."""
+
+    @abc.abstractmethod
+    def known_format(self, item: SourceItem) -> str:
+        """The key of FORMATS of an item that needs no look into it; "" for others."""
+
+    @abc.abstractmethod
+    def format_of(self, head: bytes, name: str) -> str:
+        """The key of FORMATS that a file is by its content; "" if it is none.
+
+        Args:
+            head: Its first bytes, decompressed.
+            name: Its own name.
+        """
+
+    @abc.abstractmethod
+    def is_primary(self, name: str) -> bool:
+        """Whether a member of an archive is a record by its name; others describe records."""
+
+    def is_companion(self, path: bytes) -> bool:
+        """Whether a file is read with the one that it describes, and is not listed itself."""
+        return False
+
+    @abc.abstractmethod
+    def holds(self, kind: pa.DataType) -> bool:
+        """Whether a column of a type can hold records."""
+
+    @abc.abstractmethod
+    def cells(self, column: pa.Array, name: str) -> list[bytes | Rejection]:
+        """The bytes in each cell of a column, or why there are none."""
+
+    @abc.abstractmethod
+    def from_bytes(self, data: bytes) -> Any:
+        """The payload in the bytes of a cell.
+
+        Raises:
+            Rejection: There is none.
+        """
+
+    @abc.abstractmethod
+    def from_fields(self, fields: Mapping[str, Any]) -> Any:
+        """The payload in the fields of an object or a row of text.
+
+        Raises:
+            Rejection: A column is missing, or has a value of another type.
+        """
+
+    @abc.abstractmethod
+    def example_original(
+        self, features: Mapping[str, Sequence[Any]], example: bytes, names: FeatureNames
+    ) -> bytes:
+        """The original bytes of a record in a tf.train.Example: what a replacement would hold.
+
+        Args:
+            features: Values by feature.
+            example: The serialized Example.
+            names: What its folder says about the features.
+
+        Raises:
+            Rejection: It has no such feature, or one of another type.
+        """
+
+
+def feature_fields(features: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """The features of an Example as fields: one value, a list of several, or None."""
+    return {
+        name: values[0] if len(values) == 1 else list(values) or None
+        for name, values in features.items()
+    }

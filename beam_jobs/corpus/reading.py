@@ -1,0 +1,504 @@
+"""From an item of the listing to its records: open it, find its format, find and parse records."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from beam_jobs.corpus.codecs import codec_of, is_zlib
+from beam_jobs.corpus.containers import CONTAINERS
+from beam_jobs.corpus.containers.base import NO_BYTES
+from beam_jobs.corpus.dataset_metadata import FeatureNames, feature_names
+from beam_jobs.corpus.formats import FORMATS, Format
+from beam_jobs.corpus.formats.base import FilePart, FoundRecord, FoundRejection
+from beam_jobs.corpus.formats.tfrecord import is_frame
+from beam_jobs.corpus.labels import DEFAULT_LABEL, AnnotationReader
+from beam_jobs.corpus.payload import Payload
+from beam_jobs.corpus.record import (
+    Annotations,
+    IgnoredPart,
+    Locator,
+    RawRecord,
+    ReadResult,
+    RejectedRecord,
+    Rejection,
+    SourceItem,
+)
+from beam_jobs.corpus.replacements import Replacement, Replacements
+from beam_jobs.corpus.sniffing import HEAD_BYTES, UNKNOWN, container_in
+from beam_jobs.corpus.source_io import UnreadableError, check_size, read_file
+from beam_jobs.corpus.streams import (
+    ByteStream,
+    FileRange,
+    InMemory,
+    RawStream,
+    SequentialReader,
+    opened,
+)
+from beam_jobs.options import PreprocessOptions
+
+_COPY_BYTES = 1 << 16  # 64 KiB: the bytes lost of a stream before damage
+_KEPT_BYTES = 16 << 20  # 16 MiB: larger files without a record are not copied to quarantine
+OpenRaw = Callable[[], RawStream]
+
+
+class _Content(NamedTuple):
+    """What a look into a file found.
+
+    Attributes:
+        source: Opens it.
+        codec: How it is compressed.
+        format: The key of FORMATS; UNKNOWN if it has none.
+        why: Why it has none.
+    """
+
+    source: OpenRaw
+    codec: str
+    format: str
+    why: str = ""
+
+
+class CorpusReader:
+    """Reads the items of one unit, in the order of the listing.
+
+    Args:
+        options: The job.
+        payload: What the record type takes out of a record.
+        scratch: A path for files of its own, which are removed when it is closed.
+        inspected_bytes: Most bytes of a compressed member to read, if it is only to be inspected.
+    """
+
+    def __init__(
+        self,
+        options: PreprocessOptions,
+        payload: Payload,
+        scratch: Path,
+        inspected_bytes: int | None = None,
+    ) -> None:
+        self._options = options
+        self._payload = payload
+        self._formats = Formats(options, payload)
+        self._replacements = Replacements([Path(folder) for folder in options.repaired])
+        self._archive = _CompressedArchive(scratch.with_name(f"{scratch.name}.m"), inspected_bytes)
+        self._scratch = scratch
+        self._names: dict[bytes, FeatureNames] = {}
+        self._companion_fields = AnnotationReader(options)
+
+    def __enter__(self) -> CorpusReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._archive.close()
+
+    def read(self, item: SourceItem) -> Iterator[ReadResult]:
+        """Every record of an item, in order.
+
+        Raises:
+            UnreadableError: An I/O error, unless --on-unreadable quarantines those.
+        """
+        try:
+            yield from self._read(item)
+        except UnreadableError as error:
+            if self._options.on_unreadable == "stop":
+                raise
+            reason = error.error.strerror or type(error.error).__name__
+            rejection = Rejection("unreadable", f"reading it failed: {reason}", stage="read")
+            yield RejectedRecord(item.record_id, rejection, self._known_label(item))
+
+    def part(self, item: SourceItem) -> tuple[FilePart, Format]:
+        """The bytes of an item, and their format.
+
+        Raises:
+            Rejection: It has no known format, or is damaged.
+            UnreadableError: An I/O error.
+        """
+        return self._part(item, partial(self._open, item.path, item.locator))
+
+    def _read(self, item: SourceItem) -> Iterator[ReadResult]:
+        if item.reason:
+            yield self._rejected_by_listing(item)
+            return
+        source: OpenRaw = partial(self._open, item.path, item.locator)
+        if item.locator.companions:
+            item, found = self._with_companions(item)
+            if isinstance(found, Rejection):
+                yield RejectedRecord(item.record_id, found.at("read"), self._known_label(item))
+                return
+            source = partial(InMemory, found)
+        if not item.replacement:
+            yield from self._records(item, source)
+            return
+        replaced = partial(FileRange, item.replacement)
+        if not item.locator.is_split:
+            # An original that was exported and not changed is rejected as before.
+            before = next(self._records(item, source), None)
+            if isinstance(before, RejectedRecord) and before.record_id == item.record_id:
+                if before.rejection.data == _bytes_of(replaced, self._payload.limit):
+                    yield before
+                    return
+        yield from self._records(item, replaced)
+
+    def _records(self, item: SourceItem, source: OpenRaw) -> Iterator[ReadResult]:
+        try:
+            part, form = self._part(item, source)
+        except Rejection as rejection:
+            yield RejectedRecord(item.record_id, rejection.at("read"), self._known_label(item))
+            return
+        replacements: Mapping[str, Replacement] = {}
+        if item.locator.context and self._replacements:
+            replacements = self._replacements.below(part.file_id)
+        yield from read_part(part, form, replacements, self._known_label(item))
+
+    def _known_label(self, item: SourceItem) -> str | None:
+        """The label of a record that was not parsed; None if parsing would have decided."""
+        by_listing = self._payload.needs_class_folders or self._options.labels is not None
+        return item.label if by_listing else None
+
+    def _part(self, item: SourceItem, source: OpenRaw) -> tuple[FilePart, Format]:
+        locator = item.locator
+        file_id = item.record_id
+        known = locator.format or self._payload.known_format(item)
+        if locator.is_split:
+            file_id = item.record_id.rpartition("/")[0]
+        content = _Content(source, "", known) if known else self._content(item, source)
+        if known and not self._formats.is_stored_plain(known, locator):
+            content = content._replace(codec=_codec_in(source, known))
+        if content.format == UNKNOWN:
+            data = _bytes_of(content.source, _KEPT_BYTES)
+            raise Rejection("unknown-format", content.why, data=data)
+        # A small file that was read to inspect it is in memory; others are read in place.
+        in_place = item if content.source is source else None
+        read_all = partial(_read_all, content.source, in_place, self._payload.limit)
+        part = FilePart(
+            file_id,
+            partial(_opened, content.source, content.codec),
+            partial(_opened, content.source, ""),
+            read_all=None if content.codec else read_all,
+            path=item.path,
+            scratch=self._scratch,
+            start=locator.start,
+            end=locator.end,
+            seek=locator.seek,
+            annotations=Annotations(item.label, item.group, item.split, item.kept),
+            codec=content.codec,
+            names=self._feature_names(item.path),
+        )
+        return part, self._formats[content.format]
+
+    def _content(self, item: SourceItem, source: OpenRaw) -> _Content:
+        """The format of a file, by its first bytes and its name."""
+        name = item.record_id.rpartition("/")[2]
+        with source() as raw:
+            stored = head = raw.look(HEAD_BYTES)
+            if len(head) < HEAD_BYTES and raw.damage is None:
+                source = partial(InMemory, head)  # which is all of it
+        codec = _codec_of_head(head, name, getattr(self._options, "format", "auto"))
+        if codec:
+            with opened(source(), codec) as file:
+                head = file.head(HEAD_BYTES)
+        if container_in(head) or container_in(stored):
+            return _Content(source, codec, UNKNOWN, "it is an archive inside of another")
+        form = self._payload.format_of(head, name)
+        why = "" if form else f"it begins with {head[:16]!r}, as no known format does"
+        return _Content(source, codec, form, why)
+
+    def _open(self, path: bytes, locator: Locator) -> RawStream:
+        """The bytes of an item, as they are stored.
+
+        Raises:
+            Rejection: It has none.
+        """
+        if locator.size == NO_BYTES:
+            raise Rejection("no-bytes", "the entry has no bytes of its own")
+        if not locator.container:
+            return FileRange(path)
+        if locator.codec:
+            return self._archive.open(path, locator)
+        return CONTAINERS[locator.container].open(path, locator)
+
+    def _feature_names(self, path: bytes) -> FeatureNames:
+        """What the folder of a file says about its features; read once per folder."""
+        column = self._options.label_column or DEFAULT_LABEL
+        folder = os.path.dirname(path)
+        if folder not in self._names:
+            self._names[folder] = feature_names(folder, column)
+        return self._names[folder]
+
+    def _with_companions(self, item: SourceItem) -> tuple[SourceItem, bytes | Rejection]:
+        """The item with what its companions say, and its bytes.
+
+        Members are read in the order of the archive, which may be compressed.
+        """
+        members = {"": item.locator, **dict(item.locator.companions)}
+        found: dict[str, bytes] = {}
+        data = b""
+        try:
+            for name, locator in sorted(members.items(), key=lambda one: one[1].offset):
+                source = partial(self._open, item.path, locator)
+                found[name] = _read_all(source, None, self._payload.limit)
+            data = found.pop("")
+            said = self._companion_annotations(found, item)
+        except Rejection as rejection:
+            kept = rejection.data if "" in found or not data else data
+            return item, rejection.with_data(kept)
+        item = item._replace(label=said.label, group=said.group, kept=said.kept)
+        return item._replace(split=said.split or item.split), data
+
+    def _companion_annotations(self, found: dict[str, bytes], item: SourceItem) -> Annotations:
+        """What .cls, .json and .txt say; `fields` has the keys of .json, and txt and cls."""
+        fields: dict[str, Any] = {}
+        if "json" in found:
+            try:
+                fields = json.loads(found["json"])
+            except (ValueError, RecursionError) as error:
+                raise Rejection("bad-companion", f"its .json is not JSON: {error}") from None
+            if not isinstance(fields, dict):
+                kind = type(fields).__name__
+                raise Rejection("bad-companion", f"its .json is a {kind}, not an object")
+        texts: dict[str, Any] = {
+            name: found[name].strip() for name in ("cls", "txt") if name in found
+        }
+        label = next((texts[name] for name in texts if name == "cls" or "json" not in found), None)
+        if label is not None:
+            fields = {**fields, self._options.label_column or DEFAULT_LABEL: label}
+        return self._companion_fields.read({**texts, **fields})
+
+    def _rejected_by_listing(self, item: SourceItem) -> RejectedRecord:
+        """An item that listing rejected, with its bytes if it has some."""
+        data = None
+        locator = item.locator
+        if os.path.isfile(item.path):  # a pipe might be waited for without end
+            try:
+                if locator.gaps:
+                    data = b"".join(
+                        self._gap(item.path, locator, offset, size) for offset, size in locator.gaps
+                    )
+                else:
+                    source = partial(self._open, item.path, locator)
+                    data = _bytes_of(source, self._payload.limit)
+            except (Rejection, UnreadableError):
+                data = None
+        rejection = Rejection(item.reason, item.detail, stage="list", data=data)
+        return RejectedRecord(item.record_id, rejection, self._known_label(item))
+
+    def _gap(self, path: bytes, locator: Locator, offset: int, size: int) -> bytes:
+        """Bytes of a damaged archive that belong to no member, as far as they can be read."""
+        with self._open(path, locator._replace(offset=offset, size=size)) as raw:
+            return raw.read() or b""
+
+
+class Formats(dict[str, Format]):
+    """The formats of a job, made when they are first used.
+
+    Args:
+        options: The job.
+        payload: What the record type takes out of a record.
+    """
+
+    def __init__(self, options: PreprocessOptions, payload: Payload) -> None:
+        super().__init__()
+        self._options = options
+        self._payload = payload
+
+    def __missing__(self, name: str) -> Format:
+        self[name] = FORMATS[name](self._options, self._payload)
+        return self[name]
+
+    def is_stored_plain(self, name: str, locator: Locator) -> bool:
+        """Whether a file of a known format cannot be compressed: it was split, or is an image."""
+        return locator.is_split or name == "image"
+
+
+def read_part(
+    part: FilePart,
+    form: Format,
+    replacements: Mapping[str, Replacement],
+    label: str | None = None,
+) -> Iterator[ReadResult]:
+    """Every record of a part, in order.
+
+    Args:
+        part: The part.
+        form: Its format.
+        replacements: Files in place of records, by their place.
+        label: Of records that cannot be parsed, if listing decides it.
+    """
+    found = form.find(part)
+    is_empty = not part.is_split
+    while True:
+        try:
+            one = next(found)
+        except StopIteration:
+            if is_empty:
+                yield _no_records(part, form, label)
+            return
+        except Rejection as rejection:
+            yield _rejected(part, "", rejection.at("read"), form.limit, label)
+            return
+        is_empty = False
+        if isinstance(one, IgnoredPart):
+            yield IgnoredPart(_record_id(part, one.record_id))
+            continue
+        replacement = replacements.get(one.place)
+        if replacement is not None:
+            one = _replaced(one, replacement, form.limit)
+        if isinstance(one, FoundRejection):
+            yield _rejected(part, one.place, one.rejection.at("read"), form.limit, label)
+        else:
+            yield _parsed(one, part, form, label)
+
+
+def _record_id(part: FilePart, place: str) -> str:
+    return f"{part.file_id}/{place}" if place else part.file_id
+
+
+def _parsed(found: FoundRecord, part: FilePart, form: Format, label: str | None) -> ReadResult:
+    record_id = _record_id(part, found.place)
+    try:
+        record: RawRecord = form.parse(found, part)
+        return record._replace(record_id=record_id)
+    except Rejection as rejection:
+        rejected = rejection.at("read").with_data(found.data)
+        return RejectedRecord(record_id, rejected, label)
+
+
+def _replaced(
+    found: FoundRecord | FoundRejection, file: Replacement, limit: int
+) -> FoundRecord | FoundRejection:
+    """A record with the bytes of a file in place of its own; unchanged if the bytes are equal."""
+    data = read_file(file.path, file.size, limit)
+    if isinstance(found, FoundRejection):
+        same = data == found.rejection.data
+        return found if same else FoundRecord(found.place, data, found.context)
+    return found if data == found.data else FoundRecord(found.place, data, found.context)
+
+
+def _no_records(part: FilePart, form: Format, label: str | None) -> RejectedRecord:
+    """A file in which nothing was found must not vanish: it may be of another format."""
+    with part.open_compressed() if part.codec else part.open() as file:
+        data = file.read(_KEPT_BYTES + 1)
+    kept = data if len(data) <= _KEPT_BYTES else None
+    noun = form.payload.plural
+    rejection = Rejection(f"no-{noun}", f"the file has no {noun}", stage="read", data=kept)
+    return RejectedRecord(part.file_id, rejection, label)
+
+
+def _rejected(
+    part: FilePart, place: str, rejection: Rejection, limit: int, label: str | None
+) -> RejectedRecord:
+    if rejection.data is not None and len(rejection.data) > limit:
+        rejection = rejection.with_data(None)
+    return RejectedRecord(_record_id(part, place), rejection, label)
+
+
+class _CompressedArchive:
+    """The members of compressed archives, each decompressed once if they are read in order.
+
+    Args:
+        scratch: A path for a file, which holds one member at a time.
+        limit: Most bytes of a member to read.
+    """
+
+    def __init__(self, scratch: Path, limit: int | None) -> None:
+        self._scratch = scratch
+        self._limit = limit
+        self._path = b""
+        self._opened = ExitStack()
+        self._reader: SequentialReader | None = None
+        self._damage: Rejection | None = None
+        self._held: Locator | None = None
+        self._held_damage: Rejection | None = None
+
+    def close(self) -> None:
+        """Closes the archive that is open."""
+        self._leave()
+        self._scratch.unlink(missing_ok=True)
+
+    def open(self, path: bytes, locator: Locator) -> RawStream:
+        """The bytes of a member, as far as they can be decompressed."""
+        locator = locator._replace(companions=(), context="")
+        if (path, locator) != (self._path, self._held):
+            self._hold(path, locator)
+        return FileRange(bytes(self._scratch), 0, -1, self._held_damage)
+
+    def _hold(self, path: bytes, locator: Locator) -> None:
+        """Copies a member to the scratch file."""
+        if self._reader is None or path != self._path or locator.offset < self._reader.position:
+            self._leave()
+            self._path, self._damage = path, None
+            stream = self._opened.enter_context(opened(FileRange(path), locator.codec))
+            self._reader = SequentialReader(stream)
+        self._held, self._held_damage = locator, None
+        left = locator.size if self._limit is None else min(locator.size, self._limit)
+        with self._scratch.open("wb") as sink:
+            try:
+                if self._damage is None:
+                    self._reader.skip(locator.offset - self._reader.position)
+                while self._damage is None and left:
+                    data = self._reader.take(min(left, _COPY_BYTES))
+                    if not data:
+                        self._damage = Rejection("damaged-stream", "the archive ends too early")
+                        break
+                    sink.write(data)
+                    left -= len(data)
+            except Rejection as damage:
+                self._damage = damage
+        self._held_damage = self._damage if left else None
+
+    def _leave(self) -> None:
+        self._opened.close()
+        self._reader, self._path, self._held = None, b"", None
+
+
+def _opened(source: OpenRaw, codec: str) -> AbstractContextManager[ByteStream]:
+    return opened(source(), codec)
+
+
+def _codec_in(source: OpenRaw, form: str) -> str:
+    """The compression of a file whose format is known."""
+    with source() as raw:
+        head = raw.look(16)
+    return _codec_of_head(head, "", form)
+
+
+def _codec_of_head(head: bytes, name: str, form: str) -> str:
+    """The compression of a file of a format, or of "auto", by its first bytes."""
+    may_be_tfrecord = form in ("auto", "tfrecord")
+    if may_be_tfrecord and is_frame(head[:12]):
+        return ""  # a record of 35,615 bytes begins as a gzip file does
+    codec = codec_of(head)
+    if not codec and is_zlib(head):
+        named = form == "auto" and "tfrecord" in name.lower()
+        return "zlib" if form == "tfrecord" or named else ""
+    return codec
+
+
+def _read_all(source: OpenRaw, item: SourceItem | None, limit: int) -> bytes:
+    """All bytes of something that is not compressed; a plain file with few system calls.
+
+    Raises:
+        Rejection: They are more than the limit, or damaged, with what could be read.
+        UnreadableError: An I/O error.
+    """
+    if item is not None:
+        check_size(item.size, limit)  # as declared: before anything is decompressed
+        if item.replacement or not item.locator.container:
+            return read_file(item.replacement or item.path, item.size, limit)
+    with source() as raw:
+        data = raw.look(limit + 1)
+        check_size(len(data), limit)
+        if raw.damage is not None:
+            raise raw.damage.with_data(data or raw.damage.data)
+    return data
+
+
+def _bytes_of(source: OpenRaw, limit: int) -> bytes | None:
+    """All bytes of something; None if they are more than the limit."""
+    with source() as raw:
+        data = raw.look(limit + 1)
+    return data if len(data) <= limit else None

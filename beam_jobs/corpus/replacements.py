@@ -1,0 +1,149 @@
+"""Files that replace the bytes of rejected records, by the ids of the records.
+
+`shardmill quarantine export` writes the original of a record to a path made from its id, and a
+replay looks there for a corrected file: both use the same function.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from beam_jobs.corpus.record import SourceItem
+from shard_format import InputError
+
+# The file of a record whose path is a folder, as of a damaged a.tar next to its a.tar/1.jpg.
+# No part of a record id is written so.
+_OWN_FILE = "%file"
+_MAX_PATH_BYTES = 2000  # Linux takes 4,096 with the folder that it is in
+_MAX_NAME_BYTES = 240  # file systems take 255; exports may get a suffix while they are written
+
+# Reasons of listing that a file can cure; a wrong place stays wrong.
+_CURABLE = ("unreadable", "broken-link", "outside-link", "missing-file", "not-a-file")
+
+
+class Replacement(NamedTuple):
+    """A file with the bytes to use.
+
+    Attributes:
+        path: Where it is.
+        size: Its bytes.
+        mtime_ns: Time of its last change in nanoseconds.
+    """
+
+    path: bytes
+    size: int
+    mtime_ns: int
+
+
+def original_path(folder: Path, record_id: str) -> Path:
+    """Where in a folder the original of a record is; never outside of it.
+
+    Two record ids have two paths. Parts of an id that cannot be file names, or that would lead
+    elsewhere, are written with percent signs.
+    """
+    if len(record_id.encode()) > _MAX_PATH_BYTES:
+        return folder / f"%{_digest(record_id)}"
+    return folder.joinpath(*(_file_name(part) for part in record_id.split("/")))
+
+
+def own_path(path: Path) -> Path:
+    """Where the original of a record is if its `original_path` is taken by a folder."""
+    return path / _OWN_FILE
+
+
+def _file_name(part: str) -> str:
+    name = part.replace("%", "%25").replace("\0", "%00")
+    if name in ("", ".", ".."):
+        return "%" + name.replace(".", "2E")
+    if len(name.encode()) > _MAX_NAME_BYTES:
+        return f"{name.encode()[:100].decode(errors='ignore')}%{_digest(part)}"
+    return name
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+class Replacements:
+    """The files of some folders, by the ids of the records that they replace.
+
+    Args:
+        folders: Hold files by `original_path`; the first that has one is taken.
+
+    Raises:
+        InputError: A folder is missing.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        for folder in folders:
+            if not folder.is_dir():
+                raise InputError(
+                    f"The folder of replaced files {folder} does not exist. Restore it: the set "
+                    "was built with files from there."
+                )
+        self._folders = folders
+        self._matched = False
+
+    def __bool__(self) -> bool:
+        return bool(self._folders)
+
+    def applied(self, item: SourceItem) -> SourceItem:
+        """The item, with the file that replaces its bytes if there is one."""
+        if not item.reason or item.reason in _CURABLE:
+            for folder in self._folders:
+                found = _found(original_path(folder, item.record_id))
+                if found is not None:
+                    self._matched = True
+                    return item._replace(
+                        size=found.size,
+                        mtime_ns=found.mtime_ns,
+                        reason="",
+                        detail="",
+                        replacement=found.path,
+                    )
+        return item
+
+    def below(self, file_id: str) -> dict[str, Replacement]:
+        """The files for records of one file, by their number or offset in it."""
+        found: dict[str, Replacement] = {}
+        for folder in reversed(self._folders):
+            path = original_path(folder, file_id)
+            try:
+                names = sorted(os.listdir(path))
+            except OSError:
+                continue  # most files have none, and no folder here
+            for name in names:
+                one = _found(path / name) if name.isdecimal() else None
+                if one is not None:
+                    found[name] = one
+                    self._matched = True
+        return dict(sorted(found.items()))
+
+    def check_matched(self) -> None:
+        """Returns if there was a file for some record.
+
+        Raises:
+            InputError: There was none.
+        """
+        if self._folders and not self._matched:
+            raise InputError(
+                "No file in the folder of replaced files has the path of a record id: "
+                f"{', '.join(map(str, self._folders))}. 'shardmill quarantine export' writes such "
+                "a folder."
+            )
+
+
+def _found(path: Path) -> Replacement | None:
+    for place in (path, own_path(path)):
+        try:
+            status = os.stat(place)
+        except OSError:
+            return None
+        if stat.S_ISREG(status.st_mode):
+            return Replacement(os.fsencode(place), status.st_size, status.st_mtime_ns)
+    return None

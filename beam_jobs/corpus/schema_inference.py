@@ -1,0 +1,343 @@
+"""What a bounded look at a corpus settles before it is listed: source, columns and labels."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import re
+import tempfile
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from beam_jobs.corpus.containers import CONTAINERS
+from beam_jobs.corpus.containers.base import ArchiveReport, Member
+from beam_jobs.corpus.dataset_metadata import is_note, set_files
+from beam_jobs.corpus.discovery import find_files
+from beam_jobs.corpus.labels import COLUMN_FLAGS, DEFAULT_LABEL, AnnotationReader
+from beam_jobs.corpus.names import (
+    is_hidden,
+    is_hidden_member,
+    prefixes,
+    split_name,
+    without_split,
+)
+from beam_jobs.corpus.payload import Payload
+from beam_jobs.corpus.reading import CorpusReader
+from beam_jobs.corpus.record import Rejection, SourceItem
+from beam_jobs.corpus.sniffing import IMAGE, UNKNOWN, image_kind
+from beam_jobs.corpus.source_io import UnreadableError
+from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
+from beam_jobs.options.values import SPLIT_BY_FOLDER
+from shard_format import InputError
+
+_MAX_FILES = 64  # opened to see what they hold
+_MAX_MEMBERS = 64  # of one archive
+_MAX_COMPRESSED_MEMBERS = 8  # since to pass one means to decompress it
+_MAX_MEMBER_BYTES = 16 << 20  # 16 MiB of such a member
+_MAX_FOLDERS = 64  # looked into for the kind of a corpus
+_MAX_FOLDER_ENTRIES = 256  # of one folder, so that a million files are listed once and not twice
+_MAX_TOP_ENTRIES = 4096  # of a root, searched for files next to the class folders
+_CLASS_FOLDERS = "class-folders"
+# Files that people put next to class folders, which do not mean that there are none.
+_DESCRIBING = re.compile(
+    r"(readme|licen[cs]e|copying|notice|changelog|changes|citation|authors|contributing)([._-].*)?",
+    re.IGNORECASE,
+)
+_ARCHIVE_NAME = re.compile(rb"\.(zip|tar|tgz|tar\.\w+|t(gz|zst|xz|bz2))$")
+# Usual names of text columns.
+_USUAL = ("text", "content", "document", "body", "article", "review", "sentence", "markdown")
+
+
+def describes_others(name: str) -> bool:
+    """Whether a file only describes others, by its name: README.md, LICENSE."""
+    return _DESCRIBING.fullmatch(name.rpartition("/")[2]) is not None
+
+
+def detect_source(options: ImageOptions) -> ImageOptions:
+    """The options with the value of --source that --source auto means.
+
+    Raises:
+        InputError: The files are of several kinds.
+    """
+    if options.labels is not None:
+        return dataclasses.replace(options, source="table")
+    found: Counter[str] = Counter()
+    for source in options.sources:
+        found.update(_kinds(os.fsencode(source)))
+    kinds = sorted(kind for kind in found if kind != UNKNOWN)
+    if not kinds or kinds == [IMAGE]:
+        # Listing says what is wrong, if there are no images either.
+        return dataclasses.replace(options, source=_CLASS_FOLDERS)
+    if len(kinds) == 1:
+        return dataclasses.replace(options, source=kinds[0])
+    counts = ", ".join(f"{found[kind]} {kind}" for kind in kinds)
+    choices = ", ".join(_CLASS_FOLDERS if kind == IMAGE else kind for kind in kinds)
+    raise InputError(
+        f"Found files of several kinds among the first in {', '.join(options.sources)}: {counts}. "
+        f"Choose one with --source ({choices}), or name the files."
+    )
+
+
+def _kinds(source: bytes) -> Iterator[str]:
+    """The kinds of some of the files of a source."""
+    if os.path.isfile(source):
+        yield image_kind(source)
+        return
+    folders = deque([source])
+    for _ in range(_MAX_FOLDERS):
+        if not folders:
+            return
+        folder = folders.popleft()
+        if set_files(Path(os.fsdecode(folder))) is not None:
+            yield "tfrecord"
+            continue
+        files = 0
+        for path in _entries(folder, _MAX_FOLDER_ENTRIES):
+            if os.path.isdir(path):
+                folders.append(path)
+            elif files < _MAX_FILES and os.path.isfile(path) and not is_note(path):
+                files += 1
+                yield image_kind(path)
+
+
+def _entries(folder: bytes, most: int) -> list[bytes]:
+    """Some entries of a folder by name, hidden ones left out; none if it cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            shown = (entry.path for entry in entries if not is_hidden(entry.name))
+            return sorted(itertools.islice(shown, most))
+    except OSError:
+        return []
+
+
+class _Look(NamedTuple):
+    """What a bounded look at a corpus found.
+
+    Attributes:
+        tables: The first records of each file that has columns, by its id.
+        has_others: Whether there are records without columns, besides files that describe.
+        in_folders: Whether every such record is in a folder of its class.
+    """
+
+    tables: dict[str, list[dict[str, Any]]]
+    has_others: bool
+    in_folders: bool
+
+    def table(self, columns: Sequence[str]) -> tuple[str, list[dict[str, Any]]]:
+        """(id, first records) of the first file that has one of some columns, or of the first."""
+        for file_id, rows in self.tables.items():
+            if any(column in row for row in rows for column in columns):
+                return file_id, rows
+        return next(iter(self.tables.items()))
+
+
+def infer_labels(options: TextOptions, payload: Payload) -> TextOptions:
+    """The options with the label column that is meant, or without labels.
+
+    Raises:
+        InputError: A column is named that is not there, or labels are needed and there are none.
+    """
+    look = _look(options, payload)
+    if look is None:
+        return options  # listing says what is wrong
+    _check_look(options, payload, look)
+    if options.no_labels or options.label_column is not None or options.labels is not None:
+        return options
+    if look.tables:
+        _, rows = look.table(payload.columns)
+        if DEFAULT_LABEL in rows[0]:
+            return dataclasses.replace(options, label_column=DEFAULT_LABEL)
+    elif look.in_folders:
+        return options
+    _check_needs_no_labels(options, payload, look)
+    return dataclasses.replace(options, no_labels=True)
+
+
+def check_columns(options: PreprocessOptions, payload: Payload) -> None:
+    """Returns if the first files have the columns that the job needs.
+
+    Raises:
+        InputError: None has.
+    """
+    look = _look(options, payload)
+    if look is not None and look.tables:
+        _check_look(options, payload, look)
+
+
+def _look(options: PreprocessOptions, payload: Payload) -> _Look | None:
+    """A bounded look at the sources; None if they are empty."""
+    options = dataclasses.replace(options, repaired=(), on_unreadable="quarantine")
+    roots = [Path(path) for path in options.sources]
+    tables: dict[str, list[dict[str, Any]]] = {}
+    seen, others, in_folders = 0, False, True
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        CorpusReader(options, payload, Path(folder, "look"), _MAX_MEMBER_BYTES) as reader,
+    ):
+        for item, folders in itertools.islice(_files(roots, options, payload), _MAX_FILES):
+            try:
+                part, form = reader.part(item)
+                rows = form.inspect(part)
+            except (Rejection, UnreadableError):
+                continue
+            seen += 1
+            if rows:
+                tables[item.record_id] = rows
+            elif not describes_others(item.record_id):
+                others = True
+                in_folders = in_folders and bool(folders)
+    if not seen:
+        return None
+    return _Look(tables, others, in_folders and _no_file_next_to_folders(roots, options))
+
+
+def _files(
+    roots: Sequence[Path], options: PreprocessOptions, payload: Payload
+) -> Iterator[tuple[SourceItem, tuple[str, ...]]]:
+    """Files and some members of archives, with the folders that may be classes."""
+    found = find_files(
+        roots, lambda _: None, follow_links=options.follow_links, on_unreadable="quarantine"
+    )
+    by_split = options.split == SPLIT_BY_FOLDER
+    for item, folders in found:
+        if item.reason:
+            continue
+        try:
+            container = payload.container_of(item)
+            members = list(_some_members(item, container)) if container else []
+        except (Rejection, UnreadableError):
+            continue
+        for member, codec in members:
+            inside = tuple(member.name.split("/")[:-1]) or folders
+            record = item._replace(
+                record_id=f"{item.record_id}/{member.name}",
+                size=max(0, member.size),
+                locator=member.locator(container, codec),
+            )
+            yield record, without_split(inside)[1] if by_split else inside
+        if not container:
+            yield item, without_split(folders)[1] if by_split else folders
+
+
+def _some_members(item: SourceItem, container: str) -> Iterator[tuple[Member, str]]:
+    """The first usable members of an archive, and its codec."""
+    report = ArchiveReport()
+    for number, member in enumerate(CONTAINERS[container].members(item, report), start=1):
+        if number > (_MAX_COMPRESSED_MEMBERS if report.codec else _MAX_MEMBERS):
+            return
+        if not member.reason and not is_hidden_member(member.name):
+            yield member, report.codec
+
+
+def _no_file_next_to_folders(roots: Sequence[Path], options: PreprocessOptions) -> bool:
+    """Whether all files below the roots are in folders, besides those that describe the rest."""
+    folders = [os.fsencode(root) for _, root in prefixes(roots)]
+    if options.split == SPLIT_BY_FOLDER:
+        inside = [entry for folder in folders for entry in _entries(folder, _MAX_TOP_ENTRIES)]
+        splits = [one for one in inside if split_name(os.fsdecode(os.path.basename(one)))]
+        folders += [one for one in splits if os.path.isdir(one)]
+    for folder in folders:
+        for path in _entries(folder, _MAX_TOP_ENTRIES):
+            name = os.fsdecode(os.path.basename(path))
+            is_archive = _ARCHIVE_NAME.search(path.lower()) is not None
+            if os.path.isfile(path) and not describes_others(name) and not is_archive:
+                return False
+    return True
+
+
+def _check_look(options: PreprocessOptions, payload: Payload, look: _Look) -> None:
+    """Returns if some of the first records have each column that the options name.
+
+    Raises:
+        InputError: None has, or one has a type that cannot be used.
+    """
+    reader = AnnotationReader(options)
+    wanted = [(COLUMN_FLAGS[use], name) for use, name in reader.wanted.items()]
+    wanted += [(COLUMN_FLAGS["keep"], name) for name, _ in reader.kept]
+    if not look.tables:
+        if wanted:
+            flag, column = wanted[0]
+            raise InputError(
+                f"{flag} names the column {column!r}, but the sources hold plain text, which has "
+                "no columns. Give JSON, CSV or Parquet files, or leave it out."
+            )
+        return
+    found = {name for rows in look.tables.values() for row in rows for name in row}
+    file_id, rows = look.table(payload.columns)
+    # Next to plain text, a table of something else is a matter of its own records.
+    if not look.has_others and not _has_payload(payload, found):
+        own = [(payload.column_flag, name) for name in payload.columns if name not in found]
+        wanted = own + wanted
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    for flag, name in wanted:
+        if name not in found:
+            raise InputError(_missing(flag, name, file_id, columns, _guess(rows, payload)))
+    for name in payload.columns:
+        kind = rows[0].get(name)
+        if isinstance(kind, pa.DataType) and not payload.holds(kind):
+            shown = ", ".join(f"{one!a:.60}" for one in columns[:30])
+            raise InputError(
+                f"{payload.column_flag} {name!r} of {file_id} has the type {kind}, which cannot "
+                f"hold {payload.plural}. It has the columns {shown}. Name another one."
+            )
+
+
+def _has_payload(payload: Payload, found: set[str]) -> bool:
+    """Whether the payload's columns are there, under their own name or another usual one."""
+    return all(name in found for name in payload.columns) or any(
+        name in found for name in payload.alternatives
+    )
+
+
+def _missing(flag: str, name: str, file_id: str, columns: list[str], guess: str) -> str:
+    shown = ", ".join(f"{one!a:.60}" for one in columns[:30]) or "none"
+    hint = "Name one of these."
+    if flag in ("--text-column", "--image-column") and guess:
+        hint = f"Use {flag} {guess}."
+    elif flag == "--label-column":
+        hint = "Name one of these, or use --no-labels."
+    if len(columns) == 1 and (columns[0].count(";") or columns[0].count("\t")):
+        hint += " The header looks delimited by something else than the format says."
+    return f"{file_id} has no column {name!r} ({flag}). Its columns are {shown}. {hint}"
+
+
+def _guess(rows: list[dict[str, Any]], payload: Payload) -> str:
+    """The column that most likely holds records; "" if none can."""
+    texts: dict[str, int] = {}
+    for row in rows:
+        for name, value in row.items():
+            if isinstance(value, pa.DataType):
+                if payload.holds(value):
+                    return name
+            elif isinstance(value, str):
+                texts[name] = texts.get(name, 0) + len(value)
+    named = [found for name in _USUAL for found in texts if found.lower() == name]
+    return named[0] if named else max(texts, key=lambda name: texts[name], default="")
+
+
+def _check_needs_no_labels(options: TextOptions, payload: Payload, look: _Look) -> None:
+    """Returns if the job can do without labels.
+
+    Raises:
+        InputError: It cannot.
+    """
+    flags = {
+        "--multi-label": options.multi_label,
+        "--stratify": options.stratify,
+        f"--balance {options.balance}": options.balance != "none",
+    }
+    for flag, is_given in flags.items():
+        if is_given:
+            found = "not every file is in a class folder"
+            if look.tables:
+                file_id, rows = look.table(payload.columns)
+                found = f"{file_id} has the columns {', '.join(map(ascii, rows[0]))}"
+            raise InputError(
+                f"{flag} needs labels, and there are none: {found}. Name a column with "
+                "--label-column, or make one folder per class."
+            )

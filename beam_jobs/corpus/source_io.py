@@ -1,0 +1,147 @@
+"""Reads of source files, with retries: an I/O error is not a property of the data.
+
+A mount that goes away for a moment must not reject the records behind it. An operation that keeps
+failing raises UnreadableError, which stops the unit, not the record.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from beam_jobs.corpus.record import Rejection
+
+Result = TypeVar("Result")
+
+# Seconds between attempts. Longer outages end the unit; the same command resumes later.
+RETRY_SECONDS = (0.1, 0.5, 2.0)
+# After a failure other files of the same storage are tried once, or a lost mount with a million
+# files would be waited for a million times.
+_NO_RETRY_SECONDS = 10.0
+_READ_BYTES = 1 << 20  # 1 MiB a system call, where a file turns out longer than listed
+
+_last_failure = float("-inf")  # monotonic seconds; per process
+
+
+class UnreadableError(Exception):
+    """A source file cannot be read because of an I/O error that retries did not cure.
+
+    Args:
+        path: The file.
+        error: The last attempt's error.
+    """
+
+    def __init__(self, path: bytes, error: OSError) -> None:
+        super().__init__(path, error)
+        self.path = path
+        self.error = error
+
+    def __str__(self) -> str:
+        name = self.path.decode("utf-8", "backslashreplace")
+        return f"{self.error.strerror or type(self.error).__name__}: {name}"
+
+
+def retried(operation: Callable[[], Result], path: bytes) -> Result:
+    """The result of a file operation, tried again while it fails.
+
+    Args:
+        operation: Raises OSError where it fails.
+        path: The file that it reads.
+
+    Raises:
+        Rejection: The file was removed after it was listed.
+        UnreadableError: It still fails after the last retry.
+    """
+    global _last_failure
+    failed_lately = time.monotonic() - _last_failure < _NO_RETRY_SECONDS
+    for seconds in (*(() if failed_lately else RETRY_SECONDS), None):
+        try:
+            return operation()
+        except OSError as error:
+            if _is_gone(error, path):
+                detail = "the file was removed after it was listed"
+                raise Rejection("missing-file", detail) from None
+            if seconds is None:
+                _last_failure = time.monotonic()
+                raise UnreadableError(path, error) from error
+            time.sleep(seconds)
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _is_gone(error: OSError, path: bytes) -> bool:
+    """Whether a fresh listing of the folder shows other files but not this one.
+
+    A folder that is empty or cannot be listed may be a mount point without its file system.
+    """
+    if error.errno != errno.ENOENT:
+        return False
+    folder, name = os.path.split(path)
+    try:
+        with os.scandir(folder) as entries:
+            names = {entry.name for entry in entries}
+    except OSError:
+        return False
+    return bool(names) and name not in names
+
+
+def is_readable(path: bytes) -> bool:
+    """Whether the first byte of a file can be read now, or it is known to be removed."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.read(descriptor, 1)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return _is_gone(error, path)
+    return True
+
+
+def read_file(path: bytes, size: int, limit: int) -> bytes:
+    """The whole file, with three system calls where `open` and `read` make seven.
+
+    Every system call gives up the interpreter's lock, and with several threads taking it back
+    costs more than the call.
+
+    Args:
+        path: The file.
+        size: Its bytes, as listed.
+        limit: Most bytes that a record may have.
+
+    Raises:
+        Rejection: It is too large, or was removed after it was listed.
+        UnreadableError: It cannot be read.
+    """
+    check_size(size, limit)
+    data = retried(lambda: _read_all(path, size, limit), path)
+    check_size(len(data), limit)
+    return data
+
+
+def _read_all(path: bytes, size: int, limit: int) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = os.read(descriptor, size + 1)
+        # It has changed since it was listed, or came in pieces.
+        while len(data) != size and len(data) <= limit:
+            more = os.read(descriptor, _READ_BYTES)
+            if not more:
+                break
+            data += more
+        return data
+    finally:
+        os.close(descriptor)
+
+
+def check_size(size: int, limit: int) -> None:
+    """Returns if a record may be held in memory.
+
+    Raises:
+        Rejection: It has more bytes than the limit.
+    """
+    if size > limit:
+        detail = f"the record has {size} bytes, more than --max-record-bytes {limit}"
+        raise Rejection("file-too-large", detail)

@@ -1,0 +1,296 @@
+"""Files, members of archives and compressed content as streams of bytes that end at damage.
+
+Bytes before the damage are given; `ByteStream.damage` says what is wrong once the end is reached.
+So a reader of records keeps the whole ones, and knows that the last may be cut. An I/O error is no
+damage: it raises UnreadableError.
+"""
+
+from __future__ import annotations
+
+import abc
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from beam_jobs.corpus.codecs import decompressed
+from beam_jobs.corpus.record import Rejection
+from beam_jobs.corpus.source_io import retried
+
+_BUFFER_BYTES = 1 << 18  # 256 KiB a system call
+HEADER_BUFFER_BYTES = 1 << 12  # 4 KiB: for readers that go from header to header
+_SKIP_BYTES = 1 << 16  # 64 KiB of a stream that cannot seek
+
+
+class RawStream(io.RawIOBase):
+    """Bytes from somewhere, before buffering.
+
+    Attributes:
+        damage: Why the stream ends before its end; None if it does not, as far as it was read.
+        buffer_bytes: Bytes to read at a time.
+    """
+
+    damage: Rejection | None = None
+    buffer_bytes = _BUFFER_BYTES
+    _pushed = b""
+
+    @abc.abstractmethod
+    def more(self, size: int) -> bytes:
+        """At least one and at most so many bytes; none at the end.
+
+        Raises:
+            Rejection: The data are damaged from here on.
+            UnreadableError: They cannot be read.
+        """
+
+    def readable(self) -> bool:
+        """See RawIOBase."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """See RawIOBase."""
+        view = memoryview(buffer)
+        data = self._next(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def look(self, size: int) -> bytes:
+        """The next bytes, which are read again; fewer at the end."""
+        parts, found = [self._pushed], len(self._pushed)
+        self._pushed = b""
+        while found < size and (data := self._next(size - found)):
+            parts.append(data)
+            found += len(data)
+        self._pushed = b"".join(parts)
+        return self._pushed[:size]
+
+    def _next(self, size: int) -> bytes:
+        if self._pushed:
+            data, self._pushed = self._pushed[:size], self._pushed[size:]
+            return data
+        if self.damage is not None:
+            return b""
+        try:
+            return self.more(size)
+        except Rejection as damage:
+            self.damage = damage
+        return b""
+
+
+class ByteStream(io.BufferedReader):
+    """A stream that is read forwards, or anywhere if it is `seekable`."""
+
+    raw: RawStream
+
+    def __init__(self, raw: RawStream, buffer_bytes: int = 0) -> None:
+        super().__init__(raw, buffer_bytes or raw.buffer_bytes)
+
+    @property
+    def damage(self) -> Rejection | None:
+        """Why it ended where it did; None if that was its end."""
+        return self.raw.damage
+
+    def head(self, size: int) -> bytes:
+        """The first bytes; only before anything was read."""
+        return self.raw.look(size)
+
+
+class FileRange(RawStream):
+    """A byte range of a file.
+
+    Args:
+        path: The file.
+        offset: First byte.
+        size: How many; -1 is all to the end.
+        damage: Reported at the end of the range.
+    """
+
+    def __init__(
+        self, path: bytes, offset: int = 0, size: int = -1, damage: Rejection | None = None
+    ) -> None:
+        super().__init__()
+        self._path = path
+        self._offset, self._size, self._position = offset, size, 0
+        self._damage_at_end = damage
+        self._descriptor = -1
+        retried(self._open, path)
+
+    def readinto(self, buffer: Any, /) -> int:
+        """See RawIOBase; the usual case without a copy."""
+        view = memoryview(buffer)
+        if self._size < 0 and not self._pushed and self.damage is None:
+            found = self._retried(lambda at: os.preadv(self._descriptor, [view], at))
+            self._position += found
+            if found:
+                return int(found)
+        return super().readinto(view)
+
+    def more(self, size: int) -> bytes:
+        """See RawStream."""
+        left = size if self._size < 0 else min(size, self._size - self._position)
+        data: bytes = b""
+        if left > 0:
+            data = self._retried(lambda at: os.pread(self._descriptor, left, at))
+        self._position += len(data)
+        if not data and size:
+            if self._damage_at_end is not None:
+                raise self._damage_at_end
+            if 0 <= self._position < self._size:
+                expected = f"{self._size} bytes are expected at {self._offset}"
+                raise Rejection("truncated-file", f"{expected}, got {self._position}")
+        return data
+
+    def seekable(self) -> bool:
+        """See RawIOBase."""
+        return True
+
+    def tell(self) -> int:
+        """See RawIOBase."""
+        return self._position - len(self._pushed)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """See RawIOBase."""
+        if whence == os.SEEK_CUR:
+            offset += self.tell()
+        elif whence == os.SEEK_END:
+            end = os.fstat(self._descriptor).st_size - self._offset
+            offset += end if self._size < 0 else self._size
+        self._pushed, self._position = b"", offset
+        return offset
+
+    def close(self) -> None:
+        """See RawIOBase."""
+        if not self.closed and self._descriptor >= 0:
+            os.close(self._descriptor)
+        super().close()
+
+    def _open(self) -> None:
+        self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _retried(self, read: Any) -> Any:
+        """The result of a read at the position; a retry opens the file anew (a stale handle)."""
+
+        def attempt() -> Any:
+            if self._descriptor < 0:
+                self._open()
+            try:
+                return read(self._offset + self._position)
+            except OSError:
+                os.close(self._descriptor)
+                self._descriptor = -1
+                raise
+
+        return retried(attempt, self._path)
+
+
+class InMemory(RawStream):
+    """Bytes in memory: a small file, which costs more to open again than to keep."""
+
+    buffer_bytes = 1 << 12  # 4 KiB
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self._file = io.BytesIO(data)
+
+    def more(self, size: int) -> bytes:
+        """See RawStream."""
+        return self._file.read(size)
+
+    def seekable(self) -> bool:
+        """See RawIOBase."""
+        return True
+
+    def tell(self) -> int:
+        """See RawIOBase."""
+        return self._file.tell() - len(self._pushed)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """See RawIOBase."""
+        if whence == os.SEEK_CUR:
+            offset, whence = offset + self.tell(), os.SEEK_SET
+        self._pushed = b""
+        return self._file.seek(offset, whence)
+
+
+class Decompressed(RawStream):
+    """The content of a compressed stream.
+
+    Args:
+        compressed: The stream; it is closed with this one.
+        codec: As `codecs.codec_of` names it.
+    """
+
+    def __init__(self, compressed: ByteStream, codec: str) -> None:
+        super().__init__()
+        self._compressed = compressed
+        self._content = decompressed(compressed, codec)
+
+    def more(self, size: int) -> bytes:
+        """See RawStream."""
+        try:
+            data = self._content.read(size)
+        except Rejection:
+            # A stream that was cut looks damaged; the reason is what cut it.
+            if self._compressed.damage is not None:
+                raise self._compressed.damage from None
+            raise
+        if not data and self._compressed.damage is not None:
+            raise self._compressed.damage
+        return data
+
+    def close(self) -> None:
+        """See RawIOBase."""
+        self._compressed.close()
+        super().close()
+
+
+@contextmanager
+def opened(raw: RawStream, codec: str = "", buffer_bytes: int = 0) -> Iterator[ByteStream]:
+    """A stream, decompressed if it has a codec."""
+    stream = Decompressed(ByteStream(raw), codec) if codec else raw
+    with ByteStream(stream, buffer_bytes) as file:
+        yield file
+
+
+class SequentialReader:
+    """A stream that is read once, from one header to the next; `position` is how far.
+
+    A read raises the stream's damage where it cannot give what was asked for.
+    """
+
+    def __init__(self, file: ByteStream, position: int = 0) -> None:
+        self._file = file
+        self.position = position
+        if position:
+            file.seek(position)
+
+    def take(self, size: int) -> bytes:
+        """The next bytes; fewer at the end."""
+        data = self._file.read(size)
+        self.position += len(data)
+        if len(data) < size and self._file.damage is not None:
+            raise self._file.damage
+        return data
+
+    def skip(self, size: int) -> int:
+        """Moves over the next bytes; how many there were."""
+        if self._file.seekable():
+            return self._seek(size)
+        left = size
+        while left and (data := self._file.read(min(left, _SKIP_BYTES))):
+            left -= len(data)
+            self.position += len(data)
+        if left and self._file.damage is not None:
+            raise self._file.damage
+        return size - left
+
+    def _seek(self, size: int) -> int:
+        end = self.position + size
+        self._file.seek(end)
+        if size and not self._file.peek(1):  # it may be past the end, which only a seek can say
+            end = min(end, self._file.seek(0, os.SEEK_END))
+            self._file.seek(end)
+        skipped = max(0, end - self.position)
+        self.position = max(self.position, end)
+        return skipped

@@ -1,0 +1,161 @@
+"""How images are read from a corpus: whole files, members of archives, or an image column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from beam_jobs.corpus.containers import CONTAINERS
+from beam_jobs.corpus.dataset_metadata import FeatureNames
+from beam_jobs.corpus.formats.idx import is_labels
+from beam_jobs.corpus.payload import Payload
+from beam_jobs.corpus.record import Rejection, SourceItem
+from beam_jobs.corpus.schema_inference import check_columns, detect_source
+from beam_jobs.corpus.sniffing import is_image_name
+from beam_jobs.options import ImageOptions
+from beam_jobs.options.values import split_column
+from shard_format import UsageError
+from shard_format.wording import parse_size
+
+# The format of every file, or of every member, by --source; others are formats themselves.
+_IMAGE_FILES = ("class-folders", "table", *CONTAINERS)
+_DEFAULT_COLUMN, _ALSO_TRIED = "image", "image/encoded"
+
+
+class ImagePayload(Payload):
+    """See Payload."""
+
+    noun = "image"
+    plural = "images"
+    column_flag = "--image-column"
+    digits = 9
+    groups_members = True
+
+    def __init__(self, options: ImageOptions) -> None:
+        self._options = options
+        self.columns = (options.image_column,)
+        if options.image_column == _DEFAULT_COLUMN:
+            self.alternatives = (_ALSO_TRIED,)
+        self.limit = parse_size("--max-record-bytes", options.max_record_bytes)
+        self.needs_class_folders = options.source in ("class-folders", *CONTAINERS)
+        self.in_file_names = options.source not in ("class-folders", "table")
+
+    def resolved(self) -> ImageOptions:
+        """See Payload: the source that --source auto means."""
+        options = self._options
+        if options.source == "auto":
+            options = detect_source(options)
+        if options.source in ("class-folders", "idx"):
+            _check_no_columns(options)
+        if options.source in ("parquet", "arrow", "tfrecord"):
+            check_columns(options, ImagePayload(options))
+        return options
+
+    def container_of(self, item: SourceItem) -> str:
+        """See Payload."""
+        return self._options.source if self._options.source in CONTAINERS else ""
+
+    def known_format(self, item: SourceItem) -> str:
+        """See Payload."""
+        source = self._options.source
+        return "image" if source in _IMAGE_FILES else source
+
+    def format_of(self, head: bytes, name: str) -> str:
+        """See Payload."""
+        return "image"  # decoding decides
+
+    def is_primary(self, name: str) -> bool:
+        """See Payload."""
+        return is_image_name(name)
+
+    def is_companion(self, path: bytes) -> bool:
+        """See Payload: the labels of an IDX file."""
+        return self._options.source == "idx" and is_labels(path)
+
+    def holds(self, kind: pa.DataType) -> bool:
+        """See Payload: bytes, or Hugging Face's struct of bytes and path."""
+        if pa.types.is_struct(kind):
+            index = kind.get_field_index("bytes")
+            return index >= 0 and self.holds(kind.field(index).type)
+        tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+        return any(test(kind) for test in tests)
+
+    def cells(self, column: pa.Array, name: str) -> list[bytes | Rejection]:
+        """See Payload."""
+        if not self.holds(column.type):
+            wrong = Rejection("no-image", f"the column {name!r} has the type {column.type}")
+            return [wrong] * len(column)
+        paths: Any = None
+        if pa.types.is_struct(column.type):
+            children = dict(zip([one.name for one in column.type], column.flatten(), strict=True))
+            column, paths = children["bytes"], children.get("path")
+        return [
+            cell if cell is not None else _missing(paths, row)
+            for row, cell in enumerate(column.to_pylist())
+        ]
+
+    def from_bytes(self, data: bytes) -> bytes:
+        """See Payload."""
+        return data
+
+    def from_fields(self, fields: Mapping[str, Any]) -> bytes:
+        """See Payload."""
+        raise Rejection("no-image", "text formats hold no images")
+
+    def example_original(
+        self, features: Mapping[str, Sequence[Any]], example: bytes, names: FeatureNames
+    ) -> bytes:
+        """See Payload: the bytes of the image feature; raw pixels get a header with their size."""
+        column = self._options.image_column
+        tried = (column, *self.alternatives)
+        name = next((name for name in tried if features.get(name)), None)
+        if name is None:
+            described = ", ".join(f"{one!a}" for one in sorted(features)[:30]) or "none"
+            raise Rejection("no-image", f"there is no feature {column!r} among {described}")
+        image, *more = features[name]
+        if more or not isinstance(image, bytes):
+            kind = type(image).__name__
+            detail = f"{name!r} must hold one value of bytes, it has {1 + len(more)} of {kind}"
+            raise Rejection("no-image", detail)
+        return _as_ppm(image, features) if name in names.raw_images else image
+
+
+def _check_no_columns(options: ImageOptions) -> None:
+    """Returns if the job asks for no column, of a source without columns.
+
+    Raises:
+        UsageError: It does.
+    """
+    for flag, column in (
+        ("--group-by", options.group_by),
+        ("--split", split_column(options.split)),
+    ):
+        if column is not None:
+            what = "IDX files" if options.source == "idx" else "class folders"
+            raise UsageError(
+                f"{flag} names the column {column!r}, but {what} have none. Give a table with that "
+                "column: --labels FILE."
+            )
+
+
+def _missing(paths: Any, row: int) -> Rejection:
+    path = paths[row].as_py() if paths is not None else None
+    if path:
+        detail = f"the cell has no bytes but the path {path[:200]!a}: embed the images"
+        return Rejection("external-path", detail)
+    return Rejection("no-image", "the cell is null")
+
+
+def _as_ppm(pixels: bytes, features: Mapping[str, Sequence[Any]]) -> bytes:
+    """The pixels of a shard set of --encoding raw, with a header that has their size.
+
+    Raises:
+        Rejection: They are not as many as their size says.
+    """
+    height, width = (features.get(side) or [0] for side in ("height", "width"))
+    if len(pixels) != 3 * height[0] * width[0]:
+        detail = f"{len(pixels)} bytes are not {width[0]} x {height[0]} pixels of 3 bytes"
+        raise Rejection("damaged-record", detail)
+    return b"P6 %d %d 255\n" % (width[0], height[0]) + pixels

@@ -1,0 +1,90 @@
+"""duplicates.parquet: every record of a duplicate cluster, and the record that was kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from beam_jobs.columns import IntArray, int64
+from beam_jobs.record_types import RecordType
+from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.workspace import Workspace, read_table
+from shard_format import naming
+
+# Clusters with previews: as many as a report can show.
+_PREVIEWED_CLUSTERS = 200
+_SHOWN_PER_CLUSTER = 8
+_ROW_GROUP = 1 << 16
+
+_FIELDS = (
+    pa.field("split", pa.string()),  # of the kept record; null if the whole cluster is left out
+    pa.field("preview", pa.large_binary()),
+)
+
+
+def write_duplicates(
+    workspace: Workspace, sidecars: Sidecars, record_type: RecordType, names: list[str]
+) -> list[str]:
+    """Writes the file if there is any duplicate.
+
+    Args:
+        workspace: Has the clusters that the plan found.
+        sidecars: All staged units.
+        record_type: Makes previews.
+        names: Names of the splits, by their numbers in the plan.
+
+    Returns:
+        The name of the file, relative to the set; nothing if there is none.
+    """
+    members = read_table(workspace.clusters)
+    if not len(members):
+        return []
+    records = int64(members["record"])
+    columns = {
+        "split": _splits(workspace, members, names),
+        "preview": _previews(members, records, sidecars, record_type),
+    }
+    table = members.drop_columns(["record"])
+    for field in _FIELDS:
+        table = table.append_column(field, columns[field.name])
+    # The kept records are in the shards.
+    kept = pc.and_not(pc.equal(table["record_id"], table["kept_id"]), table["dropped"])
+    table = table.filter(pc.invert(kept))
+    with workspace.write_arrow(workspace.out / naming.DUPLICATES, durable=True) as sink:
+        pq.write_table(table, sink, row_group_size=_ROW_GROUP, compression="snappy")
+    return [naming.DUPLICATES]
+
+
+def _splits(workspace: Workspace, members: pa.Table, names: list[str]) -> pa.Array:
+    """The split of each row's kept record."""
+    split_of = np.load(workspace.plan / "splits.npy", mmap_mode="r")
+    kept = members.filter(pc.equal(members["record_id"], members["kept_id"]))
+    numbers = split_of[int64(kept["record"])].astype(np.int64)
+    at = pc.index_in(members["kept_id"], value_set=kept["record_id"].combine_chunks())
+    of_row = numbers[np.asarray(at.to_numpy(), np.int64)]
+    named = [names[number] if number >= 0 else None for number in of_row.tolist()]
+    return pa.array(named, pa.string())
+
+
+def _previews(
+    members: pa.Table, records: IntArray, sidecars: Sidecars, record_type: RecordType
+) -> pa.Array:
+    """Previews of some clusters: those with conflicting labels first, then by id."""
+    clusters = members.group_by("kept_id").aggregate([("conflict", "max")])
+    clusters = clusters.sort_by([("conflict_max", "descending"), ("kept_id", "ascending")])
+    chosen = clusters["kept_id"].slice(0, _PREVIEWED_CLUSTERS).combine_chunks()
+    rank = _rank_in_cluster(members)
+    wanted = pc.is_in(members["kept_id"], value_set=chosen).to_numpy() & (rank < _SHOWN_PER_CLUSTER)
+    rows = np.flatnonzero(wanted)
+    previews: list[bytes | None] = [None] * len(members)
+    for row in rows.tolist():
+        previews[row] = record_type.preview(sidecars.example(int(records[row])))
+    return pa.array(previews, pa.large_binary())
+
+
+def _rank_in_cluster(members: pa.Table) -> IntArray:
+    """[n] int64: how many rows of the same cluster come before each row."""
+    codes = pc.rank(members["kept_id"], tiebreaker="min").to_numpy().astype(np.int64) - 1
+    return np.arange(len(members)) - codes

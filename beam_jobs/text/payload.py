@@ -1,0 +1,130 @@
+"""How documents are read from a corpus: files of many formats, with text in columns or fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from beam_jobs.corpus.dataset_metadata import FeatureNames
+from beam_jobs.corpus.encodings import decode_value
+from beam_jobs.corpus.payload import Payload
+from beam_jobs.corpus.record import RawRecord, Rejection, SourceItem
+from beam_jobs.corpus.schema_inference import describes_others, infer_labels
+from beam_jobs.corpus.sniffing import container_of, text_format
+from beam_jobs.options import TextOptions
+from beam_jobs.options.values import parse_names
+from shard_format.wording import parse_size
+
+# The columns of documents that cleaning works on.
+DOCUMENT_SCHEMA = pa.schema(
+    [
+        pa.field("record_id", pa.string(), nullable=False),
+        pa.field("text", pa.large_string(), nullable=False),
+        pa.field("original", pa.large_binary(), nullable=False),  # as quarantine keeps it
+        pa.field("is_html", pa.bool_(), nullable=False),
+        pa.field("encoding", pa.string(), nullable=False),
+    ]
+)
+
+
+def document_batch(records: Sequence[RawRecord]) -> pa.RecordBatch:
+    """Documents as columns."""
+    columns = {
+        "record_id": [record.record_id for record in records],
+        "text": [record.payload for record in records],
+        "original": [record.original for record in records],
+        "is_html": [record.is_html for record in records],
+        "encoding": [record.encoding for record in records],
+    }
+    return pa.record_batch(columns, schema=DOCUMENT_SCHEMA)
+
+
+class TextPayload(Payload):
+    """See Payload."""
+
+    noun = "text"
+    plural = "documents"
+    column_flag = "--text-column"
+    digits = 12
+    keeps_example = True
+    in_file_names = True
+    labels_around_archives = True
+
+    def __init__(self, options: TextOptions) -> None:
+        self._options = options
+        self.columns = parse_names("--text-column", options.text_column)
+        self.limit = parse_size("--max-record-bytes", options.max_record_bytes)
+        self.needs_class_folders = options.label_column is None
+
+    def resolved(self) -> TextOptions:
+        """See Payload: the label column that is meant, or none."""
+        return infer_labels(self._options, self)
+
+    def container_of(self, item: SourceItem) -> str:
+        """See Payload."""
+        return container_of(item.path)
+
+    def known_format(self, item: SourceItem) -> str:
+        """See Payload."""
+        return ""
+
+    def format_of(self, head: bytes, name: str) -> str:
+        """See Payload."""
+        form = self._options.format
+        return text_format(head, name) if form == "auto" else form
+
+    def is_primary(self, name: str) -> bool:
+        """See Payload."""
+        return not describes_others(name)
+
+    def holds(self, kind: pa.DataType) -> bool:
+        """See Payload."""
+        return any(test(kind) for test in _HOLD_TEXT)
+
+    def cells(self, column: pa.Array, name: str) -> list[bytes | Rejection]:
+        """See Payload; they may not be UTF-8."""
+        if not self.holds(column.type):
+            detail = f"the text column {name!r} must hold text, got {column.type}"
+            return [Rejection("no-text", detail)] * len(column)
+        null = Rejection("no-text", f"the text column {name!r} must hold text, got null")
+        cells = column.cast(pa.large_binary()).to_pylist()
+        return [null if cell is None else cell for cell in cells]
+
+    def from_bytes(self, data: bytes) -> str:
+        """See Payload."""
+        return decode_value(data)
+
+    def from_fields(self, fields: Mapping[str, Any]) -> str:
+        """See Payload."""
+        if len(self.columns) == 1:
+            return _text(fields, self.columns[0])
+        return "\n".join(_text(fields, column) for column in self.columns)
+
+    def example_original(
+        self, features: Mapping[str, Sequence[Any]], example: bytes, names: FeatureNames
+    ) -> bytes:
+        """See Payload."""
+        return example
+
+
+_HOLD_TEXT = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+)
+
+
+def _text(fields: Mapping[str, Any], column: str) -> str:
+    value = fields.get(column)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):  # of an Example
+        return decode_value(value)
+    found = type(value).__name__ if value is not None else "null"
+    found = found if column in fields else "no such column"
+    raise Rejection("no-text", f"the text column {column!r} must hold text, got {found}")

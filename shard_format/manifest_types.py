@@ -1,0 +1,220 @@
+"""The JSON types of a manifest, checked once, so that no user of it has to.
+
+A matching root hash shows that a manifest was not changed by accident, not that shardmill wrote
+it: anybody can compute one over `"bytes": "many"`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_MAX_DEPTH = 32  # of options and statistics; ours have 5 levels
+_MAX_INTEGER = 1 << 63
+_SHOWN_CHARACTERS = 60  # of a wrong value
+
+# Raises `WrongType` if the value, found at the path, is not of the type.
+Check = Callable[[Any, str], None]
+
+
+class WrongType(Exception):
+    """A value of another type than FORMAT.md says; the message says where and what."""
+
+    def __init__(self, path: str, expected: str, found: object) -> None:
+        try:
+            shown = repr(found)
+        except (RecursionError, ValueError):  # nested too deep, or of too many digits
+            shown = type(found).__name__
+        if len(shown) > _SHOWN_CHARACTERS:
+            shown = f"{shown[:_SHOWN_CHARACTERS]}..."
+        super().__init__(f"{path} is {shown}, not {expected}")
+
+
+def text(value: Any, path: str) -> None:
+    """A string."""
+    if not isinstance(value, str):
+        raise WrongType(path, "a string", value)
+
+
+def flag(value: Any, path: str) -> None:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise WrongType(path, "true or false", value)
+
+
+def integer(value: Any, path: str) -> None:
+    """A signed 64-bit integer."""
+    if type(value) is not int or not -_MAX_INTEGER <= value < _MAX_INTEGER:
+        raise WrongType(path, "a 64-bit integer", value)
+
+
+def count(value: Any, path: str) -> None:
+    """A 64-bit integer from 0."""
+    if type(value) is not int or not 0 <= value < _MAX_INTEGER:
+        raise WrongType(path, "an integer from 0", value)
+
+
+def number(value: Any, path: str) -> None:
+    """A 64-bit integer, or a finite float."""
+    if not (type(value) is float and math.isfinite(value)):
+        if type(value) is not int or not -_MAX_INTEGER <= value < _MAX_INTEGER:
+            raise WrongType(path, "a number", value)
+
+
+def anything(value: Any, path: str, depth: int = 0) -> None:
+    """Any value that is not nested too deep to be printed."""
+    if depth > _MAX_DEPTH:
+        raise WrongType(path, f"nested less than {_MAX_DEPTH} levels deep", value)
+    if isinstance(value, dict):
+        for name, item in value.items():
+            anything(item, f"{path}.{name}", depth + 1)
+    elif isinstance(value, list):
+        for position, item in enumerate(value):
+            anything(item, f"{path}[{position}]", depth + 1)
+
+
+def optional(check: Check) -> Check:
+    """Of a type, or null."""
+
+    def checked(value: Any, path: str) -> None:
+        if value is not None:
+            check(value, path)
+
+    return checked
+
+
+def list_of(check: Check, length: int | None = None) -> Check:
+    """A list of values of a type; of any length if None."""
+
+    def checked(value: Any, path: str) -> None:
+        if not isinstance(value, list):
+            raise WrongType(path, "a list", value)
+        if length is not None and len(value) != length:
+            raise WrongType(path, f"a list of {length}", value)
+        for position, item in enumerate(value):
+            check(item, f"{path}[{position}]")
+
+    return checked
+
+
+def object_of(
+    required: Mapping[str, Check],
+    optional: Mapping[str, Check] | None = None,
+    others: Check | None = None,
+) -> Check:
+    """An object.
+
+    Args:
+        required: Types by key.
+        optional: Types of keys that may be missing.
+        others: Type of the values of all other keys; None if there must not be any.
+    """
+    known = {**required, **(optional or {})}
+
+    def checked(value: Any, path: str) -> None:
+        if not isinstance(value, dict):
+            raise WrongType(path, "an object", value)
+        if missing := required.keys() - value.keys():
+            raise WrongType(path, f"an object with {', '.join(sorted(missing))}", value)
+        for name, item in value.items():
+            check = known.get(name, others)
+            where = f"{path}.{name}" if path else name
+            if check is None:
+                raise WrongType(path or "the manifest", f"an object without {name}", value)
+            check(item, where)
+
+    return checked
+
+
+_channels = list_of(number, length=3)  # red, green, blue
+_pixels = object_of(
+    {"mean": _channels, "std": _channels}, {"count": count, "min": _channels, "max": _channels}
+)
+
+
+def _pixels_or_none(value: Any, path: str) -> None:
+    if isinstance(value, dict) and not value.get("count", len(value)):
+        anything(value, path)  # no pixel was counted, so there is no mean
+    else:
+        _pixels(value, path)
+
+
+def _class_weights(value: Any, path: str) -> None:
+    """By class; in the first sets a list."""
+    check = list_of(number) if isinstance(value, list) else object_of({}, others=number)
+    check(value, path)
+
+
+_column_summary = object_of(  # of integers
+    {},
+    {
+        "min": number,
+        "max": number,
+        "mean": number,
+        "histogram": object_of({"edges": list_of(number), "counts": list_of(count)}),
+    },
+    others=anything,
+)
+
+
+def _other_statistic(value: Any, path: str) -> None:
+    """The summary of a column, or something that another version added: it is shown at most."""
+    check = _column_summary if isinstance(value, dict) else anything
+    check(value, path)
+
+
+_split = object_of(
+    {
+        "records": count,
+        "bytes": count,
+        "statistics": object_of(
+            {},
+            {
+                "class_counts": object_of({}, others=count),
+                "class_weights": _class_weights,
+                "pixels": _pixels_or_none,
+            },
+            others=_other_statistic,
+        ),
+        "shards": list_of(
+            object_of({"file": text, "records": count, "bytes": count, "sha256": text})
+        ),
+    }
+)
+
+_feature = object_of(
+    {"name": text, "kind": text, "shape": list_of(integer)},
+    {"encoding": text, "class_names": list_of(text), "late": flag},
+)
+
+_ledger = object_of(
+    {
+        "read": count,
+        "kept": count,
+        "duplicates": count,
+        "filtered": count,
+        "quarantined": count,
+        "reasons": object_of({}, others=count),
+    },
+    {"repeated": count},
+)
+
+_vocabulary = object_of(
+    {},
+    {"size": count, "unknown": optional(count), "pad": optional(count), "end": optional(count)},
+    others=anything,
+)
+
+# Everything but the root hash. Raises `WrongType`.
+check_manifest = object_of(
+    {
+        "format_version": integer,
+        "name": text,
+        "schema": object_of({"record_type": text, "features": list_of(_feature)}),
+        "splits": object_of({}, others=_split),
+        "ledger": _ledger,
+        "config": object_of({}, {"vocabulary": optional(_vocabulary)}, others=anything),
+        "files": object_of({}, others=object_of({"bytes": count, "sha256": text})),
+    }
+)

@@ -1,0 +1,165 @@
+"""The storage layer: what its interface promises, of every kind of storage."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pyarrow as pa
+import pytest
+
+from shard_format import UsageError, storage
+
+
+@pytest.fixture(params=["local", "memory"])
+def root(request, tmp_path, memory):
+    return tmp_path if request.param == "local" else storage.Url("memory://bucket")
+
+
+def _names(root):
+    return sorted(entry.name for entry in storage.list_folder(root))
+
+
+def test_a_file_is_written_whole_and_read_in_ranges(root):
+    place = root / "file"
+    storage.write_bytes(place, bytes(range(100)), durable=True)
+    assert storage.read_bytes(place) == bytes(range(100))
+    assert storage.read_range(place, 10, 5) == bytes(range(10, 15))
+    assert storage.read_range(place, 95, 10) == bytes(range(95, 100))  # it ends before
+    assert list(storage.read_ranges(place, [(50, 1), (0, 2)])) == [b"\x32", b"\0\1"]
+    with storage.open_input(place) as file:
+        file.seek(98)
+        assert file.read() == b"bc"
+
+
+def test_a_file_appears_at_the_end_or_not_at_all(root):
+    place = root / "file"
+    with storage.create(place) as file:
+        file.write(b"one")
+        assert storage.stat(place) is None
+    assert storage.stat(place).size == 3
+    with pytest.raises(KeyError), storage.create(place) as file:
+        file.write(b"another one")
+        raise KeyError
+    assert storage.read_bytes(place) == b"one"
+    assert _names(root) == ["file"]
+
+
+def test_a_file_is_replaced_unless_only_a_new_one_is_wanted(root):
+    place = root / "file"
+    storage.write_bytes(place, b"one", if_absent=True)
+    with pytest.raises(FileExistsError):
+        storage.write_bytes(place, b"two", if_absent=True)
+    assert storage.read_bytes(place) == b"one"
+    storage.write_bytes(place, b"two")
+    assert storage.read_bytes(place) == b"two"
+    assert _names(root) == ["file"]
+
+
+def test_one_of_many_creates_a_file(root):
+    won = []
+
+    def race(number):
+        try:
+            storage.write_bytes(root / "lease", b"%d" % number, if_absent=True)
+        except FileExistsError:
+            return
+        won.append(b"%d" % number)
+
+    threads = [threading.Thread(target=race, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert won == [storage.read_bytes(root / "lease")]
+
+
+def test_a_folder_is_listed_one_level_deep(root):
+    for name in ("b", "a", "folder/c", "folder/deep/d"):
+        storage.make_folder((root / name).parent)
+        storage.write_bytes(root / name, b"123")
+    entries = sorted(storage.list_folder(root))
+    assert [(entry.name, entry.is_folder) for entry in entries] == [
+        ("a", False),
+        ("b", False),
+        ("folder", True),
+    ]
+    assert [entry.stat.size for entry in entries[:2]] == [3, 3]
+    assert entries[0].stat == storage.stat(root / "a")
+    assert storage.stat(root / "folder") is None
+
+
+def test_files_and_folders_are_deleted(root):
+    storage.make_folder(root / "folder")
+    for name in ("one", "folder/two", "folder/three"):
+        storage.write_bytes(root / name, b"")
+    storage.delete(root / "one")
+    storage.delete(root / "one")
+    assert _names(root) == ["folder"]
+    storage.delete_tree(root / "folder")
+    storage.delete_tree(root / "folder")
+    assert _names(root) == []
+
+
+def test_what_is_not_there_is_said_in_one_way(root):
+    for read in (storage.read_bytes, storage.open_input, lambda p: storage.read_range(p, 0, 1)):
+        with pytest.raises(FileNotFoundError) as caught:
+            read(root / "nothing")
+        assert str(caught.value.filename) == str(root / "nothing")
+    assert storage.stat(root / "nothing") is None
+
+
+def test_arrow_writes_and_reads(root):
+    table = pa.table({"n": range(1000), "text": ["word"] * 1000})
+    with storage.create_arrow(root / "t", durable=True) as sink:
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+    assert pa.ipc.open_file(storage.open_arrow(root / "t")).read_all() == table
+    assert _names(root) == ["t"]
+
+
+def test_a_local_file_waits_in_the_scratch_folder(tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with storage.create(tmp_path / "file", scratch=scratch) as file:
+        file.write(b"1")
+        assert _names(tmp_path) == ["scratch"] and len(_names(scratch)) == 1
+    assert _names(tmp_path) == ["file", "scratch"] and not _names(scratch)
+
+
+def test_a_missing_folder_is_an_error_and_not_made(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        storage.write_bytes(tmp_path / "gone" / "file", b"")
+    assert _names(tmp_path) == []
+
+
+def test_a_link_that_leads_nowhere_is_listed_and_is_no_file(tmp_path):
+    os.symlink(tmp_path / "nowhere", tmp_path / "link")
+    assert [(e.name, e.is_folder) for e in storage.list_folder(tmp_path)] == [("link", False)]
+    assert storage.stat(tmp_path / "link") is None
+
+
+def test_a_place_is_a_path_or_a_url(memory):
+    assert storage.place_of("a/b") == storage.Path("a/b")
+    assert storage.place_of("file:///a%20b/c") == storage.Path("/a b/c")
+    url = storage.place_of("memory://bucket/folder/") / "file"
+    assert (str(url), url.name, str(url.parent)) == (
+        "memory://bucket/folder/file",
+        "file",
+        "memory://bucket/folder",
+    )
+    assert storage.local_path(url) is None
+    assert storage.local_path(storage.Path("a")) == storage.Path("a")
+
+
+@pytest.mark.parametrize("text", ["gs://bucket/set", "S3://bucket"])
+def test_an_unknown_scheme_names_those_there_are(text):
+    with pytest.raises(UsageError, match=r"No storage for \w+://.*begins with file://"):
+        storage.place_of(text)
+    with pytest.raises(UsageError, match="No storage"):
+        storage.read_bytes(storage.Url(text))
+
+
+def test_a_file_url_names_this_machine():
+    with pytest.raises(UsageError, match="names the host 'elsewhere'"):
+        storage.place_of("file://elsewhere/set")
