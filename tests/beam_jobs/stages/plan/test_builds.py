@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from beam_jobs.stages import batched, per_record
+from beam_jobs.stages import stage
 from beam_jobs.stages.plan import plan
 from beam_jobs.stages.plan.boundaries import Quantiles
 from beam_jobs.staging import sidecars
@@ -105,12 +105,11 @@ def test_small_partitions_give_the_same_set(kind, build, monkeypatch):
 def test_colliding_keys_are_ordered_by_record_id(kind, build, monkeypatch, tmp_path):
     """Made to collide, since 64 bits will not: three keys for forty records."""
     corpus = kind.make(40, classes=4)
-    for staging in (per_record, batched):
-        monkeypatch.setattr(
-            staging,
-            "shuffle_keys",
-            lambda hashes, seed: np.array([(h % 3) << 62 for h in hashes], np.uint64),
-        )
+    monkeypatch.setattr(
+        stage,
+        "shuffle_keys",
+        lambda hashes, seed: np.array([(h % 3) << 62 for h in hashes], np.uint64),
+    )
     roots = set()
     for unit_size in ("2KiB", "8KiB", "1MiB"):
         out = tmp_path / unit_size
