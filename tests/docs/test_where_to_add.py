@@ -143,6 +143,35 @@ def manifest(folder: Path) -> dict:
 
 CASES = [
     Case(
+        "a raw format",
+        (
+            File(
+                "beam_jobs/corpus/formats/toy.py",
+                """\
+from beam_jobs.corpus.formats.base import Format, FoundRecord
+from beam_jobs.corpus.record import RawRecord
+
+
+class Toy(Format):
+    def find(self, part):
+        yield FoundRecord("", self.whole(part))
+
+    def parse(self, found, part):
+        return RawRecord("", found.data, found.data[3:].decode(), part.annotations, "utf-8")
+""",
+            ),
+            Line(
+                "beam_jobs/corpus/formats/__init__.py",
+                "FORMATS",
+                '"toy": Toy',
+                "from beam_jobs.corpus.formats.toy import Toy",
+            ),
+            Line("beam_jobs/corpus/sniffing.py", "_MAGIC", 'b"TOY": "toy"'),
+        ),
+        ("preprocess text toys --out from-toys --no-labels --split train=1 --no-report",),
+        lambda folder, out: manifest(folder / "from-toys")["ledger"]["kept"] == 2,
+    ),
+    Case(
         "a cleaning step for images",
         (
             File(
@@ -532,6 +561,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, samples: Path) -> Path:
             )
     Image.new("RGB", (5, 5), "red").save(folder / "images" / "hat" / "tiny.png")
     rows = [f"{'word ' * number}and number {number},{number % 2}" for number in range(9)]
+    (folder / "toys").mkdir()
+    for number in range(2):
+        (folder / "toys" / f"{number}.bin").write_bytes(b"TOYdocument %d" % number)
     (folder / "texts.csv").write_text("\n".join(["text,label", *rows, "about a toy,1"]))
     return folder
 
@@ -572,6 +604,14 @@ def rows() -> dict[str, str]:
     """First cell -> the others, of README's table."""
     (table,) = re.findall(r"^\| to add \|.*\n\|[- |]*\|\n((?:\|.*\n)+)", README, re.MULTILINE)
     return {line.split("|")[1].strip(): line.split("|", 2)[2] for line in table.splitlines()}
+
+
+# A toy of these would repeat what a whole record type is.
+WITHOUT_A_CASE = {"a record type"}
+
+
+def test_every_row_has_a_case() -> None:
+    assert set(rows()) - WITHOUT_A_CASE == {case.row for case in CASES}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.row)
