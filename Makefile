@@ -1,13 +1,13 @@
-# Everything a person or CI runs. Both targets work on a clean clone: they make .venv first.
+# Everything that people and CI run. Every target works in a clean clone: it creates .venv first.
 SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
-# The first interpreter that really runs (a version manager's shim may exist and still fail).
+# The first interpreter that runs (a version manager's shim may exist and still fail).
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null \
 	&& echo $$p && break; done)
 
-# One process more than cores, for some tests wait: for a process that was killed, or a service.
+# One process more than cores, because some tests wait for other processes.
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 PYTEST = $(BIN)/python -m pytest --numprocesses $$(( $(CORES) < 4 ? $(CORES) + 1 : 4 )) \
 	--dist loadfile --no-loadscope-reorder
@@ -25,10 +25,10 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	@touch $@
 
-demo: venv  ## Preprocess sample photographs and texts, train small networks on them, say where all lies.
+demo: venv  ## Preprocess sample photographs and texts, train small networks, list what was written.
 	$(BIN)/shardmill demo
 
-test: lint types layers pytest  ## Everything CI runs.
+test: lint types layers pytest  ## Run everything that CI runs.
 
 lint: venv
 	$(BIN)/ruff check .
@@ -43,14 +43,14 @@ layers: venv
 pytest: venv
 	$(PYTEST)
 
-proofs: venv  ## Tests that take long: more kills, more options, a service in every use (about 10 minutes).
+proofs: venv  ## Run the long tests: more kills, options and services, fresh installations (about 15 minutes).
 	$(PYTEST) -m proof
 
 format: venv  ## Format and fix what ruff can fix.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: venv  ## Measure throughput and memory beside the bare kernel and TFDS (about 25 minutes).
+bench: venv  ## Compare throughput and memory with the bare kernel and TFDS (about 25 minutes).
 	$(BIN)/python -m benchmarks
 
 clean:  ## Remove .venv, caches and demo output.

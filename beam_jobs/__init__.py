@@ -1,13 +1,56 @@
 """Preprocessing jobs on Apache Beam: raw corpora in, shard sets out.
 
+    from beam_jobs import ImageOptions, preprocess
+
+    report = preprocess(ImageOptions(("photos",), "set", resize="crop:224x224"))
+    report.manifest.ledger.kept, report.manifest.root_hash
+
 Beam moves references, Arrow moves metadata, files move payload. The five stages, one module each:
 
-    listing     sources -> work units
-    staging     a unit  -> key-sorted payload, Arrow sidecar, rejects
-    planning    sidecars -> duplicates, splits, shard boundaries: one recipe per shard
-    sharding    a recipe -> a shard
-    committing  everything -> index, metadata, manifest
+    list        sources -> work units
+    stage       a unit  -> key-sorted payload, Arrow sidecar, rejected records
+    plan        sidecars -> duplicates, splits, shard boundaries: one recipe per shard
+    shard       a recipe -> a shard
+    commit      everything -> index, metadata, manifest
 
-`pipeline` ties them together, `run` checks the options and drives it. To keep this package light,
-import those modules directly; nothing here loads Beam.
+`pipeline` connects them, `run` launches it. Importing this package is cheap: Beam (seconds) is
+loaded by the first use of a name that needs it.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from beam_jobs.options import ImageOptions as ImageOptions
+    from beam_jobs.options import TextOptions as TextOptions
+    from beam_jobs.pipeline import BuildShardSet as BuildShardSet
+    from beam_jobs.run import BuildReport as BuildReport
+    from beam_jobs.run import preprocess as preprocess
+
+# name -> the module it is imported from when it is first used.
+_HOMES = {
+    "BuildReport": "beam_jobs.run",
+    "BuildShardSet": "beam_jobs.pipeline",
+    "ImageOptions": "beam_jobs.options",
+    "TextOptions": "beam_jobs.options",
+    "preprocess": "beam_jobs.run",
+}
+
+__all__ = sorted(_HOMES)
+
+if not TYPE_CHECKING:  # else type checkers would let any name pass
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from shard_format.extras import naming_extras
+
+        with naming_extras():
+            value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -13,11 +13,13 @@ import dataclasses
 import json
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from beam_jobs.engine.logs import quiet_beam, runs_here
-from beam_jobs.options import OPTIONS, PreprocessOptions
+from beam_jobs.options import OPTIONS
 from shard_format import ShardmillError
+from shard_format.extras import naming_extras
+from shard_format.options import declared, default_of, flag_of
 
 
 class _Kind(NamedTuple):
@@ -26,7 +28,7 @@ class _Kind(NamedTuple):
 
 
 KINDS = {
-    "images": _Kind("image", "photographs in folders, archives or tables"),
+    "images": _Kind("image", "images in folders, archives or tables"),
     "text": _Kind("text", "documents in files of any format"),
 }
 
@@ -39,13 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if runs_here(beam_args):
         quiet_beam()
     try:
-        from beam_jobs.run import (
-            check_kept,
-            run_preprocess,
-        )  # loads Beam, which --help does not need
+        with naming_extras():
+            from beam_jobs.run import check_kept, preprocess  # loads Beam: not for --help
 
-        options = OPTIONS[kind.record_type](**{**values, "sources": tuple(values["sources"])})
-        report = run_preprocess(options, beam_args)
+        options = OPTIONS[kind.record_type](**values)
+        report = preprocess(options, beam_args)
         print(json.dumps(report.manifest.summary()))
         check_kept(report)
     except ShardmillError as error:
@@ -57,43 +57,34 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m beam_jobs",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         description="Builds a shard set with Apache Beam. Flags that are not listed go to Beam.",
         allow_abbrev=False,  # an abbreviation might be meant for Beam
     )
     kinds = parser.add_subparsers(dest="kind", required=True)
-    for kind, what in KINDS.items():
-        _add_job(
-            kinds.add_parser(
-                kind,
-                help=what.help,
-                allow_abbrev=False,
-                formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-            ),
-            OPTIONS[what.record_type],
-        )
+    for name, kind in KINDS.items():
+        job = kinds.add_parser(name, help=kind.help, allow_abbrev=False)
+        job.add_argument("sources", nargs="+", metavar="SRC")
+        job.add_argument("--out", required=True, metavar="DIR", help="The new shard set.")
+        for field in declared(OPTIONS[kind.record_type]):
+            _add_flag(job, field)
     return parser
 
 
-def _add_job(parser: argparse.ArgumentParser, options: type[PreprocessOptions]) -> None:
-    """Gives a parser a flag for every option."""
-    parser.add_argument("sources", nargs="+", metavar="SRC")
-    parser.add_argument("--out", required=True, metavar="DIR")
-    for field in dataclasses.fields(options):
-        if "help" not in field.metadata:
-            continue
-        flag = f"--{field.name.replace('_', '-')}"
-        if field.metadata["type"] is bool:
-            parser.add_argument(flag, action="store_true", help=field.metadata["help"])
-            continue
-        parser.add_argument(
-            flag,
-            default=field.default,
-            type=field.metadata["type"],
-            choices=field.metadata["choices"] or None,
-            metavar=field.metadata["metavar"],
-            help=field.metadata["help"],
-        )
+def _add_flag(parser: argparse.ArgumentParser, field: dataclasses.Field[Any]) -> None:
+    metadata, shown = field.metadata, default_of(field)
+    text = f"{metadata['help']} [default: {shown}]" if shown else metadata["help"]
+    text = text.replace("%", "%%")  # which argparse would format
+    if metadata["type"] is bool:
+        parser.add_argument(flag_of(field.name), action="store_true", help=text)
+        return
+    parser.add_argument(
+        flag_of(field.name),
+        default=field.default,
+        type=metadata["type"],
+        choices=list(metadata["choices"]) or None,
+        metavar=None if metadata["choices"] else metadata["metavar"] or "NAME",
+        help=text,
+    )
 
 
 if __name__ == "__main__":

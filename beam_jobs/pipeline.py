@@ -6,13 +6,23 @@ What moves through Beam is one small element per unit and per shard. Payload sta
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
 
+from beam_jobs.build import (
+    Build,
+    begin,
+    check_owner,
+    finish,
+    is_complete,
+    locked_output,
+    output_error,
+    resolve,
+    workspace_of,
+)
 from beam_jobs.engine.work_queue import take
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RECORD_TYPES
@@ -20,62 +30,85 @@ from beam_jobs.stages.commit import commit
 from beam_jobs.stages.list import Unit, largest_first
 from beam_jobs.stages.plan import ShardSpec, plan_shards
 from beam_jobs.stages.shard import ShardResult, write_shard
-from beam_jobs.stages.stage import stage_unit
+from beam_jobs.stages.stage import check_readable, stage_unit
 from beam_jobs.staging import UnitSummary
-from beam_jobs.workspace import Workspace, write_json
-from shard_format import InputError, ShardmillError
+from beam_jobs.workspace import write_json
+from shard_format import ShardmillError, load_manifest
 
 
 class BuildShardSet(beam.PTransform):
-    """Builds the shard set of a corpus that was listed; its output is the root hash.
+    """Builds a shard set: a pipeline in, a PCollection with the root hash of the set out.
+
+        root_hash = pipeline | BuildShardSet(ImageOptions(("photos",), "set"))
+
+    Options are checked when the transform is constructed, on the machine that submits the pipeline;
+    the corpus is listed when it runs.
 
     Args:
         options: The job.
-        build_id: Content address of the listed corpus and the options.
-        run_id: Names this run of the job, as no other run is named.
-        started: When it began, in seconds since the epoch.
+        build: Of a launcher that has listed the corpus, and will finish the build.
+        run_id: A name that no other run has.
     """
 
     def __init__(
-        self, options: PreprocessOptions, build_id: str, run_id: str, started: float
+        self, options: PreprocessOptions, build: Build | None = None, run_id: str | None = None
     ) -> None:
         super().__init__()
-        self._options = options
-        self._build_id = build_id
-        self.run_id = run_id
-        self._started = started
+        self._options = options if build else resolve(options)
+        self._build = build
+        self.run_id = run_id or uuid.uuid4().hex
 
     def expand(self, root: Any) -> Any:
         """See beam.PTransform."""
-        options, run_id = self._options, self.run_id
+        job = (self._options, self.run_id)
+        builds = root | "ListCorpus" >> ListCorpus(*job, self._build)  # Build
         units = (
-            root
-            | "Start" >> beam.Create([None])
-            | "ListUnits" >> beam.ParDo(ListUnits(options, run_id))  # Unit
-            | "SpreadUnits" >> beam.Reshuffle()
+            builds
+            | "ListUnits" >> beam.ParDo(ListUnits(*job))
+            | "SpreadUnits" >> beam.Reshuffle()  # Unit
         )
-        summaries = units | "StageUnits" >> beam.ParDo(StageUnits(options, run_id))  # UnitSummary
+        summaries = units | "StageUnits" >> beam.ParDo(StageUnits(*job))  # UnitSummary
         shards = (
-            root
-            | "StartPlan" >> beam.Create([None])
-            | "PlanShards" >> beam.ParDo(PlanShards(options, run_id), beam.pvalue.AsList(summaries))
+            builds
+            | "PlanShards" >> beam.ParDo(PlanShards(*job), beam.pvalue.AsList(summaries))
             | "SpreadShards" >> beam.Reshuffle()  # ShardSpec
         )
-        results = shards | "WriteShards" >> beam.ParDo(WriteShards(options, run_id))  # ShardResult
+        results = shards | "WriteShards" >> beam.ParDo(WriteShards(*job))  # ShardResult
+        return builds | "Commit" >> beam.ParDo(
+            Commit(*job, finishes=self._build is None),
+            beam.pvalue.AsList(summaries),
+            beam.pvalue.AsList(results),
+        )  # root hash
+
+
+class ListCorpus(beam.PTransform):
+    """A pipeline in, one Build out, whose records are in the listing.
+
+    Args:
+        options: The job.
+        run_id: A name that no other run has.
+        build: Of a launcher that has listed the corpus already.
+    """
+
+    def __init__(self, options: PreprocessOptions, run_id: str, build: Build | None) -> None:
+        super().__init__()
+        self._job = (options, run_id)
+        self._build = build
+
+    def expand(self, root: Any) -> Any:
+        """See beam.PTransform."""
+        if self._build:
+            return root | beam.Create([self._build])
         return (
             root
-            | "StartCommit" >> beam.Create([None])
-            | "Commit"
-            >> beam.ParDo(
-                Commit(options, run_id, self._build_id, self._started),
-                beam.pvalue.AsList(summaries),
-                beam.pvalue.AsList(results),
-            )  # root hash
+            | "Start" >> beam.Create([None])
+            | "BeginBuild" >> beam.ParDo(BeginBuild(*self._job))
+            | "KeepBuild" >> beam.Reshuffle()  # a retry of a later stage must not list again
         )
 
 
 # By run id, from workers that are threads of the launcher; others leave a file.
-NOTES: dict[str, ShardmillError] = {}
+ERRORS: dict[str, ShardmillError] = {}
 
 
 class _Stage(beam.DoFn):
@@ -87,54 +120,73 @@ class _Stage(beam.DoFn):
         self._run_id = run_id
 
     def setup(self) -> None:
-        """Makes what is not to be pickled."""
+        """Creates what cannot be pickled."""
         self._workspace = workspace_of(self._options)
         self._record_type = RECORD_TYPES[self._options.record_type](self._options)
 
     @contextlib.contextmanager
-    def _tell_launcher(self) -> Iterator[None]:
-        """Leaves a note of what a user can mend: runners pass exceptions on as wrapped text."""
+    def _reporting_errors(self, *, owned: bool = True) -> Iterator[None]:
+        """Keeps what a user can fix for the launcher: runners wrap exceptions as text.
+
+        Args:
+            owned: Whether the output must belong to this run already.
+        """
         try:
+            if owned:
+                check_owner(self._workspace, self._run_id)
             yield
         except ShardmillError as error:
-            self._note(error)
+            self._keep(error)
             raise
         except OSError as error:
-            told = file_error(error, self._options.out)
-            self._note(told)
-            raise told from error
+            readable = output_error(error, self._workspace)
+            self._keep(readable)
+            raise readable from error
 
-    def _note(self, error: ShardmillError) -> None:
-        NOTES[self._run_id] = error
-        note = {"type": type(error).__name__, "message": str(error)}
-        with contextlib.suppress(OSError):  # a full disk does not take this note either
-            write_json(self._workspace, self._workspace.error, note)
+    def _keep(self, error: ShardmillError) -> None:
+        ERRORS[self._run_id] = error
+        kept = {"type": type(error).__name__, "message": str(error)}
+        with contextlib.suppress(OSError):  # a full disk has no room for this either
+            write_json(self._workspace, self._workspace.error, kept)
+
+
+class BeginBuild(_Stage):
+    """Anything in, the Build out."""
+
+    def process(self, _: None) -> Iterator[Build]:
+        """See beam.DoFn."""
+        with self._reporting_errors(owned=False), locked_output(self._workspace):
+            build = begin(self._options, self._record_type, self._workspace, self._run_id)
+        yield build
 
 
 class ListUnits(_Stage):
-    """Anything in, every Unit of the listing out, the largest first."""
+    """A Build in, every Unit of its listing out, the largest first."""
 
-    def process(self, _: None) -> Iterator[Unit]:
+    def process(self, build: Build) -> Iterator[Unit]:
         """See beam.DoFn."""
-        yield from largest_first(self._workspace)
+        if not Build(*build).complete:
+            yield from largest_first(self._workspace)
 
 
 class StageUnits(_Stage):
     """Unit("3f2a...", 0, 812, ...) in, UnitSummary(key="3f2a...", read=812, kept=810, ...) out."""
 
-    def process(self, given: Unit) -> Iterator[UnitSummary]:
+    def process(self, assigned: Unit) -> Iterator[UnitSummary]:
         """See beam.DoFn."""
-        with self._tell_launcher():
-            for unit in take(self._run_id, Unit(*given), self._workspace):
+        with self._reporting_errors():
+            for unit in take(self._run_id, Unit(*assigned), self._workspace):
                 yield stage_unit(unit, self._options, self._record_type, self._workspace)
 
 
 class PlanShards(_Stage):
-    """All UnitSummary in, a ShardSpec for every shard out."""
+    """A Build and all UnitSummary in, a ShardSpec for every shard out."""
 
-    def process(self, _: None, summaries: list[UnitSummary]) -> Iterator[ShardSpec]:
+    def process(self, build: Build, summaries: list[UnitSummary]) -> Iterator[ShardSpec]:
         """See beam.DoFn."""
-        with self._tell_launcher():
+        if Build(*build).complete:
+            return
+        with self._reporting_errors():
             check_readable(summaries)
             self._workspace.mark("plan")
             specs = plan_shards(summaries, self._options, self._record_type, self._workspace)
@@ -142,71 +194,33 @@ class PlanShards(_Stage):
             yield from specs
 
 
-def check_readable(summaries: Sequence[UnitSummary]) -> None:
-    """Returns if every unit was staged.
-
-    Raises:
-        InputError: Files could not be read because of I/O errors.
-    """
-    failed = [summary for summary in summaries if summary.unreadable]
-    if failed:
-        files = sum(summary.unreadable for summary in failed)
-        raise InputError(
-            f"{files:,} source files cannot be read. The first error: {failed[0].error}. Nothing "
-            "was committed, and what was staged is kept. Run the same command again when they can "
-            "be read; it resumes. --on-unreadable quarantine goes on without them."
-        )
-
-
 class WriteShards(_Stage):
     """ShardSpec(split="train", shard=3, ...) in, ShardResult(info=ShardInfo(...), ...) out."""
 
     def process(self, spec: ShardSpec) -> Iterator[ShardResult]:
         """See beam.DoFn."""
-        with self._tell_launcher():
+        with self._reporting_errors():
             yield write_shard(ShardSpec(*spec), self._record_type, self._workspace)
 
 
 class Commit(_Stage):
-    """All UnitSummary and ShardResult in, the root hash of the finished set out."""
+    """A Build, all UnitSummary and all ShardResult in, the root hash of the finished set out."""
 
-    def __init__(
-        self, options: PreprocessOptions, run_id: str, build_id: str, started: float
-    ) -> None:
+    def __init__(self, options: PreprocessOptions, run_id: str, *, finishes: bool) -> None:
         super().__init__(options, run_id)
-        self._build_id = build_id
-        self._started = started
+        self._finishes = finishes
 
     def process(
-        self, _: None, summaries: list[UnitSummary], results: list[ShardResult]
+        self, build: Build, summaries: list[UnitSummary], results: list[ShardResult]
     ) -> Iterator[str]:
         """See beam.DoFn."""
-        with self._tell_launcher():
-            manifest = commit(
-                summaries,
-                results,
-                self._build_id,
-                self._started,
-                self._options,
-                self._record_type,
-                self._workspace,
-            )
-            yield manifest.root_hash
-
-
-def file_error(error: OSError, where: str) -> InputError:
-    """What a user can mend of a failed file operation."""
-    name = error.filename if error.filename is not None else where
-    name = name if isinstance(name, bytes) else os.fsencode(name)
-    # A file name may be no text at all, and this one will be printed, stored and sent.
-    readable = name.decode("utf-8", "backslashreplace")
-    return InputError(
-        f"source, output and staging must be files and folders that can be read and written, got "
-        f"'{error.strerror}' for {readable}. Make room or give permission, then run the same "
-        "command again: it goes on where it stopped."
-    )
-
-
-def workspace_of(options: PreprocessOptions) -> Workspace:
-    """The folders of a job."""
-    return Workspace(Path(options.out), Path(options.staging) if options.staging else None)
+        build = Build(*build)
+        # A retry finds the set complete, and the work folder removed.
+        with self._reporting_errors(owned=False):
+            if not is_complete(self._workspace, build.build_id):
+                check_owner(self._workspace, self._run_id)
+                job = (self._options, self._record_type, self._workspace)
+                commit(summaries, results, build.build_id, build.started, *job)
+            if self._finishes:
+                finish(self._options, self._workspace, rebuilt=not build.complete)
+            yield load_manifest(self._workspace.out).root_hash

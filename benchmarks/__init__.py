@@ -1,1 +1,1 @@
-"""Side-by-side measurements: shardmill, the bare kernel, and a peer, in one run."""
+"""Measurements of shardmill, the bare kernels and other libraries, in one run."""

@@ -1,7 +1,7 @@
 """Runs the benchmarks: `python -m benchmarks [--photographs 8400] [--repeat 3] [--work DIR]`.
 
-Subjects take turns, so that a slow minute of the machine hits all of them; ratios are taken within
-a turn, and their median is what counts. Results go to benchmarks/results/DATE.json.
+Subjects take turns, so that a slow minute of the machine affects all of them; ratios are computed
+within a turn, and their median counts. Results go to benchmarks/results/DATE.json.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ import json
 from pathlib import Path
 
 from benchmarks.corpus import make_corpus
-from benchmarks.machine import machine
-from benchmarks.measure import run
-from benchmarks.turns import Subjects, take_turns
+from benchmarks.measure import Subjects, machine, run, take_turns
 
 _HERE = Path(__file__).parent
 _READ_SECONDS = 12
@@ -29,7 +27,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3, help="turns; the median counts")
     parser.add_argument("--work", type=Path, default=_HERE / ".work", help="scratch folder")
     parser.add_argument("--only", choices=["preprocess", "memory", "read"], action="append")
-    parser.add_argument("--without-peers", action="store_true", help="leave TFDS out")
+    parser.add_argument("--without-peers", action="store_true", help="without TFDS")
     arguments = parser.parse_args()
     chosen = arguments.only or ["preprocess", "memory", "read"]
     large = make_corpus(arguments.work / f"corpus-{arguments.photographs}", arguments.photographs)

@@ -1,4 +1,4 @@
-"""What happens to a photograph on its way through the web: altered copies, from a seed."""
+"""Altered copies of images as they occur on the web, from a seed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from PIL import Image
 from beam_jobs.images.decode import Pixels, decode_image
 
 MAX_PIXELS = 10**8
-_QUALITY = 90  # of a copy that is not about quality
+_QUALITY = 90  # of a copy whose kind is not about quality
 _TRANSPOSED = {  # what undoes an EXIF orientation, inverted
     3: Image.Transpose.ROTATE_180,
     6: Image.Transpose.ROTATE_90,
@@ -35,7 +35,7 @@ def _resized(pixels: Pixels, factor: float) -> Pixels:
 
 
 def _cropped(pixels: Pixels, part: float, generator: np.random.Generator) -> Pixels:
-    """Without this part of the width and of the height, taken from the sides at random."""
+    """Without this part of width and height, removed from the sides at random."""
     height, width = pixels.shape[:2]
     rows, columns = round(height * part), round(width * part)
     top, left = generator.integers(rows + 1), generator.integers(columns + 1)
@@ -51,7 +51,7 @@ def _toned(pixels: Pixels, generator: np.random.Generator) -> Pixels:
 
 
 def _rotated(pixels: Pixels, generator: np.random.Generator) -> bytes:
-    """The pixels lie on their side or head, and an EXIF tag says so."""
+    """The pixels are rotated, with an EXIF orientation that says so."""
     orientation = int(generator.choice(list(_TRANSPOSED)))
     exif = Image.Exif()
     exif[0x0112] = orientation

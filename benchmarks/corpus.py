@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
-# 560 photographs where the developers' corpora lie beside the repository, else the 320 samples.
+# 560 photographs if the developers' corpora are next to the repository, else the 320 samples.
 _DEVELOPERS = REPOSITORY.parent / "shared" / "corpora" / "clothing"
 _SAMPLES = REPOSITORY / "samples" / "clothing"
 
@@ -15,12 +15,12 @@ def photographs() -> list[Path]:
     """The distinct photographs, sorted."""
     if _DEVELOPERS.is_dir():
         return sorted(_DEVELOPERS.rglob("*.jpg"))
-    # The samples' deliberate faults are left out: the peer would stop at them.
+    # Without the deliberate faults of the samples, at which other programs would stop.
     return [path for path in sorted(_SAMPLES.rglob("*-*-*-*-*.jpg")) if " " not in path.name]
 
 
 def make_corpus(folder: Path, count: int) -> Path:
-    """A corpus of `count` real files in class folders, made once and used again."""
+    """A corpus of `count` real files in class folders, created once and reused."""
     done = folder / "complete"
     if done.exists() and done.read_text() == str(count):
         return folder / "photos"

@@ -1,6 +1,6 @@
-"""Hashes what the image kernels give: `python -m benchmarks.cpu_kernels`.
+"""Hashes of the output of the image kernels: `python -m benchmarks.cpu_kernels`.
 
-Run it as it is, with OPENCV_CPU_DISABLE or JSIMD_FORCENONE set, on another machine, or under
+Run it directly, with OPENCV_CPU_DISABLE or JSIMD_FORCENONE set, on another machine, or under
 `qemu-x86_64 -cpu Haswell`; the hashes must be equal (docs/decisions/0005-same-bytes.md).
 """
 

@@ -1,4 +1,4 @@
-"""Good files of every format, and ways to damage them."""
+"""Valid files of every format, and ways to damage them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 from PIL import Image, ImageCms, features
 
 _SIDE = 160  # pixels of the longer side: small enough for 10,000 files
-_LONGEST = 64  # bytes that one mutation writes, where it does not say otherwise
+_LONGEST = 64  # bytes that one mutation writes, by default
 
 
 def good_files(photographs: Sequence[Path]) -> list[tuple[str, bytes]]:
-    """(name ending in the extension, bytes) of every format for every photograph."""
+    """(name ending in the extension, bytes) of every format for every image."""
     files = []
     for path in photographs:
         try:
@@ -70,7 +70,7 @@ def _gray_sixteen_bits(image: Image.Image) -> bytes:
     return file.getvalue()
 
 
-# What is before the last hyphen only tells variants apart.
+# The part before the last hyphen only distinguishes variants.
 FORMATS: dict[str, Callable[[Image.Image], bytes]] = {
     "baseline-jpg": _saved("JPEG"),
     "progressive-jpg": _saved("JPEG", progressive=True),
@@ -143,7 +143,7 @@ def _cut_out(draw: random.Random, data: bytes, _: bytes) -> bytes:
 
 
 def _large_numbers(draw: random.Random, data: bytes, _: bytes) -> bytes:
-    """Sizes and counts lie in the first bytes of most formats."""
+    """Sizes and counts are in the first bytes of most formats."""
     at = draw.randrange(min(len(data), 200))
     return data[:at] + draw.choice((b"\xff\xff", b"\x7f\xff\xff\xff")) + data[at + 4 :]
 

@@ -1,8 +1,8 @@
-"""What `--quality keep` gains: `python -m benchmarks.keep SRC [--records 16800] [--repeat 3]`.
+"""The gain of `--quality keep`: `python -m benchmarks.keep SRC [--records 16800] [--repeat 3]`.
 
-SRC holds JPEG files in class folders. Those that need no change are stored as they are and encoded
-anew, in turns: at their own size (`--resize none`), and, brought to a shorter side of 256 before,
-with `--resize shorter:256`. Results go to benchmarks/results/keep.json.
+SRC holds JPEG files in class folders. Files that need no change are kept and encoded again, in
+turns: at their own size (`--resize none`), and, scaled to a shorter side of 256 before, with
+`--resize shorter:256`. Results go to benchmarks/results/keep.json.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from beam_jobs.images.encode import encode_jpeg
 from beam_jobs.images.jpeg_passthrough import needs_no_change, shrunk
 from beam_jobs.images.pixel_statistics import count_pixels
 from beam_jobs.images.resize import Resize, parse_resize, resize_image
-from benchmarks.machine import machine
-from benchmarks.measure import Run, run
+from benchmarks.measure import Run, machine, run
 
 _HERE = Path(__file__).parent
 _QUALITY = 90
@@ -38,7 +37,9 @@ def main() -> None:
     """Runs everything, prints it, writes the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.keep", description=__doc__)
     parser.add_argument("source", type=Path, metavar="SRC", help="JPEG files in class folders")
-    parser.add_argument("--records", type=int, default=16_800, help="copies are made up to these")
+    parser.add_argument(
+        "--records", type=int, default=16_800, help="number of records, by copying files"
+    )
     parser.add_argument("--repeat", type=int, default=3, help="turns; the median counts")
     parser.add_argument("--work", type=Path, default=_HERE / ".work", help="scratch folder")
     arguments = parser.parse_args()
@@ -90,16 +91,16 @@ def _sized(data: bytes, resize: Resize) -> bytes:
 
 
 def _kernels(files: list[Path], resize: Resize) -> dict[str, float]:
-    """Microseconds a record on one core, by kernel: no ratio below can beat theirs."""
+    """Microseconds per record on one core, by kernel: the limit of the ratios below."""
     data = [path.read_bytes() for path in files]
-    pictures = [decode_image(one, _MAX_PIXELS).pixels for one in data]
+    images = [decode_image(one, _MAX_PIXELS).pixels for one in data]
     return {
         "decode": _microseconds(lambda one: decode_image(one, _MAX_PIXELS), data),
-        "resize": _microseconds(lambda one: resize_image(one, resize, _MAX_PIXELS), pictures),
-        "encode": _microseconds(lambda one: encode_jpeg(one, _QUALITY), pictures),
+        "resize": _microseconds(lambda one: resize_image(one, resize, _MAX_PIXELS), images),
+        "encode": _microseconds(lambda one: encode_jpeg(one, _QUALITY), images),
         "look at the header": _microseconds(needs_no_change, data),
         "decode at an eighth": _microseconds(shrunk, data),
-        "count pixels": _microseconds(count_pixels, pictures),
+        "count pixels": _microseconds(count_pixels, images),
     }
 
 
@@ -114,7 +115,7 @@ def _microseconds(kernel: Callable[[Any], object], values: list[Any]) -> float:
 
 
 def _compare(corpus: Path, out: Path, resize: str, repeat: int) -> dict[str, Any]:
-    """Encoded anew and kept in turns; ratios are taken within a turn, their median counts."""
+    """Encoding again and keeping in turns; ratios are within a turn, and their median counts."""
     runs: dict[str, list[Run]] = {"encode": [], "keep": []}
     for turn in range(repeat):
         for name, quality in (("encode", _QUALITY), ("keep", "keep")):

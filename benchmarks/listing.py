@@ -1,8 +1,9 @@
-"""How long listing takes and what it holds: `python -m benchmarks.listing [--count 1000000]`.
+"""Time and memory of listing: `python -m benchmarks.listing [--count 1000000]`.
 
-Every kind of source is listed with a tenth of the records and with all of them: what is linear
-takes ten times as long. Records are a few bytes, so nothing but listing is measured. Seconds of the
-process and memory include Python and its packages. Results go to benchmarks/results/listing.json.
+Every kind of source is listed with a tenth of the records and with all of them: a linear listing
+takes ten times as long. Records are a few bytes, so only listing is measured. CPU seconds and
+memory of the process include Python and its packages. Results go to
+benchmarks/results/listing.json.
 """
 
 from __future__ import annotations
@@ -21,18 +22,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.machine import machine
-from benchmarks.measure import run
+from benchmarks.measure import machine, run
 from shard_format import Feature, Schema, encode_example, frame
 
 _HERE = Path(__file__).parent
-_PICTURE = b"no picture"
+_IMAGE = b"not an image"
 _SCHEMA = Schema("image", (Feature("image", "bytes"), Feature("label", "int64")))
 _ROW_GROUP = 1000  # rows, as Hugging Face writes them
 
 
 def main() -> None:
-    """Makes the corpora, lists each one, prints a table, writes the results."""
+    """Creates the corpora, lists each one, prints a table, writes the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.listing", description=__doc__)
     parser.add_argument("--count", type=int, default=1_000_000, help="records of a corpus")
     parser.add_argument("--work", type=Path, default=_HERE / ".work" / "listing")
@@ -119,7 +119,7 @@ def _tar(suffix: str, companions: bool) -> Callable[[Path, int], tuple[Path, str
         mode = "w|gz" if suffix.endswith("gz") else "w|"
         with tarfile.open(str(path), mode, format=tarfile.USTAR_FORMAT) as archive:
             for name in _names(count):
-                _add(archive, name, _PICTURE)
+                _add(archive, name, _IMAGE)
                 if companions:
                     _add(archive, name.replace(".jpg", ".cls"), b"7")
                 archive.members.clear()  # type: ignore[attr-defined]
@@ -137,13 +137,13 @@ def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
 def _zip(work: Path, count: int) -> tuple[Path, str]:
     with zipfile.ZipFile(work / "corpus.zip", "w") as archive:
         for name in _names(count):
-            archive.writestr(name, _PICTURE)
+            archive.writestr(name, _IMAGE)
     return work / "corpus.zip", ""
 
 
 def _columns(count: int) -> pa.Table:
     labels = pa.array([number % 100 for number in range(count)])
-    return pa.table({"image": pa.array([_PICTURE] * count), "label": labels})
+    return pa.table({"image": pa.array([_IMAGE] * count), "label": labels})
 
 
 def _parquet(work: Path, count: int) -> tuple[Path, str]:
@@ -159,7 +159,7 @@ def _arrow(work: Path, count: int) -> tuple[Path, str]:
 
 
 def _tfrecord(work: Path, count: int) -> tuple[Path, str]:
-    framed = frame(encode_example(_SCHEMA, {"image": _PICTURE, "label": 7}))
+    framed = frame(encode_example(_SCHEMA, {"image": _IMAGE, "label": 7}))
     with (work / "corpus.tfrecord").open("wb") as file:
         for _ in range(count):
             file.write(framed)

@@ -1,9 +1,9 @@
-"""Ten thousand damaged pictures through the real command: `python -m benchmarks.mutations SRC`.
+"""Ten thousand damaged images: `python -m benchmarks.mutations SRC`.
 
-Good files of every format are made from the photographs in SRC, a copy of each is damaged by a
-seeded draw, and `shardmill preprocess images` builds a set of them as class folders. What must hold
-is checked, not only measured: no crash, no hang, every file accounted for, and the bytes of every
-quarantined file equal to the original's. Results go to benchmarks/results/mutations.json.
+Valid files of every format are created from the images in SRC, a copy of each is damaged by a
+seeded random mutation, and `shardmill preprocess images` builds a set of them as class folders.
+Requirements are checked: no crash, no hang, every file accounted for, and the bytes of every
+quarantined file equal to the original. Results go to benchmarks/results/mutations.json.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from benchmarks.damage import MUTATIONS, good_files
-from benchmarks.machine import machine
+from benchmarks.measure import machine
 
 _HERE = Path(__file__).parent
-_PHOTOGRAPHS = 8  # of which every format is made
+_PHOTOGRAPHS = 8  # converted to every format
 _PER_CLASS = 500  # files in a class folder
 _TIMEOUT_SECONDS = 3600  # a build of 10,000 takes a minute or two
 _MIB = 1 << 20
@@ -35,14 +35,14 @@ _MIB = 1 << 20
 def write_corpus(
     source: Path, corpus: Path, count: int, seed: int, damaged: bool = True
 ) -> dict[str, int]:
-    """Fills a corpus with damaged files, or good ones; how many there are of each mutation.
+    """Creates a corpus of damaged files, or valid ones; returns the number of each mutation.
 
     Args:
-        source: Photographs, in any folders.
+        source: Images, in any folders.
         corpus: A new folder; files become NUMBER-MUTATION.EXTENSION in class folders.
-        count: How many.
+        count: The number of files.
         seed: The same seed and source give the same bytes, with the same Pillow.
-        damaged: False leaves every file as it was made.
+        damaged: Whether to damage the files.
     """
     draw = random.Random(seed)
     photographs = sorted(path for path in source.rglob("*.jpg") if path.stat().st_size > 2000)
@@ -63,10 +63,10 @@ def write_corpus(
 
 
 def build(corpus: Path, out: Path, *options: str) -> dict[str, object]:
-    """Runs the command and checks the books; what it counted and took.
+    """Runs the command and checks the ledger; returns counts, time and memory.
 
     Raises:
-        SystemExit: Something that must hold does not.
+        SystemExit: A requirement is not met.
     """
     shutil.rmtree(out, ignore_errors=True)
     command = ["preprocess", "images", str(corpus), "--out", str(out), "--json", *options]
@@ -86,9 +86,9 @@ def build(corpus: Path, out: Path, *options: str) -> dict[str, object]:
 def run_command(
     arguments: Sequence[str],
 ) -> tuple[subprocess.CompletedProcess[str], int, float]:
-    """Runs shardmill in a process of its own; with its peak resident size in bytes, and seconds.
+    """Runs shardmill in its own process; returns also its peak resident size in bytes, and seconds.
 
-    A process tells its own greatest size in /proc; ru_maxrss would begin with that of its parent.
+    A process has its own greatest size in /proc; ru_maxrss would start with that of its parent.
     """
     program = (
         "import sys\n"
@@ -151,7 +151,7 @@ def main() -> None:
         "command": f"python -m benchmarks.mutations --count {arguments.count} "
         f"--seed {arguments.seed} {arguments.source}",
         "mutations": kinds,
-        # Copies are kept, so that both builds hold as many pictures.
+        # Copies are kept, so that both builds have the same number of images.
         "undamaged": build(good, arguments.work / "set", "--dedup", "off"),
         "damaged": build(bad, arguments.work / "set", "--dedup", "off"),
     }

@@ -1,7 +1,7 @@
 """Recall, precision and scale of near-duplicates: `python -m benchmarks.near_duplicates [CORPUS]`.
 
-Copies of every photograph are planted, of one kind after the other, then of all kinds at once. A
-pair is right if both come from the same photograph. Scale is measured on synthetic pictures
+Copies of every image are planted, one kind after the other, then all kinds at once. A pair is
+correct if both are copies of the same image. Scale is measured on synthetic images
 (`synthetic_looks`). Results go to benchmarks/results/near_duplicates.json.
 """
 
@@ -26,14 +26,14 @@ from beam_jobs.images.decode import Pixels, decode_image
 from beam_jobs.images.perception import Perception, perceive
 from benchmarks.copies import COPIES, MAX_PIXELS, altered
 from benchmarks.corpus import photographs
-from benchmarks.machine import machine
+from benchmarks.measure import machine
 from benchmarks.synthetic_looks import SIDE, make_looks
 
 _HERE = Path(__file__).parent
 _SEED = 7
 _PACKAGES = ("numpy", "opencv-python-headless", "simplejpeg", "pillow")
 _THRESHOLDS = (0.80, 0.84, 0.86, 0.88, 0.90, 0.92)
-_TIMED = 50  # photographs
+_TIMED = 50  # images
 
 Looks = list[Perception]
 
@@ -47,9 +47,9 @@ def main() -> None:
     arguments = parser.parse_args()
     files = sorted(arguments.corpus.rglob("*.jpg")) if arguments.corpus else photographs()
     names = [f"{file.parent.name}/{file.name}" for file in files]
-    pictures = [decode_image(file.read_bytes(), MAX_PIXELS).pixels for file in files]
-    originals = [perceive(pixels) for pixels in pictures]
-    copies = _copies(pictures)
+    images = [decode_image(file.read_bytes(), MAX_PIXELS).pixels for file in files]
+    originals = [perceive(pixels) for pixels in images]
+    copies = _copies(images)
     results = {
         "command": "python -m benchmarks.near_duplicates CORPUS --scale "
         + " ".join(map(str, arguments.scale)),
@@ -58,11 +58,11 @@ def main() -> None:
         "versions": {name: importlib.metadata.version(name) for name in _PACKAGES},
         "photographs": len(files),
         "threshold": DEFAULT_THRESHOLD,
-        "perceive_milliseconds": _perceive_times(pictures),
+        "perceive_milliseconds": _perceive_times(images),
         "originals_alone": _wrong(_pairs(originals), len(files), names),
         "kinds": {kind: _one_kind(originals, copies[kind]) for kind in COPIES},
         "all_kinds": _all_kinds(originals, copies, names),
-        "scale": [_scale(arguments.work, pictures, count) for count in arguments.scale],
+        "scale": [_scale(arguments.work, images, count) for count in arguments.scale],
     }
     text = json.dumps(results, indent=1, ensure_ascii=False) + "\n"
     print(text)
@@ -71,10 +71,10 @@ def main() -> None:
     file.write_text(text)
 
 
-def _copies(pictures: list[Pixels]) -> dict[str, Looks]:
+def _copies(images: list[Pixels]) -> dict[str, Looks]:
     generator = np.random.default_rng(_SEED)
     return {
-        kind: [perceive(altered(pixels, kind, generator)) for pixels in pictures] for kind in COPIES
+        kind: [perceive(altered(pixels, kind, generator)) for pixels in images] for kind in COPIES
     }
 
 
@@ -85,7 +85,7 @@ def _pairs(looks: Looks, threshold: float = DEFAULT_THRESHOLD) -> NearPairs:
 
 
 def _one_kind(originals: Looks, copies: Looks) -> dict[str, float]:
-    """Recall where the corpus is the photographs and one copy of each."""
+    """Recall on a corpus of the images and one copy of each."""
     count = len(originals)
     pairs = _pairs([*originals, *copies]).pairs
     right = pairs[:, 1] - pairs[:, 0] == count
@@ -99,7 +99,7 @@ def _one_kind(originals: Looks, copies: Looks) -> dict[str, float]:
 def _all_kinds(
     originals: Looks, copies: dict[str, Looks], names: list[str]
 ) -> dict[str, dict[str, object]]:
-    """Precision, and how many photographs end up in one cluster with all of their copies."""
+    """Precision, and how many images are in one cluster with all of their copies."""
     count = len(originals)
     looks = [*originals, *itertools.chain.from_iterable(copies.values())]
     found: dict[str, dict[str, object]] = {}
@@ -107,7 +107,7 @@ def _all_kinds(
         near = _pairs(looks, threshold)
         roots = components(len(looks), near.pairs).reshape(-1, count)
         found[f"threshold {threshold:.2f}"] = {
-            "pictures": len(looks),
+            "images": len(looks),
             "photographs_with_all_copies": int(np.all(roots == roots[0], axis=0).sum()),
             "copies_with_their_photograph": round(float((roots[1:] == roots[0]).mean()), 4),
             **_wrong(near, count, names),
@@ -116,7 +116,7 @@ def _all_kinds(
 
 
 def _wrong(near: NearPairs, count: int, names: list[str]) -> dict[str, object]:
-    """The precision, and the pairs of photographs that are taken for one another by mistake."""
+    """The precision, and the pairs of images that are confused."""
     own = near.pairs % count
     wrong = own[:, 0] != own[:, 1]
     worst: dict[str, float] = {}
@@ -131,12 +131,12 @@ def _wrong(near: NearPairs, count: int, names: list[str]) -> dict[str, object]:
     }
 
 
-def _perceive_times(pictures: list[Pixels]) -> dict[str, float]:
-    """Milliseconds for a picture of this size, the best of five."""
+def _perceive_times(images: list[Pixels]) -> dict[str, float]:
+    """Milliseconds for an image of this size, the best of five."""
     sizes = {"400 x 300": (400, 300), "own size": None, "4000 x 3000": (4000, 3000)}
     times = {}
     for name, size in sizes.items():
-        few = pictures[:_TIMED] if size is None or size[0] < 1000 else pictures[:5]
+        few = images[:_TIMED] if size is None or size[0] < 1000 else images[:5]
         sized = [cv2.resize(one, size) if size else one for one in few]
         runs = []
         for _ in range(5):
@@ -148,8 +148,8 @@ def _perceive_times(pictures: list[Pixels]) -> dict[str, float]:
     return times
 
 
-def _scale(work: Path, pictures: list[Pixels], count: int) -> dict[str, object]:
-    luma = [cv2.cvtColor(one, cv2.COLOR_RGB2GRAY) for one in pictures]
+def _scale(work: Path, images: list[Pixels], count: int) -> dict[str, object]:
+    luma = [cv2.cvtColor(one, cv2.COLOR_RGB2GRAY) for one in images]
     small = [cv2.resize(one, (SIDE, SIDE), interpolation=cv2.INTER_AREA) for one in luma]
     folder = make_looks(work / f"looks-{count}", np.stack(small), count)
     command = [sys.executable, "-m", "benchmarks.subjects.near_clusters", str(folder), "2"]

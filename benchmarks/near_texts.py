@@ -1,9 +1,9 @@
 """Recall, precision and scale of near duplicates among texts.
 
-`python -m benchmarks.near_texts SRC...`: of every document of SRC (folders of .txt and .jsonl)
-an altered copy is planted, of a likeness between 0.5 and 1. Truth is the Jaccard similarity of the
-sets of word 5-grams, computed by other code with Python's own sets. Scale is measured on sidecars
-of synthetic documents (`synthetic_shingles`). Results go to benchmarks/results/near_texts.json.
+`python -m benchmarks.near_texts SRC...`: an altered copy of every document of SRC (folders of .txt
+and .jsonl) is planted, with a similarity between 0.5 and 1. The truth is the Jaccard similarity of
+the sets of word 5-grams, computed by separate code on Python sets. Scale is measured on sidecars of
+synthetic documents (`synthetic_shingles`). Results go to benchmarks/results/near_texts.json.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from beam_jobs.dedup.text.fingerprints import fingerprints
 from beam_jobs.dedup.text.shingles import Shingles, shingles
 from beam_jobs.dedup.text.signatures import signatures
 from beam_jobs.dedup.union_find import components
-from benchmarks.machine import machine
+from benchmarks.measure import machine
 from benchmarks.planted_texts import altered, likeness, read_texts, words_of
 from benchmarks.synthetic_shingles import make_sidecars
 
@@ -87,7 +87,7 @@ def _corpus(texts: list[str]) -> dict[str, object]:
 
 
 def _by_likeness(truth: np.ndarray, together: np.ndarray) -> dict[str, list[float]]:
-    """Planted pairs of each range of likeness, and the share in one cluster."""
+    """Planted pairs by range of similarity, and the share in one cluster."""
     found = {}
     for low, high in itertools.pairwise(_BINS):
         inside = (truth >= low) & (truth < high)
@@ -97,7 +97,7 @@ def _by_likeness(truth: np.ndarray, together: np.ndarray) -> dict[str, list[floa
 
 
 def _documents(texts: list[str]) -> tuple[Documents, dict[str, float]]:
-    """What planning needs to know, made in batches as staging does; processor seconds by kernel."""
+    """The input of planning, computed in batches as by staging; CPU seconds by kernel."""
     seconds = dict.fromkeys(("fingerprints", "shingles", "signatures"), 0.0)
     heads, hashes, places, sizes = [], [], [], []
     for first in range(0, len(texts), _BATCH):

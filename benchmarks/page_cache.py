@@ -1,6 +1,6 @@
-"""Files thrown out of the page cache, or brought into it, and how much of them is there.
+"""Evicts files from the page cache, loads them into it, and measures how much of them is there.
 
-What lies below (a disk's own cache, the memory of the host of a virtual machine) is out of reach.
+Lower layers (the cache of a disk, the memory of a virtual machine's host) are out of reach.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _EVERYTHING = Path("/proc/sys/vm/drop_caches")
 
 
 def drop(files: Iterable[Path]) -> None:
-    """Throws files out of memory: these alone, so that programs need not be loaded again.
+    """Evicts files from memory: only these, so that programs need not be loaded again.
 
     Raises:
-        SystemExit: A hundredth or more of them is still there.
+        SystemExit: A hundredth or more of them is still in memory.
     """
     paths = list(files)
     for path in paths:
@@ -29,11 +29,11 @@ def drop(files: Iterable[Path]) -> None:
     if resident_share(paths) >= 0.01 and os.access(_EVERYTHING, os.W_OK):
         _EVERYTHING.write_text("3")
     if (share := resident_share(paths)) >= 0.01:
-        raise SystemExit(f"{share:.0%} of the files stayed in memory, so nothing would be cold")
+        raise SystemExit(f"{share:.0%} of the files stayed in memory, so no run would be cold")
 
 
 def fill(files: Iterable[Path]) -> None:
-    """Reads files, so that they lie in memory."""
+    """Reads files, so that they are in memory."""
     for path in files:
         with path.open("rb", buffering=0) as file:
             while file.read(_BLOCK_BYTES):
@@ -41,7 +41,7 @@ def fill(files: Iterable[Path]) -> None:
 
 
 def resident_share(files: Iterable[Path]) -> float:
-    """Which share of the pages of these files lies in memory, by mincore(2)."""
+    """The share of the pages of these files that is in memory, by mincore(2)."""
     there, pages = 0, 0
     for path in files:
         size = path.stat().st_size

@@ -1,4 +1,4 @@
-"""Real documents with altered copies of known likeness."""
+"""Real documents with altered copies of known similarity."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def read_texts(folder: Path) -> list[str]:
 
 
 def words_of(text: str) -> list[str]:
-    """Runs of letters and digits in lower case, by Python's own means alone."""
+    """Runs of letters and digits in lower case, without shardmill's code."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).lower())
 
 
 def five_grams(text: str) -> set[tuple[str, ...]]:
-    """The set that likeness is measured on."""
+    """The set of word 5-grams."""
     words = words_of(text)
     return {
         tuple(words[at : at + SHINGLE_WORDS])
@@ -44,9 +44,9 @@ def likeness(one: str, other: str) -> float:
 
 
 def altered(text: str, aim: float, vocabulary: list[str], generator: np.random.Generator) -> str:
-    """A copy in which words are replaced, left out and put in until the likeness is about `aim`.
+    """A copy with words replaced, removed and inserted until the similarity is about `aim`.
 
-    A word that is replaced far from others takes 5 of n shingles away and brings 5 others.
+    A replaced word far from others removes 5 of n shingles and adds 5 others.
     """
     tokens = text.split(" ")
     aimed = len(tokens) * (1 - aim) / (SHINGLE_WORDS * (1 + aim))
@@ -62,6 +62,6 @@ def altered(text: str, aim: float, vocabulary: list[str], generator: np.random.G
             del tokens[place]
         else:
             tokens.insert(place, new)
-    if generator.random() < 0.5:  # what counts for nothing
+    if generator.random() < 0.5:  # which similarity ignores
         tokens = [token.upper() if generator.random() < 0.1 else token for token in tokens]
     return " ".join(tokens)

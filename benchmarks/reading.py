@@ -1,9 +1,9 @@
-"""Reading beside peers: `python -m benchmarks.reading [--peers PYTHON] [--only cold|warm]`.
+"""Reading: `python -m benchmarks.reading [--peers PYTHON] [--only cold|warm]`.
 
-The same photographs, cropped at random to 224 and mirrored, in batches of 64, uint8: by a tf.data
-chain that was tuned by hand, by this reader, by TFDS's, and, with --peers, by WebDataset and
-MosaicML Streaming. Cold: their files are thrown out of the page cache before every run. The two in
-PyTorch run in an environment of their own:
+The same images, randomly cropped to 224 and mirrored, in batches of 64, uint8: by a hand-tuned
+tf.data chain, by this reader, by TFDS, and, with --peers, by WebDataset and MosaicML Streaming.
+Cold: the files are evicted from the page cache before every run. The last two use PyTorch and run
+in their own environment:
 
     python -m venv peers
     peers/bin/pip install -r benchmarks/requirements-peers.txt
@@ -27,23 +27,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.corpus import make_corpus
-from benchmarks.machine import machine
-from benchmarks.measure import Run, run
+from benchmarks.measure import Run, Subjects, machine, run, take_turns
 from benchmarks.page_cache import drop, fill
-from benchmarks.turns import Subjects, take_turns
 
 _HERE = Path(__file__).parent
-_SAMPLE_SECONDS = 0.25  # memory grows slowly here, and each look takes time from two cores
+_SAMPLE_SECONDS = 0.25  # memory grows slowly here, and each sample takes CPU time
 _TUNED = "hand-tuned tf.data"  # the first: ratios are to it
 
 
 class Subject(NamedTuple):
-    """What is measured.
+    """A measured program.
 
     Attributes:
-        module: In benchmarks/subjects.
-        data: Which form of the set it reads: a key of what `_make_sets` returns.
-        arguments: Between the folder and the seconds.
+        module: The module in benchmarks/subjects.
+        data: The form of the set that it reads: a key of the result of `_make_sets`.
+        arguments: The arguments between the folder and the seconds.
         peer: Whether it runs in the environment of the peers.
     """
 
@@ -70,7 +68,7 @@ SUBJECTS = {
     "MosaicML Streaming, OpenCV": Subject("mosaicml_read", "mosaicml", ("tuned",), peer=True),
 }
 
-# Ratios that are asked for, beside those to the hand-tuned chain: one subject to another.
+# Required ratios, in addition to those to the hand-tuned chain: one subject to another.
 RATIOS = (
     ("reader, window", _TUNED),
     ("reader, window", "TFDS"),
@@ -134,7 +132,7 @@ def main() -> None:
 def _read(
     subject: Subject, folder: Path, state: str, seconds: float, most: int, python: str
 ) -> Run:
-    """One run, after the files were thrown out of memory or brought into it."""
+    """One run, after the files were evicted from memory or loaded into it."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     (drop if state == "cold" else fill)(files)
     return run(
@@ -149,7 +147,7 @@ def _read(
 
 
 def _make_sets(work: Path, photographs: int, peers: str | None) -> dict[str, Path]:
-    """Folder by form of the set; what is there already is used again."""
+    """Folder by form of the set; existing ones are reused."""
     root = work / f"reading-{photographs}"
     sets = {name: root / name for name in ("shardmill", "webdataset", "mosaicml")}
 
@@ -179,7 +177,7 @@ def _records(folder: Path) -> int:
 
 
 def _bytes(folder: Path) -> int:
-    """Of what is read: the training split."""
+    """The records of the training split."""
     return sum(
         path.stat().st_size
         for pattern in ("*-train.tfrecord-*", "*.tar", "*.mds")
@@ -188,7 +186,7 @@ def _bytes(folder: Path) -> int:
 
 
 def _versions(peers: str | None) -> dict[str, str]:
-    """Of the packages that read."""
+    """The versions of the packages that read."""
     wanted = {
         sys.executable: ("tensorflow", "tensorflow-datasets", "numpy"),
         peers: ("torch", "torchvision", "webdataset", "mosaicml-streaming", "pillow"),
@@ -207,7 +205,7 @@ def _versions(peers: str | None) -> dict[str, str]:
 
 
 def _ratios(found: dict[str, Any]) -> dict[str, Any]:
-    """Of rates, and of CPU time a record: each within a turn, and the median of the turns."""
+    """Ratios of rates and of CPU time per record, within a turn; the median counts."""
     ratios = {}
     for name, other in RATIOS:
         if name not in found or other not in found:
@@ -224,7 +222,7 @@ def _ratios(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cpu(one: dict[str, Any]) -> float:
-    """Seconds of CPU for a record."""
+    """CPU seconds per record."""
     return float(one["cpu_seconds"] / (one["rate"] * one["seconds"]))
 
 

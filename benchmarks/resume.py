@@ -1,4 +1,4 @@
-"""Going on in the middle of an epoch: `python -m benchmarks.resume [--large]`.
+"""Resuming within an epoch: `python -m benchmarks.resume [--large]`.
 
 A synthetic set of 1.28 million records, opened by a new process at the state of 90 % of an epoch:
 seconds from `reader.load` to the first batch, bytes of the state, peak memory. With --large the
@@ -15,8 +15,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import machine
-from benchmarks.measure import run
+from benchmarks.measure import machine, run
 from benchmarks.page_cache import drop, fill
 from benchmarks.synthetic_set import make_synthetic_set
 
@@ -26,7 +25,7 @@ _SHOWN = ("first_batch_seconds", "load_seconds", "state_bytes", "peak_mib", "ano
 
 
 def main() -> None:
-    """Makes the sets, measures, prints a table, writes the results."""
+    """Creates the sets, measures, prints a table, writes the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.resume", description=__doc__)
     parser.add_argument("--large", action="store_true", help="12.8 million records too")
     parser.add_argument("--shuffle", choices=["window", "full", "off"], action="append")

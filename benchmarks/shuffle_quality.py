@@ -1,14 +1,14 @@
-"""Is a shuffled epoch told from a random one? `python -m benchmarks.shuffle_quality`.
+"""Can a shuffled epoch be distinguished from a random one? `python -m benchmarks.shuffle_quality`.
 
 A corpus of 64,000 documents that is sorted by class (100 of them) is built into a set by the real
-command. The reader's orders over it for 100 seeds, and what a buffer of 10,000 records makes of the
-sorted corpus, are compared with 400 random permutations by numpy's generator: statistic for
-statistic, by the test of Kolmogorov and Smirnov. A p-value below 0.01 divided by the number of
-statistics (Bonferroni) is told from chance. Everything has fixed seeds.
+command. The reader's orders over it for 100 seeds, and those of a buffer of 10,000 records over the
+sorted corpus, are compared with 400 random permutations of numpy's generator, for each statistic by
+the Kolmogorov-Smirnov test. A p-value below 0.01 divided by the number of statistics (Bonferroni)
+differs from chance. All seeds are fixed.
 
-What "window" does not promise is measured too: records that are neighbours on disk stay in one
-window, so single records (not classes) move from epoch to epoch in company. Results go to
-benchmarks/results/shuffle_quality.json, and a picture to docs. It takes about three minutes.
+What "window" does not promise is measured too: records that are neighbors on disk stay in one
+window, so single records (not classes) move together from epoch to epoch. Results go to
+benchmarks/results/shuffle_quality.json, and a plot to docs. It takes about three minutes.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ import numpy as np
 
 from benchmarks import shuffle_orders as orders
 from benchmarks import shuffle_statistics as stats
-from benchmarks.machine import machine
-from benchmarks.shuffle_plot import draw
+from benchmarks.measure import machine
 
 _HERE = Path(__file__).parent
 SEEDS = 100
-RANDOM = 400  # permutations to compare with
-# 0.01 for all comparisons of one way of shuffling together.
+RANDOM = 400  # permutations for the comparison
+# 0.01 for all comparisons of one way of shuffling.
 LEAST_P = 0.01 / (len(stats.OF_ONE) + len(stats.OF_TWO) + len(stats.OF_RECORDS))
+
+_DOTS = 2_000  # in each panel of the plot
+_WIDTH, _HEIGHT, _GAP, _TOP = 200, 200, 30, 40  # of a panel, pixels
 
 Values = dict[str, list[float]]
 
 
 def main() -> None:
-    """Builds the set, compares, prints, writes."""
+    """Builds the set, compares the orders, prints a table and writes the results."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.shuffle_quality", description=__doc__
     )
@@ -64,11 +66,11 @@ def main() -> None:
     print_table(found, results["neighbours_on_disk"])
     file = _HERE / "results" / "shuffle_quality.json"
     file.write_text(json.dumps(results, indent=1) + "\n")
-    picture = _HERE.parent / "docs" / "shuffle-quality.svg"
+    plot = _HERE.parent / "docs" / "shuffle-quality.svg"
     shown = {"sorted corpus": np.arange(len(disk))}
     shown |= {name: ways[name](0, 0) for name in (_BUFFER, _WINDOW, _FULL)}
-    picture.write_text(draw({name: stats.classes_of(order) for name, order in shown.items()}))
-    print(f"written to {file.relative_to(_HERE.parent)} and {picture.relative_to(_HERE.parent)}")
+    plot.write_text(_draw({name: stats.classes_of(order) for name, order in shown.items()}))
+    print(f"written to {file.relative_to(_HERE.parent)} and {plot.relative_to(_HERE.parent)}")
 
 
 _BUFFER = "buffer of 10,000"
@@ -76,7 +78,7 @@ _WINDOW, _FULL = "reader, window", "reader, full"
 
 
 def ways_of(disk: stats.Order, geometry: Any) -> dict[str, orders.Orders]:
-    """What is compared, by name; the reader's first two are of the set that shardmill built."""
+    """The compared orders by name; the first two of the reader are over the set as built."""
     corpus = np.arange(len(disk))
     return {
         _WINDOW: orders.reader_orders(disk, geometry, "window"),
@@ -104,7 +106,7 @@ def values_of(way: orders.Orders, seeds: range) -> Values:
 
 
 def random_values(records: int) -> Values:
-    """The same of random permutations."""
+    """The same for random permutations."""
     return values_of(
         lambda seed, epoch: orders.uniform_order(records, 2 * seed + epoch), range(RANDOM)
     )
@@ -130,7 +132,7 @@ def compare(ways: dict[str, orders.Orders], records: int) -> dict[str, Any]:
 
 
 def neighbours(ways: dict[str, orders.Orders], disk: stats.Order) -> dict[str, Any]:
-    """What becomes of records that lie side by side on disk, mean over ten seeds."""
+    """How far records that are neighbors on disk are separated, mean over ten seeds."""
     chance = lambda seed, epoch: orders.uniform_order(len(disk), 2 * seed + epoch)  # noqa: E731
     found = {}
     for name, way in {_WINDOW: ways[_WINDOW], _FULL: ways[_FULL], "chance": chance}.items():
@@ -147,7 +149,7 @@ def print_table(found: dict[str, Any], near: dict[str, Any]) -> None:
     for way, one in found.items():
         print(way)
         for name, value in one.items():
-            verdict = "" if value["p"] >= LEAST_P else "  told from chance"
+            verdict = "" if value["p"] >= LEAST_P else "  differs from chance"
             print(f"    {name:<32}p {value['p']:<10.2g}{verdict}")
     for way, one in near.items():
         print(f"{way:<40}" + "  ".join(f"{key} {value:.4g}" for key, value in one.items()))
@@ -163,6 +165,38 @@ def _build(work: Path, records: int) -> Path:
         subprocess.run([sys.executable, "-m", "cli.main", *arguments], check=True)
         done.touch()
     return out
+
+
+def _draw(panels: dict[str, stats.Order]) -> str:
+    """An SVG with a panel for each order: class over position."""
+    width = len(panels) * (_WIDTH + _GAP) + _GAP
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {_TOP + _HEIGHT + 40}" '
+        'font-family="Helvetica, Arial, sans-serif" font-size="14" role="img" '
+        'aria-label="Class over position in an epoch">',
+        f'<rect width="{width}" height="{_TOP + _HEIGHT + 40}" fill="#ffffff"/>',
+    ]
+    for number, (name, classes) in enumerate(panels.items()):
+        left = _GAP + number * (_WIDTH + _GAP)
+        parts += [
+            f'<g transform="translate({left} {_TOP})">',
+            f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#f7f9fc" stroke="#5b7db1"/>',
+            f'<path d="{_dots(classes)}" stroke="#1c2733" stroke-width="1.2"/>',
+            '<g text-anchor="middle">',
+            f'<text x="{_WIDTH // 2}" y="-12" font-weight="bold">{name}</text>',
+            f'<text x="{_WIDTH // 2}" y="{_HEIGHT + 20}">position</text>',
+            f'<text transform="translate(-8 {_HEIGHT // 2}) rotate(-90)">class</text>',
+            "</g></g>",
+        ]
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def _dots(classes: stats.Order) -> str:
+    """A path of dots: some positions, evenly spread, and their classes."""
+    positions = np.linspace(0, len(classes) - 1, _DOTS).astype(np.int64)
+    across = positions * _WIDTH // len(classes)
+    up = _HEIGHT - 1 - classes[positions] * _HEIGHT // stats.CLASSES
+    return "".join(f"M{x} {y}h1.2" for x, y in zip(across, up, strict=True))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Numbers that tell a shuffled order from an unshuffled one, and the test that compares them.
+"""Statistics that distinguish a shuffled order from an unshuffled one, and their test.
 
 An order is [records] int64: the number of the record at every position. Records are numbered as the
 corpus has them, sorted by class, with equally many of every class: the class of a record is its
@@ -26,7 +26,7 @@ def classes_of(order: Order) -> Order:
 def blocks_chi_square(classes: Order, size: int) -> float:
     """How unequal the classes are in runs of `size` positions: Pearson's statistic, summed.
 
-    Expected in every run is size / CLASSES of each class. A rest shorter than a run is left out.
+    Expected in every run is size / CLASSES of each class. A shorter rest is ignored.
     """
     blocks = len(classes) // size
     cell = np.repeat(np.arange(blocks), size) * CLASSES + classes[: blocks * size]
@@ -69,18 +69,18 @@ def together(order: Order, disk: Order) -> float:
 
     Args:
         order: Of an epoch.
-        disk: [records] the records as they lie on disk.
+        disk: [records] the records in the order on disk.
     """
     batch = positions_of(order)[disk] // BATCH
     return float(np.mean([(batch[k:] == batch[:-k]).mean() for k in range(1, 32)]))
 
 
 def distance(order: Order, disk: Order) -> float:
-    """Between neighbours on disk, in positions of the epoch, the mean; chance is records / 3."""
+    """The mean distance of neighbors on disk, in positions of the epoch; chance is records / 3."""
     return float(np.abs(np.diff(positions_of(order)[disk])).mean())
 
 
-# Which classes stand where: functions of one epoch, and of two.
+# Statistics of classes: functions of one epoch, and of two.
 OF_ONE: dict[str, Callable[[Order], float]] = {
     "classes in batches of 64": lambda order: blocks_chi_square(classes_of(order), BATCH),
     "classes in runs of 4,096": lambda order: blocks_chi_square(classes_of(order), BLOCK),
@@ -90,16 +90,16 @@ OF_ONE: dict[str, Callable[[Order], float]] = {
 OF_TWO: dict[str, Callable[[Order, Order], float]] = {
     "same class in the next epoch": class_coincidence,
 }
-# Which records stand where; of two epochs.
+# Statistics of records, of two epochs.
 OF_RECORDS: dict[str, Callable[[Order, Order], float]] = {"displacement": displacement}
 
 
 def two_sample_p(one: list[float], other: list[float]) -> float:
-    """The p-value of Kolmogorov and Smirnov's test that both samples are of one distribution.
+    """The p-value of the Kolmogorov-Smirnov test that both samples have one distribution.
 
     By the limiting distribution with Stephens' correction for small samples (Use of the
     Kolmogorov-Smirnov, Cramer-von Mises and Related Statistics Without Extensive Tables, JRSS B 32,
-    1970), good from some 4 values on. Ties make it larger, never smaller.
+    1970), accurate from about 4 values on. Ties make it larger, never smaller.
     """
     values = np.sort(np.concatenate([one, other]))
     below_one = np.searchsorted(np.sort(one), values, side="right") / len(one)

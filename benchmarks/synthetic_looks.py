@@ -1,9 +1,9 @@
-"""Thumbnails of pictures that never were, with the statistics of real photographs, for scale.
+"""Thumbnails of synthetic images with the statistics of real ones, to measure scale.
 
-A picture is a sample of the normal distribution whose mean and covariance (over its 144 lowest DCT
-coefficients; of the others, their variances) are those of given photographs. So the bits of its
-hash are as biased and as correlated as those of the photographs. It is drawn larger than a
-thumbnail, so that it can be cropped before it is shrunk.
+An image is a sample of the normal distribution with the mean and covariance of given images (over
+the 144 lowest DCT coefficients, and the variances of the others). So the bits of its hash are as
+biased and as correlated as those of the given images. It is larger than a thumbnail, so that it can
+be cropped before it is shrunk.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from beam_jobs.dedup.images.hash_format import HASH_BYTES, LUMA_BYTES, LUMA_SIDE
 from beam_jobs.images.decode import Pixels
 from beam_jobs.images.perception import hash_luma
 
-SIDE = 64  # pixels of a picture before it becomes a thumbnail
+SIDE = 64  # pixels of an image before it becomes a thumbnail
 PLANTED = 20  # one in so many is a copy
 _LOW = 12  # frequencies a side with full covariance
 _BLOCK = 500
@@ -30,10 +30,10 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class Model:
-    """What is learnt of the photographs, and drawn from."""
+    """The distribution of the given images."""
 
     def __init__(self, luma: Pixels) -> None:
-        """Args: luma: [n, SIDE, SIDE] uint8 of n photographs."""
+        """Args: luma: [n, SIDE, SIDE] uint8 of n images."""
         self._cosines = _cosines()
         spectra = self._cosines @ luma.astype(np.float64) @ self._cosines.T
         low = spectra[:, :_LOW, :_LOW].reshape(len(luma), -1)
@@ -44,7 +44,7 @@ class Model:
         self._deviation[:_LOW, :_LOW] = 0
 
     def draw(self, count: int, generator: np.random.Generator) -> Pixels:
-        """[count, SIDE, SIDE] pictures."""
+        """[count, SIDE, SIDE] images."""
         spectra = generator.standard_normal((count, SIDE, SIDE)) * self._deviation
         low = generator.standard_normal((count, len(self._mean))) @ self._factor.T + self._mean
         spectra[:, :_LOW, :_LOW] = low.reshape(count, _LOW, _LOW)
@@ -60,22 +60,22 @@ def _cosines() -> FloatArray:
     return np.asarray(cosines, np.float64)
 
 
-def _copy(picture: Pixels, generator: np.random.Generator) -> Pixels:
-    """The picture cropped (or not), stretched to its old size, with noise."""
+def _copy(image: Pixels, generator: np.random.Generator) -> Pixels:
+    """The image cropped (or not), stretched to its old size, with noise."""
     part = generator.choice(_CROPS)
     left, top = part * SIDE * generator.random(2)
     scale = 1 - part
     matrix = np.array([[scale, 0, left + scale / 2 - 0.5], [0, scale, top + scale / 2 - 0.5]])
     flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
     cropped = cv2.warpAffine(
-        picture, matrix, (SIDE, SIDE), flags=flags, borderMode=cv2.BORDER_REPLICATE
+        image, matrix, (SIDE, SIDE), flags=flags, borderMode=cv2.BORDER_REPLICATE
     )
     noisy = cropped + generator.normal(0, _NOISE, cropped.shape)
     return np.asarray(noisy.clip(0, 255).astype(np.uint8))
 
 
 def make_looks(folder: Path, luma: Pixels, count: int) -> Path:
-    """hashes.npy and thumbnails.npy of `count` pictures, made once and used again.
+    """hashes.npy and thumbnails.npy of `count` images, created once and reused.
 
     The last 1 / PLANTED of the rows are copies of the first, in the same order.
     """
@@ -90,19 +90,19 @@ def make_looks(folder: Path, luma: Pixels, count: int) -> Path:
     )
     thumbnails[:, LUMA_BYTES:] = 128
 
-    def put(start: int, pictures: Pixels) -> None:
-        rows = slice(start, start + len(pictures))
+    def put(start: int, images: Pixels) -> None:
+        rows = slice(start, start + len(images))
         size = (LUMA_SIDE, LUMA_SIDE)
-        small = [cv2.resize(one, size, interpolation=cv2.INTER_AREA) for one in pictures]
+        small = [cv2.resize(one, size, interpolation=cv2.INTER_AREA) for one in images]
         hashes[rows] = hash_luma(np.stack(small))
         thumbnails[rows, :LUMA_BYTES] = np.stack(small).reshape(len(small), -1)
 
     model, generator = Model(luma), np.random.default_rng(20)
     copies = count // PLANTED
     for start in range(0, count - copies, _BLOCK):
-        pictures = model.draw(min(_BLOCK, count - copies - start), generator)
-        put(start, pictures)
-        copied = pictures[: max(0, copies - start)]
+        images = model.draw(min(_BLOCK, count - copies - start), generator)
+        put(start, images)
+        copied = images[: max(0, copies - start)]
         if len(copied):
             put(count - copies + start, np.stack([_copy(one, generator) for one in copied]))
     done.write_text(str(count))

@@ -1,7 +1,7 @@
-"""A shard set of any number of small pictures, written directly: what planning would take is not.
+"""A shard set of any number of small images, written directly, without planning.
 
 Ten shards are written in full; of a larger set the others are hard links to them, for a reader that
-never opens more than it reads cannot tell. The index has every row.
+opens only what it reads does not notice. The index has every row.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _STATISTICS = (pa.field("width", pa.int32()), pa.field("height", pa.int32()))
 
 
 def make_synthetic_set(directory: Path, num_shards: int) -> Path:
-    """A set of `num_shards` shards of 128,000 records, made once and used again."""
+    """A set of `num_shards` shards of 128,000 records, created once and reused."""
     if (directory / MANIFEST).exists():
         return directory
     shutil.rmtree(directory, ignore_errors=True)
@@ -53,14 +53,14 @@ def make_synthetic_set(directory: Path, num_shards: int) -> Path:
             Feature("label", "class_label", (), "", tuple(f"c{k}" for k in range(_CLASSES)), True),
         ),
     )
-    pictures = _pictures()
+    images = _pictures()
     shards: list[ShardInfo] = []
     lengths: list[np.ndarray[Any, Any]] = []
     with IndexWriter(directory / index_file("train"), _STATISTICS) as index:
         for number in range(num_shards):
             path = directory / shard_file("synthetic", "train", number, num_shards)
             if number < _WRITTEN:
-                lengths.append(_write_shard(path, schema, pictures, number))
+                lengths.append(_write_shard(path, schema, images, number))
                 sha256 = file_sha256(path)
             else:
                 path.hardlink_to(directory / shards[number % _WRITTEN].file)
@@ -90,14 +90,14 @@ def _pictures() -> list[bytes]:
 
 
 def _write_shard(
-    path: Path, schema: Schema, pictures: list[bytes], shard: int
+    path: Path, schema: Schema, images: list[bytes], shard: int
 ) -> np.ndarray[Any, Any]:
     """[_SHARD_RECORDS] int64: the length of every frame that was written."""
     lengths = np.empty(_SHARD_RECORDS, np.int64)
     with path.open("wb") as file:
-        for place, picture in zip(range(_SHARD_RECORDS), itertools.cycle(pictures), strict=False):
+        for place, image in zip(range(_SHARD_RECORDS), itertools.cycle(images), strict=False):
             number = shard * _SHARD_RECORDS + place
-            values = {"id": f"r{number:08d}", "image": picture, "label": number % _CLASSES}
+            values = {"id": f"r{number:08d}", "image": image, "label": number % _CLASSES}
             framed = frame(encode_example(schema, values))
             file.write(framed)
             lengths[place] = len(framed)

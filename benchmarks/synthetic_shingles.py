@@ -1,7 +1,7 @@
-"""Sidecars of synthetic documents: sets of shingles with copies of known likeness among them.
+"""Sidecars of synthetic documents: sets of shingles with copies of known similarity among them.
 
 Of 20 documents 2 are altered copies of documents of the unit before, and 1 is a page of a site: 150
-of its 200 shingles stand on the other pages too, which are below the threshold but meet in buckets.
+of its 200 shingles are on the other pages too, which are below the threshold but share buckets.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def likeness_of(copy: int) -> tuple[int, float]:
 
 
 def make_sidecars(folder: Path, count: int) -> Path:
-    """A folder that `Workspace` and `Sidecars` can read, made if it is not there.
+    """A folder that `Workspace` and `Sidecars` can read, created if missing.
 
     Args:
-        folder: Where it goes.
+        folder: The folder.
         count: Documents, a multiple of UNIT.
     """
     done = folder / "units.json"
@@ -62,7 +62,7 @@ def _table(unit: int, units: int) -> pa.Table:
     own = UNIT - len(rows)
     rows = np.concatenate((rows, generator.integers(0, 1 << 32, (own, SHINGLES), np.uint32)))
     rows.sort(axis=1)
-    # That a random hash comes twice happens to one document in 200,000.
+    # A random hash occurs twice in one document of 200,000.
     begins = np.arange(0, (UNIT + 1) * SHINGLES, SHINGLES)
     sets = Shingles(rows.reshape(-1), begins)
     stored = pa.py_buffer(signatures(sets).astype("<u4").tobytes())
@@ -84,7 +84,7 @@ def _originals(unit: int) -> np.ndarray:
 
 
 def _copies(unit: int, generator: np.random.Generator) -> np.ndarray:
-    """Altered copies of those; they stand behind the originals of the unit that they are in."""
+    """Altered copies of them, after the originals of their unit."""
     rows = _originals(unit)
     for number, row in enumerate(rows):
         differ, _ = likeness_of(number)

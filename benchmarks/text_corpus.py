@@ -1,4 +1,4 @@
-"""The corpus of the text benchmarks: documents of real sentences, some of them twice."""
+"""The corpus of the text benchmarks: documents of real sentences, with some duplicates."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pathlib import Path
 
 from benchmarks.corpus import REPOSITORY
 
-# 1,000 film reviews where the developers' corpora lie beside the repository, else the samples.
+# 1,000 film reviews if the developers' corpora are next to the repository, else the samples.
 _REVIEWS = REPOSITORY.parent / "shared" / "corpora" / "text-movie-reviews"
-_SAMPLES = REPOSITORY / "samples" / "banking77"
+_SAMPLES = REPOSITORY / "samples" / "banking"
 _LINES = (12, 60)  # of a document
-_EXACT, _NEAR = 0.02, 0.05  # shares of documents that stand for an earlier one
+_EXACT, _NEAR = 0.02, 0.05  # shares of documents that repeat an earlier one
 _CHANGED_WORDS = 0.01  # of a near duplicate
 
 
 def sentences() -> list[str]:
-    """The distinct lines of the corpus, in an order of their own."""
+    """The distinct lines of the corpus, sorted."""
     lines: set[str] = set()
     if _REVIEWS.is_dir():
         for path in sorted(_REVIEWS.glob("*/*.txt")):
             lines |= set(path.read_text(errors="replace").splitlines())
     else:
         for path in sorted(_SAMPLES.glob("*.csv")):
-            with path.open(newline="") as file:
+            with path.open(newline="", errors="replace") as file:
                 lines |= {row[0] for row in csv.reader(file)}
     return sorted(line.strip() for line in lines if len(line) > 20)
 
@@ -56,7 +56,7 @@ def _changed(text: str, generator: random.Random) -> str:
 
 
 def make_jsonl(folder: Path, count: int) -> Path:
-    """One JSON Lines file of `count` documents, made once and used again."""
+    """One JSON Lines file of `count` documents, created once and reused."""
     path, done = folder / f"{count}.jsonl", folder / f"{count}.complete"
     if done.exists() and path.exists():
         return path

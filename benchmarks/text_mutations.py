@@ -1,9 +1,9 @@
 """Ten thousand damaged files of documents: `python -m benchmarks.text_mutations`.
 
-Good files of every format are made from the sentences of the text corpus, a copy of each is damaged
-by a seeded draw, and `shardmill preprocess text` builds a set of them. What must hold is checked,
-not only measured: no crash, no hang, the ledger adds up, every file has something in the set or in
-quarantine, and what is quarantined of a plain file stands in it. Results go to
+Valid files of every format are created from sentences of the text corpus, a copy of each is damaged
+by a seeded random mutation, and `shardmill preprocess text` builds a set of them. Requirements are
+checked: no crash, no hang, the ledger adds up, every file has a record in the set or in quarantine,
+and quarantined bytes of an uncompressed file occur in it. Results go to
 benchmarks/results/text_mutations.json.
 """
 
@@ -28,7 +28,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from benchmarks.damage import MUTATIONS
-from benchmarks.machine import machine
+from benchmarks.measure import machine
 from benchmarks.mutations import run_command
 from benchmarks.text_corpus import documents
 from shard_format import frame, open_index
@@ -138,7 +138,7 @@ FORMATS: dict[str, Callable[[list[str]], bytes]] = {
 
 
 def write_corpus(corpus: Path, count: int, seed: int, damaged: bool = True) -> None:
-    """Fills a corpus with damaged files, or good ones: NUMBER-MUTATION.EXTENSION in folders."""
+    """Creates a corpus of damaged files, or valid ones: NUMBER-MUTATION.EXTENSION in folders."""
     draw = random.Random(seed)
     texts = documents(_FILES * _DOCUMENTS * len(FORMATS), seed)
     good = [
@@ -159,10 +159,10 @@ def write_corpus(corpus: Path, count: int, seed: int, damaged: bool = True) -> N
 
 
 def build(corpus: Path, out: Path) -> dict[str, object]:
-    """Runs the command and checks the books; what it counted and took.
+    """Runs the command and checks the ledger; returns counts, time and memory.
 
     Raises:
-        SystemExit: Something that must hold does not.
+        SystemExit: A requirement is not met.
     """
     shutil.rmtree(out, ignore_errors=True)
     options = ["--no-labels", "--dedup", "off", "--out", str(out), "--json"]

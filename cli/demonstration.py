@@ -1,7 +1,7 @@
 """The two parts of `shardmill demo`: raw samples to a shard set, and a small network on it.
 
-Run again, what is done already is not done twice: a set that is there is the same set, and a run
-that is finished stays as it is. So there is a run directory for every number of epochs.
+A second run reuses the finished sets and training runs, so every number of epochs has a run
+directory of its own.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ SAMPLES = Path(__file__).parents[1] / "samples"
 
 
 class Part(NamedTuple):
-    """One corpus and what is learned from it.
+    """One corpus and a model trained on it.
 
     Attributes:
-        noun: What its records are.
+        noun: What a record is called, in the plural.
         preprocessing: From the corpus to a shard set.
         training: From the shard set to a model.
     """
@@ -31,7 +31,7 @@ class Part(NamedTuple):
 
 
 def photographs(out: Path, epochs: int) -> Part:
-    """Clothes in ten classes, and a small convolutional network."""
+    """Photographs of clothes in ten classes, and a small convolutional network."""
     from beam_jobs.options import ImageOptions
     from trainer import TrainOptions
 
@@ -70,7 +70,7 @@ def questions(out: Path, epochs: int) -> Part:
 
 
 def show(part: Part) -> str:
-    """Builds the set and trains on it; what came out, for people."""
+    """Builds the set and trains on it; returns a summary for people."""
     from cli.commands.preprocess import build_set
     from cli.commands.train import train_model
     from cli.console import stdout
@@ -86,8 +86,8 @@ def show(part: Part) -> str:
     console.print()
     classes = len(load_manifest(data).schema["label"].class_names)
     return (
-        f"accuracy   {result.final.val_accuracy or 0.0:.1%} of {part.noun} it has not learned from "
-        f"are right; guessing one of {classes} classes is right for {1 / classes:.0%}\n"
+        f"accuracy   {result.final.val_accuracy or 0.0:.1%} on {part.noun} not used for training; "
+        f"chance is {1 / classes:.0%} with {classes} classes\n"
         f"shard set  {data}\n"
         f"model      {result.model_path}\n"
         f"logs       {part.training.run_dir / 'tensorboard'}\n"
@@ -96,6 +96,6 @@ def show(part: Part) -> str:
 
 
 def _shown(path: Path) -> Path:
-    """Relative to the working directory where that is shorter."""
+    """The path relative to the working directory, if it is inside."""
     cwd = Path.cwd()
     return path.relative_to(cwd) if path.is_relative_to(cwd) else path

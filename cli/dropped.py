@@ -1,4 +1,4 @@
-"""What a shard set keeps of records that are not in its shards, for a terminal."""
+"""Quarantine and duplicates of a shard set, for a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EXAMPLE_WIDTH = 300  # characters; a table folds them into a few lines
 
 
 def dropped_json(directory: Path, manifest: Manifest) -> dict[str, Any]:
-    """The same as `print_dropped` for --json; null where a file of the set is damaged."""
+    """What `print_dropped` prints, for --json; null where a file of the set is damaged."""
     found, _ = _read(directory, manifest)
     if found is None:
         return {"duplicate_clusters": None, "quarantine": None}
@@ -38,7 +38,7 @@ def dropped_json(directory: Path, manifest: Manifest) -> dict[str, Any]:
 
 
 def print_dropped(directory: Path, manifest: Manifest) -> None:
-    """Prints one example for every reason to refuse a record, and counts of duplicates."""
+    """Prints an example for every reason of rejection, and counts of duplicates."""
     found, problem = _read(directory, manifest)
     if found is None:
         say(f"note: {problem}\n")
@@ -58,14 +58,14 @@ def print_dropped(directory: Path, manifest: Manifest) -> None:
         kinds = f"{duplicates.exact:,} exact and {duplicates.near:,} near copies"
         say(
             f"duplicates {counted(duplicates.clusters, 'cluster')} ({kinds}), "
-            f"{duplicates.conflicts:,} with contradictory labels\n"
+            f"{duplicates.conflicts:,} with conflicting labels\n"
         )
 
 
 def _read(
     directory: Path, manifest: Manifest
 ) -> tuple[tuple[DuplicateCounts | None, list[Refused]] | None, str]:
-    """What could be read, or why not: a manifest alone still tells most of what there is."""
+    """The contents, or why they cannot be read: without them, inspect still shows the manifest."""
     try:
         return (count_duplicates(directory, manifest), read_refused(directory, manifest)), ""
     except DamageError as error:

@@ -10,7 +10,7 @@ from shard_format.wording import format_bytes
 
 
 def print_ledger(manifest: Manifest, build: dict[str, Any], ignored: int | None = None) -> None:
-    """Prints where every record went, the splits, and how fast it was."""
+    """Prints the outcome of every record, the splits, and notes on the build."""
     console = stdout()
     ledger = manifest.ledger
     rows = table("Ledger", "", "records", right=("records",))

@@ -1,4 +1,4 @@
-"""Quiet logs of TensorFlow: what it says while loading is for those who build it."""
+"""Quiet logs: while loading, TensorFlow logs what only its developers need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was counted over the records of a shard set, for a terminal."""
+"""Statistics of a shard set, for a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WHITE = 255
 
 
 def print_classes(manifest: Manifest) -> None:
-    """Prints how many records of each class every split has, and its weight if there is one."""
+    """Prints the number of records per class and split, and the class weights if there are any."""
     names = list(manifest.splits)
     weights = _class_weights(manifest)
     last = ("weight",) if weights else ()
@@ -47,18 +47,18 @@ def _class_weights(manifest: Manifest) -> dict[str, Any]:
 
 
 def print_statistics(manifest: Manifest) -> None:
-    """Prints least, mean and greatest of every numeric column, split by split."""
+    """Prints minimum, mean and maximum of every numeric column, split by split."""
     for name, split in manifest.splits.items():
         numeric = {
             column: values
             for column, values in split.statistics.items()
             if isinstance(values, dict)
             and {"min", "max", "mean"} <= values.keys()
-            and not isinstance(values["mean"], list)  # those of channels have a table of their own
+            and not isinstance(values["mean"], list)  # channels have a table of their own
         }
         if not numeric:
             continue
-        right = ("least", "mean", "greatest")
+        right = ("min", "mean", "max")
         rows = table(f"Statistics of {name}", "column", *right, right=right)
         for column, values in numeric.items():
             rows.add_row(
@@ -70,7 +70,7 @@ def print_statistics(manifest: Manifest) -> None:
 
 
 def print_channels(manifest: Manifest) -> None:
-    """Prints mean and deviation of the colour channels, for a normalization layer."""
+    """Prints mean and deviation of the color channels, for a normalization layer."""
     for name, split in manifest.splits.items():
         pixels = split.statistics.get("pixels")
         if not isinstance(pixels, dict) or not pixels.get("mean") or not pixels.get("count", 1):

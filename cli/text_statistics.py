@@ -1,4 +1,4 @@
-"""What was counted over documents and their tokens, for a terminal."""
+"""Statistics of documents and their tokens, for a terminal."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _COLUMNS = {"language": "Languages", "source_encoding": "Encodings"}
 
 
 def text_json(directory: Path, manifest: Manifest) -> dict[str, Any]:
-    """The same as `print_text` for --json: records by language and encoding, of each split.
+    """Records by language and encoding, of each split, for --json.
 
-    Lengths, vocabulary and packing are among the statistics. Null where there is no such column,
-    or the index cannot be read; nothing for sets of other records.
+    Lengths, vocabulary and packing are in the statistics. Null if there is no such column or the
+    index cannot be read; empty for sets of other records.
     """
     if manifest.schema.record_type != "text":
         return {}
@@ -52,7 +52,7 @@ def print_text(directory: Path, manifest: Manifest) -> None:
 
 
 def print_cleaning(manifest: Manifest) -> int:
-    """Prints the cleaning steps in order, with their parameters; how many there are."""
+    """Prints the cleaning steps in order, with their parameters; returns their number."""
     steps = cleaning_steps(manifest.config)
     if steps:
         rows = table("Cleaning", "step", "parameters")
@@ -64,7 +64,7 @@ def print_cleaning(manifest: Manifest) -> int:
 
 
 def _print_numbers(title: str, split: str, numbers: Mapping[str, Any]) -> None:
-    # The title of a narrow table is wrapped, so the split is named below it.
+    # The title of a narrow table wraps, so the header names the split.
     rows = table(title, f"of {split}", "value", right=("value",))
     for name, value in numbers.items():
         shown = statistic(name, value)
@@ -95,7 +95,7 @@ def _print_counts(column: str, counts: Mapping[str, Mapping[str | None, int]]) -
 def _counts(
     directory: Path, manifest: Manifest
 ) -> tuple[dict[str, dict[str, dict[str | None, int]]], str]:
-    """Records by value, by split, by column; and why not, where an index cannot be read."""
+    """Records by column, split and value; and why there are none if an index cannot be read."""
     found: dict[str, dict[str, dict[str | None, int]]] = {}
     try:
         for split in manifest.splits:

@@ -21,44 +21,44 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from reader.access import RandomAccess as RandomAccess
-    from reader.access import random_access as random_access
+    from reader.access.indexed_split import AccessInfo as AccessInfo
+    from reader.access.random_access import RandomAccess as RandomAccess
+    from reader.access.random_access import random_access as random_access
     from reader.index_export import IndexExport as IndexExport
     from reader.index_export import export_index as export_index
-    from reader.indexed_split import AccessInfo as AccessInfo
-    from reader.info import StreamInfo as StreamInfo
     from reader.loading import load as load
     from reader.mixing import Mixture as Mixture
     from reader.mixing import mix as mix
-    from reader.normalization import Normalization as Normalization
-    from reader.rate import ReadRate as ReadRate
-    from reader.rate import measure as measure
+    from reader.profiling.rate import ReadRate as ReadRate
+    from reader.profiling.rate import measure as measure
+    from reader.profiling.stages import StageTimes as StageTimes
+    from reader.profiling.stages import measure_stages as measure_stages
     from reader.record_types import TokenInfo as TokenInfo
     from reader.record_types import kind_of as kind_of
-    from reader.stages import StageTimes as StageTimes
-    from reader.stages import measure_stages as measure_stages
     from reader.stream import Stream as Stream
+    from reader.stream import StreamInfo as StreamInfo
+    from reader.transforms.normalization import Normalization as Normalization
 
 # name -> the module it is imported from when it is first used. A function must not have the name of
 # a module here: importing that module would put it in the function's place.
 _HOMES = {
-    "AccessInfo": "reader.indexed_split",
+    "AccessInfo": "reader.access.indexed_split",
     "IndexExport": "reader.index_export",
     "Mixture": "reader.mixing",
-    "Normalization": "reader.normalization",
-    "RandomAccess": "reader.access",
-    "ReadRate": "reader.rate",
-    "StageTimes": "reader.stages",
+    "Normalization": "reader.transforms.normalization",
+    "RandomAccess": "reader.access.random_access",
+    "ReadRate": "reader.profiling.rate",
+    "StageTimes": "reader.profiling.stages",
     "Stream": "reader.stream",
-    "StreamInfo": "reader.info",
+    "StreamInfo": "reader.stream",
     "TokenInfo": "reader.record_types",
     "export_index": "reader.index_export",
     "kind_of": "reader.record_types",
     "load": "reader.loading",
-    "measure": "reader.rate",
-    "measure_stages": "reader.stages",
+    "measure": "reader.profiling.rate",
+    "measure_stages": "reader.profiling.stages",
     "mix": "reader.mixing",
-    "random_access": "reader.access",
+    "random_access": "reader.access.random_access",
 }
 
 __all__ = sorted(_HOMES)
@@ -68,7 +68,10 @@ if not TYPE_CHECKING:  # else type checkers would let any name pass
     def __getattr__(name: str) -> object:
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+        from shard_format.extras import naming_extras
+
+        with naming_extras():
+            value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
         return value
 
 

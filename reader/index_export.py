@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from reader.caching.origins import own_directory
-from reader.checks import check_choice
-from reader.shard_files import check_shards
-from shard_format import DamageError, InputError, SplitInfo, load_manifest, open_index
+from reader.cache.origins import own_directory
+from reader.records.split_files import check_shards, checked_index
+from shard_format import DamageError, InputError, SplitInfo, load_manifest
 from shard_format.naming import INDEX_DIR, index_file
+from shard_format.options import check_choice
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -130,12 +130,7 @@ def _frames(where: Path, split: SplitInfo) -> Iterator[tuple[Int64Array, Int64Ar
     Raises:
         DamageError: They do not.
     """
-    index = open_index(where).select(["shard", "offset", "length"])
-    if index.num_rows != split.records:
-        raise DamageError(
-            f"an index must have a row for each of the {split.records} records of its split, got "
-            f"{index.num_rows} in {where}. Run 'shardmill verify'."
-        )
+    index = checked_index(where, split).select(["shard", "offset", "length"])
     first = 0
     for number, shard in enumerate(split.shards):
         numbers, offsets, sizes = _columns(index.slice(first, shard.records))
@@ -143,8 +138,8 @@ def _frames(where: Path, split: SplitInfo) -> Iterator[tuple[Int64Array, Int64Ar
         begins = ends - sizes
         if (numbers != number).any() or (begins != offsets).any() or ends[-1] != shard.bytes:
             raise DamageError(
-                f"the records of a shard must fill it, got others for {shard.file} "
-                f"({shard.bytes} bytes) in {where}. Run 'shardmill verify'."
+                f"The records of {shard.file} do not fill its {shard.bytes} bytes in {where}. Run "
+                "'shardmill verify'."
             )
         yield offsets, sizes
         first += shard.records
@@ -169,6 +164,6 @@ def _write(target: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise InputError(
-            f"an index must go to a folder that can be written to, got '{error.strerror}' for "
-            f"{target}. Choose another place with --out (out= in Python)."
+            f"Cannot write to {target}: '{error.strerror}'. Choose another folder with --out (out= "
+            "in Python)."
         ) from error

@@ -1,4 +1,4 @@
-"""`mix`: several sets as one stream, in given shares.
+"""`mix`: several sets as one stream, by weight.
 
 Every set is read in its own order, endlessly, as if its epochs were one, so nothing of it is left
 out. Since all positions of a group are of one set, a worker's positions of the mixture are the
@@ -16,22 +16,20 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from reader.caching.origins import is_remote, local_directory
-from reader.caching.places import open_place
-from reader.checks import check_choice, check_integer
-from reader.info import StreamInfo
-from reader.loading import load
-from reader.mixture_plan import MixturePlan
-from reader.normalization import TRAINING_SPLIT
+from reader.cache.locations import locate_dataset
+from reader.cache.origins import is_remote, local_directory
 from reader.opening import Opened, open_source
-from reader.options import MAX_EPOCHS, ReadOptions
-from reader.pipeline import as_it_is, finished
-from reader.sampling import SLOTS, shares
+from reader.options import MAX_EPOCHS, REQUIRED, ReadOptions
+from reader.order.class_sampling import SLOTS, shares
+from reader.order.mixture import MixturePlan
+from reader.pipeline import finished, without_autograph
+from reader.record_types.vocabulary import HUGGING_FACE, SENTENCE_PIECE
 from reader.state import as_json, digest, read_state
-from reader.stream import Stream
-from reader.vocabulary import HUGGING_FACE, SENTENCE_PIECE
+from reader.stream import Stream, StreamInfo
+from reader.transforms.normalization import TRAINING_SPLIT
 from shard_format import UsageError, load_manifest
 from shard_format import mix as mix_bits
+from shard_format.options import check_choice, check_integer
 
 GROUP = 8
 # Options of `load` that a mixture has no use for, and what to do instead.
@@ -50,7 +48,7 @@ class Mixture(Stream):
     """Several sets as one stream.
 
     Attributes:
-        parts: What is read of each set, by the names of `mix`. `info` has the sums of them.
+        parts: Describes the stream of each set, by the names of `mix`; `info` has the sums.
         shares: Of each set in the batches, in (0, 1]; the weights, rounded to one in 4096.
     """
 
@@ -61,7 +59,7 @@ class Mixture(Stream):
 def mix(
     weights: Mapping[str, float] | Mapping[os.PathLike[str], float],
     *,
-    batch_size: int,
+    batch_size: int = REQUIRED,
     seed: int = 0,
     epochs: int | None = None,
     steps_per_epoch: int | None = None,
@@ -117,7 +115,7 @@ def mix(
         steps = max(1, records // batch_size) if steps_per_epoch is None else steps_per_epoch
         check_integer("steps_per_epoch", steps, 1)
         sets: list[Any] = [[one.info.root_hash for one in opened], shared.slots.tolist()]
-        if opened[0].info.split != TRAINING_SPLIT:  # that of states from before it was told apart
+        if opened[0].info.split != TRAINING_SPLIT:  # states of the first version are of this one
             sets.append(opened[0].info.split)
         sample = opened[0].source.options.sample
         of_mixture = {
@@ -136,7 +134,7 @@ def mix(
         batches = int(tf.data.INFINITE_CARDINALITY)
         if epochs is not None:
             batches = (epochs - start.epoch) * steps - start.step
-        dataset = as_it_is(_mixed)(opened, shared, position, worker[1])
+        dataset = without_autograph(_mixed)(opened, shared, position, worker[1])
         dataset = dataset if epochs is None else dataset.take(batches)
         dataset = finished(dataset, batches, opened[0].source.options)
     parts = dict(zip(names, (one.info for one in opened), strict=True))
@@ -160,20 +158,14 @@ def _mixed(opened: list[Opened], plan: MixturePlan, position: int, workers: int)
         elements.append(one.source.elements(one.source.windows.endless(epoch, inside)))
     choices = plan.choices(position, workers)
     mixed = tf.data.Dataset.choose_from_datasets(elements, choices, stop_on_empty_dataset=True)
-    return opened[0].source.in_batches(mixed)
+    return opened[0].source.batched(mixed)
 
 
 def _open(directory: str, seed: int, options: Mapping[str, Any]) -> Opened:
     """A set with a seed of its own, so that sets of as many records differ in their order."""
-    defaults = {
-        name: value for name, value in (load.__kwdefaults__ or {}).items() if name in _OPTIONS
-    }
     # "wrap", for a batch may be larger than the smallest set, which then repeats within it.
-    values = defaults | dict(options) | {"seed": seed, "epochs": None, "remainder": "wrap"}
-    for name in ("cache_dir", "synonyms"):
-        values[name] = None if values[name] is None else Path(values[name]).expanduser()
-    asked = ReadOptions(**values)
-    own = int(open_place(directory, asked).manifest.root_hash[:16], 16)
+    asked = ReadOptions(**{**options, "seed": seed, "epochs": None, "remainder": "wrap"})
+    own = int(locate_dataset(directory, asked).manifest.root_hash[:16], 16)
     own_seed = int(mix_bits(np.array([seed], np.uint64) ^ np.uint64(own))[0] >> np.uint64(1))
     return open_source(directory, dataclasses.replace(asked, seed=own_seed))
 
@@ -183,9 +175,9 @@ def _check_options(options: Mapping[str, Any]) -> None:
     for name in options:
         if name in _UNFIT:
             raise UsageError(
-                f"reader.mix has no option {name!r}, got {options[name]!r}. {_UNFIT[name]}."
+                f"{name}={options[name]!r} does not work in reader.mix. {_UNFIT[name]}."
             )
-        check_choice("an option of reader.mix", name, allowed, "reader.mix")
+        check_choice("option", name, allowed, "reader.mix")
 
 
 def _plan(
@@ -198,23 +190,26 @@ def _plan(
     """
     if not isinstance(weights, Mapping) or not weights:
         raise UsageError(
-            f"reader.mix needs the weight of each directory, got {weights!r}. Pass for example "
+            f"The weights are {weights!r} in reader.mix. Pass the weight of each directory, such "
+            "as "
             '{"data/a": 0.7, "data/b": 0.3}.'
         )
     if len(weights) > SLOTS:
-        raise UsageError(f"reader.mix takes at most {SLOTS} sets, got {len(weights)}. Join some.")
+        raise UsageError(
+            f"{len(weights)} sets are more than the {SLOTS} that reader.mix takes. Join some."
+        )
     for name, weight in weights.items():
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < 1e9:
             raise UsageError(
-                f"a weight must be a number above 0 and below 1e9, got {weight!r} for {name} in "
-                "reader.mix. Correct it, or leave the set out."
+                f"The weight of {name} is {weight!r} in reader.mix. Pass a number above 0 and "
+                "below 1e9, or leave the set out."
             )
     check_integer("group", group, 1)
     is_pair = isinstance(worker, tuple) and len(worker) == 2  # else `load` says what is wrong
     if is_pair and isinstance(worker[1], int) and group % max(1, worker[1]):
         raise UsageError(
-            f"the count in worker must divide group ({group}), got {worker[1]} in reader.mix. Pass "
-            f"group={worker[1]} for the whole training, since it is part of the order."
+            f"{worker[1]} workers do not divide group={group} in reader.mix. Pass "
+            f"group={worker[1]} for the whole training: it is part of the order."
         )
     exact = np.array([float(weight) for weight in weights.values()])
     return MixturePlan(shares(exact, SLOTS), group, seed)
@@ -232,8 +227,8 @@ def _check_distinct(names: list[str]) -> None:
         place = name if is_remote(name) else os.path.realpath(local_directory(name))
         if place in places:
             raise UsageError(
-                f"a set must stand in a mixture once, got {places[place]} and {name} in "
-                "reader.mix, which are the same directory. Give it the sum of both weights."
+                f"{places[place]} and {name} are the same directory in reader.mix. Pass it once, "
+                "with the sum of both weights."
             )
         places[place] = name
 
@@ -249,23 +244,25 @@ def _check_alike(names: list[str], opened: list[Opened]) -> None:
         for what, value in _likeness(one).items():
             if value != first[what]:
                 raise UsageError(
-                    f"sets that are mixed must have the same {what}, got {_short(first[what])} in "
-                    f"{names[0]} and {_short(value)} in {name}. Build them alike."
+                    f"Sets of a mixture have different {what}: {_short(first[what])} in "
+                    f"{names[0]}, {_short(value)} in {name}. Build them alike."
                 )
 
 
 def _likeness(opened: Opened) -> dict[str, Any]:
     info = opened.info
-    files = load_manifest(info.directory).files
+    manifest = load_manifest(info.directory)
+    files = manifest.files
     tokenizers = [files[name] for name in (HUGGING_FACE, SENTENCE_PIECE) if name in files]
     return {
-        "record type": info.record_type,
-        "kind of targets": info.targets,
+        "record types": info.record_type,
+        "kinds of targets": info.targets,
         "classes": info.class_names,
-        "shape of an element": info.element_shape,
-        "element type": info.dtype,
-        "vocabulary size": info.tokens.vocabulary_size if info.tokens else None,
-        "tokenizer": tokenizers,
+        "shapes of an element": info.element_shape,
+        "element types": info.dtype,
+        "features": [manifest.schema[name] for name in info.features],
+        "vocabulary sizes": info.tokens.vocabulary_size if info.tokens else None,
+        "tokenizers": tokenizers,
     }
 
 

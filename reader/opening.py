@@ -1,37 +1,35 @@
-"""From a directory and options to a source of batches: what `load` and `mix` have in common."""
+"""From a directory and options to a source of batches, for `load` and `mix`."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from reader.caching.copying import Copies
-from reader.caching.filling import Files
-from reader.caching.places import open_place
-from reader.caching.plan import plan_cache
-from reader.checks import check_choice
-from reader.geometry import Geometry, make_geometry
-from reader.info import StreamInfo, stream_info
-from reader.options import ReadOptions
+from reader.cache.copying import Copies
+from reader.cache.filling import Files
+from reader.cache.locations import locate_dataset
+from reader.cache.plan import plan_cache
+from reader.options import PathLike, ReadOptions
+from reader.order.class_sampling import ClassSampler, make_sampler
+from reader.order.geometry import Geometry, make_geometry
+from reader.order.worker_shard import WorkerShard, emitted_records
 from reader.pipeline import Source
 from reader.record_types import RECORD_TYPES, BatchRecords, OpenSplit, RecordTypeFactory, kind_of
+from reader.record_types.features import find_feature
 from reader.record_types.image import ImageRecords
-from reader.record_types.labels import find_feature
-from reader.sampling import ClassSampler, make_sampler
-from reader.shares import Share, emitted_records
+from reader.records.split_files import checked_index
+from reader.stream import StreamInfo, stream_info
 from reader.windows import Lengths, Sizes, Windows
 from shard_format import (
-    DamageError,
     Manifest,
     ShardSetError,
     SplitInfo,
     UsageError,
-    open_index,
 )
 from shard_format.naming import index_file
+from shard_format.options import check_choice
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,10 +38,10 @@ class Opened:
 
     Attributes:
         source: Of its batches.
-        info: What is read, and how.
+        info: Describes the stream.
         steps_per_epoch: Batches of one pass.
         copies: What is being copied to local disk while it is read; one, or none.
-        files: What is read of this machine; None where records come from memory or the network.
+        files: Local files that are read; None where records come from memory or the network.
     """
 
     source: Source
@@ -53,52 +51,42 @@ class Opened:
     files: Files | None
 
 
-def open_source(
-    directory: str | os.PathLike[str],
-    options: ReadOptions,
-    on_cached: Callable[[int, int], None] = lambda done, total: None,
-) -> Opened:
+def open_source(directory: PathLike, options: ReadOptions) -> Opened:
     """The source of one split of a set.
 
     Args:
         directory: The set, or its URL.
         options: How it is read.
-        on_cached: See `reader.load`.
 
     Raises:
         UsageError: An option does not fit the set.
         ShardSetError: There is no shard set, or it cannot be read by this version.
         DamageError: The set is not what its manifest says.
     """
-    place = open_place(directory, options)
+    place = locate_dataset(directory, options)
     root, manifest = place.root, place.manifest
     split = _checked_split(manifest, options, root)
     geometry = _checked_geometry(split, options, root)
     index_path = root / index_file(options.split)
-    index = open_index(index_path)
-    if index.num_rows != split.records:
-        raise DamageError(
-            f"an index must have one row per record ({split.records}), got {index.num_rows} in "
-            f"{index_path}. Run 'shardmill verify' and build the set again."
-        )
+    index = checked_index(index_path, split)
     opened = OpenSplit(root, manifest, index, geometry, index_path)
     plan = plan_cache(place, opened, options)
     records = _record_type(manifest, root)(opened, options)
-    filled = plan.fill(_counter(split.bytes, on_cached))
-    if filled.decoder is not None:  # only records of pictures have one
+    filled = plan.fill(_counter(split.bytes, options.on_cached))
+    if filled.decoder is not None:  # only records of images have one
         records = dataclasses.replace(cast(ImageRecords, records), decoder=filled.decoder)
     sampler: ClassSampler | None = None
     if options.sample is not None:
         label = find_feature(opened.schema, "class_label")
         sampler = make_sampler(options.sample, label, index, options.seed, index_path)
     emitted = emitted_records(split.records, options.batch_size, str(options.remainder))
-    share = Share(geometry, *options.worker, emitted)
+    share = WorkerShard(geometry, *options.worker, emitted)
     column = cast(BatchRecords, records).length_column if _by_batch(records) else None
     lengths = None if column is None else Lengths(index_path, column, options.max_tokens)
     sizes: Sizes | None = None
     if getattr(records, "boxes_many", False) and set(Sizes.COLUMNS) <= set(index.column_names):
         sizes = Sizes(index_path)
-    windows = Windows(share, filled.payloads, options, lengths, sampler, sizes)
+    windows = Windows(share, filled.record_reader, options, lengths, sampler, sizes)
     return Opened(
         source=Source(windows, records, options),
         info=stream_info(opened, options, records, plan.choice, filled.remark),
@@ -124,15 +112,15 @@ def _checked_split(manifest: Manifest, options: ReadOptions, root: Path) -> Spli
     if not split.records:
         filled = [name for name, info in manifest.splits.items() if info.records]
         raise ShardSetError(
-            f"a split to be read must have records, got none in {options.split!r} of {root}. "
-            f"Read another one ({', '.join(filled) or 'all are empty'}), or build the set again "
-            "with a larger share for it."
+            f"Split {options.split!r} of {root} has no records. Read another one "
+            f"({', '.join(filled) or 'all are empty'}), or build the set again with a larger share "
+            "for it."
         )
     if options.remainder == "drop" and options.batch_size > split.records:
         raise UsageError(
-            f"batch_size must be at most the records of the split ({split.records}), got "
-            f"{options.batch_size} for {options.split!r} of {root}. Take a smaller batch, or "
-            'pass remainder="pad" or "wrap", or epochs=1, where the last batch may be partial.'
+            f"batch_size={options.batch_size} exceeds the {split.records} records of "
+            f"{options.split!r} of {root}. Pass a smaller one, or "
+            'remainder="pad" or "wrap", or epochs=1, where the last batch may be smaller.'
         )
     return split
 
@@ -141,15 +129,15 @@ def _checked_geometry(split: SplitInfo, options: ReadOptions, root: Path) -> Geo
     geometry = make_geometry(split, cast(int, options.streams))
     if geometry.streams % options.worker[1]:
         raise UsageError(
-            f"the count in worker must divide the canonical streams, which are {geometry.streams} "
-            f"for records as large as those of {root}, got {options.worker[1]}. Use fewer workers, "
-            "or store smaller records."
+            f"{options.worker[1]} workers do not divide the {geometry.streams} canonical streams "
+            f"that records as large as those of {root} allow. Use fewer workers, or store smaller "
+            "records."
         )
     return geometry
 
 
 def _counter(total: int, on_cached: Callable[[int, int], None]) -> Callable[[int], None]:
-    """Adds up what is told part by part."""
+    """Adds up the sizes of parts."""
     done = 0
 
     def count(size: int) -> None:
@@ -164,7 +152,7 @@ def _record_type(manifest: Manifest, root: Path) -> RecordTypeFactory:
     name = kind_of(manifest.schema)
     if name not in RECORD_TYPES:
         raise ShardSetError(
-            f"this version reads records of type {', '.join(RECORD_TYPES)}, got {name!r} in "
-            f"{root}. Install a version of shardmill that knows it."
+            f"Records of {root} are of the unknown type {name!r}. This version reads records of "
+            f"type {', '.join(RECORD_TYPES)}; install one that knows it."
         )
     return RECORD_TYPES[name]

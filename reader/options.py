@@ -1,197 +1,372 @@
-"""What a caller may ask of the reader, checked before any file is opened."""
+"""The arguments of `reader.load`, each declared once, and checked before any file is opened.
+
+`load`, `mix`, the flags of `shardmill read` and `shardmill train`, and the table in docs/reading.md
+follow from the fields of `ReadOptions`; tests hold them equal.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reader.checks import check_choice, check_integer
-from reader.geometry import default_streams
+from reader.order.geometry import default_streams
 from shard_format import UsageError
+from shard_format.options import Limits, check_choice, check_declared, check_integer, option
 from shard_format.wording import parse_size
 
+WHERE = "reader.load"
 SHUFFLES = ("window", "full", "off")
 CACHES = ("auto", "off", "memory", "disk")
 CACHE_STAGES = ("stored", "decoded")
 SAMPLES = ("balanced",)
-MAX_STREAMS = 4096  # of the 16 bits for a stream in `reader.order`
+MAX_STREAMS = 4096  # a stream has 16 bits in `reader.order.numpy_order`
 MAX_BUCKETS = 4096
-MAX_EPOCHS = 1 << 32  # times the steps of one they still are an int64
-# TensorFlow makes all threads at once, and holds the bytes in an int64.
-_MOST = {"threads": 4096, "ram_budget": (1 << 63) - 1, "cache_limit": None}
+MAX_EPOCHS = 1 << 32  # times the steps of an epoch, this still is an int64
+MAX_THREADS = 4096  # TensorFlow starts all of them at once
+_INT64 = (1 << 63) - 1
 DTYPES = ("uint8", "float32")
 NORMALIZATIONS = ("none", "zscore", "minmax")
 PADS = ("longest", "max", "none")
-# How an epoch ends whose records are no multiple of the batch: "drop" leaves the rest out (another
-# one in every epoch), "keep" gives a smaller batch, "wrap" fills it up with the first records of
-# the epoch, "pad" too but with weights of 0.
 REMAINDERS = ("drop", "keep", "pad", "wrap")
 
 # What sets of each kind are called in messages.
 KINDS = {
-    "image": "pictures",
+    "image": "images",
     "text": "raw text",
     "tokens": "token ids",
     "packed": "packed sequences",
 }
-# option -> (its value where it was not given, the kinds of sets that it is for)
-_FITTING: dict[str, tuple[object, tuple[str, ...]]] = {
-    "image_size": (None, ("image",)),
-    "dtype": ("uint8", ("image",)),
-    "normalize": ("none", ("image",)),
-    "max_tokens": (None, ("tokens",)),
-    "pad": ("longest", ("tokens",)),
-    "buckets": (1, ("tokens",)),
-    "synonyms": (None, ("text",)),
-    "cache_stage": ("stored", ("image",)),
-}
+# The default of `batch_size`. Any, so that type checkers see an int: None is refused when a set is
+# loaded, with a message that says what to pass.
+REQUIRED: Any = None
+
+PathLike = str | os.PathLike[str]
+OnCached = Callable[[int, int], None]
 
 
-@dataclasses.dataclass(frozen=True)
+def split_names(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Names that are separated by commas, or in a sequence as the default of a flag."""
+    if not isinstance(names, str):
+        return tuple(names)
+    return tuple(name.strip() for name in names.split(",") if name.strip())
+
+
+def ignore_progress(done: int, total: int) -> None:
+    """The default of `on_cached`."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """The options of `reader.load`.
+    """The keyword arguments of `reader.load`, documented by their declarations.
 
-    Attributes:
-        split: Name of a split of the set.
-        batch_size: Records per batch, at least 1.
-        image_size: Height and width of the pictures of a batch in pixels; None leaves every
-            picture at its stored size.
-        augment: Names, or a list of names and transforms; which there are depends on the kind of
-            set, and is checked when that is known.
-        shuffle: One of `SHUFFLES`: "window" and "full" give another order in every epoch, "off"
-            the order on disk.
-        seed: In [0, 2**63); order and augmentation are functions of it.
-        epochs: How often the split is read, at least 1; None is endless.
-        cache: One of `CACHES`.
-        cache_dir: Where `cache="disk"` keeps shards; None is the user's cache directory.
-        cache_stage: One of `CACHE_STAGES`.
-        cache_limit: Bytes that cache_dir may hold, also as "200GB"; None is half of what is free or
-            its own.
-        remainder: One of `REMAINDERS`; None means "drop", except where one worker reads one
-            epoch: there "keep".
-        dtype: Element type of the pictures, "uint8" or "float32"; values in [0, 255] either way.
-        normalize: "none" leaves them so; "zscore" and "minmax" make float32 of any dtype.
-        max_tokens: Records of token ids are cut to that many; None cuts none.
-        pad: One of `PADS`.
-        buckets: How many groups of similar length the records of a window fall into; 1 is none.
-        synonyms: The file with the words that may stand for each other, or None.
-        worker: (i, n), which worker of how many reads.
-        streams: Canonical streams; a multiple of n. None means the default, filled in here.
-        sample: Nothing, "balanced", or the weights of classes by their names.
-        threads: How many threads the data set has; None shares those of TensorFlow.
-        ram_budget: Bytes that autotuning may take for what is prefetched; None is its default.
+    `remainder` and `streams` are filled in where they are None, paths are made `Path`s, and
+    `cache_limit` is made a number of bytes.
     """
 
-    split: str
-    batch_size: int
-    image_size: int | None
-    augment: Any
-    shuffle: str
-    seed: int
-    epochs: int | None
-    cache: str
-    cache_dir: Path | None
-    dtype: str
-    normalize: str
-    max_tokens: int | None = None
-    pad: str = "longest"
-    buckets: int = 1
-    synonyms: Path | None = None
-    remainder: str | None = None
-    worker: tuple[int, int] = (0, 1)
-    streams: int | None = None
-    sample: str | Mapping[str, float] | None = None
-    threads: int | None = None
-    ram_budget: int | None = None
-    cache_stage: str = "stored"
-    cache_limit: int | str | None = None
+    split: str = option("train", "Name of a split of the set.", metavar="NAME")
+    batch_size: int = option(
+        REQUIRED,
+        "Records per batch.",
+        details="Of all workers together; required.",
+        metavar="N",
+        type=int,
+        limits=Limits(1),
+        shown="required",
+    )
+    image_size: int | None = option(
+        None,
+        "Height and width of the images in pixels.",
+        details="None keeps the stored size, which must be the same for all images unless "
+        "batch_size is 1.",
+        metavar="N",
+        type=int,
+        limits=Limits(1),
+        kinds=("image",),
+    )
+    augment: Any = option(
+        "none",
+        "Augmentation: none, standard or strong; for images also comma-separated transform names.",
+        details='"none" crops images to the largest centered square. "standard" and "strong" crop '
+        "and flip images and change their brightness and contrast; swap, drop and misspell words "
+        "of raw text; drop or mask token ids; mask inputs of packed sequences. For images also "
+        'names of reader.transforms.TRANSFORMS, such as "standard,rand_augment", or a list of '
+        'names and transforms, such as ["standard", RandAugment(magnitude=5)], ordered by stage.',
+        metavar="NAMES",
+    )
+    features: tuple[str, ...] = option(
+        (),
+        "Further features of every record to hand out with the batch.",
+        details='Names of the schema, such as ("caption",). The inputs of a batch are then a '
+        'dictionary; see "Further features".',
+        metavar="A,B,...",
+        type=split_names,
+    )
+    shuffle: str = option(
+        "window",
+        "Order of the records: window, full or off.",
+        details='"window" permutes chunks of consecutive records, then records within windows of '
+        'some thousands, anew in every epoch. "full" permutes the whole split and reads every '
+        'record by itself. "off" keeps the order on disk.',
+        choices=SHUFFLES,
+    )
+    seed: int = option(
+        0,
+        "Seed of the order and of the augmentation.",
+        details="Both are functions of seed, epoch and record, and of nothing else.",
+        metavar="N",
+        type=int,
+        limits=Limits(0, _INT64),
+    )
+    epochs: int | None = option(
+        None,
+        "Passes over the split; None is endless.",
+        details="With a number the data set is finite, and gives the same epochs each time it is "
+        "iterated.",
+        metavar="N",
+        type=int,
+        limits=Limits(1, MAX_EPOCHS),
+    )
+    cache: str = option(
+        "auto",
+        "Where records are kept after they are read: auto, off, memory or disk.",
+        details='"memory" holds the whole split, "disk" copies shards to cache_dir while the first '
+        'epoch is read, and verifies them against the manifest. "auto" chooses by size and free '
+        "memory; info.cache_reason says why. No cache changes a batch.",
+        choices=CACHES,
+    )
+    cache_dir: PathLike | None = option(
+        None,
+        "Directory of cached copies; see 'shardmill cache'.",
+        details="On a local disk; sets, splits and processes may share it.",
+        metavar="DIR",
+        type=Path,
+        shown="~/.cache/shardmill",
+    )
+    cache_stage: str = option(
+        "stored",
+        "What a cache holds: records as stored, or decoded images.",
+        details='"decoded" decodes all images once, before the first batch, and keeps 3 bytes per '
+        'pixel; useful where decoding limits the training. "auto" never chooses it.',
+        choices=CACHE_STAGES,
+        kinds=("image",),
+    )
+    cache_limit: int | str | None = option(
+        None,
+        "Size limit of the cache directory, such as 200GB.",
+        details="In bytes, or with a unit. Shards that were opened longest ago are evicted first, "
+        "never those that a live process reads. Of a split that does not fit, as many shards are "
+        "copied as fit, always the same ones.",
+        metavar="SIZE",
+        limits=Limits(1),
+        shown="half of the free space",
+    )
+    on_cached: OnCached = option(
+        ignore_progress,
+        "Called with (bytes done, bytes of the split) while a cache is filled before the first "
+        "batch.",
+        details="Images are decoded then, and a set at a URL is read into memory.",
+        shown="nothing is called",
+    )
+    remainder: str | None = option(
+        None,
+        "What becomes of the records that do not fill the last batch of an epoch.",
+        details='"drop" skips them, other ones in every epoch. "keep" gives a smaller batch; it '
+        'needs epochs=1 and one worker, and is the default there. "wrap" fills the batch with the '
+        'first records of the epoch. "pad" does so too and adds weights [batch] float32 to every '
+        "batch, 0 for the added records: sums over all workers are then exact.",
+        choices=REMAINDERS,
+        shown="drop or keep",
+    )
+    dtype: str = option(
+        "uint8",
+        "Element type of the images; values are in [0, 255] either way.",
+        choices=DTYPES,
+        kinds=("image",),
+    )
+    normalize: str = option(
+        "none",
+        "Normalization of the pixels: none, zscore or minmax.",
+        details='"zscore" subtracts the mean and divides by the standard deviation of each '
+        'channel; "minmax" scales to [0, 1]. The statistics are those of the training split, '
+        "whatever split is read. The result is float32 whatever the dtype.",
+        choices=NORMALIZATIONS,
+        kinds=("image",),
+    )
+    max_tokens: int | None = option(
+        None,
+        "Truncate records to this many tokens.",
+        metavar="N",
+        type=int,
+        limits=Limits(1),
+        kinds=("tokens",),
+    )
+    pad: str = option(
+        "longest",
+        "Padding of a batch: longest, max or none.",
+        details='"longest" pads to the longest record of the batch, "max" to max_tokens or to the '
+        'longest record of the split, with info.tokens.pad_id; "none" gives a tf.RaggedTensor.',
+        choices=PADS,
+        kinds=("tokens",),
+    )
+    buckets: int = option(
+        1,
+        "Number of groups of similar length that batches are taken from; 1 does not group.",
+        details="Less padding is needed (info.tokens.padding_share). Each window of some thousands "
+        "of records is divided by length into this many groups.",
+        metavar="N",
+        type=int,
+        limits=Limits(1, MAX_BUCKETS),
+        kinds=("tokens",),
+    )
+    synonyms: PathLike | None = option(
+        None,
+        "A file of synonyms for the augmentation: comma-separated words, a group per line.",
+        metavar="FILE",
+        type=Path,
+        kinds=("text",),
+    )
+    worker: tuple[int, int] = option(
+        (0, 1),
+        "(i, n): read the i-th of n equal parts of every batch.",
+        details="All workers have the same number of steps, and their batches together hold the "
+        "same records whatever n is.",
+    )
+    state: Mapping[str, Any] | None = option(
+        None,
+        "A state of Stream.state, from a stream of any number of workers: the data set resumes "
+        "there.",
+        details="Order and augmentation continue exactly, if the other arguments are the same.",
+    )
+    streams: int | None = option(
+        None,
+        "Canonical streams that every epoch is divided into; the number of workers must divide "
+        "them.",
+        details="They are part of the order: choose before the training. Halved while one record "
+        "of each takes more than 256 MiB.",
+        metavar="N",
+        type=int,
+        limits=Limits(1, MAX_STREAMS),
+        shown="64; 8 with buckets",
+    )
+    sample: str | Mapping[str, float] | None = option(
+        None,
+        'Draw records by class: "balanced", or {class name: weight}.',
+        details="An epoch has as many draws as the split has records; records of rare classes are "
+        "repeated, each time augmented anew. It takes 8 bytes of memory per record.",
+    )
+    threads: int | None = option(
+        None,
+        "Threads that read, parse and decode.",
+        metavar="N",
+        type=int,
+        limits=Limits(1, MAX_THREADS),
+        shown="TensorFlow's, one per core",
+    )
+    ram_budget: int | None = option(
+        None,
+        "Bytes of memory for prefetched batches.",
+        metavar="N",
+        type=int,
+        limits=Limits(1, _INT64),
+        shown="half of the free memory",
+    )
+    service: str | None = option(
+        None,
+        "Address of 'shardmill serve', as grpc://host:port: its workers read, decode and augment.",
+        details="They see the set under the same path. The batches of an epoch are the same, each "
+        "exactly once, in an order that depends on the workers. A state can be taken between "
+        "epochs only, and there is no cache.",
+        metavar="ADDRESS",
+    )
 
     def __post_init__(self) -> None:
-        check_choice("shuffle", self.shuffle, SHUFFLES)
-        check_choice("cache", self.cache, CACHES)
-        check_choice("cache_stage", self.cache_stage, CACHE_STAGES)
-        check_choice("dtype", self.dtype, DTYPES)
-        check_choice("normalize", self.normalize, NORMALIZATIONS)
-        check_choice("pad", self.pad, PADS)
-        check_integer("batch_size", self.batch_size, 1)
-        check_integer("buckets", self.buckets, 1, MAX_BUCKETS)
-        check_integer("seed", self.seed, 0, (1 << 63) - 1)
-        if self.epochs is not None:
-            check_integer("epochs", self.epochs, 1, MAX_EPOCHS)
-        if self.image_size is not None:
-            check_integer("image_size", self.image_size, 1)
-        if self.max_tokens is not None:
-            check_integer("max_tokens", self.max_tokens, 1)
-        if self.buckets > 1 and self.shuffle == "off":
+        if self.batch_size is None:
             raise UsageError(
-                f"buckets={self.buckets} changes the order, got shuffle='off' in reader.load. "
-                "Leave one of them out."
+                f"No batch_size in {WHERE}. Pass the number of records per batch, such as "
+                "batch_size=64."
             )
+        if isinstance(self.cache_limit, str):
+            self._set("cache_limit", parse_size("cache_limit", self.cache_limit))
+        for name in ("cache_dir", "synonyms"):
+            path = getattr(self, name)
+            self._set(name, None if path is None else Path(path).expanduser())
+        if self.remainder is None:
+            alone = self.epochs == 1 and self.worker == (0, 1)
+            self._set("remainder", "keep" if alone else "drop")
+        check_declared(self, WHERE)
+        if self.streams is None:
+            self._set("streams", default_streams(self.buckets))
+        self._check_features()
+        self._check_buckets()
+        self._check_remainder()
+        self._check_worker()
+        self._check_sample()
+        self._check_service()
         if self.synonyms is not None and self.augment == "none":
             raise UsageError(
-                "synonyms are for augmentation, got augment='none' in reader.load. Pass "
+                f"synonyms have no effect with augment='none' in {WHERE}. Pass "
                 'augment="standard" or "strong", or leave synonyms out.'
             )
         if self.cache_stage != "stored" and self.cache == "off":
             raise UsageError(
-                f"cache_stage={self.cache_stage!r} needs a cache, got cache='off' in reader.load. "
+                f"cache_stage={self.cache_stage!r} has no effect with cache='off' in {WHERE}. "
                 'Pass cache="memory" or "disk", or leave cache_stage out.'
             )
-        if isinstance(self.cache_limit, str):
-            object.__setattr__(self, "cache_limit", parse_size("cache_limit", self.cache_limit))
-        for name, most in _MOST.items():
-            if getattr(self, name) is not None:
-                check_integer(name, getattr(self, name), 1, most)
-        if self.buckets > 1 and self.shuffle == "full":
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check_features(self) -> None:
+        if isinstance(self.features, str) or not isinstance(self.features, Sequence):
             raise UsageError(
-                f"buckets={self.buckets} divides windows, got shuffle='full' in reader.load. "
-                'Pass shuffle="window", or leave buckets out.'
+                f"features is {self.features!r} in {WHERE}. Pass a tuple of names, such as "
+                'features=("caption",).'
             )
-        self._check_remainder()
-        if self.streams is None:
-            object.__setattr__(self, "streams", default_streams(self.buckets))
-        self._check_worker()
-        self._check_sample()
+        self._set("features", tuple(self.features))
+
+    def _check_buckets(self) -> None:
+        if self.buckets > 1 and self.shuffle != "window":
+            raise UsageError(
+                f"buckets={self.buckets} groups records within windows, which shuffle="
+                f'{self.shuffle!r} does not have, in {WHERE}. Pass shuffle="window", or leave '
+                "buckets out."
+            )
 
     def _check_remainder(self) -> None:
-        if self.remainder is None:
-            alone = self.epochs == 1 and self.worker == (0, 1)
-            object.__setattr__(self, "remainder", "keep" if alone else "drop")
-        check_choice("remainder", self.remainder, REMAINDERS)
         if self.remainder == "keep" and self.epochs != 1:
             raise UsageError(
-                "remainder='keep' needs epochs=1, since no batch may mix two epochs, got "
-                f"epochs={self.epochs} in reader.load. Pass epochs=1, or remainder='pad' or 'wrap'."
+                f"remainder='keep' does not work with epochs={self.epochs} in {WHERE}: a batch "
+                "never spans two epochs. Pass epochs=1, or remainder='pad' or 'wrap'."
             )
         if self.remainder == "keep" and self.worker[1] != 1:
             raise UsageError(
-                "remainder='keep' needs one worker, since others may have nothing left for the "
-                f"last step, got worker={self.worker} in reader.load. Pass remainder='pad'."
+                f"remainder='keep' does not work with worker={self.worker} in {WHERE}: some "
+                "workers may have no record left for the last step. Pass remainder='pad'."
             )
 
     def _check_worker(self) -> None:
         given = self.worker
         if not isinstance(given, tuple) or len(given) != 2:
             raise UsageError(
-                f"worker must be a pair (index, count), got {given!r} in reader.load. Pass for "
-                "example worker=(0, 4)."
+                f"worker is {given!r} in {WHERE}. Pass a pair (index, count), such as "
+                "worker=(0, 4)."
             )
         check_integer("the count in worker", given[1], 1)
         check_integer("the index in worker", given[0], 0, given[1] - 1)
-        check_integer("streams", self.streams, 1, MAX_STREAMS)
         streams = int(self.streams or 0)
         if streams % given[1]:
             raise UsageError(
-                f"the count in worker must divide the canonical streams ({streams}), got "
-                f"{given[1]} in reader.load. Pass streams={_next_multiple(streams, given[1])} "
-                "for the whole training, since they are part of the order."
+                f"{given[1]} workers do not divide the {streams} canonical streams in {WHERE}. "
+                f"Pass streams={_next_multiple(streams, given[1])} for the whole training: streams "
+                "are part of the order."
             )
         if self.batch_size % given[1]:
             raise UsageError(
-                f"batch_size must be a multiple of the count in worker ({given[1]}), got "
-                f"{self.batch_size} in reader.load. It counts the records of all workers; pass "
+                f"batch_size={self.batch_size} is not a multiple of the {given[1]} workers in "
+                f"{WHERE}. It counts the records of all workers; pass "
                 f"{_next_multiple(self.batch_size, given[1])}."
             )
 
@@ -202,26 +377,41 @@ class ReadOptions:
             check_choice("sample", self.sample, SAMPLES)
         elif not isinstance(self.sample, Mapping):
             raise UsageError(
-                f'sample must be "balanced" or the weights of classes, got {self.sample!r} in '
-                'reader.load. Pass for example {"cat": 2.0, "dog": 1.0}.'
+                f'sample is {self.sample!r} in {WHERE}. Pass "balanced" or the weights of classes, '
+                'such as {"cat": 2.0, "dog": 1.0}.'
             )
         if self.shuffle == "off" or self.buckets > 1:
             found = "shuffle='off'" if self.shuffle == "off" else f"buckets={self.buckets}"
             raise UsageError(
-                f"sample draws records in an order of its own, got {found} in reader.load. Leave "
-                "one of them out."
+                f"sample draws records in an order of its own, not that of {found}, in {WHERE}. "
+                "Leave one of them out."
             )
+
+    def _check_service(self) -> None:
+        if self.service is None:
+            return
+        if self.cache not in ("auto", "off"):
+            raise UsageError(
+                f"cache={self.cache!r} does not work with service in {WHERE}: the workers read "
+                'the files of the set. Leave cache out, or pass cache="off".'
+            )
+        if self.synonyms is not None:
+            raise UsageError(
+                f"synonyms={str(self.synonyms)!r} does not work with service in {WHERE}: the table "
+                "exists in this process only. Leave one of them out."
+            )
+        self._set("cache", "off")
 
 
 def check_fits(options: ReadOptions, kind: str, where: object) -> None:
-    """Returns if every option that was given is one for this kind of set.
+    """Returns if every option that was given applies to this kind of set.
 
     Raises:
-        UsageError: One is not; the message says what it is for.
+        UsageError: One does not; the message says what it is for.
     """
-    for name, (absent, kinds) in _FITTING.items():
-        value = getattr(options, name)
-        if value == absent or kind in kinds:
+    for field in dataclasses.fields(options):
+        name, value, kinds = field.name, getattr(options, field.name), field.metadata["kinds"]
+        if not kinds or kind in kinds or value == field.default:
             continue
         meant = " and ".join(KINDS[kind] for kind in kinds)
         advice = f"Leave {name} out."
@@ -230,8 +420,8 @@ def check_fits(options: ReadOptions, kind: str, where: object) -> None:
         if kind == "packed" and "tokens" in kinds:
             advice += " Their length was set by 'shardmill preprocess text --pack'."
         raise UsageError(
-            f"{name} is for sets of {meant}, got {name}={value} for {KINDS[kind]} in "
-            f"{where}. {advice}"
+            f"{name}={value} does not apply to {KINDS[kind]} in {where}: it is for {meant}. "
+            f"{advice}"
         )
 
 

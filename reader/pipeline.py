@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import tensorflow as tf
 
-from reader import order_graph
 from reader.options import ReadOptions
+from reader.order import graph_order
 from reader.record_types import BatchRecords, SingleRecords
 from reader.windows import Task, Windows
 
 # AutoGraph would translate every function here, which takes most of the time to the first batch;
-# none branches on tensors in Python.
-as_it_is = tf.autograph.experimental.do_not_convert
+# none of them branches on tensors in Python.
+without_autograph = tf.autograph.experimental.do_not_convert
 
 # Read while the decoders work on the one before. Each may hold geometry.WINDOW_BYTES.
 WINDOWS_AHEAD = 1
@@ -25,7 +25,7 @@ class Source:
     """A split of a set, and how its records become elements.
 
     Attributes:
-        windows: What is read of the split.
+        windows: The windows to read.
         records: How records are parsed and decoded.
         options: Seed and batch size are used; the batch size is that of all workers.
     """
@@ -40,7 +40,7 @@ class Source:
         return hasattr(self.records, "decode_batch")
 
     def elements(self, tasks: tf.data.Dataset) -> tf.data.Dataset:
-        """What `batches` makes batches of: decoded records, or serialized ones and their keys."""
+        """The elements of `batches`: decoded records, or serialized ones and their keys."""
         return self._serialized(tasks).unbatch() if self.by_batch else self._decoded(tasks)
 
     def batches(self, tasks: tf.data.Dataset) -> tf.data.Dataset:
@@ -51,9 +51,9 @@ class Source:
                 self._share, drop_remainder=self._drops_remainder
             )
             return self.decode_batches(batches)
-        return self.in_batches(self._decoded(tasks))
+        return self.batched(self._decoded(tasks))
 
-    def in_batches(self, elements: tf.data.Dataset) -> tf.data.Dataset:
+    def batched(self, elements: tf.data.Dataset) -> tf.data.Dataset:
         """Batches of `elements`, or of several such data sets mixed."""
         batches = elements.batch(self._share, drop_remainder=self._drops_remainder)
         if self.by_batch:
@@ -74,10 +74,10 @@ class Source:
 
     @property
     def _share(self) -> int:
-        share = self.windows.share
+        share = self.windows.worker_shard
         if self.options.remainder == "keep":
-            # TensorFlow asks for every record that a batch has room for, though the last one has
-            # come: hours for a batch of 2**31, which is to say "all".
+            # TensorFlow asks for every record that a batch has room for, even after the last one:
+            # hours for a batch of 2**31, which stands for "all".
             return min(self.options.batch_size, share.geometry.records)
         return self.options.batch_size // share.workers
 
@@ -87,14 +87,14 @@ class Source:
         return self.options.remainder != "keep"
 
     def _decoded(self, tasks: tf.data.Dataset) -> tf.data.Dataset:
-        """Records each of which is work enough for a call: pictures."""
+        """Records decoded one at a time, since each is worth a call: images."""
         records, seed = cast(SingleRecords, self.records), self.options.seed
 
         def read(task: Task) -> Any:
             part = self.windows.read(task)
             # At least one, wanted or not: unbatch() of a tensor [n, 0] ends the process (TF 2.21).
             count = max(1, records.num_random)
-            random = order_graph.uniforms(part.draws, count, seed, task.epoch)
+            random = graph_order.uniforms(part.draws, count, seed, task.epoch)
             features = records.parse(part.serialized)
             if part.sizes is not None and records.boxes_many:
                 features = records.boxed(features, part.sizes, random)
@@ -115,11 +115,11 @@ class Source:
         )
 
     def _serialized(self, tasks: tf.data.Dataset) -> tf.data.Dataset:
-        """Records that take a microsecond each, less than a call would: text. Windows of them."""
+        """Windows of records that take a microsecond each, less than a call: text."""
 
         def read(task: Task) -> Any:
             part = self.windows.read(task)
-            keys = order_graph.augment_keys(part.draws, self.options.seed, task.epoch)
+            keys = graph_order.augment_keys(part.draws, self.options.seed, task.epoch)
             return part.serialized, keys, part.weights
 
         return tasks.map(  # ([n] string, [n] uint64, [n] float32)
@@ -127,7 +127,7 @@ class Source:
         )
 
     def _weighted(self, element: Any, weights: Any) -> Any:
-        """The element with weights that tell what only fills up a batch, if there may be such."""
+        """The element with weights, 0 for records that fill up a batch, if the stream has such."""
         if self.options.remainder != "pad":
             return element
         if self.records.targets == "none":
@@ -159,7 +159,7 @@ def build_dataset(source: Source, epoch: int, position: int, batches: int) -> tf
 
 
 def finished(dataset: tf.data.Dataset, batches: int, options: ReadOptions) -> tf.data.Dataset:
-    """The data set with its length, its options, and batches that are ready when they are asked."""
+    """The data set with its length, its options, and prefetched batches."""
     dataset = dataset.apply(tf.data.experimental.assert_cardinality(batches))
     return dataset.prefetch(tf.data.AUTOTUNE).with_options(_tf_options(options))
 
@@ -167,7 +167,7 @@ def finished(dataset: tf.data.Dataset, batches: int, options: ReadOptions) -> tf
 def _tf_options(asked: ReadOptions) -> tf.data.Options:
     options = tf.data.Options()
     options.deterministic = True
-    # A strategy must not shard by file behind our back: order and shares are the reader's.
+    # A strategy must not shard by file: the reader divides the records among workers.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     if asked.threads is not None:
         options.threading.private_threadpool_size = asked.threads

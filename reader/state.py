@@ -1,4 +1,4 @@
-"""Where a stream is: a few numbers, from which the rest of it follows."""
+"""The state of a stream: a few numbers from which the rest of it follows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reader.options import MAX_EPOCHS, ReadOptions
 from shard_format import UsageError
 
 FORMAT = 1
-# Options on which it depends which records a step reads.
+# Options that decide which records a step reads.
 _ORDER = ("split", "batch_size", "shuffle", "seed", "streams", "remainder", "buckets")
 
 
@@ -37,7 +37,7 @@ def make_state(position: Position, order: Mapping[str, Any]) -> dict[str, Any]:
 def read_state(
     state: Mapping[str, Any] | None, order: Mapping[str, Any], steps: int, epochs: int | None
 ) -> Position:
-    """Where a state says to go on; the beginning where there is none.
+    """The position where a state resumes; the beginning without one.
 
     Args:
         state: What `make_state` gave, possibly by way of JSON.
@@ -54,29 +54,29 @@ def read_state(
     found_format: Any = state.get("format") if isinstance(state, Mapping) else None
     if not _is_count(found_format) or found_format != FORMAT:
         raise UsageError(
-            f"a state must be of format {FORMAT}, got {found_format!r} in reader.load. Pass what "
+            f"The state has format {found_format!r}, not {FORMAT}, in reader.load. Pass what "
             "stream.state(steps_done) returned; one of a newer version needs that version."
         )
     for name, value in order.items():
         found = state.get(name)
         if type(found) is not type(value) or found != value:
             raise UsageError(
-                f"a state must be of the same set and order, got {name}={found!r} in it where the "
-                f"stream has {value!r} in reader.load. Load with what the state was taken with, or "
-                "leave the state out to begin again."
+                f"The state is of another set or order in reader.load: {name} is {found!r} in it "
+                f"and {value!r} in the stream. Load with the same arguments as then, or leave the "
+                "state out to begin again."
             )
     epoch: Any = state.get("epoch")
     step: Any = state.get("step")
     if not (_is_count(epoch) and _is_count(step) and epoch <= MAX_EPOCHS and step < steps):
         raise UsageError(
-            f"a state must name an epoch up to {MAX_EPOCHS} and a step below {steps}, got "
-            f"epoch={epoch!r} and step={step!r} in reader.load. Pass what stream.state(steps_done) "
-            "returned, unchanged."
+            f"The state has epoch={epoch!r} and step={step!r}, not an epoch up to {MAX_EPOCHS} and "
+            f"a step below {steps}, in reader.load. Pass what stream.state(steps_done) returned, "
+            "unchanged."
         )
     if epochs is not None and (epoch, step) > (epochs, 0):
         raise UsageError(
-            f"a state must lie within the epochs of the stream ({epochs}), got epoch "
-            f"{epoch} in reader.load. Pass a larger epochs."
+            f"The state is of epoch {epoch}, beyond the {epochs} epochs of the stream, in "
+            "reader.load. Pass a larger epochs."
         )
     return Position(epoch, step)
 
@@ -93,13 +93,13 @@ def order_of(root_hash: str, options: ReadOptions) -> dict[str, Any]:
 
 
 def as_json(order: Mapping[str, Any]) -> dict[str, Any]:
-    """What JSON makes of it: a member of an enumeration becomes what it stands for."""
+    """The order as JSON holds it: a member of an enumeration becomes its value."""
     read: dict[str, Any] = json.loads(json.dumps(order))
     return read
 
 
 def digest(value: Any) -> str:
-    """16 hexadecimal digits that stand for a value that JSON can hold."""
+    """16 hexadecimal digits of the hash of a value that JSON can hold."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -1,23 +1,100 @@
-"""What `load` and `mix` give: batches, what they are of, and where the stream is."""
+"""Streams, the result of `load` and `mix`: batches, their description, and the state."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from reader.caching.copying import Copies
-from reader.info import StreamInfo
-from reader.numpy_batches import NumpyBatches
+from reader.batches import NumpyBatches
+from reader.cache.copying import Copies
+from reader.cache.plan import CacheChoice
 from reader.options import ReadOptions
+from reader.record_types import OpenSplit, RecordType, TokenInfo, kind_of
 from reader.state import Position, make_state
+from reader.transforms.normalization import Normalization
 from shard_format import UsageError
 
 if TYPE_CHECKING:
     from reader.torch_batches import TorchBatches
+
+
+# The targets of a batch: one label a record [batch] int64; any number of them as
+# [batch, num_classes] float32 of zeros and ones, or of values between them where records are mixed;
+# of mixed records with one label each, the shares of the classes [batch, num_classes] float32,
+# which add up to 1; nothing (a batch is then no pair); or the next token at every position and its
+# weight (a batch has then three parts).
+TARGETS = ("label", "labels", "shares", "none", "next_tokens")
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamInfo:
+    """Describes a stream.
+
+    Attributes:
+        directory: The shard set.
+        root_hash: Names the content of the set.
+        split: Name of the split.
+        records: Records of the split.
+        stored_bytes: Bytes of the split's shards.
+        record_type: "image", "text", "tokens" or "packed".
+        targets: One of `TARGETS`.
+        class_names: The name of every label.
+        features: Names of the further features that batches have.
+        element_shape: Shape of one input, such as (224, 224, 3), or () for a text; None where it
+            varies.
+        dtype: Element type of the inputs.
+        normalization: Of the inputs, or None; an evaluation must use the same.
+        tokens: Describes token ids; None for sets of images and raw text.
+        batch_size: Records per batch, of all workers together.
+        shuffle: One of `reader.options.SHUFFLES`.
+        worker: (i, n): this stream gives the i-th of n equal parts of every batch.
+        streams: Canonical streams; n may be any number that divides them.
+        remainder: One of `reader.options.REMAINDERS`.
+        seed: Of order and augmentation.
+        epochs: Passes over the split; None is endless.
+        cache: "off", "memory" or "disk".
+        cache_stage: The form of cached records: as "stored", or with images "decoded".
+        cache_reason: Why, and how much of the split, in a sentence.
+    """
+
+    directory: Path
+    root_hash: str
+    split: str
+    records: int
+    stored_bytes: int
+    record_type: str
+    targets: str
+    class_names: tuple[str, ...]
+    features: tuple[str, ...]
+    element_shape: tuple[int | None, ...]
+    dtype: str
+    normalization: Normalization | None
+    tokens: TokenInfo | None
+    batch_size: int
+    shuffle: str
+    worker: tuple[int, int]
+    streams: int
+    remainder: str
+    seed: int
+    epochs: int | None
+    cache: str
+    cache_stage: str
+    cache_reason: str
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_names)
+
+    @property
+    def image_shape(self) -> tuple[int | None, ...]:
+        """`element_shape` of images: (height, width, 3), or (3, height, width) if asked for."""
+        return self.element_shape
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,10 +105,10 @@ class Stream:
         dataset: Of (inputs [batch, ...], targets [batch, ...]), or of inputs alone where the set
             has no labels; of packed sequences (inputs, targets, weights). See `load`.
         steps_per_epoch: Batches in one pass over the split.
-        info: What is read, and how.
-        order: What a state of it must agree with.
+        info: Describes the stream.
+        order: Parameters of the order, which a state must agree with.
         start: Where the data set begins: after so many epochs and steps.
-        copies: What is being copied to local disk while it is read where it lies, a part for each
+        copies: What is being copied to local disk while it is read from its source, a part for each
             set of a mixture: see `copied_bytes`, `total_bytes`, `wait()` and `stop()` of it.
         options: How it was opened, for those who open it again to measure it; None of a mixture.
         directory: What it was opened from, for the same: of a set at a URL that URL, where
@@ -55,7 +132,7 @@ class Stream:
         return self.start.epoch * self.steps_per_epoch + self.start.step
 
     def state(self, steps_done: int) -> dict[str, Any]:
-        """Where the stream is after so many steps, to be stored beside the weights.
+        """Where the stream is after so many steps, to be stored with the weights.
 
         It is a dictionary of numbers and strings of less than 1 kB, the same for all workers, and
         depends on no buffer: what was prefetched and not trained on is read again.
@@ -71,16 +148,23 @@ class Stream:
         epochs = self.info.epochs
         if epochs is not None and step > epochs * self.steps_per_epoch:
             raise UsageError(
-                f"steps_done must be at most the steps of the stream "
-                f"({epochs * self.steps_per_epoch - self.first_step}), got {steps_done} in "
-                "Stream.state. Count the batches that were taken from this data set."
+                f"steps_done={steps_done} exceeds the "
+                f"{epochs * self.steps_per_epoch - self.first_step} steps of the stream in "
+                "Stream.state. Count the batches taken from this data set."
             )
         place = Position(*divmod(step, self.steps_per_epoch))
         return make_state(place, self.order)
 
+    @property
+    def _num_batches(self) -> int | None:
+        """Of all epochs, without those before the state that it began with; None for no end."""
+        if self.info.epochs is None:
+            return None
+        return self.steps_per_epoch * self.info.epochs - self.first_step
+
     def numpy(self) -> NumpyBatches:
         """The batches as NumPy arrays, to be iterated over any number of times."""
-        return NumpyBatches(self)
+        return NumpyBatches(self.dataset, self._num_batches)
 
     def torch(self, device: Any = None) -> TorchBatches:
         """The batches as PyTorch tensors: a torch.utils.data.IterableDataset.
@@ -97,17 +181,17 @@ class Stream:
             if error.name != "torch":
                 raise
             raise UsageError(
-                "stream.torch() needs PyTorch, got no module named 'torch'. Install it with 'pip "
-                "install torch', or take stream.numpy()."
+                "PyTorch is not installed, which stream.torch() needs. Install it with 'pip "
+                "install torch', or use stream.numpy()."
             ) from error
-        return TorchBatches(self, device)
+        return TorchBatches(self.dataset, self._num_batches, device)
 
 
 class ServedStream(Stream):
     """Batches from a service, which come in the order of their arrival within an epoch."""
 
     def state(self, steps_done: int) -> dict[str, Any]:
-        """See `Stream.state`; here it can be told between two epochs only.
+        """See `Stream.state`; here it exists between two epochs only.
 
         Raises:
             UsageError: An epoch has begun and is not done, or has fewer steps.
@@ -115,10 +199,10 @@ class ServedStream(Stream):
         state = super().state(steps_done)
         if state["step"]:
             raise UsageError(
-                "a stream of a service has a state where an epoch ends, since within one the order "
-                f"of batches depends on the workers, got steps_done={steps_done} after "
-                f"{self.first_step} steps, with {self.steps_per_epoch} in an epoch, in "
-                "Stream.state. Take it after whole epochs, or load without service."
+                f"steps_done={steps_done} after {self.first_step} steps is within an epoch of "
+                f"{self.steps_per_epoch} in Stream.state, where the order of a service's batches "
+                "depends on its workers. Take the state after whole epochs, or load without "
+                "service."
             )
         return state
 
@@ -131,7 +215,44 @@ def _counted(steps_done: Any, first_step: int) -> int:
         steps = -1
     if isinstance(steps_done, bool) or steps < 0:
         raise UsageError(
-            f"steps_done must be a whole number of at least 0, got {steps_done!r} in Stream.state. "
-            f"Count the batches that were taken from this data set; {first_step} were done before."
+            f"steps_done is {steps_done!r} in Stream.state. Pass the number of batches taken from "
+            f"this data set, an integer of at least 0; the {first_step} done before do not count."
         )
     return int(steps)
+
+
+def stream_info(
+    split: OpenSplit,
+    options: ReadOptions,
+    records: RecordType,
+    choice: CacheChoice,
+    remark: str,
+) -> StreamInfo:
+    """The description of a stream of these records, options and cache."""
+    stored = split.manifest.splits[options.split]
+    labels = [item for item in split.schema.features if item.kind == "class_label"]
+    return StreamInfo(
+        directory=split.root,
+        root_hash=split.manifest.root_hash,
+        split=options.split,
+        records=stored.records,
+        stored_bytes=stored.bytes,
+        record_type=kind_of(split.schema),
+        targets=records.targets,
+        class_names=labels[0].class_names if labels else (),
+        features=options.features,
+        element_shape=records.element_shape,
+        dtype=records.element_dtype,
+        normalization=records.normalization,
+        tokens=records.tokens,
+        batch_size=options.batch_size,
+        shuffle=options.shuffle,
+        worker=options.worker,
+        streams=split.geometry.streams,
+        remainder=str(options.remainder),
+        seed=options.seed,
+        epochs=options.epochs,
+        cache=choice.cache,
+        cache_stage=choice.stage,
+        cache_reason=choice.reason + remark,
+    )

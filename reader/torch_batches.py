@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import tensorflow as tf
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from reader.numpy_batches import num_batches, ragged_rows
+from reader.batches import known_length, ragged_rows
 from shard_format import UsageError
 
-if TYPE_CHECKING:
-    from reader.stream import Stream
-
-_PICTURES_RANK = 4  # [batch, height, width, 3]
+_IMAGES_RANK = 4  # [batch, height, width, 3]
 
 
 class TorchBatches(IterableDataset):
     """The batches of a stream, in the structure they have there, with PyTorch tensors.
 
-        for pictures, labels in stream.torch("cuda"):
-            loss = cross_entropy(model(pictures.permute(0, 3, 1, 2).float() / 255), labels)
+        for images, labels in stream.torch("cuda"):
+            loss = cross_entropy(model(images.permute(0, 3, 1, 2).float() / 255), labels)
 
-    Pictures are [batch, height, width, 3] uint8 or float32, labels and token ids int64, weights and
-    several labels float32; all may be written to. Pictures are not copied on the CPU. Texts are a
+    Images are [batch, height, width, 3] uint8 or float32, labels and token ids int64, weights and
+    several labels float32; all may be written to. Images are not copied on the CPU. Texts are a
     list of str. Ragged token ids (pad="none") are a list of [length] tensors.
 
     It is an IterableDataset of whole batches: iterate over it, or pass it to
@@ -35,25 +32,28 @@ class TorchBatches(IterableDataset):
     Every iteration gives the same epochs again, as that of `stream.dataset` does.
 
     Args:
-        stream: What is read.
+        dataset: The batches.
+        num_batches: How many there are; None for no end.
         device: Where tensors are put, as torch.device has it; None is the CPU.
 
     Raises:
         UsageError: There is no such device. While it is read: a DataLoader has workers.
     """
 
-    def __init__(self, stream: Stream, device: Any = None) -> None:
-        self._stream = stream
+    def __init__(
+        self, dataset: tf.data.Dataset, num_batches: int | None, device: Any = None
+    ) -> None:
+        self._dataset, self._num_batches = dataset, num_batches
         self._device = _checked_device(device)
 
     def __len__(self) -> int:
-        return num_batches(self._stream)
+        return known_length(self._num_batches)
 
     def __iter__(self) -> Iterator[Any]:
         workers = get_worker_info()
         if workers is not None:
             _refuse_workers(f"{workers.num_workers} workers")
-        for batch in self._stream.dataset:
+        for batch in self._dataset:
             yield tf.nest.map_structure(self._to_device, batch)
 
     def __reduce__(self) -> NoReturn:
@@ -68,10 +68,10 @@ class TorchBatches(IterableDataset):
 
 
 def _to_torch(value: Any) -> Any:
-    # PyTorch code writes to its tensors. A batch of pictures has memory of its own, which tf.data
+    # PyTorch code writes to its tensors. A batch of images has memory of its own, which tf.data
     # allocates to put them together; other tensors may be constants, which TensorFlow computes once
     # and hands out with every batch.
-    if value.shape.rank == _PICTURES_RANK:
+    if value.shape.rank == _IMAGES_RANK:
         return torch.from_dlpack(tf.experimental.dlpack.to_dlpack(value))
     return torch.from_numpy(value.numpy())  # numpy() copies
 
@@ -82,7 +82,7 @@ def _checked_device(device: Any) -> Any:
         torch.empty(0, device=checked)
     except (RuntimeError, AssertionError, TypeError) as error:
         raise UsageError(
-            f"device must be one that PyTorch can use here, got {device!r} in stream.torch "
+            f"PyTorch cannot use device {device!r} here, in stream.torch "
             f"({str(error).splitlines()[0]}). Pass another one, or None for the CPU."
         ) from error
     return checked
@@ -90,7 +90,7 @@ def _checked_device(device: Any) -> Any:
 
 def _refuse_workers(found: str) -> NoReturn:
     raise UsageError(
-        "stream.torch() is read in the process that made it, by the threads of TensorFlow, got a "
-        f"DataLoader with {found}. Pass num_workers=0; to load in several processes, pass "
+        f"A DataLoader with {found} cannot read stream.torch(): the threads of TensorFlow read it, "
+        "in the process that created it. Pass num_workers=0; to load in several processes, pass "
         "reader.random_access to the DataLoader."
     )

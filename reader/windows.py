@@ -1,4 +1,4 @@
-"""The windows of an epoch: which there are, and what one holds. In TensorFlow operations."""
+"""The windows of an epoch and the records of each, in TensorFlow operations."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from reader import order_graph
-from reader.index_graph import IndexGraph
 from reader.options import ReadOptions
-from reader.payloads import Payloads
-from reader.sampling import ClassSampler
-from reader.shares import Share
+from reader.order import graph_order
+from reader.order.class_sampling import ClassSampler
+from reader.order.worker_shard import WorkerShard
+from reader.records.index_columns import IndexColumns
+from reader.records.readers import RecordReader
 
-# Draws of a sampler are told from record numbers by this bit: a record that comes twice in an epoch
-# must not be augmented alike.
+# This bit distinguishes draws of a sampler from record numbers: a record that is drawn twice in an
+# epoch must not be augmented alike.
 _DRAWN = 1 << 62
 
 
 class Task(NamedTuple):
-    """A part of a window to be read; all scalar int64 tensors.
+    """A part of a window to read; all scalar int64 tensors.
 
     Attributes:
-        epoch: Which epoch.
-        window: Which window of it.
+        epoch: Number of the epoch.
+        window: Number of the window in it.
         residue: The worker reads the positions p of the epoch with p % n == residue.
-        skip: So many of its records in the window are left out at the beginning.
-        take: So many are then read.
+        skip: Number of records to skip at the start of the window.
+        take: Number of records to read after that.
         real: 1; or 0 where they only fill up a batch.
     """
 
@@ -45,9 +45,9 @@ class Part(NamedTuple):
 
     Attributes:
         serialized: [m] string tf.train.Examples.
-        draws: [m] int64, what random numbers are drawn by, within an epoch.
+        draws: [m] int64, the seeds of their random numbers within an epoch.
         weights: [m] float32, 1, or 0 where a record only fills up a batch.
-        sizes: [m, 2] int32, height and width of pictures, or None where they are not asked for.
+        sizes: [m, 2] int32, height and width of images, or None where they are not asked for.
     """
 
     serialized: Any
@@ -66,7 +66,7 @@ class Lengths:
     """
 
     def __init__(self, index: Path, column: str, limit: int | None) -> None:
-        self._index, self._column, self._limit = IndexGraph(index, (column,)), column, limit
+        self._index, self._column, self._limit = IndexColumns(index, (column,)), column, limit
 
     def __call__(self, numbers: Any) -> Any:
         """See the class."""
@@ -84,7 +84,7 @@ class Sizes:
     COLUMNS = ("height", "width")
 
     def __init__(self, index: Path) -> None:
-        self._index = IndexGraph(index, self.COLUMNS)
+        self._index = IndexColumns(index, self.COLUMNS)
 
     def __call__(self, numbers: Any) -> Any:
         """See the class."""
@@ -94,19 +94,19 @@ class Sizes:
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-    """A split as windows; each a pure function of its task.
+    """A split as windows, each a pure function of its task.
 
     Attributes:
-        share: What of the split is read.
-        payloads: Where the serialized records come from.
-        options: Order, seed, and how batches are made.
-        lengths: By which batches of similar length are made, where the options ask for such.
+        worker_shard: The part of the split to read.
+        record_reader: Reads the serialized records.
+        options: Order, seed and batches.
+        lengths: Groups records of similar length, where the options ask for it.
         sampler: Draws records by class, or None.
-        sizes: Of the pictures, where they are wanted and the index has them.
+        sizes: Of the images, where they are needed and the index has them.
     """
 
-    share: Share
-    payloads: Payloads
+    worker_shard: WorkerShard
+    record_reader: RecordReader
     options: ReadOptions
     lengths: Lengths | None = None
     sampler: ClassSampler | None = None
@@ -121,7 +121,7 @@ class Windows:
             stop: Scalar int64, a multiple of the batch size; tasks end there where it is not behind
                 the last record. None reads to the end.
         """
-        share = self.share
+        share = self.worker_shard
         own = tf.constant(share.worker, tf.int64)
         last = tf.constant(min(share.geometry.records, share.emitted), tf.int64)
         tasks = self._tasks(epoch, position, own, last if stop is None else tf.minimum(last, stop))
@@ -147,7 +147,7 @@ class Windows:
             epoch: The first one.
             position: In it, below its records.
         """
-        share = self.share
+        share = self.worker_shard
         records = share.geometry.records
 
         def tasks(number: Any) -> tf.data.Dataset:
@@ -159,7 +159,7 @@ class Windows:
 
     def _tasks(self, epoch: Any, start: Any, residue: Any, stop: Any) -> tf.data.Dataset:
         """The tasks of the positions from `start` to `stop` of an epoch; none is empty."""
-        workers, size = self.share.workers, self.share.geometry.window_records
+        workers, size = self.worker_shard.workers, self.worker_shard.geometry.window_records
 
         def own(positions: Any) -> Any:  # how many of the first positions have this residue
             return tf.maximum(positions - residue + workers - 1, 0) // workers
@@ -180,7 +180,7 @@ class Windows:
         # Read in the order on disk, and only what is wanted, which is all but for the first window
         # of a continued epoch and the last ones of any.
         read = tf.sort(wanted)
-        serialized = self.payloads.read(tf.gather(numbers, read))
+        serialized = self.record_reader.read(tf.gather(numbers, read))
         found = tf.searchsorted(read, wanted, out_type=tf.int64)
         records = tf.gather(numbers, wanted)
         draws = records if self.sampler is None else tf.gather(positions, wanted) + _DRAWN
@@ -190,9 +190,9 @@ class Windows:
 
     def _order(self, task: Task) -> tuple[Any, Any, Any]:
         """([m] record numbers, [m] where to find the next one, [m] positions) of a whole window."""
-        share, options = self.share, self.options
+        share, options = self.worker_shard, self.options
         if self.sampler is not None:
-            positions, wanted = order_graph.window_order(
+            positions, wanted = graph_order.window_order(
                 share.geometry,
                 task.window,
                 task.residue,
@@ -203,7 +203,7 @@ class Windows:
             )
             return self.sampler.graph_numbers(positions, task.epoch), wanted, positions
         if self.lengths is not None:
-            numbers, wanted = order_graph.bucket_order(
+            numbers, wanted = graph_order.bucket_order(
                 share.geometry,
                 self.lengths,
                 task.window,
@@ -215,7 +215,7 @@ class Windows:
                 task.epoch,
             )
         else:
-            numbers, wanted = order_graph.window_order(
+            numbers, wanted = graph_order.window_order(
                 share.geometry,
                 task.window,
                 task.residue,

@@ -1,20 +1,24 @@
-"""The exception tree of shardmill, and the exit code each branch stands for.
+"""The exception tree of shardmill, with the exit code of each branch.
 
     ShardmillError                 3
     |-- UsageError                 2   an option is unknown, malformed or contradicts another
-    |-- InputError                 3   the raw corpus or the place to write to is at fault
-    |-- ShardSetError              3   a directory is no shard set, or one this version cannot read
-    `-- DamageError                4   a shard set does not hold the bytes its manifest promises
+    |-- InputError                 3   the raw corpus or the output cannot be used
+    |-- ShardSetError              3   a directory is not a shard set that this version reads
+    |-- MissingExtraError          3   a package is not installed; in `shard_format/extras.py`
+    `-- DamageError                4   a file of a shard set is not as it was written
 
-Every message follows one template: the rule, the value found, where, and what to do. Only these
-exceptions reach a user without a traceback; any other one is a bug of shardmill.
+Every message says the fact first, with value and place, then what to do. Only these exceptions
+reach a user without a traceback; any other exception is a bug of shardmill.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+
 
 class ShardmillError(Exception):
-    """Anything a user can cause and can mend; `exit_code` is what the command line returns."""
+    """An error that a user can fix; `exit_code` is that of the command line."""
 
     exit_code = 3
 
@@ -26,14 +30,34 @@ class UsageError(ShardmillError):
 
 
 class InputError(ShardmillError):
-    """The raw corpus, or the place to write to, cannot be used as it is."""
+    """The raw corpus or the output cannot be used."""
 
 
 class ShardSetError(ShardmillError):
-    """A directory holds no shard set, or one that this version cannot read."""
+    """A directory is not a shard set, or one that this version cannot read."""
 
 
 class DamageError(ShardmillError):
-    """A shard set does not hold the bytes its manifest promises."""
+    """A file of a shard set is not as it was written."""
 
     exit_code = 4
+
+
+def file_error(error: OSError, path: str, *, resumes: bool = True) -> InputError:
+    """A failed file operation, as a message.
+
+    Args:
+        error: Of the operation.
+        path: What to name if the error names no file.
+        resumes: Whether the same command continues where it failed.
+    """
+    name = error.filename if error.filename is not None else path
+    name = name if isinstance(name, bytes) else os.fsencode(name)
+    # A file name may be any bytes, and this one will be printed, stored and sent.
+    readable = name.decode("utf-8", "backslashreplace")
+    again = f"run the same command again{'; it resumes' if resumes else ''}."
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return InputError(f"No space left while writing {readable}. Free some and {again}")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return InputError(f"{error.strerror}: {readable}. Give permission and {again}")
+    return InputError(f"{error.strerror}: {readable}. Fix that and {again}")

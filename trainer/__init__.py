@@ -19,8 +19,8 @@ from trainer.events import (
     RunStarted,
     StepsDone,
     TrainResult,
-    ignore,
 )
+from trainer.events import ignore as _ignore
 from trainer.models import MODELS
 from trainer.optimizers import OPTIMIZERS
 from trainer.options import TrainOptions
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-def train(options: TrainOptions, on_event: OnEvent = ignore) -> TrainResult:
+def train(options: TrainOptions, on_event: OnEvent = _ignore) -> TrainResult:
     """A trained model, or the rest of its training if `options.run_dir` holds the beginning.
 
     Args:
@@ -59,8 +59,11 @@ def train(options: TrainOptions, on_event: OnEvent = ignore) -> TrainResult:
         InputError: The run directory holds another run, or cannot be written.
         TrainingError: The loss is no longer finite.
         TrainingStopped: SIGTERM came to this process, whose main thread this is and which does not
-            handle it itself. What was done is checkpointed; the same call goes on there.
+            handle it itself. The run is checkpointed; the same call resumes it.
     """
-    from trainer import run  # loads TensorFlow: seconds that a mere import should not cost
+    from shard_format.extras import naming_extras
+
+    with naming_extras():
+        from trainer import run  # loads TensorFlow: seconds that a mere import should not cost
 
     return run.train(options, on_event)

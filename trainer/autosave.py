@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from trainer.checkpoints import Checkpoints
-from trainer.data import Stream
+from trainer.data import BatchStream
 from trainer.errors import TrainingStopped
 from trainer.loop import NOTHING, Totals
 from trainer.progress import Progress
@@ -13,7 +13,7 @@ from trainer.termination import Termination
 
 
 class Autosave:
-    """Checkpoints of a run as it goes on.
+    """Checkpoints of a run while it trains.
 
     Args:
         kept: Where they go.
@@ -23,7 +23,7 @@ class Autosave:
     """
 
     def __init__(
-        self, kept: Checkpoints, stream: Stream, minutes: float, termination: Termination
+        self, kept: Checkpoints, stream: BatchStream, minutes: float, termination: Termination
     ) -> None:
         self._kept = kept
         self._stream = stream

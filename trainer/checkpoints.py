@@ -1,4 +1,4 @@
-"""Checkpoints: everything a run needs to go on as if it had not stopped.
+"""Checkpoints: everything a run needs to resume as if it had not stopped.
 
 One file holds the weights, the optimizer, and where the run and its reader are, so that no kill can
 leave the one without the other.
@@ -43,7 +43,7 @@ class Checkpoints:
     `checkpoint` that names the latest one, so a kill at any moment leaves the one before.
 
     Args:
-        directory: Where the checkpoints lie; made when the first one is saved.
+        directory: Of the checkpoints; created when the first one is saved.
         model: A built Keras model.
         optimizer: Its built Keras optimizer. It must be built: variables that appear later would
             be restored later too, and a wrong checkpoint would not be found out here.
@@ -67,7 +67,7 @@ class Checkpoints:
     def save(self, progress: Progress) -> None:
         """Keeps the state at this place, and deletes the oldest one above `keep`.
 
-        Checkpoints are counted as they are written: one number never stands for two of them, as it
+        Checkpoints are counted as they are written: one number never names two of them, as it
         would if an epoch gave it, so that no file is replaced that the latest one consists of.
 
         Raises:
@@ -78,9 +78,9 @@ class Checkpoints:
             self._manager.save()
         except tf.errors.OpError as error:
             raise InputError(
-                f"a checkpoint must find room and be written, got '{_first_line(error)}' in "
-                f"{self._manager.directory}. Make room there, then run the same command again: it "
-                "goes on at the checkpoint before."
+                f"Cannot write a checkpoint to {self._manager.directory}: '{_first_line(error)}'. "
+                "Free some space, then run the same command again; it resumes at the previous "
+                "checkpoint."
             ) from error
 
     def restore(self) -> None:
@@ -127,10 +127,10 @@ def latest_progress(directory: Path) -> Progress:
 
 
 def _latest(directory: Path) -> str | None:
-    """The checkpoint that the file beside it names; None where there is no such file.
+    """The checkpoint that the file 'checkpoint' names; None where there is no such file.
 
-    Of a file that it cannot read, TensorFlow says on stderr that it goes on without: the run would
-    begin again, over what there is of it.
+    TensorFlow only warns of a file that it cannot read: the run would start anew, and overwrite
+    its checkpoints.
     """
     path = directory / "checkpoint"
     if not path.exists():
@@ -141,19 +141,18 @@ def _latest(directory: Path) -> str | None:
         state = None
     if state is None:
         raise InputError(
-            f"the file that names the latest checkpoint must be as TensorFlow wrote it, got "
-            f"another content in {path}. Restore it; or write 'model_checkpoint_path: "
-            '"ckpt-N"\' into it, with the latest N that lies beside it; or pass another --run-dir.'
+            f"TensorFlow cannot read {path}, which names the latest checkpoint. Restore it; or "
+            "write 'model_checkpoint_path: "
+            '"ckpt-N"\' into it, with the latest N in that directory; or pass another --run-dir.'
         )
     return str(state.model_checkpoint_path)
 
 
 def _unusable(latest: str, error: Exception) -> InputError:
     return InputError(
-        f"a checkpoint must hold the weights of this model and optimizer, got "
-        f"{type(error).__name__} in {latest}. If the code of the model has changed, pass another "
-        "--run-dir; if the file is damaged, delete it and the lines that name it in the file "
-        "'checkpoint' beside it."
+        f"The checkpoint {latest} does not fit this model and optimizer ({type(error).__name__}). "
+        "If the code of the model has changed, pass another --run-dir; if the file is damaged, "
+        "delete it and the lines that name it in the file 'checkpoint' of that directory."
     )
 
 
@@ -172,8 +171,8 @@ def save_model(model: Any, path: Path) -> None:
         model.save(temporary)
     except (TypeError, ValueError, NotImplementedError) as error:
         raise InputError(
-            f"a model must be serializable by Keras, got {type(error).__name__}: {error} for "
-            f"{path}. Give a layer of your own a get_config() and "
-            "@keras.saving.register_keras_serializable(). Its weights are in the checkpoints."
+            f"Keras cannot serialize the model to {path}: {type(error).__name__}: {error}. Give a "
+            "layer of your own a get_config() and @keras.saving.register_keras_serializable(). Its "
+            "weights are in the checkpoints."
         ) from error
     os.replace(temporary, path)

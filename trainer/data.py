@@ -1,4 +1,4 @@
-"""What the trainer needs to know of its data, and how it gets that from the reader."""
+"""The data of a run, from the reader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ from trainer.options import Settings, TrainOptions
 STREAMS = 1
 
 
-class StreamInfo(Protocol):
+# The options of both splits, which `reader.load` calls the same.
+_SHARED = (
+    *("batch_size", "image_size", "normalize", "max_tokens"),
+    *("cache", "cache_dir", "cache_limit"),
+)
+
+
+class BatchStreamInfo(Protocol):
     """What a stream is made of."""
 
     @property
@@ -25,7 +32,7 @@ class StreamInfo(Protocol):
         """Records of the split."""
 
 
-class Stream(Protocol):
+class BatchStream(Protocol):
     """Batches; `reader.load` returns one, and so does any test."""
 
     @property
@@ -33,7 +40,7 @@ class Stream(Protocol):
         """Pairs of inputs and labels [batch] int64, or inputs, targets and weights.
 
         Labels are [batch, num_classes] float32, shares that add up to 1, where records are mixed.
-        Inputs are pictures [batch, size, size, 3], whose pixels lie in [0, 255] unless --normalize
+        Inputs are images [batch, size, size, 3], whose pixels are in [0, 255] unless --normalize
         says otherwise; token ids [batch, length] int64; or packed sequences, with targets and
         weights [batch, length] each (see `reader.load`).
         """
@@ -43,7 +50,7 @@ class Stream(Protocol):
         """Batches of one pass."""
 
     @property
-    def info(self) -> StreamInfo:
+    def info(self) -> BatchStreamInfo:
         """What the stream is made of."""
 
     @property
@@ -60,20 +67,20 @@ class Data:
 
     Attributes:
         root_hash: Identifies the shard set to the byte.
-        class_names: The name of every label; labels lie in [0, len(class_names)). Empty for a
+        class_names: The name of every label; labels are in [0, len(class_names)). Empty for a
             language model.
         open_training: From the state of such a stream to the rest of it, and from None to the
             beginning of an endless stream of full batches.
         validation: One pass over every example, the last batch partial; None to skip validation.
-        normalization: The `reader.Normalization` of all pictures, None for pixels in [0, 255].
+        normalization: The `reader.Normalization` of all images, None for pixels in [0, 255].
         kind: "image", "tokens" or "packed".
-        input_shape: What a model is fed; None for pictures of the size in the options.
+        input_shape: What a model is fed; None for images of the size in the options.
     """
 
     root_hash: str
     class_names: tuple[str, ...]
-    open_training: Callable[[Mapping[str, Any] | None], Stream]
-    validation: Stream | None
+    open_training: Callable[[Mapping[str, Any] | None], BatchStream]
+    validation: BatchStream | None
     normalization: Any = None
     kind: str = "image"
     input_shape: InputShape | None = None
@@ -95,7 +102,7 @@ def open_data(asked: TrainOptions) -> Data:
     """
     manifest = load_manifest(asked.data)
     import reader  # loads TensorFlow
-    from reader.normalization import find_normalization
+    from reader.transforms.normalization import find_normalization
 
     kind = reader.kind_of(manifest.schema)
     _require_kind(kind, manifest, asked)
@@ -107,48 +114,33 @@ def open_data(asked: TrainOptions) -> Data:
     validation = _validation_split(options, manifest)
     class_names = () if kind == "packed" else _class_names(kind, manifest, options)
 
-    streams = STREAMS if kind == "tokens" else None
+    shared: dict[str, Any] = {name: getattr(options, name) for name in _SHARED}
+    shared |= {"buckets": options.buckets or 1, "streams": STREAMS if kind == "tokens" else None}
 
-    def open_training(state: Mapping[str, Any] | None) -> Stream:
+    def open_training(state: Mapping[str, Any] | None) -> BatchStream:
         stream = reader.load(
             options.data,
             split=options.train_split,
-            batch_size=options.batch_size,
-            image_size=options.image_size,
             augment=options.augment,
             seed=options.seed,
             state=state,
-            cache=options.cache,
             cache_stage=options.cache_stage,
-            cache_dir=options.cache_dir,
-            cache_limit=options.cache_limit,
-            normalize=options.normalize,
-            max_tokens=options.max_tokens,
-            buckets=options.buckets or 1,
-            streams=streams,
+            **shared,
         )
         if kind == "image":
             _require_channels_last(stream.info.element_shape, options)
         return stream
 
-    def open_validation(split: str) -> Stream:
+    def open_validation(split: str) -> BatchStream:
         return reader.load(
             options.data,
             split=split,
-            batch_size=options.batch_size,
-            image_size=options.image_size,
             augment="none",
             # Sums do not depend on the order, but batches of similar length take less time.
             shuffle="window" if kind == "tokens" else "off",
             epochs=1,
-            cache=options.cache,
-            cache_dir=options.cache_dir,
-            cache_limit=options.cache_limit,
             remainder="keep",
-            normalize=options.normalize,
-            max_tokens=options.max_tokens,
-            buckets=options.buckets or 1,
-            streams=streams,
+            **shared,
         )
 
     return Data(
@@ -170,36 +162,37 @@ def _require_kind(kind: str, manifest: Manifest, options: TrainOptions) -> None:
     """
     if kind == "text":
         raise UsageError(
-            f"the trainer learns from token ids, got raw text in {options.data}. Build the set "
-            "again with 'shardmill preprocess text ... --train-tokenizer bpe:8000', or with "
-            "'--tokenizer FILE', and for a language model with '--pack 512' too."
+            f"{options.data} holds raw text, and models train on token ids. Build the set again "
+            "with 'shardmill preprocess text ... --train-tokenizer bpe:8000', or with '--tokenizer "
+            "FILE', and for a language model with '--pack 512' too."
         )
     if kind not in DEFAULTS:
         found = ", ".join(
             f"{feature.name} ({feature.kind})" for feature in manifest.schema.features
         )
         raise ShardSetError(
-            f"the trainer learns from {', '.join(DEFAULTS)}, got records of type {kind!r} with "
-            f"{found} in {options.data}. Install a version of shardmill that knows them."
+            f"{options.data} holds records of type {kind!r} with {found}, which this version "
+            f"cannot train on, only on {', '.join(DEFAULTS)}. Install a version of shardmill that "
+            "knows them."
         )
 
 
 def _require_channels_last(shape: tuple[int | None, ...], options: Settings) -> None:
-    """Returns if pictures have the shape that validation and models have.
+    """Returns if images have the shape that validation and models have.
 
     Raises:
         UsageError: They have another one.
     """
     if shape != (options.image_size, options.image_size, 3):
         raise UsageError(
-            f"models are fed pictures [height, width, 3], got {list(shape)} from --augment "
-            f"{options.augment}. Leave channels_first out."
+            f"--augment {options.augment} gives images of shape {list(shape)}, and models take "
+            "[height, width, 3]. Leave channels_first out."
         )
 
 
 def _input_shape(kind: str, manifest: Manifest, options: Settings) -> InputShape | None:
-    """What a model of this set is fed; None for pictures of the size in the options."""
-    from reader.vocabulary import find_vocabulary
+    """What a model of this set is fed; None for images of the size in the options."""
+    from reader.record_types.vocabulary import find_vocabulary
 
     if kind == "image":
         return None
@@ -223,22 +216,22 @@ def _class_names(kind: str, manifest: Manifest, options: Settings) -> tuple[str,
         found = "any number of labels" if "class_label" in kinds else "no labels"
         packed = " For a language model build it with --pack 512." if kind == "tokens" else ""
         raise UsageError(
-            f"the trainer learns one class label from one {what}, got a set with {found} a record "
-            f"in {options.data}. Read it with reader.load and train it in a loop of your own, or "
-            f"build a set without --multi-label and --no-labels.{packed}"
+            f"Records of {options.data} have {found}, and models train on one class label per "
+            f"{what}. Read the set with reader.load and train on it in a loop of your own, or "
+            f"build one without --multi-label and --no-labels.{packed}"
         )
     labels = [feature for feature in features if feature.kind == "class_label"]
     if len(labels) != 1 or inputs not in kinds:
         found = ", ".join(f"{feature.name} ({feature.kind})" for feature in features)
         raise ShardSetError(
-            f"the trainer learns one class label from one {what}, got {found} in {options.data}. "
-            f"Build a set with 'shardmill preprocess {'images' if kind == 'image' else 'text'}', "
-            "from one directory for each class."
+            f"{options.data} has {found}, and models train on one class label per {what}. Build a "
+            f"set with 'shardmill preprocess {'images' if kind == 'image' else 'text'}' from one "
+            "directory for each class."
         )
     if len(labels[0].class_names) < 2:
         raise ShardSetError(
-            f"a set must have 2 classes or more to learn from, got {len(labels[0].class_names)} "
-            f"in {options.data}. Build it from one directory for each class."
+            f"{options.data} has {len(labels[0].class_names)} class, and training needs 2 or more. "
+            "Build it from one directory for each class."
         )
     return labels[0].class_names
 
@@ -252,13 +245,13 @@ def require_batch(records: int, options: Settings) -> None:
     """
     if not records:
         raise ShardSetError(
-            f"a split to learn from must have records, got none in the training split of "
-            f"{options.data}. Build the set again with a larger share for it."
+            f"The training split of {options.data} has no records. Build the set again with a "
+            "larger share for it."
         )
     if records < options.batch_size:
         raise UsageError(
-            f"--batch-size must be at most the number of training records, got "
-            f"{options.batch_size} for {records} records in {options.data}. Pass {records} or less."
+            f"--batch-size {options.batch_size} exceeds the {records} training records of "
+            f"{options.data}. Pass {records} or less."
         )
 
 
@@ -278,6 +271,6 @@ def _validation_split(options: Settings, manifest: Manifest) -> str | None:
 def _require_split(role: str, name: str, splits: tuple[str, ...], options: Settings) -> None:
     if name not in splits:
         raise UsageError(
-            f"the {role} split must be one of {', '.join(splits)}, got {name!r} in {options.data}. "
-            "Pass one of these, or build the set again with --split."
+            f"Unknown {role} split {name!r} in {options.data}. Pass one of {', '.join(splits)}, or "
+            "build the set again with --split."
         )

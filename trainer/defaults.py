@@ -1,4 +1,4 @@
-"""What a run does where it is not told: by the kind of set that it learns from."""
+"""Defaults of a run, by the kind of set that it trains on."""
 
 from __future__ import annotations
 
@@ -61,3 +61,12 @@ DEFAULTS = {
         augment="none",
     ),
 }
+
+
+def shown_default(name: str) -> str:
+    """The default of an option for people: one value, or one for each kind of set."""
+    found = {kind: getattr(defaults, name) for kind, defaults in DEFAULTS.items()}
+    found = {kind: value for kind, value in found.items() if value is not None}
+    if len(set(found.values())) == 1:
+        return str(next(iter(found.values())))
+    return ", ".join(f"{kind} {value}" for kind, value in found.items())

@@ -7,11 +7,11 @@ from trainer.termination import EXIT_CODE
 
 
 class TrainingError(ShardmillError):
-    """The training cannot go on; the message says at which step and what may help."""
+    """The training cannot continue; the message says at which step and what may help."""
 
 
 class TrainingStopped(ShardmillError):
-    """SIGTERM has come, and where the run was is checkpointed: no error, the run can go on.
+    """SIGTERM has come, and the run is checkpointed: not an error, the run can resume.
 
     Args:
         epochs_done: Whole epochs.
@@ -26,5 +26,5 @@ class TrainingStopped(ShardmillError):
         plural = "epoch" if epochs_done == 1 else "epochs"
         super().__init__(
             f"stopped by SIGTERM after {epochs_done} {plural}{within}, which are checkpointed. "
-            "The same command goes on there."
+            "The same command resumes it."
         )

@@ -1,4 +1,4 @@
-"""What a run tells while it goes on: the trainer prints nothing, its caller draws these."""
+"""Events of a run: the trainer prints nothing, its caller shows these."""
 
 from __future__ import annotations
 

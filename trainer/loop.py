@@ -67,7 +67,7 @@ class Loop:
 
     Args:
         strategy: The tf.distribute.Strategy in whose scope model and optimizer were made.
-        model: To float32 probabilities [batch, ..., num_classes], from float32 pictures in
+        model: To float32 probabilities [batch, ..., num_classes], from float32 images in
             [0, 255] or from whole numbers.
         optimizer: A built Keras optimizer; a LossScaleOptimizer has the loss scaled.
         batch_size: Records of one training step over all replicas.
@@ -210,7 +210,7 @@ class Loop:
 
 
 def _fed(inputs: Any) -> Any:
-    """What a model is called with: pictures, which come as uint8, as float32; ids as they are."""
+    """What a model is called with: images, which come as uint8, as float32; ids as they are."""
     return tf.nest.map_structure(
         lambda value: value if value.dtype == tf.int64 else tf.cast(value, tf.float32), inputs
     )

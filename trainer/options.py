@@ -1,22 +1,25 @@
-"""Everything a training run can be told, checked before anything is read."""
+"""The options of a training run, each declared once, and checked before anything is read.
+
+The flags of `shardmill train` and `shardmill doctor` follow from the fields of `TrainOptions`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import math
-from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
+from reader.options import KINDS, ReadOptions
 from shard_format.errors import UsageError
-from trainer.defaults import DEFAULTS
+from shard_format.options import Limits, check_choice, check_declared, option
+from trainer.defaults import DEFAULTS, shown_default
 from trainer.models import MODELS, MODELS_OF
 from trainer.optimizers import OPTIMIZERS
 from trainer.precision import PRECISIONS
 from trainer.strategies import STRATEGIES
 
-# What may differ when a run is continued: where things lie and how they are spread over devices
-# has no part in what the run means. Everything else has.
+# What may differ when a run is continued: paths, and how work is spread over devices, are no part
+# of what the run means. Everything else is.
 CACHING = ("cache", "cache_stage", "cache_dir", "cache_limit")
 FREE_TO_CHANGE = (
     "data",
@@ -27,121 +30,135 @@ FREE_TO_CHANGE = (
     "strategy",
     "deterministic",
 )
+_MAX_SEED = 2**32 - 1  # of NumPy, whose seed Keras sets too
 
-# What sets of each kind are called in messages.
-_CALLED = {"image": "pictures", "tokens": "token ids", "packed": "packed sequences"}
+_READ = {field.name: field for field in dataclasses.fields(ReadOptions)}
+
+
+def _read_option(name: str, *, by_kind: bool = False, **changes: Any) -> Any:
+    """An option of `reader.load`, with its declaration.
+
+    Args:
+        name: Of the option.
+        by_kind: The default is that of `trainer.defaults` for the kind of set, None here.
+        **changes: To the declaration.
+    """
+    metadata = {**_READ[name].metadata, **changes}
+    if by_kind:
+        metadata["shown"] = shown_default(name)
+    default = None if by_kind else _READ[name].default
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainOptions:
-    """The options of one run.
+    """The options of one run, documented by their declarations.
 
-    None stands for what `trainer.defaults` has for the kind of set that the run learns from.
+    None is replaced by the value in `trainer.defaults` for the kind of set.
 
     Attributes:
         data: Directory of the shard set.
         run_dir: Directory for checkpoints, history, TensorBoard files and the trained model.
-        model: A name in `trainer.MODELS`, or package.module:function.
-        image_size: Height and width of the pictures the model sees, in pixels; of pictures only.
-        max_tokens: Documents are cut to that many tokens; of token ids only.
-        buckets: Into how many groups of similar length the documents of some thousands are divided,
-            so that batches need less padding; 1 is none; of token ids only.
-        batch_size: Examples per step over all devices.
-        epochs: Passes over the training split.
-        optimizer: A name in `trainer.optimizers.OPTIMIZERS`.
-        learning_rate: The peak, reached after the warm-up.
-        warmup_epochs: Epochs over which the learning rate grows from 0; may be a fraction.
-        weight_decay: Decoupled decay of kernels, times the learning rate, at every step.
-        label_smoothing: Share of the target in [0, 1) that is spread over all classes.
-        precision: float32, mixed_float16, mixed_bfloat16, or auto (see `trainer.precision`).
-        strategy: A name in `trainer.STRATEGIES`.
-        augment: Of the training examples, names with commas between them; the reader knows which
-            there are, and checks it.
-        normalize: "none", "zscore" or "minmax", as in `reader.load`, of training and validation
-            pictures. Only for a model of your own: those with a name scale pixels themselves.
-        train_split: Split to learn from.
-        validation_split: Split to measure on after every epoch; "auto" is "validation" if it has
-            records, else "test", else none; "none" is none.
-        seed: Of the weights, the order, the augmentation and dropout.
-        cache: Of the reader, which checks it; so are the next three.
-        cache_stage: What a cache holds: "stored", or of pictures "decoded".
-        cache_dir: Where copies lie; None is the user's cache directory.
-        cache_limit: What that directory may hold, such as "200GB"; None is half of what is free.
-        keep_checkpoints: How many of the latest checkpoints stay, at least 1.
-        checkpoint_minutes: A checkpoint is written at the end of every epoch, and within one when
-            the last is that old: what a kill may cost. 0 for none within epochs.
-        deterministic: True to have TensorFlow choose only deterministic kernels. On a CPU equal
-            runs are equal without it; on a GPU it costs speed. It holds for the whole process.
+        train_split: Split to train on.
     """
 
     data: Path
     run_dir: Path
-    model: str | None = None
-    image_size: int | None = None
-    max_tokens: int | None = None
-    buckets: int | None = None
-    batch_size: int | None = None
-    epochs: int | None = None
-    optimizer: str = "adamw"
-    learning_rate: float | None = None
-    warmup_epochs: float | None = None
-    weight_decay: float = 0.05
-    label_smoothing: float = 0.0
-    precision: str = "auto"
-    strategy: str = "default"
-    augment: str | None = None
-    normalize: str = "none"
+    model: str | None = option(
+        None,
+        "A model by name, or package.module:function.",
+        shown=shown_default("model"),
+    )
+    image_size: int | None = _read_option("image_size", by_kind=True)
+    max_tokens: int | None = _read_option("max_tokens", by_kind=True)
+    buckets: int | None = _read_option("buckets", by_kind=True)
+    batch_size: int | None = _read_option(
+        "batch_size", by_kind=True, help="Examples per step, over all devices."
+    )
+    epochs: int | None = option(
+        None,
+        "Passes over the training split.",
+        metavar="N",
+        type=int,
+        limits=Limits(1),
+        shown=shown_default("epochs"),
+    )
+    optimizer: str = option("adamw", "Optimizer.", choices=tuple(OPTIMIZERS))
+    learning_rate: float | None = option(
+        None,
+        "Peak learning rate, reached after the warm-up.",
+        metavar="X",
+        type=float,
+        limits=Limits(0, excluded=(0,)),
+        shown=shown_default("learning_rate"),
+    )
+    warmup_epochs: float | None = option(
+        None,
+        "Epochs over which the learning rate grows from 0.",
+        metavar="X",
+        type=float,
+        limits=Limits(0),
+        shown=shown_default("warmup_epochs"),
+    )
+    weight_decay: float = option(
+        0.05, "Decoupled weight decay of kernels.", metavar="X", type=float, limits=Limits(0)
+    )
+    label_smoothing: float = option(
+        0.0,
+        "Share of the target that is spread over all classes.",
+        metavar="X",
+        type=float,
+        limits=Limits(0, 1, excluded=(1,)),
+    )
+    precision: str = option("auto", "Dtype policy of Keras.", choices=PRECISIONS)
+    strategy: str = option(
+        "default", "One device, or all GPUs of this machine.", choices=tuple(STRATEGIES)
+    )
+    augment: str | None = _read_option("augment", by_kind=True)
+    normalize: str = _read_option(
+        "normalize",
+        help="Normalization of the pixels, for a model of your own: none, zscore or minmax.",
+    )
     train_split: str = "train"
-    validation_split: str = "auto"
-    seed: int = 0
-    cache: str = "auto"
-    cache_stage: str = "stored"
-    cache_dir: Path | None = None
-    cache_limit: str | None = None
-    keep_checkpoints: int = 2
-    checkpoint_minutes: float = 10.0
-    deterministic: bool = False
+    validation_split: str = option(
+        "auto", "Split to validate on; auto is validation or else test, none skips it."
+    )
+    seed: int = option(
+        0,
+        "Seed of weights, order, augmentation and dropout.",
+        metavar="N",
+        type=int,
+        limits=Limits(0, _MAX_SEED),
+    )
+    cache: str = _read_option("cache")
+    cache_stage: str = _read_option("cache_stage")
+    cache_dir: Path | None = _read_option("cache_dir")
+    cache_limit: str | None = _read_option("cache_limit", limits=None)
+    keep_checkpoints: int = option(
+        2, "Number of checkpoints to keep.", metavar="N", type=int, limits=Limits(1)
+    )
+    checkpoint_minutes: float = option(
+        10.0,
+        "Minutes between checkpoints within an epoch; 0 for checkpoints between epochs only.",
+        metavar="X",
+        type=float,
+        limits=Limits(0),
+    )
+    deterministic: bool = option(
+        False, "Use deterministic kernels only (slower on GPUs; CPUs always do).", type=bool
+    )
 
     def __post_init__(self) -> None:
-        # A command line hands in strings; every path below is a Path.
+        # Callers may pass strings; every path below is a Path.
         object.__setattr__(self, "data", Path(self.data))
         object.__setattr__(self, "run_dir", Path(self.run_dir))
+        check_declared(self, name_of=_flag)
         if self.model is not None and ":" not in self.model:
-            _require_choice("--model", self.model, MODELS, " or package.module:function")
+            check_choice("--model", self.model, [*MODELS, "package.module:function"], "")
             self._require_no_normalization(self.model)
-        _require_choice("--optimizer", self.optimizer, OPTIMIZERS)
-        _require_choice("--precision", self.precision, PRECISIONS)
-        _require_choice("--strategy", self.strategy, STRATEGIES)
-        for name in (
-            "image_size",
-            "max_tokens",
-            "buckets",
-            "batch_size",
-            "epochs",
-            "keep_checkpoints",
-        ):
-            value = getattr(self, name)
-            _require_count(name, value)
-            _require(name, value, value is None or value >= 1, "be at least 1")
-        rate = self.learning_rate
-        sound = rate is None or (math.isfinite(rate) and rate > 0)
-        _require("learning_rate", rate, sound, "be above 0 and finite")
-        decay = self.weight_decay
-        _require("weight_decay", decay, math.isfinite(decay) and decay >= 0, "be at least 0")
-        smoothing = self.label_smoothing
-        _require("label_smoothing", smoothing, 0 <= smoothing < 1, "lie in [0, 1)")
-        warmup = self.warmup_epochs
-        sound = warmup is None or (math.isfinite(warmup) and warmup >= 0)
-        _require("warmup_epochs", warmup, sound, "be at least 0")
-        minutes = self.checkpoint_minutes
-        sound = math.isfinite(minutes) and minutes >= 0
-        _require("checkpoint_minutes", minutes, sound, "be at least 0 and finite")
-        # The range of numpy's seed, which Keras sets beside its own.
-        _require_count("seed", self.seed)
-        _require("seed", self.seed, 0 <= self.seed < 2**32, "lie in [0, 2**32)")
 
     def settled(self, kind: str) -> Settings:
-        """These options with the defaults of a kind of set filled in.
+        """These options with the defaults for a kind of set filled in.
 
         Args:
             kind: One of `trainer.defaults.DEFAULTS`.
@@ -152,34 +169,34 @@ class TrainOptions:
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         for name, value in dataclasses.asdict(DEFAULTS[kind]).items():
             if value is None and given[name] is not None:
-                meant = next(k for k, d in DEFAULTS.items() if getattr(d, name) is not None)
-                raise UsageError(
-                    f"--{name.replace('_', '-')} is for sets of {_CALLED[meant]}, got "
-                    f"{given[name]} for {_CALLED[kind]} in {self.data}. Leave it out."
-                )
+                raise self._not_for(name, given[name], kind)
             if given[name] is None:
                 given[name] = value
         if kind != "image" and self.normalize != "none":
-            raise UsageError(
-                f"--normalize is for sets of pictures, got {self.normalize} for {_CALLED[kind]} in "
-                f"{self.data}. Leave it out."
-            )
+            raise self._not_for("normalize", self.normalize, kind)
         if given["model"] in MODELS and given["model"] not in MODELS_OF[kind]:
             raise UsageError(
-                f"a model for {_CALLED[kind]} must be one of {', '.join(MODELS_OF[kind])} or "
-                f"package.module:function, got --model {self.model} for {self.data}. Leave --model "
-                "out, or pass one of these."
+                f"--model {self.model} is not for {KINDS[kind]}, which {self.data} holds. Leave it "
+                f"out, or pass one of {', '.join(MODELS_OF[kind])} or package.module:function."
             )
         if given["model"] in MODELS:
             self._require_no_normalization(str(given["model"]))
         return Settings(**given)
 
+    def _not_for(self, name: str, value: object, kind: str) -> UsageError:
+        """The error that an option does not apply to this kind of set."""
+        meant = " and ".join(KINDS[kind] for kind in _READ[name].metadata["kinds"])
+        return UsageError(
+            f"{_flag(name)} {value} does not apply to {KINDS[kind]} in {self.data}: it is for "
+            f"{meant}. Leave it out."
+        )
+
     def _require_no_normalization(self, model: str) -> None:
         if self.normalize != "none":
             raise UsageError(
-                f"--normalize needs a model of your own, for those with a name scale pixels in "
-                f"[0, 255] themselves, got --normalize {self.normalize} with --model {model}. "
-                "Leave it out, or pass --model package.module:function."
+                f"--normalize {self.normalize} does not work with --model {model}: the models "
+                "with a name scale pixels themselves. Leave it out, or pass --model "
+                "package.module:function."
             )
 
     def identity(self) -> dict[str, object]:
@@ -193,7 +210,7 @@ class TrainOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(TrainOptions):
-    """Options in which nothing is left open; see TrainOptions."""
+    """Options with all defaults filled in; see TrainOptions."""
 
     model: str
     batch_size: int
@@ -203,20 +220,5 @@ class Settings(TrainOptions):
     augment: str
 
 
-def _require(name: str, value: object, holds: bool, rule: str) -> None:
-    if not holds:
-        flag = "--" + name.replace("_", "-")
-        raise UsageError(f"{flag} must {rule}, got {value}. Pass another value.")
-
-
-def _require_count(name: str, value: object) -> None:
-    # A command line makes sure of it; bool is an int to Python.
-    sound = value is None or (isinstance(value, int) and not isinstance(value, bool))
-    _require(name, value, sound, "be a whole number")
-
-
-def _require_choice(flag: str, value: str, choices: Collection[str], also: str = "") -> None:
-    if value not in choices:
-        close = difflib.get_close_matches(value, choices, n=1)
-        hint = f"Did you mean {close[0]!r}?" if close else "Pass one of these."
-        raise UsageError(f"{flag} must be one of {', '.join(choices)}{also}, got {value!r}. {hint}")
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -12,7 +12,7 @@ TENSOR_CORES_SINCE = (7, 0)
 
 
 def resolve(precision: str) -> str:
-    """The Keras dtype policy that a value of `--precision` stands for on this machine.
+    """The Keras dtype policy of a value of `--precision` on this machine.
 
     auto is mixed_float16 where every GPU has tensor cores, float32 on older GPUs (they emulate both
     half precisions) and mixed_bfloat16 on a CPU. Measured on 2 CPU cores with avx512_bf16 and

@@ -11,15 +11,15 @@ from typing import Any
 
 from trainer import checkpoints, precision, run_dir
 from trainer.autosave import Autosave
-from trainer.data import Data, Stream, open_data, require_batch
+from trainer.data import BatchStream, Data, open_data, require_batch
 from trainer.errors import TrainingError
 from trainer.events import EpochDone, OnEvent, RunDone, RunStarted, StepsDone, TrainResult, ignore
-from trainer.learner import Learner, make_learner
 from trainer.loop import OnSteps, Totals
 from trainer.options import Settings, TrainOptions
 from trainer.progress import Progress
 from trainer.scalars import Scalars
 from trainer.termination import Termination
+from trainer.train_state import TrainState, make_train_state
 
 # Below this a loss scale no longer lifts gradients out of float16's subnormals; getting here means
 # that no step is finite at any scale.
@@ -42,7 +42,7 @@ def train_on(data: Data, asked: TrainOptions, on_event: OnEvent = ignore) -> Tra
     place = checkpoints.latest_progress(directory)
     stream = _open_at(data, place)
     require_batch(stream.info.records, options)
-    learner = make_learner(
+    learner = make_train_state(
         options, policy, stream.steps_per_epoch, data.num_outputs, data.input_shape
     )
     kept = checkpoints.Checkpoints(
@@ -63,7 +63,7 @@ def train_on(data: Data, asked: TrainOptions, on_event: OnEvent = ignore) -> Tra
     return TrainResult(options.run_dir, model_path, tuple(history), seconds)
 
 
-def _open_at(data: Data, place: Progress) -> Stream:
+def _open_at(data: Data, place: Progress) -> BatchStream:
     if place.reader is not None or not place.epochs_done:
         return data.open_training(place.reader)
     # A checkpoint of version 0.1.0, at the end of an epoch: the rest is read as by a run that began
@@ -78,9 +78,9 @@ class _Run:
 
     options: Settings
     kind: str
-    learner: Learner
-    stream: Stream
-    validation: Stream | None
+    learner: TrainState
+    stream: BatchStream
+    validation: BatchStream | None
     on_event: OnEvent
 
     def started(self, policy: str, place: Progress, num_classes: int) -> RunStarted:
@@ -134,7 +134,7 @@ class _Run:
     def _run_epoch(
         self, place: Progress, batches: Any, validation: Any, autosave: Autosave
     ) -> EpochDone:
-        """The epoch that `place` lies in, from there on."""
+        """The rest of the epoch that `place` is in."""
         epochs_done, steps = place.epochs_done, self.stream.steps_per_epoch
         save = functools.partial(autosave.within_epoch, epochs_done)
         report = self._report(epochs_done + 1, "train", steps, save)
@@ -177,9 +177,9 @@ class _Run:
         def report(step: int, totals: Totals) -> None:
             if totals.bad_step >= 0:
                 raise TrainingError(
-                    f"the loss must be finite, got {totals.loss} at step {totals.bad_step + 1} of "
-                    f"{num_steps} in the {phase} of epoch {epoch}. Lower --learning-rate or use "
-                    "--precision float32, and pass another --run-dir."
+                    f"The loss is {totals.loss} at step {totals.bad_step + 1} of {num_steps} in "
+                    f"the {phase} of epoch {epoch}. Lower --learning-rate or use --precision "
+                    "float32, and pass another --run-dir."
                 )
             self.on_event(
                 StepsDone(epoch, phase, step, num_steps, totals.mean_loss, totals.accuracy)
@@ -197,7 +197,7 @@ def _perplexity(totals: Totals) -> float:
 def _require_loss_scale(loss_scale: float | None, epoch: int) -> None:
     if loss_scale is not None and loss_scale < MIN_LOSS_SCALE:
         raise TrainingError(
-            f"the loss scale must stay above {MIN_LOSS_SCALE}, got {loss_scale} after epoch "
-            f"{epoch}: the gradients overflow float16 at every scale. Use --precision float32 or "
-            "mixed_bfloat16, and pass another --run-dir."
+            f"The loss scale is {loss_scale} after epoch {epoch}, below {MIN_LOSS_SCALE}: the "
+            "gradients overflow float16 at every scale. Use --precision float32 or mixed_bfloat16, "
+            "and pass another --run-dir."
         )

@@ -28,7 +28,7 @@ CHECKPOINTS = "checkpoints"
 TENSORBOARD = "tensorboard"
 MODEL = "model.keras"
 
-# TensorFlow takes the path of a checkpoint for a pattern: what lies in "lr[0.1]" is never found
+# TensorFlow takes the path of a checkpoint for a pattern: a checkpoint in "lr[0.1]" is never found
 # again, and the oldest checkpoints of "lr*" are deleted in "lr1" too.
 _PATTERN = "\\*?[]"
 
@@ -39,11 +39,11 @@ class Claim:
 
     Attributes:
         options: Of the run.
-        precision: The Keras dtype policy. It stands in for the option, for auto on another machine
-            may mean another policy, and that one cannot go on with this one's optimizer.
+        precision: The Keras dtype policy. It replaces the option, for auto on another machine
+            may mean another policy, and that cannot continue with this one's optimizer.
         root_hash: Of the data set.
         class_names: Name of every output of the model; recorded for whoever uses the model.
-        normalization: What was done to the pictures; recorded likewise. None for nothing.
+        normalization: What was done to the images; recorded likewise. None for nothing.
     """
 
     options: Settings
@@ -71,8 +71,8 @@ class Claim:
         directory = self.options.run_dir
         if any(char in _PATTERN for char in str(directory)):
             raise UsageError(
-                f"a run directory must have none of {' '.join(_PATTERN)} in its path, which are "
-                f"patterns to TensorFlow, got {directory}. Pass another --run-dir."
+                f"The path {directory} has one of {' '.join(_PATTERN)}, which are patterns to "
+                "TensorFlow. Pass another --run-dir."
             )
         path = directory / RUN
         if path.exists():
@@ -80,15 +80,14 @@ class Claim:
                 _require_same(self.identity, _read(path), directory)
         elif directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise InputError(
-                f"a run directory must be new, empty or hold a {RUN}, got {directory} with other "
-                "content. Pass another --run-dir."
+                f"{directory} holds other files and no {RUN}. Pass another --run-dir, new or empty."
             )
 
     def write(self) -> None:
         """Makes the directory and its run.json.
 
         It comes after all that may fail at once (a model that does not build, a batch that is too
-        large), so that the mended command finds no claim of the wrong one.
+        large), so that the corrected command finds no claim of the wrong one.
 
         Raises:
             InputError: The directory cannot be written.
@@ -113,18 +112,14 @@ class Claim:
             write_json(self.options.run_dir / RUN, content)
         except OSError as error:
             raise InputError(
-                f"a run directory must be writable, got {error} in {self.options.run_dir}. "
-                "Pass another --run-dir."
+                f"Cannot write to {self.options.run_dir}: {error}. Pass another --run-dir."
             ) from error
 
 
 def _require_same(identity: dict[str, Any], found: Any, directory: Path) -> None:
     before = found.get("identity") if isinstance(found, dict) else None
     if not isinstance(before, dict):
-        raise InputError(
-            f"a {RUN} must hold the identity of its run, got none in {directory / RUN}. "
-            "Pass another --run-dir."
-        )
+        raise InputError(f"No identity of a run in {directory / RUN}. Pass another --run-dir.")
     # Through JSON, so that a tuple equals the list it was stored as.
     now = json.loads(json.dumps(identity))
     changed = [
@@ -134,9 +129,8 @@ def _require_same(identity: dict[str, Any], found: Any, directory: Path) -> None
     ]
     if changed:
         raise InputError(
-            f"a run goes on with the options and the data set it began with, got "
-            f"{'; '.join(changed)} in {directory}. Pass another --run-dir for a new run, "
-            "or the old values to go on."
+            f"{directory} holds a run with other options or data: {'; '.join(changed)}. Pass "
+            "another --run-dir for a new run, or the old values to continue it."
         )
 
 
@@ -155,15 +149,15 @@ def read_history(directory: Path, epochs_done: int) -> list[EpochDone]:
     epochs = _read(path)
     if not isinstance(epochs, list) or len(epochs) < epochs_done:
         raise InputError(
-            f"a history must hold every epoch of the checkpoint ({epochs_done}), got fewer in "
-            f"{path}. Restore it, or pass another --run-dir."
+            f"{path} has fewer epochs than the checkpoint ({epochs_done}). Restore it, or pass "
+            "another --run-dir."
         )
     try:
         return [EpochDone(**epoch) for epoch in epochs[:epochs_done]]
     except TypeError as error:  # no dictionary, or one of other fields
         raise InputError(
-            f"a history must hold the epochs that this version writes, got {error} in {path}. "
-            "Restore it, or pass another --run-dir."
+            f"{path} does not hold the epochs that this version writes: {error}. Restore it, or "
+            "pass another --run-dir."
         ) from error
 
 
@@ -184,6 +178,5 @@ def _read(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(
-            f"{path.name} must be JSON, got {error} in {path}. "
-            "Restore it, or pass another --run-dir."
+            f"{path} is not JSON: {error}. Restore it, or pass another --run-dir."
         ) from error

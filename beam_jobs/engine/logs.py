@@ -1,4 +1,4 @@
-"""Quiet logs: what Beam says on the local engine is for those who work on Beam."""
+"""Quiet logs: on the local engine, Beam logs what only its developers need."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import argparse
 import logging
 from collections.abc import Sequence
 
-# What means the pinned engine on this machine; None is no --runner at all.
+# Values of --runner that mean the pinned local engine; None is no --runner at all.
 LOCAL_RUNNERS = (None, "DirectRunner", "FnApiRunner")
 
 
 def runs_here(beam_args: Sequence[str]) -> bool:
-    """Whether these flags for Beam mean the local engine; Beam itself need not be loaded."""
+    """Whether these flags for Beam choose the local engine; found without loading Beam."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--runner")
     return parser.parse_known_args(list(beam_args))[0].runner in LOCAL_RUNNERS
@@ -20,8 +20,8 @@ def runs_here(beam_args: Sequence[str]) -> bool:
 def quiet_beam() -> None:
     """Silences Beam on this machine; call it before anything imports Beam.
 
-    Its import warns on the root logger that Google's clients are missing, and its workers log
-    their life and, on failure, the same traceback several times over.
+    Importing Beam warns on the root logger that Google's clients are missing, and its workers log
+    their start and end and, on failure, the same traceback several times.
     """
     logging.getLogger().addFilter(lambda record: "apitools" not in str(record.msg))
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)

@@ -19,7 +19,7 @@ from beam_jobs.engine.logs import LOCAL_RUNNERS
 from shard_format import UsageError
 from shard_format.machine import usable_cores
 
-# Processes take some 3 s to begin; with less than this to do, threads are done by then.
+# Processes take about 3 s to start; threads finish a smaller corpus in that time.
 _WORTH_PROCESSES = 16 << 20  # 16 MiB
 
 
@@ -29,7 +29,7 @@ def choose_runner(
     """The runner and the options for the pipeline.
 
     Args:
-        beam_args: Flags for Beam, as the user gave them.
+        beam_args: The user's flags for Beam.
         workers: Parallel workers of the local engine; None means one per usable core.
 
     Raises:
@@ -49,8 +49,8 @@ def choose_runner(
             return create_runner(name), options
         except (ValueError, ImportError, AttributeError) as error:
             raise UsageError(
-                f"--runner must name a Beam runner, got {name!r} ({error}). Leave it out for the "
-                "local engine."
+                f"{name!r} is not a Beam runner ({error}). Correct --runner, or leave it out for "
+                "the local engine."
             ) from error
     direct = options.view_as(DirectOptions)
     if "--direct_num_workers" not in _names(beam_args):
@@ -58,8 +58,8 @@ def choose_runner(
     return FnApiRunner(), options
 
 
-def deals_here(runner: PipelineRunner, options: PipelineOptions) -> bool:
-    """Whether workers are threads or processes of ours, each bundle of which runs exactly once."""
+def uses_work_queue(runner: PipelineRunner, options: PipelineOptions) -> bool:
+    """Whether all workers are on this machine and run each bundle exactly once."""
     return (
         isinstance(runner, FnApiRunner)
         and not options.view_as(DirectOptions).direct_runner_bundle_repeat
@@ -69,17 +69,17 @@ def deals_here(runner: PipelineRunner, options: PipelineOptions) -> bool:
 def choose_mode(
     options: PipelineOptions, beam_args: Sequence[str], *, runs_python: bool, corpus_bytes: int
 ) -> None:
-    """Says whether the workers of the local engine are threads or processes, unless the user does.
+    """Chooses threads or processes for the local engine, unless the user does.
 
-    Image kernels release the interpreter's lock, so threads share one interpreter and its memory:
-    with JPEG decode, resize, encode on 2 cores they had 1.24 times the rate of processes. Kernels
-    that hold the lock want processes, which take seconds to begin.
+    Image kernels release the interpreter's lock, so threads scale and share one interpreter's
+    memory: JPEG decode, resize and encode on 2 cores ran at 1.24 times the rate of processes.
+    Kernels that hold the lock need processes, which take seconds to start.
 
     Args:
         options: From `choose_runner`; changed in place.
-        beam_args: Flags for Beam, as the user gave them.
+        beam_args: The user's flags for Beam.
         runs_python: Whether the kernels hold the lock.
-        corpus_bytes: What there is to do.
+        corpus_bytes: Size of the corpus.
     """
     direct = options.view_as(DirectOptions)
     if "--direct_running_mode" in _names(beam_args):
@@ -97,7 +97,7 @@ def _names(beam_args: Sequence[str]) -> list[str]:
 
 
 def _unknown_to_beam(beam_args: Sequence[str]) -> list[str]:
-    """Beam drops what it does not know with a log line; a mistyped flag must not vanish so."""
+    """Flags that Beam would drop with no more than a log line, such as a mistyped one."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for kind in PipelineOptions.__subclasses__():
         kind._add_argparse_args(parser)
@@ -106,6 +106,6 @@ def _unknown_to_beam(beam_args: Sequence[str]) -> list[str]:
 
 def _unknown(flags: Sequence[str]) -> UsageError:
     return UsageError(
-        f"every flag must be shardmill's or Beam's, got {' '.join(flags)}. Correct it; "
-        "'shardmill preprocess images --help' lists ours, the runner's documentation the others."
+        f"Neither shardmill nor Beam has the option {' '.join(flags)}. Correct it; 'shardmill "
+        "preprocess images --help' lists those of shardmill, the runner's documentation the others."
     )

@@ -1,13 +1,13 @@
-"""Units to workers as they become free, on an engine that would deal them out beforehand.
+"""A dynamic work queue: FnApiRunner would assign units to workers statically.
 
-Beam's local engine cuts the elements of a stage into one equal share per worker before it begins,
-so the whole job waits for the unluckiest worker. When its workers are threads or processes of this
-machine, the first unit that reaches a worker makes it take units from a common queue until none is
-left; the other units of its share then find nothing to do. On a cluster there is no queue, and a
-worker stages the unit it was given. There must be none where a bundle may run twice, for the second
-time it would find nothing; `runners.deals_here` knows.
+Beam's local engine divides the elements of a stage into one equal share per worker before the stage
+begins, so the whole job waits for the slowest worker. If the workers are threads or processes on
+this machine, the first unit that reaches a worker makes it take units from a common queue until
+none is left; the other units of its share then find the queue empty. On a cluster there is no
+queue, and a worker stages the unit it was assigned. There must be no queue where a bundle may run
+twice, since the second run would find it empty; `runners.uses_work_queue` decides.
 
-The queue is the table of units and a file that holds how many were taken.
+The queue is the table of units and a file with the number of units that were taken.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _DIGITS = 20
 
 
 @contextlib.contextmanager
-def dealt_here(run_id: str, workspace: Workspace) -> Iterator[None]:
-    """While this lasts, workers on this machine share the units of the run."""
+def work_queue(run_id: str, workspace: Workspace) -> Iterator[None]:
+    """Within this context, workers on this machine share the units of the run."""
     counter = _counter(run_id, workspace)
     counter.write_text("0".zfill(_DIGITS))
     try:
@@ -35,12 +35,12 @@ def dealt_here(run_id: str, workspace: Workspace) -> Iterator[None]:
         counter.unlink(missing_ok=True)
 
 
-def take(run_id: str, given: Unit, workspace: Workspace) -> Iterator[Unit]:
-    """What a worker that was given a unit should stage: each unit goes to exactly one worker."""
+def take(run_id: str, assigned: Unit, workspace: Workspace) -> Iterator[Unit]:
+    """The units that a worker stages when one is assigned to it; no two workers get the same."""
     try:
         descriptor = os.open(_counter(run_id, workspace), os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
-        yield given
+        yield assigned
         return
     try:
         count = len(read_table(workspace.unit_table))
@@ -53,11 +53,11 @@ def take(run_id: str, given: Unit, workspace: Workspace) -> Iterator[Unit]:
 
 
 def _counter(run_id: str, workspace: Workspace) -> Path:
-    return workspace.work / f"dealt-{run_id}"
+    return workspace.work / f"queue-{run_id}"
 
 
 def _next(descriptor: int) -> int:
-    """Takes a number that nobody else gets."""
+    """The next number, which no other worker gets."""
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:
         number = int(os.pread(descriptor, _DIGITS, 0))

@@ -1,8 +1,8 @@
-"""Every option of a preprocessing job, in one place.
+"""Every option of a preprocessing job, declared once.
 
-The command line and `python -m beam_jobs` both make their flags from these fields, so that an
-option exists once, with one default and one help text. `values` has the forms in which they are
-written, `base` what every job has, one more file each what a record type adds.
+`values` has the forms in which options are written, `base` the options of every job, `image` and
+`text` those of one record type. The flags of `shardmill preprocess` and `python -m beam_jobs`, the
+checks, and docs/options.md are derived from these declarations (`shard_format/options.py`).
 """
 
 from beam_jobs.options.base import PreprocessOptions

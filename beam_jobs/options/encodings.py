@@ -7,11 +7,11 @@ import codecs
 from shard_format import UsageError
 
 AUTO = "auto"
-# Ways to write text as other text.
+# Codecs from text to text.
 _NO_ENCODINGS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined", "rot13")
 
 
-def check_encoding(name: str) -> None:
+def check_encoding(flag: str, name: str) -> None:
     """Returns if text can be in an encoding of this name.
 
     Raises:
@@ -27,6 +27,6 @@ def check_encoding(name: str) -> None:
         is_text = False
     if not is_text:
         raise UsageError(
-            f"--encoding must be one that Python knows, or auto, got {name!r}. Write for instance "
+            f"{flag} must be one that Python knows, or auto, got {name!r}. Write for instance "
             "utf-8, cp1252, gb18030 or utf-16."
         )

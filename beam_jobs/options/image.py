@@ -1,13 +1,14 @@
-"""What a job on pictures can be told beside what every job can."""
+"""The options of a job on images."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any, ClassVar
 
-from beam_jobs.options.base import PreprocessOptions, option
-from beam_jobs.options.values import check_range, parse_quality
+from beam_jobs.options.base import PreprocessOptions
+from beam_jobs.options.values import parse_quality
 from shard_format import ENCODINGS, UsageError
+from shard_format.options import Limits, option, redeclared
 
 SOURCE_NAMES = (
     "auto",
@@ -30,99 +31,90 @@ class ImageOptions(PreprocessOptions):
     READING: ClassVar[tuple[str, ...]] = ("image_column", *PreprocessOptions.READING)
 
     record_type: str = "image"
-    name: str = option("images", "First part of every shard's file name.", "NAME")
-    source: str = option(
-        "auto", "How to read SRC; auto looks at what lies there.", choices=SOURCE_NAMES
-    )
+    name: str = redeclared(PreprocessOptions, "name", default="images")
+    source: str = redeclared(PreprocessOptions, "source", choices=SOURCE_NAMES)
     image_column: str = option(
-        "image", "Column or feature with the picture (Parquet, Arrow, TFRecord).", "NAME"
+        "image", "Column or feature with the image (Parquet, Arrow, TFRecord).", "NAME"
     )
-    label_column: str = option(
-        "label", "Column, feature or WebDataset JSON field with the label.", "NAME"
-    )
-    no_labels: bool = option(
-        False, "Records have no label; every picture found is taken.", type=bool
+    label_column: str = redeclared(
+        PreprocessOptions,
+        "label_column",
+        default="label",
+        help="Column, feature or WebDataset JSON field with the label.",
     )
     resize: str = option(
         "shorter:256",
-        "shorter:N scales the shorter side to N; fit:WxH scales into a box; crop:WxH covers the "
-        "box and cuts the centre; pad:WxH fits and fills with black; none keeps the size.",
+        "shorter:N scales the shorter side to N; fit:WxH scales to fit the box; crop:WxH covers "
+        "the box and crops the center; pad:WxH fits and pads with black; none keeps the size.",
         "MODE",
     )
-    encoding: str = option("jpeg", "How pictures are stored.", choices=ENCODINGS)
+    encoding: str = option("jpeg", "Encoding of the stored images.", choices=ENCODINGS)
     quality: str = option(
         "90",
-        "JPEG or WebP quality of the stored pictures, 1 to 100; keep stores the original bytes of "
-        "a JPEG that needs no change (any other gets 90; keep:N says which).",
+        "JPEG or WebP quality of the stored images, 1 to 100; keep stores the original bytes of a "
+        "JPEG that needs no change, and encodes all others with 90 (keep:N: with N).",
         "Q",
+        check=lambda flag, value: parse_quality(value),
     )
     max_pixels: int = option(
         # Pillow's own threshold, Image.MAX_IMAGE_PIXELS: a quarter of a GiB at 3 bytes per pixel.
         89_478_485,
-        "Pictures that declare more pixels are refused before they are decoded.",
+        "Reject images that declare more pixels, before they are decoded.",
         "N",
         type=int,
+        limits=Limits(1, 178_956_970),  # Pillow itself rejects more than twice its threshold
     )
-    lenient: bool = option(
-        False, "Keep damaged pictures of which a part can be decoded.", type=bool
-    )
-    background: str = option(
-        "white", "What lies behind transparent pixels: white or #rrggbb.", "COLOUR"
-    )
+    lenient: bool = option(False, "Keep damaged images of which a part can be decoded.", type=bool)
+    background: str = option("white", "Color behind transparent pixels: white or #rrggbb.", "COLOR")
     animated: str = option(
         "first",
-        "Of an animated picture take the first frame, or refuse it.",
-        "MODE",
+        "Keep the first frame of an animated image, or refuse the image.",
         choices=("first", "refuse"),
     )
     min_side: int | None = option(
-        None, "Filter out pictures with a side shorter than N pixels.", "N", type=int
+        None,
+        "Filter out images with a side shorter than N pixels.",
+        "N",
+        type=int,
+        limits=Limits(1, 10**6),
     )
     max_aspect: float | None = option(
-        None, "Filter out pictures whose longer side is over X times the shorter.", "X", type=float
+        None,
+        "Filter out images whose longer side is more than X times the shorter.",
+        "X",
+        type=float,
+        limits=Limits(1, 10**6),
     )
     blank: float | None = option(
         None,
-        "Filter out pictures whose brightness has a standard deviation under X grey levels of 255 "
-        "(2 finds blank pages).",
+        "Filter out images whose luma has a standard deviation below X gray levels of 255 (2 finds "
+        "blank pages).",
         "X",
         type=float,
+        limits=Limits(0, 128),
     )
     time_limit: float = option(
-        60.0, "Refuse a picture that takes longer to decode.", "SECONDS", type=float
-    )
-    dedup: str = option(
-        "exact",
-        "exact finds pictures with equal pixels; near also those that were resized, recompressed "
-        "or slightly cropped.",
-        choices=("exact", "near", "off"),
-    )
-    near_threshold: float = option(
-        0.9,  # near.clusters.DEFAULT_THRESHOLD, which says where it comes from
-        "With --dedup near: how alike two pictures must be, 0.5 to 1.",
-        "X",
+        60.0,
+        "Reject an image that takes longer to decode.",
+        "SECONDS",
         type=float,
+        limits=Limits(0.1, 1e6),
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        # Pillow itself refuses more than twice its threshold.
-        check_range("--max-pixels", self.max_pixels, 1, 178_956_970)
-        check_range("--time-limit", self.time_limit, 0.1, 1e6)
-        self._check_optional("min_side", 1, 10**6)
-        self._check_optional("max_aspect", 1, 10**6)
-        self._check_optional("blank", 0, 128)
+    dedup: str = redeclared(
+        PreprocessOptions,
+        "dedup",
+        help="exact finds images with equal pixels; near also finds resized, recompressed and "
+        "slightly cropped copies.",
+    )
 
     def _check_combinations(self) -> None:
         super()._check_combinations()
         if parse_quality(self.quality)[0] and self.encoding != "jpeg":
             self._refuse_pair("--quality keep", f"--encoding {self.encoding}", "needs jpeg")
         if self.labels is not None and self.source not in ("auto", "table"):
-            self._refuse_pair("--labels", f"--source {self.source}", "needs a folder of pictures")
+            self._refuse_pair("--labels", f"--source {self.source}", "needs a folder of images")
         if self.source == "table" and self.labels is None:
-            raise UsageError(
-                "--source table must come with --labels FILE, got none. Name the table."
-            )
+            raise UsageError("--source table has no table. Name it with --labels FILE.")
 
     def config(self) -> dict[str, Any]:
         """See PreprocessOptions."""

@@ -1,4 +1,4 @@
-"""What a job on documents can be told beside what every job can."""
+"""The options of a job on documents."""
 
 from __future__ import annotations
 
@@ -6,16 +6,12 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from beam_jobs.options.base import PreprocessOptions, option
+from beam_jobs.options.base import PreprocessOptions
 from beam_jobs.options.encodings import check_encoding
-from beam_jobs.options.values import (
-    check_path,
-    check_range,
-    parse_names,
-    parse_trained,
-)
+from beam_jobs.options.values import FILE, FILES, NAMES, SIZE, parse_names, parse_trained
 from beam_jobs.text.tokenizing.packings import PACKINGS
 from shard_format import UsageError, file_sha256
+from shard_format.options import Limits, option, redeclared
 from shard_format.wording import parse_size
 
 if TYPE_CHECKING:
@@ -35,7 +31,7 @@ FORMAT_NAMES = (
     "tfrecord",
 )
 
-# Repairs that hurt no corpus. `beam_jobs/text/cleaning/recipes.py` has longer recipes by name.
+# Repairs that are safe for any corpus; `beam_jobs/text/cleaning/recipes.py` has the other recipes.
 DEFAULT_CLEANING = "html,ftfy,nfc,controls,whitespace,length,language"
 
 
@@ -55,45 +51,51 @@ class TextOptions(PreprocessOptions):
     )
 
     record_type: str = "text"
-    name: str = option("text", "First part of every shard's file name.", "NAME")
-    source: str = option(
-        "documents",
-        "Folders, files, tar and zip archives of documents in any --format.",
+    name: str = redeclared(PreprocessOptions, "name", default="text")
+    source: str = redeclared(
+        PreprocessOptions,
+        "source",
+        default="documents",
+        help="Folders, files, tar and zip archives of documents in any --format.",
         choices=("documents",),
     )
     format: str = option(
         "auto",
-        "What the files hold; auto looks into each file (compression is always found out).",
+        "Format of the files; auto detects it for each file (compression is always detected).",
         choices=FORMAT_NAMES,
     )
     encoding: str = option(
         "utf-8",
-        "Character encoding of the files; auto detects it for each file that is no UTF-8.",
+        "Character encoding of the files; auto detects it for each file that is not UTF-8.",
         "NAME",
+        check=check_encoding,
     )
-    per_line: bool = option(False, "Plain text: every line is a document.", type=bool)
+    per_line: bool = option(
+        False,
+        "Plain text: every line is a document.",
+        type=bool,
+        excludes={"--separator": "is a separator of its own"},
+    )
     separator: str | None = option(
-        None,
-        "Plain text: documents are separated by this (\\n and \\t are understood).",
-        "TEXT",
+        None, "Plain text: what separates documents (\\n and \\t are escapes).", "TEXT"
     )
-    max_record_bytes: str = option(
-        "128MiB", "Reject larger documents, before and while they are decompressed.", "SIZE"
-    )
+    max_record_bytes: str = redeclared(PreprocessOptions, "max_record_bytes", default="128MiB")
     columns: str | None = option(
-        None, "CSV and TSV without a header line: the names of the columns.", "A,B,..."
+        None, "CSV and TSV without a header line: the names of the columns.", form=NAMES
     )
     text_column: str = option(
         "text",
         "Column or field with the document (JSON, CSV, Parquet, Arrow, TFRecord); several are "
         "joined by a line break.",
         "A[,B...]",
+        check=parse_names,
     )
-    label_column: str | None = option(
-        None,
-        "Column or field with the label (default: label, if the first record has it; of plain "
-        "text and HTML the class folder, if every file lies in one).",
-        "NAME",
+    label_column: str | None = redeclared(
+        PreprocessOptions,
+        "label_column",
+        help="Column or field with the label (plain text and HTML: the class folder, if every file "
+        "is in one).",
+        shown="label, if the first record has it",
     )
     clean: str = option(
         DEFAULT_CLEANING,
@@ -102,116 +104,99 @@ class TextOptions(PreprocessOptions):
         "STEP,...",
     )
     languages: str | None = option(
-        None, "Keep documents in these languages only (ISO 639-1).", "en,de,..."
+        None, "Keep documents in these languages only (ISO 639-1).", "en,de,...", check=parse_names
     )
     decontaminate: str | None = option(
         None,
-        "Filter out documents that share a run of words with these files of a benchmark (text, "
-        "JSON, JSONL, CSV, TSV).",
-        "FILE,...",
+        "Filter out documents that share a run of words with these benchmark files (text, JSON, "
+        "JSONL, CSV, TSV).",
+        form=FILES,
     )
     contamination_words: int = option(
-        13, "With --decontaminate: how many words in a row.", "N", type=int
+        13,
+        "With --decontaminate: number of words in such a run.",
+        "N",
+        type=int,
+        limits=Limits(2, 100),
     )
-    dedup: str = option(
-        "exact",
-        "exact finds documents with equal words, whatever their case and spacing; near also those "
-        "that share most of their word sequences (MinHash).",
-        choices=("exact", "near", "off"),
+    dedup: str = redeclared(
+        PreprocessOptions,
+        "dedup",
+        help="exact finds documents with equal words, whatever their case and spacing; near also "
+        "finds those that share most of their word sequences (MinHash).",
     )
-    near_threshold: float = option(
-        0.8,
-        "With --dedup near: Jaccard similarity of the sets of word 5-grams, 0.5 to 1.",
-        "X",
-        type=float,
+    near_threshold: float = redeclared(
+        PreprocessOptions,
+        "near_threshold",
+        default=0.8,
+        help="With --dedup near: Jaccard similarity of the sets of word 5-grams, 0.5 to 1.",
     )
     dedup_parts: str = option(
         "off",
-        "Take lines or paragraphs that stand elsewhere in the corpus out of the documents.",
+        "Remove lines or paragraphs that occur elsewhere in the corpus from the documents.",
         choices=("off", "lines", "paragraphs"),
+        excludes={"--duplicates keep": "leaves one of each part"},
     )
     tokenizer: str | None = option(
         None,
-        "Store token ids by this tokenizer: Hugging Face tokenizers JSON or a SentencePiece model.",
-        "FILE",
+        "Store token ids of this tokenizer: Hugging Face tokenizers JSON or a SentencePiece model.",
+        form=FILE,
     )
     train_tokenizer: str | None = option(
         None,
-        "Train a tokenizer on the training split, and store token ids by it.",
+        "Train a tokenizer on the training split, and store its token ids.",
         "bpe:SIZE|unigram:SIZE|wordpiece:SIZE",
+        check=lambda flag, value: parse_trained(value),
+        excludes={"--tokenizer": "makes a tokenizer"},
     )
     tokenizer_sample: str = option(
-        "1GiB", "With --train-tokenizer: how much text it learns from.", "SIZE"
+        "1GiB", "With --train-tokenizer: how much text it is trained on.", form=SIZE
     )
     pack: int | None = option(
         None,
-        "Pack documents into sequences of N tokens, for language modelling; labels are left out.",
+        "Pack documents into sequences of N tokens, for language modeling; labels are left out.",
         "N",
         type=int,
+        limits=Limits(8, 1 << 20),
+        excludes={
+            "--balance oversample": "drops the labels",
+            "--balance undersample": "drops the labels",
+            "--stratify": "drops the labels",
+            "--multi-label": "drops the labels",
+            "--keep-columns": "merges documents",
+        },
     )
     packing: str = option(
         "concat",
-        "With --pack: concat writes one document after the other and cuts; best-fit cuts none "
-        "that fits into a sequence, and pads.",
-        choices=tuple(PACKINGS),
+        "With --pack: concat writes documents one after the other and splits at N tokens; best-fit "
+        "splits only documents longer than a sequence, and pads.",
+        choices=PACKINGS,
     )
     end_token: str | None = option(
         None,
-        "With --pack and --tokenizer: the token that ends a document (default: the usual names).",
+        "With --pack and --tokenizer: the token that ends a document.",
         "TOKEN",
+        excludes={"--train-tokenizer": "names a token of --tokenizer"},
+        shown="the usual names",
     )
 
     def __post_init__(self) -> None:
-        if self.pack is not None:
-            self._check_pack()
-            # A sequence holds many documents. So nothing is asked for their labels.
-            object.__setattr__(self, "no_labels", True)
         super().__post_init__()
-        for flag in ("text_column", "columns", "keep_columns", "languages", "decontaminate"):
-            value = getattr(self, flag)
-            if value is not None:
-                parse_names(f"--{flag.replace('_', '-')}", value)
-        for flag in ("tokenizer", "decontaminate"):
-            value = getattr(self, flag)
-            if value is not None:
-                check_path(f"--{flag}", value)
-        check_encoding(self.encoding)
-        if self.separator == "":
-            raise UsageError("--separator must be text, got none. Write for instance '\\n\\n'.")
-        check_range("--contamination-words", self.contamination_words, 2, 100)
-        parse_size("--tokenizer-sample", self.tokenizer_sample)
-        if self.train_tokenizer is not None:
-            parse_trained(self.train_tokenizer)
+        if self.pack is not None:
+            # A sequence holds several documents, so no label is looked for.
+            object.__setattr__(self, "no_labels", True)
 
     def _check_combinations(self) -> None:
         super()._check_combinations()
-        if self.per_line and self.separator is not None:
-            self._refuse_pair("--per-line", "--separator", "is a separator of its own")
-        if self.tokenizer and self.train_tokenizer:
-            self._refuse_pair("--train-tokenizer", "--tokenizer", "makes a tokenizer")
-        if self.dedup_parts != "off" and self.duplicates == "keep":
-            self._refuse_pair(
-                f"--dedup-parts {self.dedup_parts}", "--duplicates keep", "leaves one of each part"
-            )
-        if self.end_token is not None and self.pack is None:
-            raise UsageError("--end-token is for --pack, got it without. Leave it out.")
-        if self.end_token is not None and self.train_tokenizer:
-            self._refuse_pair("--end-token", "--train-tokenizer", "names a token of --tokenizer")
-
-    def _check_pack(self) -> None:
-        self._check_optional("pack", 8, 1 << 20)
-        if not self.tokenizes:
+        if self.separator == "":
+            raise UsageError("--separator is empty. Write for instance '\\n\\n'.")
+        if self.pack is not None and not self.tokenizes:
             raise UsageError(
                 "--pack packs tokens, got neither --tokenizer nor --train-tokenizer. Add one, for "
                 "instance --train-tokenizer bpe:32000."
             )
-        if self.balance != "none":
-            self._refuse_pair(f"--balance {self.balance}", "--pack", "needs one label a record")
-        if self.keep_columns:
-            self._refuse_pair("--keep-columns", "--pack", "needs one record a document")
-        for flag in ("stratify", "multi_label"):
-            if getattr(self, flag):
-                self._refuse_pair(f"--{flag.replace('_', '-')}", "--pack", "needs labels")
+        if self.end_token is not None and self.pack is None:
+            raise UsageError("--end-token has no effect without --pack. Leave it out.")
 
     @property
     def tokenizes(self) -> bool:
@@ -222,19 +207,19 @@ class TextOptions(PreprocessOptions):
         """See PreprocessOptions."""
         values = super().config()
         values["tokenizer_sample"] = parse_size("--tokenizer-sample", self.tokenizer_sample)
-        # The file itself, wherever it lies.
+        # The content of the file, wherever it is.
         values["tokenizer"] = file_sha256(Path(self.tokenizer)) if self.tokenizer else None
-        # The steps as they are applied, so that two ways to write a recipe are one.
+        # The steps as they are applied, so that a recipe and its list of steps are equal.
         values["clean"] = [applied.described() for applied in self.cleaning_steps()]
-        for said_there in ("languages", "contamination_words"):
-            del values[said_there]
+        for parameter in ("languages", "contamination_words"):  # of steps
+            del values[parameter]
         return values
 
     def cleaning_steps(self) -> tuple[Applied, ...]:
         """The cleaning steps of the job, in order.
 
         Raises:
-            UsageError: --clean or --languages names what there is not.
+            UsageError: --clean or --languages names something unknown.
             InputError: A file that a step needs cannot be used.
         """
         from beam_jobs.text.cleaning import make_steps  # heavy: not for --help

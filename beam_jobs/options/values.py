@@ -1,4 +1,4 @@
-"""Values that options are written in: splits, ranges, paths, names."""
+"""The forms in which options are written: paths, sizes, names, splits, qualities, vocabularies."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import os
 
 from shard_format import UsageError
 from shard_format.naming import check_name
+from shard_format.options import Form
+from shard_format.wording import parse_size
 
 MAX_SPLITS = 127  # planning has one signed byte a record
 SPLIT_SUM_TOLERANCE = 1e-6  # fractions are typed by people, in decimal
-DEFAULT_QUALITY = 90  # of pictures that `--quality keep` cannot keep
-# Tokens that a tokenizer needs for 4 special ones and all bytes, which WordPiece has twice: at the
-# beginning of a word and inside it.
+DEFAULT_QUALITY = 90  # of images that `--quality keep` has to encode
+# 4 special tokens and all 256 bytes; WordPiece has every byte twice, at the beginning of a word and
+# inside it, and Unigram needs one more.
 LEAST_VOCABULARY = {"bpe": 4 + 256, "unigram": 4 + 256 + 1, "wordpiece": 4 + 2 * 256}
 MOST_VOCABULARY = 1_000_000
 
-# Features of our own: a kept column may not have their names.
+# Features that shardmill writes itself; --keep-columns may not name one.
 RESERVED_FEATURES = frozenset("id text image label height width tokens segments positions".split())
 
-# --split without fractions: the source says where a record belongs.
+# --split without fractions: the corpus has its splits already.
 SPLIT_BY_FOLDER = "folders"
 SPLIT_BY_COLUMN = "column:"
 
@@ -43,17 +45,17 @@ def parse_splits(text: str) -> dict[str, float]:
                 f"'column:NAME', got {part!r}. Write for instance train=0.9,test=0.1."
             )
         if check_name(name, "a split name") in splits:
-            raise UsageError(f"--split must name a split once, got {name!r} twice. Remove one.")
+            raise UsageError(f"--split names {name!r} twice; name a split once. Remove one.")
         splits[name] = fraction
     if len(splits) > MAX_SPLITS:
         raise UsageError(
-            f"--split must name at most {MAX_SPLITS} splits, got {len(splits)}. Join some of them."
+            f"--split can name at most {MAX_SPLITS} splits, got {len(splits)}. Join some of them."
         )
     total = sum(splits.values())
     if abs(total - 1) > SPLIT_SUM_TOLERANCE:
         raise UsageError(
-            f"--split fractions must sum to 1, got {total:g} ({text}). "
-            f"{'Add the missing' if total < 1 else 'Take away'} {abs(1 - total):g}."
+            f"--split fractions sum to {total:g}, not 1 ({text}). "
+            f"{'Add the missing' if total < 1 else 'Remove the excess'} {abs(1 - total):g}."
         )
     return splits
 
@@ -68,7 +70,7 @@ def split_column(text: str) -> str | None:
         return None
     column = text.removeprefix(SPLIT_BY_COLUMN)
     if not column:
-        raise UsageError("--split column:NAME must name a column, got none. Add its name.")
+        raise UsageError("--split column: has no column name. Write column:NAME.")
     return column
 
 
@@ -77,11 +79,22 @@ def splits_are_given(text: str) -> bool:
     return text == SPLIT_BY_FOLDER or text.startswith(SPLIT_BY_COLUMN)
 
 
-def parse_quality(value: str | int) -> tuple[bool, int]:
-    """(whether pictures that need no change keep their bytes, quality of all others).
+def check_split(flag: str, text: str) -> None:
+    """Returns if the text is a value of --split.
 
     Raises:
-        UsageError: The text is no whole number from 1 to 100, "keep" or "keep:N".
+        UsageError: It is not.
+    """
+    if not splits_are_given(text):
+        parse_splits(text)
+    split_column(text)
+
+
+def parse_quality(value: str | int) -> tuple[bool, int]:
+    """(whether JPEGs that need no change keep their bytes, quality of all other images).
+
+    Raises:
+        UsageError: The text is neither a whole number from 1 to 100, nor "keep" or "keep:N".
     """
     text = str(value)
     word, colon, number = text.partition(":") if text.startswith("keep") else ("", "", text)
@@ -95,16 +108,6 @@ def parse_quality(value: str | int) -> tuple[bool, int]:
     return keeps, int(digits)
 
 
-def check_range(flag: str, value: float, low: float, high: float) -> None:
-    """Returns if the value lies in [low, high].
-
-    Raises:
-        UsageError: It does not (NaN lies nowhere).
-    """
-    if not low <= value <= high:
-        raise UsageError(f"{flag} must be in [{low}, {high}], got {value}. Choose a value in it.")
-
-
 def check_path(flag: str, path: str) -> None:
     """Returns if a path can be stored as text and opened by every worker.
 
@@ -115,14 +118,14 @@ def check_path(flag: str, path: str) -> None:
         path.encode()
     except UnicodeEncodeError:
         raise UsageError(
-            f"{flag} must be a path in UTF-8, got {os.fsencode(path)!r}. Rename that folder."
+            f"{flag} {os.fsencode(path)!r} is not UTF-8. Rename that folder."
         ) from None
     if not path:
-        raise UsageError(f"{flag} must be a path, got an empty one. Write '.' for this folder.")
+        raise UsageError(f"{flag} is an empty path. Write '.' for the working directory.")
     if "://" in path:
         raise UsageError(
-            f"{flag} must lie on a file system that every worker has mounted, got {path!r}. "
-            "Mount the bucket (gcsfuse, s3fs, NFS) and name the mount point."
+            f"{flag} {path!r} is a URL; only file systems that every worker has mounted are "
+            "supported. Mount the bucket (gcsfuse, s3fs, NFS) and pass the mount point."
         )
 
 
@@ -130,12 +133,12 @@ def parse_names(flag: str, text: str) -> tuple[str, ...]:
     """The names of "a,b,c", without blanks around them.
 
     Raises:
-        UsageError: A name is empty, or stands there twice.
+        UsageError: A name is empty or repeated.
     """
     names = tuple(name.strip() for name in text.split(","))
     if not all(names) or len(set(names)) < len(names):
         raise UsageError(
-            f"{flag} must be different names separated by commas, got {text!r}. Write for instance "
+            f"{flag} must be distinct names separated by commas, got {text!r}. Write for instance "
             "a,b."
         )
     return names
@@ -160,10 +163,10 @@ def parse_trained(text: str) -> tuple[str, int]:
 
 
 def parse_kept(text: str | None) -> tuple[tuple[str, str], ...]:
-    """(column, kind of feature) of "author,year:int64"; the kind is text unless it says.
+    """(column, kind of feature) of "author,year:int64"; the default kind is text.
 
     Raises:
-        UsageError: A kind is unknown, or a name is that of a feature of ours.
+        UsageError: A kind is unknown, or a name is reserved.
     """
     kept = []
     for part in parse_names("--keep-columns", text) if text else ():
@@ -175,8 +178,24 @@ def parse_kept(text: str | None) -> tuple[tuple[str, str], ...]:
             )
         if name in RESERVED_FEATURES:
             raise UsageError(
-                f"--keep-columns must not name a feature that every record has, got {name!r}. "
+                f"--keep-columns {name!r} has the name of a feature that shardmill writes itself. "
                 "Leave it out, or rename the column."
             )
         kept.append((name, kind))
     return tuple(kept)
+
+
+def _check_files(flag: str, text: str) -> None:
+    for path in parse_names(flag, text):
+        check_path(flag, path)
+
+
+def _absolute_files(text: str) -> str:
+    return ",".join(os.path.abspath(path.strip()) for path in text.split(","))
+
+
+FILE = Form("FILE", check_path, os.path.abspath)
+FILES = Form("FILE,...", _check_files, _absolute_files)
+FOLDER = Form("DIR", check_path, os.path.abspath)
+SIZE = Form("SIZE", parse_size)
+NAMES = Form("A,B,...", parse_names)

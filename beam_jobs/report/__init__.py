@@ -1,15 +1,15 @@
 """The report: one page about a finished shard set, for people.
 
-It is made from the set alone, so it can be made again at any time, and it needs nothing but a
-browser: no network, no script, every picture inside.
+It is generated from the set only, so it can be generated again at any time. It needs only a
+browser: no network, no script, and every image is in the page.
 
-    finished    the set: manifest, index, and records by random access
-    choosing    which records stand for a class
-    gallery     their pictures, decoded once for all sections
-    texts       or the beginnings of their text
-    sections/   one file per section; SECTIONS is their order on the page
-    markup      the only place where text becomes HTML
-    page        the page around the sections
+    page          the page around the sections, with its style
+    sections/     one file per section; SECTIONS is their order on the page
+    charts        histograms, bars and legends, as sections use them
+    markup        the only module that turns text into HTML
+    finished_set  the set: manifest, index, and records by random access
+    sampling      the first records of every class, read once for all sections
+    previews      thumbnails and excerpts of records and of refused bytes
 """
 
 from beam_jobs.report.page import write_report

@@ -1,11 +1,10 @@
-"""Histograms and bars: shapes are stretched to the width there is, numbers are text of the page."""
+"""Histograms, bars and legends: shapes stretch to the width of the page, numbers are its text."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +13,11 @@ from beam_jobs.report.markup import Html, element, figure
 from shard_format.wording import counted
 
 _BINS = 36
-_LOGARITHMIC_FROM = 12  # greatest over least, from which on equal ratios tell more than differences
+_LOGARITHMIC_FROM = 12  # greatest over least, from which on the scale is logarithmic
 _WIDTH, _HEIGHT = 360, 96  # of the drawing; 96 pixels high on the page
-_LEAST_BAR = 1.5  # pixels: a bin with one record is seen beside one with a million
+_LEAST_BAR = 1.5  # pixels: a bin with one record is visible next to one with a million
 _MOST_TICKS = 4
+_SUMMARY_KEYS = {"min", "max", "mean", "histogram"}
 
 Array = npt.NDArray[np.float64]
 
@@ -28,11 +28,11 @@ def histogram(
     wording: Callable[[float], str],
     unit: int = 1,
 ) -> Html | None:
-    """A figure that shows how values are spread; None if there are none.
+    """A figure of the distribution of values; None if there are none.
 
     Args:
         values: [n], finite.
-        title: What they are.
+        title: What the values are.
         wording: How a value is written.
         unit: Round numbers on the axis are multiples of it, such as 1024 for bytes.
     """
@@ -42,34 +42,36 @@ def histogram(
     least, median, greatest = (float(part) for part in np.quantile(numbers, (0, 0.5, 1)))
     heading = element("strong", title)
     if least == greatest:
-        alone = element("div", wording(least), class_="single")
-        return figure(alone, (heading, ": the same for every record"), class_="histogram")
+        value = element("div", wording(least), class_="single")
+        return figure(value, (heading, ": the same for every record"), class_="histogram")
     logarithmic = least > 0 and greatest / least >= _LOGARITHMIC_FROM
     edges = _edges(least, greatest, logarithmic, np.issubdtype(values.dtype, np.integer))
     counts = np.histogram(numbers, edges)[0]
     scale = _Scale(float(edges[0]), float(edges[-1]), logarithmic)
     spread = f"{wording(least)} to {wording(greatest)}, median {wording(median)}"
     most = counted(int(counts.max()), "record")
-    return _drawn(edges, counts, scale, wording, title, spread, most, unit)
+    return _distribution(edges, counts, scale, wording, title, spread, most, unit)
 
 
 def counted_histogram(
-    summary: Mapping[str, Any],
+    summary: object,
     title: str,
     wording: Callable[[float], str],
     noun: str,
     unit: int = 1,
 ) -> Html | None:
-    """The same of numbers that the manifest counted, on a log scale; None if there are none.
+    """A figure of an integer column that the manifest summarizes, on a log scale.
 
     Args:
-        summary: Of a column of whole numbers, as `committing.statistics` writes it: "min", "max",
-            "mean", and "histogram" with "edges" and "counts".
-        title: What they are.
+        summary: Its statistics in the manifest: "min", "max", "mean", and "histogram" with "edges"
+            and "counts". A manifest may hold anything here; None is returned if it is not that.
+        title: What the values are.
         wording: How a value is written.
         noun: What was counted.
         unit: As in `histogram`.
     """
+    if not isinstance(summary, Mapping) or not _SUMMARY_KEYS <= set(summary):
+        return None
     least, greatest, mean = (float(summary[name]) for name in ("min", "max", "mean"))
     if least == greatest:
         return histogram(np.array([least, greatest]), title, wording)
@@ -78,16 +80,16 @@ def counted_histogram(
     if edges.shape != (len(counts) + 1,) or not counts.any():
         return None
     edges[-1] = min(edges[-1], greatest + 1)
-    edges = np.maximum(edges, 0.5)  # a log scale has no place for 0
+    edges = np.maximum(edges, 0.5)  # a log scale has no 0
     if any(left >= right for left, right in itertools.pairwise(edges)):
         return None
     spread = f"{wording(least)} to {wording(greatest)}, mean {wording(mean)}"
     scale = _Scale(float(edges[0]), float(edges[-1]), logarithmic=True)
     most = counted(int(counts.max()), noun)
-    return _drawn(edges, counts, scale, wording, title, spread, most, unit)
+    return _distribution(edges, counts, scale, wording, title, spread, most, unit)
 
 
-def _drawn(
+def _distribution(
     edges: Array,
     counts: npt.NDArray[np.intp],
     scale: _Scale,
@@ -107,19 +109,19 @@ def _drawn(
     return figure((greatest, drawing, _axis(scale, wording, unit)), caption, class_="histogram")
 
 
-def _edges(least: float, greatest: float, logarithmic: bool, whole: bool) -> Array:
-    if whole and greatest - least < _BINS:
+def _edges(least: float, greatest: float, logarithmic: bool, integers: bool) -> Array:
+    if integers and greatest - least < _BINS:
         return np.arange(least - 0.5, greatest + 1)
     if not logarithmic:
         return np.linspace(least, greatest, _BINS + 1)
     edges = np.geomspace(least, greatest, _BINS + 1)
     edges[0], edges[-1] = least, greatest  # rounding must leave no value outside
-    # Among small whole numbers, several bins would lie between two neighbours.
-    return np.unique(np.round(edges)) if whole else edges
+    # Of small integers, several bins would fall between two neighbors.
+    return np.unique(np.round(edges)) if integers else edges
 
 
 class _Scale:
-    """Places values on [0, 1]."""
+    """Maps values to [0, 1]."""
 
     def __init__(self, least: float, greatest: float, logarithmic: bool) -> None:
         self.least, self.greatest, self.logarithmic = least, greatest, logarithmic
@@ -195,21 +197,30 @@ def _bars(
 def _axis(scale: _Scale, wording: Callable[[float], str], unit: int) -> Html:
     marks = []
     for tick in scale.ticks(unit):
-        place = 100 * scale(tick)
-        # A label at the edge would stick out of the figure.
-        side = "start" if place < 6 else "end" if place > 94 else "tick"
-        marks.append(element("span", wording(tick), class_=side, style=f"left:{place:.1f}%"))
+        left = 100 * scale(tick)
+        # A centered label at the edge would extend beyond the figure.
+        side = "start" if left < 6 else "end" if left > 94 else "tick"
+        marks.append(element("span", wording(tick), class_=side, style=f"left:{left:.1f}%"))
     return element("div", marks, class_="axis", aria_hidden="true")
 
 
 def stacked_bar(counts: Sequence[int], greatest: int) -> Html:
-    """A thin bar whose parts are the splits; `greatest` fills the whole width."""
+    """A thin bar whose parts are the splits; `greatest` fills the width."""
     parts = [
         element("span", class_=f"s{number % 6}", style=f"width:{100 * count / greatest:.2f}%")
         for number, count in enumerate(counts)
         if count
     ]
     return element("span", parts, class_="bar", aria_hidden="true")
+
+
+def legend(splits: Iterable[str]) -> Html:
+    """Which color belongs to which split."""
+    marks = [
+        element("span", element("span", class_=f"mark s{number % 6}"), name)
+        for number, name in enumerate(splits)
+    ]
+    return element("p", marks, class_="legend")
 
 
 def rank_curve(counts: Sequence[int], description: str) -> Html:

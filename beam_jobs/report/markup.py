@@ -1,8 +1,8 @@
-"""The only place where text becomes HTML.
+"""The only module that turns text into HTML.
 
-What is not `Html` is text, and is escaped; `Html` is made here alone. Adding a `str` to `Html`
-gives a `str` again, which will be escaped: a mistake shows on the page, it does not run in it.
-Elements, links and styles are checked as well, for names of files and classes are hostile input.
+Whatever is not `Html` is text and is escaped; only this module creates `Html`. Adding a `str` to
+`Html` gives a `str`, which is escaped: a mistake is visible on the page and does not run in it.
+Elements, links and styles are checked too, because names of files and classes are hostile input.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from shard_format.wording import shortened, visible
 
 
 class Html(str):
-    """Markup that may stand in a page as it is."""
+    """Markup that goes into the page unescaped."""
 
     __slots__ = ()
 
 
 class DataUri(str):
-    """A picture that we encoded ourselves, as a data: URI."""
+    """An image that this package encoded, as a data: URI."""
 
     __slots__ = ()
 
@@ -34,13 +34,13 @@ _ELEMENTS = frozenset(
 )
 _EMPTY_ELEMENTS = frozenset({"br", "img", "meta"})
 _ATTRIBUTE = re.compile(r"[A-Za-z][A-Za-z-]*")
-_STYLE = re.compile(r"(?:[a-z-]+:-?[0-9.]+(?:px|%|em)?;?)*")  # places and sizes, nothing else
+_STYLE = re.compile(r"(?:[a-z-]+:-?[0-9.]+(?:px|%|em)?;?)*")  # positions and sizes, nothing else
 _SHOWN_CHARACTERS = 160  # longer names and messages would push the rest off the page
-_JOINERS = "\u200c\u200d"  # they shape letters and pictographs, and have no direction
+_JOINERS = "\u200c\u200d"  # they shape letters and emoji, and have no direction
 
 
 def escape(value: object) -> Html:
-    """The value as markup: text is escaped, what cannot be seen is made visible, None is nothing.
+    """The value as markup: text is escaped, invisible characters become visible, None is empty.
 
     Iterables are joined.
     """
@@ -65,10 +65,10 @@ def element(name: str, /, *children: object, **attributes: object) -> Html:
             an attribute out, True writes it without a value.
 
     Raises:
-        ValueError: An element, attribute, link, picture or style that no report may have.
+        ValueError: An element, attribute, link, image or style that no report may have.
     """
     if name not in _ELEMENTS:
-        raise ValueError(f"an element must be one of {sorted(_ELEMENTS)}, got {name!r}")
+        raise ValueError(f"Element {name!r} is not one of {sorted(_ELEMENTS)}.")
     written = "".join(
         _attribute(key.rstrip("_").replace("_", "-"), value)
         for key, value in attributes.items()
@@ -81,33 +81,33 @@ def element(name: str, /, *children: object, **attributes: object) -> Html:
 
 def _attribute(name: str, value: object) -> str:
     if not _ATTRIBUTE.fullmatch(name) or name.lower().startswith("on"):
-        raise ValueError(f"an attribute must be a plain one, got {name!r}")
+        raise ValueError(f"Attribute {name!r} is not allowed.")
     if name == "src" and not isinstance(value, DataUri):
-        raise ValueError(f"a picture must be one we encoded, got {value!r}")
+        raise ValueError(f"Image source {value!r} is not a DataUri.")
     if name == "href" and not re.fullmatch(r"#[a-z0-9-]+", str(value)):
-        raise ValueError(f"a link must lead to a place in the page, got {value!r}")
+        raise ValueError(f"Link {value!r} does not lead to an anchor of the page.")
     if name == "style" and not _STYLE.fullmatch(str(value)):
-        raise ValueError(f"a style must be made of numbers, got {value!r}")
+        raise ValueError(f"Style {value!r} is more than positions and sizes.")
     return f" {name}" if value is True else f' {name}="{escape(value)}"'
 
 
 def style_sheet(text: str) -> Html:
-    """A style element around a text of ours."""
+    """A style element around a style sheet of this package."""
     if "<" in text:
-        raise ValueError("a style sheet must not hold markup, got one with '<'")
+        raise ValueError("The style sheet contains '<'.")
     return Html(f"<style>{text}</style>")
 
 
 def foreign(text: str, limit: int = _SHOWN_CHARACTERS) -> Html:
-    """Text from the corpus: shortened, and in an element that keeps its direction to itself."""
+    """Text from the corpus: shortened, in an element that isolates its writing direction."""
     return element("bdi", shortened(visible(text), limit))
 
 
 def excerpt(text: str, limit: int, lines: int, *, more: bool = False) -> Html:
     """The beginning of a document: a block with a paragraph for every line.
 
-    Unlike a name, a document has lines and blanks of its own, and may be written from right to
-    left: every line finds its own direction, and gives none to its neighbours.
+    Unlike a name, a document has line breaks and spaces, and may be written from right to left:
+    every line determines its own direction and does not affect its neighbors.
 
     Args:
         text: The document, or its beginning.
@@ -118,19 +118,19 @@ def excerpt(text: str, limit: int, lines: int, *, more: bool = False) -> Html:
     parts = text[:limit].replace("\r\n", "\n").split("\n")
     full = [part for part in parts if part and not part.isspace()]
     cut = more or len(text) > limit or len(full) > lines
-    made = [
+    paragraphs = [
         element("p", Html(html.escape(_readable(line), quote=True)), dir="auto")
         for line in full[:lines]
     ]
-    if not made:
-        made = [element("p", "nothing but white space" if text else "no text", class_="none")]
+    if not paragraphs:
+        paragraphs = [element("p", "only white space" if text else "no text", class_="none")]
     return element(
-        "div", made, element("p", "...", class_="none") if cut else None, class_="excerpt"
+        "div", paragraphs, element("p", "...", class_="none") if cut else None, class_="excerpt"
     )
 
 
 def _readable(line: str) -> str:
-    """What `visible` gives, but with blanks of all kinds as blanks, and joiners where they join."""
+    """Like `visible`, but spaces of all kinds stay spaces, and joiners between letters stay."""
     shown = []
     for before, char, after in zip(" " + line, line, line[1:] + " ", strict=False):
         if char == "\t" or unicodedata.category(char) == "Zs":
@@ -143,14 +143,14 @@ def _readable(line: str) -> str:
 
 
 def foreign_words(text: str) -> str:
-    """Text from the corpus for an attribute, which can hold no element."""
+    """Text from the corpus for an attribute, which cannot contain an element."""
     return shortened(visible(text), _SHOWN_CHARACTERS)
 
 
 def table(head: Iterable[object], rows: Iterable[Iterable[object]], caption: object = None) -> Html:
     """A table whose first column names the rows and whose other columns hold numbers.
 
-    It scrolls by itself where the screen is too narrow for it.
+    It scrolls horizontally where the screen is too narrow for it.
     """
     heads = [element("th", cell, scope="col") for cell in head]
     body = []
@@ -172,5 +172,5 @@ def figure(content: object, caption: object, **attributes: object) -> Html:
 
 
 def note(text: object) -> Html:
-    """A paragraph in a quieter tone."""
+    """A paragraph in a lighter color."""
     return element("p", text, class_="note")

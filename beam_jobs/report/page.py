@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from beam_jobs.report.markup import Html, element, style_sheet
-from beam_jobs.report.sections import SECTIONS, Facts
+from beam_jobs.report.sampling import ReportedSet
+from beam_jobs.report.sections import SECTIONS
 from beam_jobs.report.style import STYLE
 from shard_format import InputError, naming, storage
 
@@ -21,37 +22,42 @@ def write_report(directory: Path, out: Path | None = None) -> Path:
 
     Args:
         directory: The shard set.
-        out: Where the page goes; `report.html` in the set when None. An older one is replaced.
+        out: The file to write; `report.html` in the set when None. An existing one is replaced.
 
     Returns:
-        Where the page is.
+        The file.
 
     Raises:
         ShardSetError: There is no set in this directory.
-        DamageError: A file of the set is not as it was written.
-        InputError: The page cannot be written there.
+        DamageError: A file of the set was changed after the build.
+        InputError: The file cannot be written.
     """
-    text = render(Facts(directory))
+    text = render(ReportedSet(directory))
     final = out if out is not None else directory / naming.REPORT
     try:
         storage.write_bytes(final, text.encode())
     except OSError as error:
         raise InputError(
-            f"a report must go to a file that can be written, got '{error.strerror}' for {final}. "
-            "Choose another place with --out."
+            f"The report cannot be written to {final}: {error.strerror}. Choose another file with "
+            "--out."
         ) from error
     return final
 
 
-def render(facts: Facts) -> Html:
-    """The whole page."""
-    name = f"{facts.manifest.name}: shard set report"
-    shown = [section for section in SECTIONS if section.applies(facts)]
+def render(reported: ReportedSet) -> Html:
+    """The page as HTML."""
+    name = f"{reported.manifest.name}: shard set report"
+    shown = [section for section in SECTIONS if section.applies(reported)]
     links = [
         element("li", element("a", section.title, href=f"#{section.anchor}")) for section in shown
     ]
     sections = [
-        element("section", element("h2", section.title), section.content(facts), id=section.anchor)
+        element(
+            "section",
+            element("h2", section.title),
+            section.content(reported),
+            id=section.anchor,
+        )
         for section in shown
     ]
     head = element(
@@ -66,12 +72,14 @@ def render(facts: Facts) -> Html:
     )
     header = element(
         "header",
-        element("h1", facts.manifest.name),
+        element("h1", reported.manifest.name),
         element("nav", element("ul", links), aria_label="Sections"),
     )
     footer = element(
         "footer",
-        element("p", "Made from the finished set by ", element("code", "shardmill report"), "."),
+        element(
+            "p", "Generated from the finished set by ", element("code", "shardmill report"), "."
+        ),
     )
     body = element("body", header, element("main", sections), footer)
     return Html(f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n")

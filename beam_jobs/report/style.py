@@ -1,4 +1,4 @@
-"""The style sheet of the report: calm, dense, light and dark, from a phone to a wide screen."""
+"""The style sheet of the report: dense, light and dark, from a phone to a wide screen."""
 
 STYLE = """
 :root{color-scheme:light dark;--page:#fcfcfa;--raised:#f2f2ee;--line:#dcdcd5;--text:#1d2023;
@@ -50,8 +50,8 @@ tbody tr+tr>*{border-top:1px solid color-mix(in srgb,var(--line) 55%,transparent
 .inner{display:block;padding-left:14px;color:var(--quiet)}
 details{margin:0 0 6px}
 summary{cursor:pointer;padding:4px 0;color:var(--link);font-size:14px}
-.beside{display:grid;gap:18px 36px;grid-template-columns:minmax(0,1fr)}
-@media (min-width:820px){.beside{grid-template-columns:minmax(0,1fr) auto}}
+.flow-and-table{display:grid;gap:18px 36px;grid-template-columns:minmax(0,1fr)}
+@media (min-width:820px){.flow-and-table{grid-template-columns:minmax(0,1fr) auto}}
 .flow{position:relative;margin-bottom:12px}
 svg{display:block;width:100%;overflow:visible}
 .flow svg{position:absolute;inset:0}
@@ -144,5 +144,16 @@ figure{margin:0}
 .examples.texts li{display:block}
 .examples.texts .excerpt{margin-top:5px}
 .examples.texts .none{margin:0}
+.annotated.strips{grid-template-columns:minmax(0,1fr)}
+.annotated .strip .tiles{display:grid;gap:12px 14px;
+  grid-template-columns:repeat(auto-fill,minmax(min(100%,160px),1fr))}
+.annotated .strip .frame{width:96px;height:96px}
+.kept-values{margin:4px 0 0;font-size:13px;line-height:1.35}
+.kept-values dt{display:inline;margin-right:6px;color:var(--quiet)}
+.kept-values dd{display:inline;margin:0}
+.kept-columns td{white-space:normal;min-width:90px;text-align:left}
+.kept-columns th{text-align:left}
+.kept-columns th:first-child{min-width:110px}
+.kept-columns .values{min-width:200px;margin:0;padding:0;list-style:none}
 @media print{nav,summary{display:none}section{break-inside:avoid-page}}
 """

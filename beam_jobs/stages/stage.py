@@ -97,6 +97,22 @@ def stage_unit(
     return summary
 
 
+def check_readable(summaries: Sequence[UnitSummary]) -> None:
+    """Returns if every unit was staged.
+
+    Raises:
+        InputError: Files could not be read because of I/O errors.
+    """
+    failed = [summary for summary in summaries if summary.unreadable]
+    if failed:
+        files = sum(summary.unreadable for summary in failed)
+        raise InputError(
+            f"{files:,} source files cannot be read. The first error: {failed[0].error}. Nothing "
+            "was committed, and what was staged is kept. Run the same command again when they can "
+            "be read; it resumes. --on-unreadable quarantine goes on without them."
+        )
+
+
 def _read_all(
     items: Sequence[SourceItem],
     options: PreprocessOptions,

@@ -1,8 +1,8 @@
 """Is the doctor right? `python -m benchmarks.doctor [--seconds 5] [--repeat 3] [--only NAME]`.
 
-Ten training jobs, each with one thing wrong (cases.py), are shown to `shardmill doctor`. What it
-proposes first is then done, and the rate of the training measured again: the bottleneck must have
-been named, and the rate must be what it promised. Results go to benchmarks/results/doctor.json.
+`shardmill doctor` diagnoses ten training jobs with one fault each (cases.py). Its first advice is
+then applied, and the rate of the training measured again: it must have named the bottleneck, and
+the rate must be the predicted one. Results go to benchmarks/results/doctor.json.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.doctor.cases import CASES, Case
 from benchmarks.doctor.sets import build
 from benchmarks.doctor.slow_storage import available, limited
-from benchmarks.machine import machine
+from benchmarks.measure import machine
 
 _HERE = Path(__file__).parents[1]
 
@@ -44,12 +44,12 @@ def main() -> None:
         found = _examine(case, arguments.work, arguments.seconds, arguments.repeat)
         results[case.name] = found
         print(_line(case, found), flush=True)
-        # Of commands, paths as they are from here: the rest is of this machine alone.
+        # Relative paths in commands: the rest is specific to this machine.
         file.write_text(json.dumps(results, indent=1).replace(f"{_HERE.parent}/", "") + "\n")
 
 
 def _examine(case: Case, work: Path, seconds: float, repeat: int) -> dict[str, Any]:
-    """What the doctor says of a case, and what came of it."""
+    """The diagnosis of a case, and the result of its first advice."""
     if case.megabytes_per_second and not available():
         return {"seeded": case.seeded, "skipped": "needs root and control groups of Linux"}
     data = build(case.source, case.preprocess, work)
@@ -77,7 +77,7 @@ def _examine(case: Case, work: Path, seconds: float, repeat: int) -> dict[str, A
             "promised_gain": advice["gain"],
             "gain": after / said["examples_per_second"],
             "error": advice["examples_per_second"] / after - 1,
-            # Beside rates, which other programs on a machine change, what they do not.
+            # Rates depend on other programs on the machine; CPU seconds do not.
             "promised_cpu_seconds": advice["cpu_seconds"],
             "reached_cpu_seconds": times["cpu_seconds"],
             "training_after": times,
@@ -91,7 +91,7 @@ def _rate(times: dict[str, Any]) -> float:
 
 
 def _right(case: Case, said: dict[str, Any]) -> bool:
-    """Whether the stage was named, and the first advice is one that mends what is wrong."""
+    """Whether the stage was named, and the first advice removes the fault."""
     if said["bottleneck"]["stage"] != case.stage:
         return False
     advised = [each["remedy"] for each in said["advice"]]
@@ -103,9 +103,9 @@ def _right(case: Case, said: dict[str, Any]) -> bool:
 def _apply(
     case: Case, advice: dict[str, Any], data: Path, work: Path, seconds: float
 ) -> dict[str, Any]:
-    """What a training takes once the advice was taken."""
+    """The times of the training with the advice applied."""
     first, *rest = advice["command"].splitlines()
-    if rest:  # another set has to be made first
+    if rest:  # another set must be built first
         given = shlex.split(first.split("--out ")[1])[1:]
         data = build(case.source, shlex.join(given), work)
     options = dict(zip(*[iter(shlex.split(case.train))] * 2, strict=True)) | advice["options"]
@@ -119,7 +119,7 @@ def _apply(
 
 @contextlib.contextmanager
 def _conditions(case: Case, data: Path, pinned: bool = True) -> Iterator[list[str]]:
-    """What a command is to be preceded by, for what is wrong around it to be wrong."""
+    """The prefix of a command that causes a fault of its environment."""
     if case.megabytes_per_second:
         with limited(data, case.megabytes_per_second * 10**6) as group:
             # The shell joins the group, and then becomes the command.

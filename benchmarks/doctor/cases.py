@@ -1,4 +1,4 @@
-"""The ten bottlenecks: what is wrong in each, and what the doctor must say."""
+"""The ten bottlenecks: the fault of each, and the required diagnosis."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ _TINY = "--model benchmarks.doctor.models:tiny"
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A training job with one thing wrong.
+    """A training job with one fault.
 
     Attributes:
-        name: Of the case.
-        seeded: What is wrong, in words.
-        source: Corpus that the set is made of.
+        name: The name of the case.
+        seeded: The fault, in words.
+        source: The corpus of the set.
         preprocess: Options of `shardmill preprocess`.
         train: Options of `shardmill doctor`, and of the training.
-        stage: What the doctor must name.
-        remedies: One of these must be its first advice; none where there is nothing to be advised
-            on the input.
-        megabytes_per_second: To which reads from disk are limited; None for no limit.
-        cores: To which the process is pinned; None for all.
+        stage: The stage that the doctor must name.
+        remedies: One of these must be its first advice; empty if no advice on the input applies.
+        megabytes_per_second: The limit of reads from disk; None for no limit.
+        cores: The cores of the process; None for all.
     """
 
     name: str
@@ -38,7 +37,7 @@ class Case:
 CASES = (
     Case(
         "slow-storage",
-        "a disk that the kernel limits to 8 MB/s, a page cache that forgets, no cache",
+        "a disk limited to 8 MB/s, evicted page cache, no cache",
         "photographs",
         "--resize shorter:256",
         f"{_TINY} --image-size 224 --batch-size 64 --augment none --cache off",
@@ -47,8 +46,8 @@ CASES = (
         megabytes_per_second=8,
     ),
     Case(
-        "large-pictures",
-        "JPEG of 1,600 pixels, seen at 64",
+        "large-images",
+        "JPEG of 1,600 pixels, used at 64",
         "large",
         "--resize none",
         f"{_TINY} --image-size 64 --batch-size 32 --augment standard",
@@ -66,7 +65,7 @@ CASES = (
     ),
     Case(
         "heavy-augmentation",
-        "RandAugment of every picture, for a network that does next to nothing",
+        "RandAugment of every image, for a network that does almost nothing",
         "photographs",
         "--resize shorter:256",
         f"{_TINY} --image-size 224 --batch-size 32 --augment standard,rand_augment",
@@ -75,7 +74,7 @@ CASES = (
     ),
     Case(
         "small-batch",
-        "a batch of 4 for a network of 17 million weights, all of which every step changes",
+        "a batch of 4 for a network of 17 million weights, all updated in every step",
         "photographs",
         "--resize shorter:64",
         "--model benchmarks.doctor.models:wide --image-size 64 --batch-size 4 --augment none",
@@ -84,7 +83,7 @@ CASES = (
     ),
     Case(
         "heavy-model",
-        "a network that takes all there is",
+        "a network that uses all of the CPU",
         "photographs",
         "--resize shorter:64",
         "--model resnet50 --image-size 64 --batch-size 64 --precision float32",
@@ -102,7 +101,7 @@ CASES = (
     ),
     Case(
         "decode",
-        "WebP, decoded in every epoch though it would fit into memory as pixels",
+        "WebP, decoded in every epoch although its pixels fit into memory",
         "photographs",
         "--resize shorter:256 --encoding webp",
         f"{_TINY} --image-size 224 --batch-size 32 --augment standard",
@@ -111,7 +110,7 @@ CASES = (
     ),
     Case(
         "one-core",
-        "a process that is pinned to one of the cores",
+        "a process pinned to one core",
         "photographs",
         "--resize shorter:256",
         f"{_TINY} --image-size 224 --batch-size 32 --augment standard",
@@ -121,7 +120,7 @@ CASES = (
     ),
     Case(
         "precision",
-        "number formats that this device has to emulate",
+        "number formats that the device must emulate",
         "photographs",
         "--resize shorter:64",
         "--model small_cnn --image-size 64 --batch-size 64 --precision mixed_float16",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 _UNITS = 4096
-_SIDE = 8  # pixels that a picture is averaged to
+_SIDE = 8  # pixels that an image is averaged to
 
 
 def tiny(input_shape: tuple[int, int, int], num_classes: int) -> Any:

@@ -14,15 +14,15 @@ from PIL import Image
 
 from benchmarks.corpus import REPOSITORY, make_corpus, photographs
 
-_LARGE = 1600  # pixels of the shorter side: what a phone's pictures have at least
+_LARGE = 1600  # pixels of the shorter side: the least of a phone's photographs
 _LARGE_COUNT = 240
-_COUNT = 560  # as many as the developers have
+_COUNT = 560  # as many as the developers' corpus has
 _TEXTS = 1200
 _MOST_LINES = 100  # of a text; as many texts have 1 to 10 as have 10 to 100
 
 
 def corpus(name: str, work: Path) -> tuple[str, Path]:
-    """("images" or "text", folder with the raw files), made where it is not there yet."""
+    """("images" or "text", folder with the raw files), created if missing."""
     if name == "photographs":
         return "images", make_corpus(work / "corpus", _COUNT)
     if name == "large":
@@ -31,7 +31,7 @@ def corpus(name: str, work: Path) -> tuple[str, Path]:
 
 
 def build(source: str, options: str, work: Path, out: Path | None = None) -> Path:
-    """A set of a corpus, preprocessed with these options; a finished one is used again."""
+    """A set of a corpus, preprocessed with these options; a finished one is reused."""
     kind, raw = corpus(source, work)
     named = "-".join(shlex.split(options)).replace("/", "-").replace(":", "")
     out = out or work / f"set-{source}{named}"
@@ -50,17 +50,17 @@ def build(source: str, options: str, work: Path, out: Path | None = None) -> Pat
 
 
 def _large(folder: Path) -> Path:
-    """Photographs as large as those of a phone: enlarged, for the corpus has small ones."""
+    """Images as large as those of a phone, enlarged from the small ones of the corpus."""
     done = folder / "complete"
     if not done.exists():
         shutil.rmtree(folder, ignore_errors=True)
         for number, path in enumerate(photographs()[:_LARGE_COUNT]):
-            picture = Image.open(path).convert("RGB")
-            ratio = _LARGE / min(picture.size)
-            size = (round(picture.width * ratio), round(picture.height * ratio))
+            image = Image.open(path).convert("RGB")
+            ratio = _LARGE / min(image.size)
+            size = (round(image.width * ratio), round(image.height * ratio))
             target = folder / "photos" / path.parent.name / f"{number:06d}.jpg"
             target.parent.mkdir(parents=True, exist_ok=True)
-            picture.resize(size, Image.Resampling.BICUBIC).save(target, quality=90)
+            image.resize(size, Image.Resampling.BICUBIC).save(target, quality=90)
         done.touch()
     return folder / "photos"
 

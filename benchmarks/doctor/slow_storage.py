@@ -1,4 +1,4 @@
-"""A disk that is really slow: the kernel's own limit on reads, and a page cache that forgets.
+"""A disk that is really slow: reads limited by the kernel, and an evicted page cache.
 
 Needs Linux, root, and control groups of version 1 (blkio) or 2 (io).
 """
@@ -17,7 +17,7 @@ _FORGET_SECONDS = 0.05
 
 
 def available() -> bool:
-    """Whether this machine can be told to read slowly."""
+    """Whether this machine can limit its reading rate."""
     v1 = (_V1 / "blkio.throttle.read_bps_device").exists()
     v2 = "io" in _words(_V2 / "cgroup.subtree_control")
     return os.geteuid() == 0 and (v1 or v2)
@@ -27,9 +27,9 @@ def available() -> bool:
 def limited(path: Path, bytes_per_second: int) -> Iterator[Path]:
     """A control group whose processes read no faster from the disk of a path.
 
-    Yields the file to which a process writes its id to become one of them. Meanwhile, what lies
-    under the path is thrown out of the page cache again and again, as other programs on a machine
-    short of memory would.
+    Yields the file to which a process writes its id to join the group. Meanwhile, files below the
+    path are evicted from the page cache repeatedly, as by other programs on a machine that is short
+    of memory.
     """
     status = path.stat().st_dev
     device = f"{os.major(status)}:{os.minor(status)}"

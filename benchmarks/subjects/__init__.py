@@ -1,1 +1,1 @@
-"""What is measured: one file per subject, each a program of its own."""
+"""The measured programs, one per file."""

@@ -1,7 +1,7 @@
 """The limit: read lines, parse them, clean and fingerprint in a process pool; nothing is stored.
 
-The kernels are those of shardmill's record type, called on batches, so what is measured beside them
-is what a pipeline adds: units, ledger, quarantine, shuffle, shards, index, hashes.
+The kernels are those of shardmill's record type, called on batches, so the difference is what a
+pipeline adds: units, ledger, quarantine, shuffle, shards, index, hashes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The peer: datatrove's local executor with the same filters and MinHash settings.
+"""The baseline: datatrove's local executor with the same filters and MinHash settings.
 
-Runs in an environment of its own (`pip install "datatrove[io,processing]" spacy`), and imports
-nothing of shardmill. The language model is the file that shardmill uses, given as a path.
+Runs in its own environment (`pip install "datatrove[io,processing]" spacy`), and does not import
+shardmill. The language model is the file that shardmill uses, given as a path.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""The limit: a tf.data chain written by hand for these very shards, doing the same work.
+"""The limit: a hand-tuned tf.data chain for the same shards and the same work.
 
-It is as fast as we could make it: files interleaved in any order, records shuffled in a buffer
-while they are still bytes, parsed in batches, cropped while they are decoded, flipped before they
-are resized, with bare operations where those of tf.image only add checks; every map is parallel,
-and nothing waits for an order. The crop is drawn from the same distribution, because its mean area
-is what decoding costs; `tf` draws it with TensorFlow's own operation instead, whose crops are about
-12 % smaller. `plain` is the chain as tutorials have it: tf.image throughout, one parse per record,
-and the order kept.
+It is the fastest found: files interleaved in any order, records shuffled in a buffer while they are
+bytes, parsed in batches, cropped while they are decoded, flipped before they are resized, with raw
+operations where those of tf.image only add checks; every map is parallel and non-deterministic. The
+crop has the same distribution, because its mean area determines the cost of decoding; `tf` samples
+it with TensorFlow's operation instead, whose crops are about 12 % smaller. `plain` is the chain of
+tutorials: tf.image throughout, one parse per record, and deterministic order.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ _PARSED = 256  # records that one call parses
 def crop_of(size: Any) -> Any:
     """[4] int32: top, left, height, width of a random crop, of [2] int32 height and width.
 
-    The reader's distribution in as few operations as we found for one picture.
+    The reader's distribution, in as few operations per image as we found.
     """
     random = tf.random.uniform([4])
     size = tf.cast(size, tf.float32)
     height, width = tf.unstack(size)
     ratio = tf.exp((2 * random[0] - 1) * math.log(RATIO[1]))
     most = tf.minimum(height * height * ratio, width * width / ratio)
-    picture = height * width
-    high = tf.minimum(AREA[1] * picture, most)
-    low = tf.minimum(AREA[0] * picture, most)
+    total = height * width
+    high = tf.minimum(AREA[1] * total, most)
+    low = tf.minimum(AREA[0] * total, most)
     area = low + random[1] * (high - low)
     crop = tf.sqrt(tf.stack([area / ratio, area * ratio]))
     crop = tf.clip_by_value(tf.round(crop), 1.0, size)
@@ -49,7 +48,7 @@ def crop_of(size: Any) -> Any:
 
 
 def tf_crop_of(size: Any) -> Any:
-    """The same by TensorFlow's operation."""
+    """The same with TensorFlow's operation."""
     begin, extent, _ = tf.image.sample_distorted_bounding_box(
         tf.concat([size, [3]], axis=0),
         tf.zeros([0, 0, 4]),
@@ -62,7 +61,7 @@ def tf_crop_of(size: Any) -> Any:
 
 
 def cut(image: Any, box: Any) -> Any:
-    """The part of a decoded picture that lies in a box."""
+    """The part of a decoded image inside a box."""
     top, left, height, width = tf.unstack(box)
     return image[top : top + height, left : left + width]
 
@@ -79,7 +78,7 @@ def finish(image: Any) -> Any:
 
 
 def plain_finish(image: Any) -> Any:
-    """The same by the functions of tf.image."""
+    """The same with the functions of tf.image."""
     return _to_uint8(tf.image.resize(tf.image.random_flip_left_right(image), [SIDE, SIDE]))
 
 
@@ -96,7 +95,7 @@ def _to_uint8(image: Any) -> Any:
 
 
 def plain_chain(files: list[str]) -> tf.data.Dataset:
-    """As tutorials have it."""
+    """The chain of tutorials."""
 
     def decode(serialized: Any) -> tuple[Any, Any]:
         example = tf.io.parse_single_example(serialized, _FEATURES)
@@ -115,7 +114,7 @@ def plain_chain(files: list[str]) -> tf.data.Dataset:
 
 
 def tuned_chain(files: list[str], crop: Any) -> tf.data.Dataset:
-    """As somebody has it who measured every line of it."""
+    """The hand-tuned chain."""
     options = tf.data.Options()
     options.deterministic = False
     return (

@@ -15,7 +15,7 @@ from benchmarks.measure import print_result
 
 
 def main(source: str, out: str, labels: str) -> None:
-    """Lists once; what is made of it is thrown away."""
+    """Lists once, and deletes the result."""
     begun = time.process_time()  # files are in the page cache, and others use this machine too
     options = resolve_options(ImageOptions((source,), out, labels=labels or None))
     workspace = Workspace(Path(out), None)

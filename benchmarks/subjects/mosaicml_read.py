@@ -1,7 +1,7 @@
-"""The peer: MosaicML Streaming with a worker process for every core, its shards on local disk.
+"""The baseline: MosaicML Streaming with a worker process for every core, its shards on local disk.
 
-A data set of the kind that its documentation shows, with its default shuffle (py1e). Nothing is
-downloaded: the shards lie where it would put them.
+A data set as in its documentation, with its default shuffle (py1e). Nothing is downloaded: the
+shards are already in its local folder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarks.subjects.reading_clock import BATCH, measure
 from benchmarks.subjects.torch_pixels import PIXELS, start_worker
 
 
-class Pictures(streaming.StreamingDataset):  # type: ignore[misc]
+class Images(streaming.StreamingDataset):  # type: ignore[misc]
     """Records of the columns "jpg" (bytes) and "cls" (int).
 
     Args:
@@ -29,7 +29,7 @@ class Pictures(streaming.StreamingDataset):  # type: ignore[misc]
         self._pixels = PIXELS[pixels]
 
     def __getitem__(self, at: Any) -> Any:
-        """(picture, class number)."""
+        """(image, class number)."""
         record = super().__getitem__(at)
         return self._pixels(record["jpg"]), record["cls"]
 
@@ -38,11 +38,11 @@ def main() -> None:
     """Arguments: DIR PIXELS SECONDS [MOST]; PIXELS is pil or tuned."""
     directory, pixels, seconds, *most = sys.argv[1:]
     workers = len(os.sched_getaffinity(0))
-    streaming.base.util.clean_stale_shared_memory()  # a reader that was ended leaves some
+    streaming.base.util.clean_stale_shared_memory()  # a reader that was killed leaves some
 
     def open_stream() -> Any:
         loader = streaming.StreamingDataLoader(
-            Pictures(directory, pixels),
+            Images(directory, pixels),
             batch_size=BATCH,
             num_workers=workers,
             drop_last=True,

@@ -1,4 +1,4 @@
-"""Clusters of synthetic documents, in a process of its own: prints one line of JSON."""
+"""Clusters of synthetic documents, in its own process: prints one line of JSON."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from beam_jobs.options import TextOptions
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace
+from benchmarks.measure import peak_rss_mib
 from benchmarks.synthetic_shingles import COPIES, UNIT, likeness_of
 
 
 def main() -> None:
-    """Arguments: FOLDER THREADS. As planning does it, on sidecars that are mapped."""
+    """Arguments: FOLDER THREADS. As planning does it, on memory-mapped sidecars."""
     folder = Path(sys.argv[1])
     out = folder / "out"
     summaries = [UnitSummary(*one) for one in json.loads((folder / "units.json").read_text())]
@@ -46,22 +47,13 @@ def main() -> None:
                 "documents": sidecars.records,
                 "seconds": round(seconds, 1),
                 "processor_seconds": round(busy, 1),
-                "peak_rss_mib": _peak_rss_mib(),
+                "peak_rss_mib": peak_rss_mib(),
                 "pairs": len(found.pairs),
                 "recall": round(float((roots[copies] == roots[originals])[wanted].mean()), 5),
                 "wrong_pairs": wrong,
             }
         )
     )
-
-
-def _peak_rss_mib() -> int:
-    """The most that was resident, mapped sidecars included.
-
-    As getrusage's ru_maxrss, which however starts with what the parent of this process held.
-    """
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) >> 10
 
 
 if __name__ == "__main__":

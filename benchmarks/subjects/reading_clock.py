@@ -1,7 +1,7 @@
 """The clock of every subject that reads: warm-up, then batches for some seconds.
 
-It needs nothing but Python and Linux's /proc, so that subjects in other environments have the same
-clock. A program may read in child processes: their time, memory and reads count too.
+It needs only Python and Linux's /proc, so that subjects in other environments have the same clock.
+A program may read in child processes: their CPU time, memory and reads count too.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def measure(open_stream: Callable[[], Any], seconds: float, most: int = 0) -> No
         batch_count += 1
     after = _taken()
     if not batch_count:
-        raise SystemExit(f"the set is too small: {most} records, of which the warm-up takes all")
+        raise SystemExit(f"The set is too small: the warm-up takes all of its {most} records.")
     found = {
         "records": batch_count * BATCH,
         "seconds": passed,
@@ -74,10 +74,10 @@ def _end() -> None:
 
 
 def _check(batch: Any) -> None:
-    pictures = batch[0] if isinstance(batch, (tuple, list)) else batch["image"]
-    shape, dtype = tuple(pictures.shape), str(pictures.dtype)
+    images = batch[0] if isinstance(batch, (tuple, list)) else batch["image"]
+    shape, dtype = tuple(images.shape), str(images.dtype)
     if shape not in ((BATCH, SIDE, SIDE, 3), (BATCH, 3, SIDE, SIDE)) or "uint8" not in dtype:
-        raise SystemExit(f"batches must be {BATCH} pictures of {SIDE}, uint8, got {shape} {dtype}")
+        raise SystemExit(f"A batch is {shape} {dtype}, not {BATCH} uint8 images of {SIDE} pixels.")
 
 
 def _processes() -> Iterator[Path]:

@@ -1,7 +1,6 @@
-"""A job that goes on: opens a set at a state, and takes its first batches.
+"""A job that resumes: opens a set at a state, and takes the first batches.
 
-Without a state file it begins at the beginning, and writes the state that it would have at a share
-of an epoch.
+Without a state file it starts at the beginning, and writes the state at a share of an epoch.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ def main() -> None:
     from reader import load  # which loads TensorFlow, as `import reader` alone does not
 
     imported = _status()["VmRSS"]
-    # Nothing was read yet, and so nothing of TensorFlow's runtime has begun: that counts too.
+    # TensorFlow's runtime has not started yet: its start is measured too.
     state = None if float(share) else json.loads(Path(state_file).read_text())
     begun = time.perf_counter()
     stream = load(
@@ -62,7 +61,7 @@ def main() -> None:
 
 
 def _status() -> dict[str, float]:
-    """MiB by name, of what proc(5) says of this process in kB."""
+    """MiB by name, from the kB that proc(5) has of this process."""
     lines = Path("/proc/self/status").read_text().splitlines()
     pairs = [line.split(":") for line in lines if line.endswith(" kB")]
     return {name: round(int(value.split()[0]) / 1024, 1) for name, value in pairs}

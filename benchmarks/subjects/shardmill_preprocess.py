@@ -18,7 +18,7 @@ def main() -> None:
     quiet_beam()
     import beam_jobs.record_types.image  # noqa: F401  (loads the kernels before the clock starts)
     from beam_jobs.options import ImageOptions
-    from beam_jobs.run import run_preprocess
+    from beam_jobs.run import preprocess
 
     shutil.rmtree(out, ignore_errors=True)
     # report.html is left out: it takes some 0.4 s however large the corpus is.
@@ -26,7 +26,7 @@ def main() -> None:
         (source,), out, resize=resize, quality=quality, dedup=dedup, no_report=True
     )
     begun, cpu_begun = time.perf_counter(), time.process_time()
-    report = run_preprocess(options)
+    report = preprocess(options)
     seconds = time.perf_counter() - begun
     print_result(report.manifest.ledger.read, seconds, time.process_time() - cpu_begun)
 

@@ -16,11 +16,11 @@ def main() -> None:
     source, out, clean, dedup = sys.argv[1:]
     quiet_beam()
     import beam_jobs.record_types.text  # noqa: F401  (loads the kernels before the clock starts)
-    from beam_jobs.run import run_preprocess
+    from beam_jobs.run import preprocess
 
     shutil.rmtree(out, ignore_errors=True)
     begun, cpu_begun = time.perf_counter(), time.process_time()
-    report = run_preprocess(options(source, out, clean, dedup))
+    report = preprocess(options(source, out, clean, dedup))
     seconds = time.perf_counter() - begun
     print_result(report.manifest.ledger.read, seconds, time.process_time() - cpu_begun)
 

@@ -1,9 +1,9 @@
-"""The peer: a TFDS Beam builder that does the same resize with the same kernels.
+"""The baseline: a TFDS Beam builder that does the same resize with the same kernels.
 
 It runs on Beam's FnApiRunner in the mode given: "in_memory" (a thread per core, no gRPC) or
 "multi_processing" (a process per core); "multi_threading" ends in a TypeError inside TFDS 4.9.10.
 "array" gives TFDS the resized pixels and lets it encode them, as builders are usually written;
-"encoded" hands it finished JPEG bytes, which is as fast as such a builder can be.
+"encoded" gives it JPEG bytes, the fastest form of such a builder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.subjects.bare_kernels import encoded, resized
 
 
 def example(path: str, style: str) -> tuple[str, dict[str, object]]:
-    """Key and features of one photograph."""
+    """Key and features of one image."""
     pixels = resized(path)
     image = io.BytesIO(encoded(pixels)) if style == "encoded" else pixels
     folder, name = path.split("/")[-2:]

@@ -1,4 +1,4 @@
-"""The peer: a TFDS Beam builder that does the same cleaning with the same kernels, in batches."""
+"""The baseline: a TFDS Beam builder with the same cleaning by the same kernels, in batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BATCH = 1000  # about the 4 MiB of shardmill's batches
 
 
 class Clean(beam.DoFn):
-    """Batches of lines in, (id, features) of every document that is kept out."""
+    """Batches of lines in, (id, features) of every kept document out."""
 
     def __init__(self, clean: str, dedup: str) -> None:
         super().__init__()

@@ -1,9 +1,9 @@
-"""The peer: TFDS's own reader, on the shard set itself, which it opens as one of its own.
+"""The baseline: the reader of TFDS, on the shard set itself.
 
-"tutorial" has TFDS decode the whole picture, as it does unless told otherwise, and then crops,
-mirrors and resizes by the functions of tf.image. "tuned" does the same by the bare operations of
-the hand-tuned chain. "skip" takes the bytes (`SkipDecoding`) and decodes the crop alone, by the
-code of the hand-tuned chain. None caches.
+"tutorial" has TFDS decode the complete image, as it does by default, and then crops,
+mirrors and resizes with tf.image. "tuned" does the same with the raw operations of the hand-tuned
+chain. "skip" takes the bytes (`SkipDecoding`) and decodes only the crop, with the code of the
+hand-tuned chain. None caches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tensorflow_datasets as tfds
 from benchmarks.subjects.hand_tuned_read import crop_of, cut, decode_crop, finish, plain_finish
 from benchmarks.subjects.reading_clock import BATCH, measure
 
-# What the buffer holds is of some 20 kB undecoded, of 260 kB decoded; the customary sizes for each.
+# An element of the buffer has about 20 kB undecoded, 260 kB decoded; the usual sizes for each.
 _BUFFERS = {"skip": 4096, "tuned": 1000, "tutorial": 1000}
 
 

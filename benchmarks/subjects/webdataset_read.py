@@ -1,8 +1,8 @@
-"""The peer: WebDataset with a worker process for every core.
+"""The baseline: WebDataset with a worker process for every core.
 
 The chain of its documentation: shards shuffled, a shuffle buffer in every worker, decoded and
 batched there, because single records are slow to pass between processes. The buffer holds bytes and
-not pictures, as that is faster.
+not images, as that is faster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The training records of a shard set as tar files, the way WebDataset has them.
+"""The training records of a shard set as tar files, in the form of WebDataset.
 
 The same JPEG bytes in the same order, which is a shuffled one, in files of 64 MiB, as MosaicML's
 writer makes them.

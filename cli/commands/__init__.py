@@ -1,1 +1,1 @@
-"""One file per command; each imports what is heavy inside its body."""
+"""One file per command; heavy imports are inside the command bodies."""

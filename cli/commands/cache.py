@@ -1,4 +1,4 @@
-"""`shardmill cache`: what copies of shard sets lie on this disk, and how to get rid of them."""
+"""`shardmill cache`: list the copies of shard sets on this disk, and delete them."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from reader.caching.contents import Entry
+    from reader.cache.inventory import Entry
 
-_SHOWN_HASH = 12  # characters of a root hash: enough to tell sets apart
+_SHOWN_HASH = 12  # characters of a root hash: enough to distinguish sets
 
 
 @click.command()
 @click.argument("directory", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
-@click.option("--clear", is_flag=True, help="Delete all copies that no running program reads.")
+@click.option("--clear", is_flag=True, help="Delete all copies that no running process reads.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def cache(directory: Path | None, clear: bool, as_json: bool) -> None:
-    """Show what lies in a cache directory, or delete it.
+    """List the copies in a cache directory, or delete them.
 
-    DIR is what --cache-dir was (default: ~/.cache/shardmill). Copies make reading faster; without
-    them everything is read where it lies, so they may be deleted at any time.
+    DIR is the value of --cache-dir (default: ~/.cache/shardmill). Copies make reading faster;
+    without them sets are read from their source, so they may be deleted at any time.
 
     \b
     Examples:
@@ -31,7 +31,7 @@ def cache(directory: Path | None, clear: bool, as_json: bool) -> None:
       shardmill cache /scratch/cache --clear
     """
     from cli.console import print_json, say
-    from reader.caching.resources import default_cache_dir
+    from reader.cache.resources import default_cache_dir
     from shard_format.wording import counted, format_bytes
 
     directory = directory or default_cache_dir()
@@ -51,13 +51,13 @@ def cache(directory: Path | None, clear: bool, as_json: bool) -> None:
         say(f"{directory} holds no copy of a shard set")
     else:
         _show(found)
-        say(f"in all     {format_bytes(total)} in {directory}")
+        say(f"total      {format_bytes(total)} in {directory}")
         say(f"next       shardmill cache {directory} --clear")
 
 
 def _found(directory: Path, clear: bool) -> list[Entry]:
-    """What there is, or was until it was deleted. No directory is made a cache by looking at it."""
-    from reader.caching.store import Store
+    """The copies, or those that were deleted. Looking at a directory does not make it a cache."""
+    from reader.cache.store import Store
     from shard_format import UsageError
 
     try:
@@ -67,13 +67,13 @@ def _found(directory: Path, clear: bool) -> list[Entry]:
         return store.clear() if clear else store.entries()
     except OSError as error:
         raise UsageError(
-            f"a cache directory must be one that can be written to, got '{error.strerror}' for "
-            f"{directory}. Give permission, or pass another one."
+            f"Cannot write to the cache directory {directory}: '{error.strerror}'. Grant "
+            "permission, or pass another one."
         ) from error
 
 
 def _show(entries: Sequence[Entry]) -> None:
-    """A row for every set and split of which there is something."""
+    """A row for every set and split that has copies."""
     import datetime
 
     from cli.console import stdout, table
@@ -94,7 +94,7 @@ def _show(entries: Sequence[Entry]) -> None:
 
 
 def _what(rest: str) -> str:
-    """What an item is, by its name relative to its set."""
+    """The kind of an item, by its name relative to its set."""
     from shard_format.naming import parse_shard_file
 
     shard = parse_shard_file(rest)

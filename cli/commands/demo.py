@@ -1,4 +1,4 @@
-"""`shardmill demo`: the whole way, on the sample photographs and the sample questions."""
+"""`shardmill demo`: from raw samples to trained models, for images and for text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import click
     show_default=True,
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Where the shard sets and the runs go.",
+    help="Folder for the shard sets and the training runs.",
 )
 @click.option(
     "--epochs", default=40, show_default=True, metavar="N", help="Epochs over the photographs."
@@ -23,11 +23,16 @@ import click
     "--text-epochs", default=6, show_default=True, metavar="N", help="Epochs over the questions."
 )
 def demo(out: Path, epochs: int, text_epochs: int) -> None:
-    """Preprocess sample photographs and texts, train on both, say where everything lies.
+    """Preprocess sample photographs and texts, train on both, and list what was written.
 
-    320 photographs of clothes in 10 classes, two duplicates and two broken files; then 2,723
-    questions of bank customers in 16 classes, with two duplicates and a broken row of ours. Run
-    it again: what is done already is not done twice.
+    320 photographs of clothes in 10 classes, with two duplicates and two broken files; then 2,723
+    questions of bank customers in 16 classes, with two duplicates and a broken row that we added.
+    A second run reuses what is finished.
+
+    \b
+    Examples:
+      shardmill demo
+      shardmill demo --out /tmp/demo --epochs 12 --text-epochs 3
     """
     from cli.console import say, stdout
     from cli.demonstration import SAMPLES, photographs, questions, show
@@ -35,12 +40,12 @@ def demo(out: Path, epochs: int, text_epochs: int) -> None:
 
     if not SAMPLES.is_dir():
         raise InputError(
-            f"the demo needs the samples of the repository, got no folder {SAMPLES}. "
-            "Clone the repository and run 'make demo' in it."
+            f"{SAMPLES} does not exist: the demo needs the samples of the repository. Clone it "
+            "and run 'make demo' there."
         )
     parts = [photographs(out, epochs), questions(out, text_epochs)]
-    made = [show(part) for part in parts]
+    summaries = [show(part) for part in parts]
     console = stdout()
-    for part, words in zip(parts, made, strict=True):
-        console.rule(f"what you have now: {part.noun}", align="left")
-        say(f"{words}\n")
+    for part, summary in zip(parts, summaries, strict=True):
+        console.rule(f"results: {part.noun}", align="left")
+        say(f"{summary}\n")

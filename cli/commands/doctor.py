@@ -1,19 +1,18 @@
-"""`shardmill doctor`: why a training is not faster, and what would make it so."""
+"""`shardmill doctor`: find the bottleneck of a training, and options that make it faster."""
 
 from __future__ import annotations
 
-import functools
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.commands.train import train_options
+from cli.options import click_options
+from trainer.options import TrainOptions
 
 if TYPE_CHECKING:
     from trainer.diagnosis.diagnosing import Diagnosis
-    from trainer.options import TrainOptions
 
 # The options of `shardmill train` on which its speed depends.
 _OPTIONS = (
@@ -32,28 +31,28 @@ _OPTIONS = (
     "cache_dir",
     "cache_limit",
 )
-_CROWDED = 0.2  # cores that other programs take: from here on they are spoken of
+_CROWDED = 0.2  # cores used by other programs, from which on a note is printed
 _SECONDS = 3.0  # for each measurement
 
 
 @click.command()
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@functools.partial(train_options, names=_OPTIONS)
+@click_options(TrainOptions, _OPTIONS)
 @click.option(
     "--seconds",
     default=_SECONDS,
     show_default=True,
     type=click.FloatRange(min=0, min_open=True),
     metavar="S",
-    help="For each measurement, of which there are about fifteen.",
+    help="Duration of each measurement; there are about fifteen.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def doctor(directory: Path, seconds: float, as_json: bool, **values: Any) -> None:
-    """Find out why training is not faster, and what would make it so.
+    """Find the bottleneck of a training, and options that make it faster.
 
-    Storage, parsing, decoding, augmentation, copying and the model's step are each measured with
-    nothing else at work, and a short training with all of them. What may help is then tried: the
-    advice says what to run, and at what rate. Nothing is written, nothing is kept.
+    Storage, parsing, decoding, augmentation, copying and the training step are each measured
+    alone, and together in a short training. Options that may help are then tried: the advice names
+    the command to run and the rate to expect. Nothing is written.
 
     \b
     Examples:
@@ -62,13 +61,12 @@ def doctor(directory: Path, seconds: float, as_json: bool, **values: Any) -> Non
       shardmill doctor reviews --max-tokens 400 --seconds 10
     """
     from shard_format import load_manifest
-    from trainer.options import TrainOptions
 
-    load_manifest(directory)  # a wrong path is told at once, not after TensorFlow has loaded
+    load_manifest(directory)  # a wrong path is reported at once, not after TensorFlow was loaded
     from cli.console import Bars, native_noise_kept, print_json
     from cli.logs import quiet_tensorflow
 
-    # No run is made, but options have a place for one.
+    # There is no run, but the options need a directory for one.
     asked = TrainOptions(data=directory, run_dir=Path(tempfile.gettempdir()), **values)
     quiet_tensorflow()
     with native_noise_kept() as stderr, Bars(stderr) as bars:
@@ -120,8 +118,8 @@ def _print(asked: TrainOptions, found: Diagnosis) -> None:
     others = found.training.others_cores
     if others >= _CROWDED:
         say(
-            f"(note: other programs kept {others:.1f} cores busy meanwhile. Shares and gains are "
-            "of a machine without them, rates are not: run it again when they are done.)"
+            f"(note: other programs used {others:.1f} cores meanwhile. Shares and gains are "
+            "those of a machine without them, rates are not: run it again when they are done.)"
         )
     for number, advice in enumerate(found.advice, 1):
         trial = advice.trial
@@ -137,7 +135,7 @@ def _print(asked: TrainOptions, found: Diagnosis) -> None:
 
 def _storage_line(found: Diagnosis) -> str:
     storage = found.stages.storage
-    cold = "not to be told on this file system"
+    cold = "cannot be measured on this file system"
     if storage.cold_seconds is not None:
         cold = f"{storage.record_bytes / storage.cold_seconds / 1e6:,.1f} MB/s"
     warm = storage.record_bytes / storage.warm_seconds / 1e6

@@ -1,95 +1,52 @@
-"""`shardmill preprocess`: raw corpora to shard sets."""
+"""`shardmill preprocess`: turns raw corpora into shard sets."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import itertools
 import sys
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 from typing import IO, Any
 
 import click
 
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
+from cli.options import click_options
 from shard_format import Schema
 
 
 class _WithBeamOptions(click.Command):
-    """Everything behind `--` belongs to Beam, not to click."""
+    """A command whose arguments after `--` belong to Beam, not to click."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Splits the arguments and parses our part."""
+        """Splits the arguments at `--` and parses the first part."""
         position = args.index("--") if "--" in args else len(args)
         ctx.obj = args[position + 1 :]
         return super().parse_args(ctx, args[:position])
-
-
-def job_options(
-    command: Any, *, kinds: Sequence[type[PreprocessOptions]], unset: bool = False
-) -> Any:
-    """A flag for every option of the job, from its one definition.
-
-    Args:
-        command: To give them to.
-        kinds: The options of the job; a flag of several takes what any of them takes.
-        unset: Leave every default out: what is not given is None.
-    """
-    fields = {field.name: field for kind in reversed(kinds) for field in dataclasses.fields(kind)}
-    for field in reversed(fields.values()):
-        if "help" not in field.metadata:
-            continue
-        choices = _choices_of_all(field.name, kinds)
-        flag = f"--{field.name.replace('_', '-')}"
-        if field.metadata["type"] is bool:
-            default = None if unset else False
-            command = click.option(
-                flag, is_flag=True, default=default, help=field.metadata["help"]
-            )(command)
-            continue
-        command = click.option(
-            flag,
-            default=None if unset else field.default,
-            type=click.Choice(choices) if choices else field.metadata["type"],
-            metavar=None if choices else field.metadata["metavar"] or "NAME",
-            show_default=field.default is not None and not unset,
-            help=field.metadata["help"],
-        )(command)
-    return command
-
-
-def _choices_of_all(name: str, kinds: Sequence[type[PreprocessOptions]]) -> tuple[str, ...]:
-    """The values that an option has for some kind of job; none if it takes any for one of them.
-
-    Which of them are for the kind at hand is checked by its options.
-    """
-    fields = [field for kind in kinds for field in dataclasses.fields(kind) if field.name == name]
-    choices: list[tuple[str, ...]] = [field.metadata["choices"] for field in fields]
-    return tuple(dict.fromkeys(itertools.chain(*choices))) if all(choices) else ()
 
 
 @click.group()
 def preprocess() -> None:
     """Turn a raw corpus into a shard set.
 
-    Photographs, or documents: text as it is, as token ids, or packed into sequences.
+    Images; or documents, stored as text, as token ids, or packed into sequences.
     """
 
 
 @preprocess.command(cls=_WithBeamOptions)
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.option("--out", required=True, metavar="DIR", help="The new shard set.")
-@partial(job_options, kinds=[ImageOptions])
+@click_options(ImageOptions)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 @click.pass_obj
 def images(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
-    """Photographs in folders, archives or tables to a shard set.
+    """Turn images in folders, archives or tables into a shard set.
 
     SRC may be class folders (SRC/hat/1.jpg), any folder with --labels FILE, tar or zip archives
-    (WebDataset too), Parquet, Arrow, TFRecord or IDX files; several of one kind, and quoted globs.
+    (also of WebDataset), Parquet, Arrow, TFRecord or IDX files. Pass several of one kind, or quoted
+    globs.
 
-    A job that was interrupted goes on where it stopped when the same command is run again.
+    If the job is interrupted, run the same command again; it resumes. Arguments after -- go to
+    Apache Beam.
 
     \b
     Examples:
@@ -106,16 +63,17 @@ def images(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
 @preprocess.command(cls=_WithBeamOptions)
 @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
 @click.option("--out", required=True, metavar="DIR", help="The new shard set.")
-@partial(job_options, kinds=[TextOptions])
+@click_options(TextOptions)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 @click.pass_obj
 def text(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
-    """Documents in files of any format to a shard set.
+    """Turn documents in files of any format into a shard set.
 
     SRC may be folders, files, tar or zip archives of plain text, HTML, JSON, JSON Lines, CSV, TSV,
     WARC, Parquet, Arrow or TFRecord, compressed or not.
 
-    A job that was interrupted goes on where it stopped when the same command is run again.
+    If the job is interrupted, run the same command again; it resumes. Arguments after -- go to
+    Apache Beam.
 
     \b
     Examples:
@@ -130,13 +88,13 @@ def text(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
 def build_set(
     options: PreprocessOptions, beam_args: list[str], as_json: bool, shown: str | None = None
 ) -> None:
-    """Runs the job with bars, and prints its ledger.
+    """Runs the job with progress bars, and prints its ledger.
 
     Args:
         options: The job.
         beam_args: Pipeline options for Beam.
         as_json: Print one JSON object instead.
-        shown: The place to name at the end, where it is not the output.
+        shown: The folder to name at the end, if it is not the output.
     """
     import logging
 
@@ -150,12 +108,12 @@ def build_set(
     else:
         logging.basicConfig(level=logging.INFO)
     with _stderr(runs_here(beam_args)) as stderr, Bars(stderr) as bars:
-        from beam_jobs.run import check_kept, run_preprocess
+        from beam_jobs.run import check_kept, preprocess
 
         def show(stage: str, done: int, total: int) -> None:
             bars.update(stage, done, total, units.get(stage, "records"))
 
-        report = run_preprocess(options, beam_args, show)
+        report = preprocess(options, beam_args, show)
     summary = report.manifest.summary()
     if as_json:
         print_json(summary | {"units": report.build.get("units", 0), "ignored": report.ignored})
@@ -168,7 +126,7 @@ def build_set(
 def _closing(report: Any, out: str) -> str:
     build = report.build
     if report.already_built:
-        first = f"{out} holds this very set already; nothing had to be done"
+        first = f"{out} holds this very set already; nothing to do"
     else:
         reused = build["units_reused"]
         again = f", {reused} of {build['units']} units reused" if reused else ""
@@ -181,7 +139,7 @@ def _closing(report: Any, out: str) -> str:
 
 
 def next_command(schema: Schema, out: str) -> str:
-    """What fits the set: where a model of ours learns from it train, else read."""
+    """The command to suggest: train, if one of our models fits the set; else read."""
     features = {feature.name: feature for feature in schema.features}
     if "segments" in features:
         return f"shardmill train {out} --model causal_transformer"
@@ -196,7 +154,7 @@ def next_command(schema: Schema, out: str) -> str:
 
 @contextlib.contextmanager
 def _stderr(quiet: bool) -> Iterator[IO[str]]:
-    """Where bars go; a cluster's runner keeps its own log lines."""
+    """The stream for progress bars; on a cluster the runner's log lines share it."""
     from cli.console import native_noise_kept
 
     if not quiet:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from beam_jobs.options import ImageOptions, TextOptions
-from cli.commands.preprocess import job_options
+from cli.options import click_options
 
 if TYPE_CHECKING:  # pyarrow takes a while to import
     from shard_format.dropped import RejectedRecord
@@ -130,7 +129,7 @@ def export(directory: Path, folder: Path, chosen: tuple[str, ...], as_json: bool
     help="Where the corpus is now, if it has moved; repeatable.",
 )
 @click.option("--out", metavar="NEW", help="Build here and do not replace DIR.")
-@partial(job_options, kinds=[ImageOptions, TextOptions], unset=True)
+@click_options([ImageOptions, TextOptions], unset=True)
 @_JSON
 def replay(
     directory: Path,

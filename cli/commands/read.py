@@ -1,4 +1,4 @@
-"""`shardmill read`: how fast a shard set can be read, with nothing behind the reader."""
+"""`shardmill read`: measure how fast a shard set is read, without a model."""
 
 from __future__ import annotations
 
@@ -8,103 +8,39 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli.options import click_options
+from reader.options import ReadOptions
+
 if TYPE_CHECKING:
     from reader import StageTimes
 
-# What one stage is measured for, of the time that the whole is: there are about ten such times.
+# The time to measure one stage, relative to the whole; there are about ten measurements.
 _STAGE_SHARE = 0.2
-_IMAGE_SIZE = 224  # pixels: what most networks for pictures see
+_IMAGE_SIZE = 224  # pixels: the input of most networks for images
+
+
+# The options of `reader.load` that are flags of this command.
+_OPTIONS = (
+    *("split", "batch_size", "image_size", "max_tokens", "pad", "buckets", "augment", "features"),
+    *("synonyms", "normalize", "shuffle", "cache", "cache_stage", "cache_dir", "cache_limit"),
+)
 
 
 @click.command()
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--split", default="train", show_default=True, metavar="NAME", help="What to read.")
-@click.option("--seconds", default=10.0, show_default=True, metavar="S", help="How long to read.")
-@click.option("--batch-size", default=64, show_default=True, metavar="N", help="Records per batch.")
-@click.option(
-    "--image-size",
-    type=int,
-    show_default=str(_IMAGE_SIZE),
-    metavar="N",
-    help="Pictures: their side in pixels.",
-)
-@click.option(
-    "--max-tokens", type=int, metavar="N", help="Token ids: records are cut to that many."
-)
-@click.option(
-    "--pad",
-    default="longest",
-    show_default=True,
-    metavar="MODE",
-    help="Token ids: longest, max or none.",
-)
-@click.option(
-    "--buckets",
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Token ids: batches of similar length, from that many groups.",
-)
-@click.option(
-    "--augment", default="standard", show_default=True, metavar="NAMES", help="As in train."
-)
-@click.option(
-    "--synonyms",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Raw text: words that may stand for each other, a line each, with commas.",
-)
-@click.option(
-    "--normalize", default="none", show_default=True, metavar="MODE", help="none, zscore or minmax."
-)
-@click.option(
-    "--shuffle", default="window", show_default=True, metavar="MODE", help="window, full or off."
-)
-@click.option(
-    "--cache", default="auto", show_default=True, metavar="MODE", help="auto, off, memory or disk."
-)
-@click.option(
-    "--cache-stage",
-    default="stored",
-    show_default=True,
-    metavar="STAGE",
-    help="What a cache holds: stored, or of pictures decoded.",
-)
-@click.option(
-    "--cache-dir",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Where copies lie (default: ~/.cache/shardmill); see 'shardmill cache'.",
-)
-@click.option(
-    "--cache-limit",
-    metavar="SIZE",
-    help="What that directory may hold, such as 200GB (default: half of the free space).",
+@click.option("--seconds", default=10.0, show_default=True, metavar="S", help="Seconds to read.")
+@click_options(
+    ReadOptions,
+    _OPTIONS,
+    defaults={"batch_size": 64, "augment": "standard"},
+    shown={"image_size": str(_IMAGE_SIZE)},
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
-def read(
-    directory: Path,
-    split: str,
-    seconds: float,
-    batch_size: int,
-    image_size: int | None,
-    max_tokens: int | None,
-    pad: str,
-    buckets: int,
-    augment: str,
-    synonyms: Path | None,
-    normalize: str,
-    shuffle: str,
-    cache: str,
-    cache_stage: str,
-    cache_dir: Path | None,
-    cache_limit: str | None,
-    as_json: bool,
-) -> None:
+def read(directory: Path, seconds: float, as_json: bool, **options: Any) -> None:
     """Measure how fast a shard set is read, decoded, augmented and batched.
 
-    First the whole, with all cores at work; then every stage by itself, on the same records: the
-    CPU time that it takes, and how fast the cores could do nothing but that.
+    First all stages together on all cores; then every stage alone, on the same records: its CPU
+    time, and the rate at which the cores could do nothing else.
 
     \b
     Examples:
@@ -114,18 +50,20 @@ def read(
     """
     from shard_format import UsageError, load_manifest
 
-    # A wrong path is told at once, not after TensorFlow has loaded.
+    # A wrong path is reported at once, not after TensorFlow was loaded.
     manifest = load_manifest(directory)
+    split, batch_size = options["split"], options["batch_size"]
     records = manifest.splits[split].records if split in manifest.splits else 0
-    if 0 < records < batch_size:  # the reader would refuse it too, in words of reader.load
+    if 0 < records < batch_size:  # the reader would refuse it too, but name no flag
         raise UsageError(
-            f"--batch-size must be at most the records of the split, got {batch_size} for "
-            f"{records} in {split!r} of {directory}. Pass {records} or less."
+            f"--batch-size {batch_size} exceeds the {records} records of {split!r} in {directory}. "
+            f"Pass {records} or less."
         )
     from cli.console import Bars, native_noise_kept, print_json, say
     from cli.logs import quiet_tensorflow
 
-    is_image = manifest.schema.record_type == "image"
+    if manifest.schema.record_type == "image" and options["image_size"] is None:
+        options["image_size"] = _IMAGE_SIZE
     quiet_tensorflow()
     done = 0
     with native_noise_kept() as stderr, Bars(stderr) as bars:
@@ -134,21 +72,8 @@ def read(
 
         stream = reader.load(
             directory,
-            split=split,
-            batch_size=batch_size,
-            image_size=_IMAGE_SIZE if is_image and image_size is None else image_size,
-            max_tokens=max_tokens,
-            pad=pad,
-            buckets=buckets,
-            streams=1 if buckets > 1 else None,  # as train does: one process reads
-            synonyms=synonyms,
-            augment=augment,
-            normalize=normalize,
-            shuffle=shuffle,
-            cache=cache,
-            cache_stage=cache_stage,
-            cache_dir=cache_dir,
-            cache_limit=cache_limit,
+            **options,
+            streams=1 if options["buckets"] > 1 else None,  # as train does: one process reads
             on_cached=lambda done, total: bars.update("cache", done, total, "bytes"),
         )
 
@@ -222,9 +147,9 @@ def _print_stages(times: StageTimes) -> None:
         rows.add_row(stage.name, microseconds, alone, bar(stage.cpu_seconds / most) + mark)
     stdout().print(rows)
     storage = times.storage
-    cold = "not to be told on this file system"
+    cold = "cannot be measured on this file system"
     if storage.cold_seconds is not None:
         cold = f"{storage.record_bytes / storage.cold_seconds / 1e6:,.1f} MB/s"
     warm = storage.record_bytes / storage.warm_seconds / 1e6
-    unused = "" if times.reads_files else "; read once, then all comes from memory"
+    unused = "" if times.reads_files else "; read once, then from memory"
     say(f"storage    {cold} cold, {warm:,.1f} MB/s from the page cache{unused}")

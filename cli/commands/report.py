@@ -1,4 +1,4 @@
-"""`shardmill report`: one page about a shard set, for people."""
+"""`shardmill report`: an HTML page about a shard set."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ import click
     "--out",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Where the page goes (default: DIR/report.html).",
+    show_default="DIR/report.html",
+    help="File to write.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def report(directory: Path, out: Path | None, as_json: bool) -> None:
-    """Make a page with counts, histograms, samples, duplicates and what was refused.
+    """Write a page with counts, histograms, samples, duplicates and rejected records.
 
-    It is one HTML file with everything in it: no network, no script. It is made from the finished
-    set, so it can be made again at any time.
+    The page is one self-contained HTML file without scripts. It needs only the finished set, so it
+    can be written again at any time.
 
     \b
     Examples:

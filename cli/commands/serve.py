@@ -1,4 +1,4 @@
-"""`shardmill serve`: processes that decode and augment for trainers on other machines."""
+"""`shardmill serve`: decode and augment for trainers on other machines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 @click.option(
     "--host",
     metavar="NAME",
-    help="Name or address under which trainers and other workers reach this machine.  [default: "
+    help="Name or address of this machine for trainers and other workers.  [default: "
     "localhost; with --join the address that the other machine sees]",
 )
 @click.option(
@@ -22,7 +22,7 @@ import click
     default=5050,
     show_default=True,
     metavar="P",
-    help="The service listens there, its workers on the next N ports.",
+    help="Port of the service; its workers listen on the next N ports.",
 )
 @click.option(
     "--join",
@@ -33,7 +33,7 @@ import click
     "--journal",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
-    help="Note there what trainers are at, so that they go on when this command was started again.",
+    help="Keep the progress of trainers there, so that they continue after a restart.",
 )
 def serve(
     directory: Path,
@@ -45,7 +45,7 @@ def serve(
 ) -> None:
     """Decode and augment a shard set for trainers, with the CPUs of this and other machines.
 
-    It runs until it is interrupted. Trainers read by way of it with
+    It runs until it is interrupted. Trainers use it with
 
     \b
       reader.load(DIR, batch_size=128, ..., service="grpc://HOST:5050")
@@ -63,11 +63,11 @@ def serve(
     from cli.logs import quiet_tensorflow
     from shard_format import load_manifest
 
-    load_manifest(directory)  # a wrong path is told at once, not after TensorFlow has loaded
+    load_manifest(directory)  # a wrong path is reported at once, not after TensorFlow was loaded
     quiet_tensorflow()
-    from reader.address import local_host, parse_address
-    from reader.serving import ServeOptions
-    from reader.serving import serve as run
+    from reader.service.address import local_host, parse_address
+    from reader.service.processes import ServeOptions
+    from reader.service.processes import serve as run
 
     dispatcher = None if join is None else parse_address(join, "shardmill serve")
     options = ServeOptions(

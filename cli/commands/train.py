@@ -5,86 +5,17 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import sys
-from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli.options import click_options
+from trainer.options import TrainOptions
+
 if TYPE_CHECKING:
     from cli.console import Bars
-    from trainer import EpochDone, TrainOptions, TrainResult
-
-# Flag -> (type, metavar, help). Defaults are the trainer's own, read from its options.
-_FLAGS: dict[str, tuple[Any, str, str]] = {
-    "model": (str, "NAME", "A model by its name, or package.module:function."),
-    "image_size": (int, "N", "Pictures: their side as the model sees them, in pixels."),
-    "max_tokens": (int, "N", "Token ids: documents are cut to that many."),
-    "buckets": (
-        int,
-        "N",
-        "Token ids: groups of similar length that batches are made of.",
-    ),
-    "batch_size": (int, "N", "Pictures, documents or sequences per step, over all devices."),
-    "epochs": (int, "N", "Passes over the training split."),
-    "learning_rate": (float, "X", "Peak learning rate."),
-    "warmup_epochs": (float, "X", "Epochs over which the learning rate grows from 0."),
-    "weight_decay": (float, "X", "Decoupled decay of kernels."),
-    "optimizer": (str, "NAME", "Optimizer."),
-    "label_smoothing": (float, "X", "Share of the target spread over all classes."),
-    "precision": (str, "NAME", "float32, mixed_float16, mixed_bfloat16, or auto."),
-    "strategy": (str, "NAME", "default (one device) or mirrored (all GPUs of this machine)."),
-    "augment": (
-        str,
-        "NAMES",
-        "none, standard or strong; of pictures also transforms, with commas: standard,mixup.",
-    ),
-    "normalize": (str, "MODE", "none, zscore or minmax; for a model of your own."),
-    "validation_split": (str, "NAME", "Split to measure on; auto finds validation or test."),
-    "seed": (int, "N", "Of weights, order, augmentation and dropout."),
-    "cache": (str, "MODE", "auto, off, memory or disk."),
-    "cache_stage": (str, "STAGE", "What a cache holds: stored, or of pictures decoded."),
-    "cache_dir": (click.Path(path_type=Path), "DIR", "Where copies lie; see 'shardmill cache'."),
-    "cache_limit": (str, "SIZE", "What that directory may hold, such as 200GB."),
-    "keep_checkpoints": (int, "N", "Latest checkpoints to keep."),
-    "checkpoint_minutes": (float, "X", "Checkpoint within an epoch so often; 0 for never."),
-}
-
-
-# Of options that are None here because the reader decides.
-_READER_DEFAULTS = {"cache_dir": "~/.cache/shardmill", "cache_limit": "half of the free space"}
-
-
-def train_options(command: Callable[..., None], names: Collection[str] = ()) -> Callable[..., None]:
-    """A flag for every training option, or for some; its default from the one definition."""
-    from trainer.options import TrainOptions  # light: it loads no TensorFlow
-
-    defaults = {field.name: field.default for field in dataclasses.fields(TrainOptions)}
-    for name, (kind, metavar, text) in reversed(_FLAGS.items()):
-        if names and name not in names:
-            continue
-        command = click.option(
-            f"--{name.replace('_', '-')}",
-            default=defaults[name],
-            type=kind,
-            metavar=metavar,
-            show_default=_shown_default(name) if defaults[name] is None else True,
-            help=text,
-        )(command)
-    return command
-
-
-def _shown_default(name: str) -> str:
-    """The default of an option that depends on the set: one, or one for each kind of set."""
-    from trainer.defaults import DEFAULTS
-
-    if name in _READER_DEFAULTS:
-        return _READER_DEFAULTS[name]
-    found = {kind: getattr(defaults, name) for kind, defaults in DEFAULTS.items()}
-    found = {kind: value for kind, value in found.items() if value is not None}
-    if len(set(found.values())) == 1:
-        return str(next(iter(found.values())))
-    return ", ".join(f"{kind} {value}" for kind, value in found.items())
+    from trainer import EpochDone, TrainResult
 
 
 @click.command()
@@ -93,19 +24,18 @@ def _shown_default(name: str) -> str:
     "--run-dir",
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help="Checkpoints, logs and model (default: DIR-run beside the set).",
+    help="Directory for checkpoints, logs and model (default: DIR-run next to DIR).",
 )
-@train_options
-@click.option("--deterministic", is_flag=True, help="Only deterministic kernels (slower on GPUs).")
+@click_options(TrainOptions)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def train(directory: Path, run_dir: Path | None, as_json: bool, **values: Any) -> None:
     """Train a Keras model on a shard set.
 
-    The set decides what is learnt: of pictures and of token ids their class, of packed sequences
-    the next token. Raw text has to be stored as token ids first.
+    The model predicts the class of images and of token ids, and the next token of packed
+    sequences. Raw text has to be stored as token ids first.
 
-    A run that was interrupted goes on at its last checkpoint when the same command is run again,
-    and ends with the very weights of one that never stopped. On SIGTERM it finishes its step,
+    An interrupted run resumes at its last checkpoint when the same command is run again, and ends
+    with the same weights as an uninterrupted one. On SIGTERM (preemption) it finishes its step,
     writes a checkpoint and exits with 143.
 
     \b
@@ -118,20 +48,19 @@ def train(directory: Path, run_dir: Path | None, as_json: bool, **values: Any) -
       shardmill train set --model mypackage.models:build --run-dir runs/1
     """
     from shard_format import load_manifest
-    from trainer import TrainOptions
 
-    load_manifest(directory)  # a wrong path is told at once, not after TensorFlow has loaded
+    load_manifest(directory)  # a wrong path is reported at once, not after TensorFlow was loaded
     if run_dir is None:
-        beside = directory.resolve()  # "." has no name of its own
-        run_dir = beside.with_name(f"{beside.name}-run")
+        resolved = directory.resolve()  # "." has no name of its own
+        run_dir = resolved.with_name(f"{resolved.name}-run")
     train_model(TrainOptions(data=directory, run_dir=run_dir, **values), as_json)
 
 
 def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
-    """Trains with bars, and prints what came out and where it lies.
+    """Trains with progress bars, and prints the results and the path of the model.
 
     Raises:
-        SystemExit: SIGTERM came; what goes on with the training is told on stderr.
+        SystemExit: SIGTERM came; the command that resumes is printed on stderr.
     """
     from cli.console import print_json, say
     from trainer import TrainingStopped
@@ -139,8 +68,8 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
     try:
         result = _trained(options)
     except TrainingStopped as stopped:
-        told = str(stopped).removesuffix(".")
-        click.echo(f"{told}:\n  {shlex.join(['shardmill', *sys.argv[1:]])}", err=True)
+        message = str(stopped).removesuffix(".")
+        click.echo(f"{message}:\n  {shlex.join(['shardmill', *sys.argv[1:]])}", err=True)
         raise SystemExit(stopped.exit_code) from None
     final = result.final
     if as_json:

@@ -23,12 +23,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf
 
-from reader import order_graph
-from reader.augmentation import Steps, find_transforms
-from reader.decoders import DECODERS
-from reader.normalization import Normalization
+from reader.order import graph_order
+from reader.record_types.features import FurtherFeatures
 from reader.record_types.image import ImageRecords
+from reader.records.decoders import DECODERS
 from reader.transforms import TRANSFORMS, HorizontalFlip, RandomErasing, VerticalFlip
+from reader.transforms.augmentation import Steps, find_transforms
+from reader.transforms.normalization import Normalization
 from reader.transforms.rand_augment import OPERATIONS
 from shard_format import Feature
 
@@ -145,6 +146,7 @@ class Pages:
             image="image",
             decoder=DECODERS["jpeg"],
             label=Feature("label", "class_label", (), "", SUBJECTS),
+            further=FurtherFeatures(()),
             steps=Steps(find_transforms(augment)),
             image_size=self.side,
             stored_size=(None, None),
@@ -154,7 +156,7 @@ class Pages:
         labels = tf.constant(list(numbers), tf.int64)
         count = max(1, records.num_random)
         in_epochs = tf.constant(list(epochs), tf.int64)
-        random = order_graph.uniforms(labels, count, SEED, in_epochs)
+        random = graph_order.uniforms(labels, count, SEED, in_epochs)
         features = {"image": [self.photographs[number] for number in numbers], "label": labels}
         dataset = tf.data.Dataset.from_tensor_slices((features, random)).map(records.decode)
         dataset = dataset.batch(len(numbers))

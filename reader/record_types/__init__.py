@@ -1,4 +1,4 @@
-"""How a serialized record becomes a training element; one file per record type of the schema.
+"""From serialized records to training elements; one file per record type of the schema.
 
 To add one: write `reader/record_types/NAME.py` (and its twin of that name in beam_jobs), and add a
 line here.
@@ -27,9 +27,9 @@ RECORD_TYPES: dict[str, RecordTypeFactory] = {
 
 
 def kind_of(schema: Schema) -> str:
-    """Which of `RECORD_TYPES` a set is read as; what is none of them is returned as it is.
+    """Which of `RECORD_TYPES` a set is read as; an unknown record type is returned unchanged.
 
-    Documents are stored as text, as token ids, or as packed sequences of them: the features tell.
+    Documents are stored as text, as token ids, or as packed sequences of them: the features decide.
     """
     if schema.record_type not in ("text", "tokens"):
         return schema.record_type

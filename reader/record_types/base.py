@@ -1,4 +1,4 @@
-"""What the pipeline needs to know of the records of a split, and what they are made from."""
+"""The interface of record types to the pipeline, and what they are created from."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from reader.geometry import Geometry
-from reader.normalization import Normalization
+from reader.order.geometry import Geometry
+from reader.transforms.normalization import Normalization
 from shard_format import Manifest, Schema
 
 
@@ -20,7 +20,7 @@ class OpenSplit:
     Attributes:
         root: Directory of the set.
         manifest: Of the set.
-        index: One row per record; its columns lie in a memory map.
+        index: One row per record; its columns are memory-mapped.
         geometry: How it is divided for reading.
         where: The index file, for messages.
     """
@@ -39,20 +39,20 @@ class OpenSplit:
 
 @dataclasses.dataclass(frozen=True)
 class TokenInfo:
-    """What a stream of token ids gives.
+    """Describes a stream of token ids.
 
     Attributes:
         vocabulary_size: Every id of a batch is smaller, padding included: the rows that an
             embedding needs.
-        pad_id: What stands where there is no token: the tokenizer's own padding, or an id of its
+        pad_id: The id where there is no token: the tokenizer's own padding, or an id of its
             own, behind all others, where the tokenizer has none. Packed sequences were padded when
-            they were made, there with the id that ends a document: tell padding by segment 0.
+            they were made, there with the id that ends a document: padding is segment 0.
         max_tokens: No element is longer; None where nothing is cut.
         num_tokens: Tokens of one pass, without padding, after records were cut to max_tokens.
         num_cut: Records that were cut.
         padding_share: Positions of the batches that hold no token, in [0, 1), computed from the
-            index. Of the first epoch, before augmentation: by at most the first `reader.padding.
-            MAX_WINDOWS` windows of it where a batch is as long as its longest record.
+            index for the first epoch, before augmentation; for batches that are as long as their
+            longest record, for the first `token_lengths.MAX_WINDOWS` windows of it.
     """
 
     vocabulary_size: int
@@ -64,7 +64,7 @@ class TokenInfo:
 
 
 class RecordType(Protocol):
-    """What the pipeline needs to know of the records of one split."""
+    """The records of one split, for the pipeline."""
 
     @property
     def element_shape(self) -> tuple[int | None, ...]:
@@ -76,19 +76,19 @@ class RecordType(Protocol):
 
     @property
     def targets(self) -> str:
-        """What an element has beside its input: one of `reader.info.TARGETS`."""
+        """The targets of an element: one of `reader.stream.TARGETS`."""
 
     @property
     def normalization(self) -> Normalization | None:
-        """What is done to the values of pictures."""
+        """The normalization of images."""
 
     @property
     def tokens(self) -> TokenInfo | None:
-        """What there is to say of token ids."""
+        """The description of token ids."""
 
 
 class SingleRecords(RecordType, Protocol):
-    """Records that are decoded one by one, because each of them is work enough: pictures."""
+    """Records that are decoded one at a time, since each is worth a call: images."""
 
     @property
     def num_random(self) -> int:
@@ -119,7 +119,7 @@ class SingleRecords(RecordType, Protocol):
 
 
 class BatchRecords(RecordType, Protocol):
-    """Records that are decoded a batch at a time, because each of them is little work: text."""
+    """Records that are decoded a batch at a time, since each is little work: text."""
 
     @property
     def length_column(self) -> str | None:

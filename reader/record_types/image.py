@@ -1,4 +1,4 @@
-"""Pictures with one label, any number of them, or none: parse, crop, decode, resize, transform."""
+"""Images with one label, any number of them, or none: parse, crop, decode, resize, transform."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
-from reader.augmentation import Steps, find_transforms
-from reader.decoders import DECODERS, Crop, Decoder
-from reader.normalization import Normalization, find_normalization
 from reader.options import ReadOptions, check_fits
-from reader.picture_steps import check_sizes, normalization_of, with_normalization
 from reader.record_types.base import OpenSplit
-from reader.record_types.labels import find_feature, find_label, label_spec, targets_of
+from reader.record_types.features import (
+    FurtherFeatures,
+    find_feature,
+    find_further,
+    find_label,
+    label_spec,
+    targets_of,
+)
+from reader.records.decoders import DECODERS, Crop, Decoder
 from reader.transforms import Example
+from reader.transforms.augmentation import Steps, find_transforms
+from reader.transforms.normalization import Normalization, find_normalization
 from shard_format import Feature, ShardSetError, UsageError
 
 
@@ -25,18 +31,19 @@ from shard_format import Feature, ShardSetError, UsageError
 class ImageRecords:
     """Records of type "image".
 
-    Input: a tf.train.Example with one picture and its label or labels.
-    Output: (picture [height, width, 3] of `element_dtype`, target); the picture alone where the set
+    Input: a tf.train.Example with one image and its label or labels.
+    Output: (image [height, width, 3] of `element_dtype`, target); the image alone where the set
     has no labels. The target is an int64, or [num_classes] float32 of zeros and ones. Where
     transforms mix the records of a batch, `finish` makes batches of this of what comes before.
 
     Attributes:
-        image: Name of the feature with the picture.
+        image: Name of the feature with the image.
         decoder: Of its encoding.
         label: The feature with the class or classes; None where there are no labels.
+        further: Features that are handed out with the image.
         steps: The transforms.
-        image_size: Height and width in pixels of every picture; None does not resize.
-        stored_size: Height and width of the stored pictures where all have the same, else Nones.
+        image_size: Height and width in pixels of every image; None does not resize.
+        stored_size: Height and width of the stored images where all have the same, else Nones.
         dtype: "uint8" or "float32".
         normalization: What is done to the values in the end; None leaves them in [0, 255].
     """
@@ -44,6 +51,7 @@ class ImageRecords:
     image: str
     decoder: Decoder
     label: Feature | None
+    further: FurtherFeatures
     steps: Steps
     image_size: int | None
     stored_size: tuple[int | None, int | None]
@@ -64,13 +72,13 @@ class ImageRecords:
     @property
     def element_shape(self) -> tuple[int | None, ...]:
         """(height, width, 3), or what the transforms of the layout make of it."""
-        shape = self._picture_shape
+        shape = self._image_shape
         for transform in self.steps.of("layout"):
             shape = transform.shape(shape)  # type: ignore[attr-defined]
         return shape
 
     @property
-    def _picture_shape(self) -> tuple[int | None, ...]:
+    def _image_shape(self) -> tuple[int | None, ...]:
         if self.image_size is not None:
             return (self.image_size, self.image_size, 3)
         return (*self.stored_size, 3)
@@ -82,7 +90,7 @@ class ImageRecords:
 
     @property
     def targets(self) -> str:
-        """One of `reader.info.TARGETS`."""
+        """One of `reader.stream.TARGETS`."""
         targets = targets_of(self.label)
         return "shares" if self.mixes and targets == "label" else targets
 
@@ -90,6 +98,7 @@ class ImageRecords:
         """[n] string -> {"image": [n] string, "label": [n] int64, ...}; labels are [n, ragged]."""
         wanted: dict[str, Any] = {self.image: tf.io.FixedLenFeature([], tf.string)}
         wanted |= {name: tf.io.FixedLenFeature([], tf.int64) for name in self.decoder.sides}
+        wanted |= self.further.specs
         if self.label is not None:
             wanted[self.label.name] = label_spec(self.label)
         found = tf.io.parse_example(serialized, wanted)
@@ -97,15 +106,17 @@ class ImageRecords:
         features |= {name: found[name] for name in self.decoder.sides}
         if self.label is not None:
             features["label"] = found[self.label.name]
+        if self.further.features:  # by themselves, since they may have any name
+            features["further"] = self.further.of(found)
         return features
 
     @property
     def boxes_many(self) -> bool:
-        """Whether `boxed` may be called: whether the crop can be told of many pictures at once."""
+        """Whether `boxed` may be called: the crop computes the boxes of many images at once."""
         return any(getattr(crop, "many", False) for crop in self.steps.of("crop"))
 
     def boxed(self, features: dict[str, Any], sizes: Any, random: Any) -> dict[str, Any]:
-        """What `parse` gave, with what is to be cut out of each: [n] pictures cost as much as one.
+        """What `parse` gave, with what is to be cut out of each: [n] images cost as much as one.
 
         Args:
             features: Of n records.
@@ -125,13 +136,16 @@ class ImageRecords:
         example = self.steps.apply("resized", example, random)
         image = example["image"]
         if self.element_dtype == "uint8":
-            # Values lie in [0, 255], so adding one half and cutting rounds to the nearest, in fewer
+            # Values are in [0, 255], so adding one half and cutting rounds to the nearest, in fewer
             # passes than tf.round and tf.saturate_cast.
             image = tf.cast(image + 0.5, tf.uint8)
-        image.set_shape(self._picture_shape)
+        image.set_shape(self._image_shape)
         example["image"] = image
-        # Batches of a quarter of the bytes where pictures are uint8, though they may be mixed.
-        return {**example, "random": random} if self.mixes else self._finished(example, random)
+        # Batches of a quarter of the bytes where images are uint8, though they may be mixed.
+        further = features.get("further", {})
+        if self.mixes:
+            return {**example, "random": random, "further": further}
+        return self._finished(example, random, further)
 
     def finish(self, batch: dict[str, Any]) -> Any:
         """A batch of what `decode` gave where the records of a batch are mixed -> batch."""
@@ -141,10 +155,10 @@ class ImageRecords:
             single = not self.label.shape
             example["label"] = tf.one_hot(label, len(self.label.class_names)) if single else label
         example = self.steps.apply("batch", example, batch["random"])
-        return self._finished(example, batch["random"])
+        return self._finished(example, batch["random"], batch["further"])
 
-    def _finished(self, example: Example, random: Any) -> Any:
-        """What is the same for one picture and for a batch: values, and the order of axes."""
+    def _finished(self, example: Example, random: Any, further: dict[str, Any]) -> Any:
+        """What is the same for one image and for a batch: values, and the order of axes."""
         for stage in ("values", "layout"):
             example = self.steps.apply(stage, example, random)
         image = example["image"]
@@ -153,12 +167,12 @@ class ImageRecords:
         if not image.shape.is_compatible_with(shape):
             names = ", ".join(type(item).__name__ for item in self.steps.of("layout"))
             raise UsageError(
-                "a transform of the stage layout must return what its method shape says, "
-                f"{shape}, got {image.shape} from {names} in augment of reader.load. Correct one "
-                "of them."
+                f"{names} returned shape {image.shape}, not {shape} as its method shape says, in "
+                "augment of reader.load. Correct one of them."
             )
         image.set_shape(shape)
-        return image if self.label is None else (image, example["label"])
+        inputs = self.further.inputs(self.image, image, further)
+        return inputs if self.label is None else (inputs, example["label"])
 
     def _crop(self, features: dict[str, Any], labels: Example, random: Any) -> Crop | None:
         """What the decoder asks for the box; None where nothing is cropped."""
@@ -173,13 +187,13 @@ class ImageRecords:
 
         The bare operation is what tf.image.resize comes to, less a dozen operations that inspect
         shapes in every call. It has no antialiasing (neither has the default of tf.image.resize):
-        prepare pictures at about the size they are read at.
+        prepare images at about the size they are read at.
         """
         # It takes uint8 too, and gives the same numbers, but in twice the time.
         image = tf.cast(image, tf.float32)
         if self.image_size is None:
-            # No decoder tells the size to the graph; what warps a picture has to know it there.
-            image.set_shape(self._picture_shape)
+            # Decoders leave the size unknown to the graph, but warps need it there.
+            image.set_shape(self._image_shape)
             return image
         size = [self.image_size, self.image_size]
         return tf.raw_ops.ResizeBilinear(images=image[None], size=size, half_pixel_centers=True)[0]
@@ -187,7 +201,7 @@ class ImageRecords:
     def _target(self, label: Any) -> Any:
         if self.label is None or not self.label.shape:
             return label
-        # One at every label; a label that stands twice is still one.
+        # One at every label; a label that is repeated is still one.
         zeros = tf.zeros([len(self.label.class_names)], tf.float32)
         ones = tf.ones_like(label, tf.float32)
         return tf.tensor_scatter_nd_update(zeros, label[:, None], ones)
@@ -204,8 +218,8 @@ def image_records(split: OpenSplit, options: ReadOptions) -> ImageRecords:
     Raises:
         ShardSetError: The schema lacks a feature, a record has no label, or pixels that are to be
             normalized were not measured.
-        UsageError: The pictures differ in size and are not to be resized, or an option is not for
-            pictures.
+        UsageError: The images differ in size and are not to be resized, or an option is not for
+            images.
     """
     check_fits(options, "image", split.root)
     image = find_feature(split.schema, "image")
@@ -213,27 +227,29 @@ def image_records(split: OpenSplit, options: ReadOptions) -> ImageRecords:
         features = split.schema.features
         found = ", ".join(f"{feature.name} ({feature.kind})" for feature in features)
         raise ShardSetError(
-            f"image records need a feature of kind image, got {found or 'none'} for {split.where}. "
-            "Build the set again with one."
+            f"No feature of kind image among {found or 'no features'} in {split.where}. Build the "
+            "set again with one."
         )
     normalization = find_normalization(options.normalize, split.manifest, split.root)
     transforms = find_transforms(options.augment)
     stored: tuple[int | None, int | None] = (None, None)
     if options.image_size is None:
-        # The whole picture: "none" is then without its crop.
+        # The whole image: "none" is then without its crop.
         transforms = () if options.augment == "none" else transforms
         stored = _stored_size(split.index, options.batch_size, split.where)
     steps = with_normalization(Steps(transforms), normalization)
     check_sizes(steps, options, stored if options.image_size is None else (0, 0))
     if steps.of("batch") and options.remainder == "pad":
         raise UsageError(
-            "records are not mixed with what only fills up a batch, got remainder='pad' with a "
-            'transform of the stage batch in reader.load. Pass remainder="drop" or "wrap".'
+            "remainder='pad' does not work with a transform of the stage batch in reader.load: "
+            "records "
+            'would be mixed with added ones of weight 0. Pass remainder="drop" or "wrap".'
         )
     return ImageRecords(
         image=image.name,
         decoder=_decoder(image, split.where),
         label=find_label(split),
+        further=find_further(split, options.features, (image.name,)),
         steps=steps,
         image_size=options.image_size,
         stored_size=stored,
@@ -245,14 +261,14 @@ def image_records(split: OpenSplit, options: ReadOptions) -> ImageRecords:
 def _decoder(image: Feature, where: Path) -> Decoder:
     if image.encoding not in DECODERS:
         raise ShardSetError(
-            f"the reader decodes {', '.join(DECODERS)}, got {image.encoding!r} as the encoding of "
-            f"feature {image.name!r} for {where}. Install a version of shardmill that knows it."
+            f"Feature {image.name!r} has the unknown encoding {image.encoding!r} in {where}. "
+            f"Install a version of shardmill that knows it; this one decodes {', '.join(DECODERS)}."
         )
     return DECODERS[image.encoding]
 
 
 def _stored_size(index: pa.Table, batch_size: int, where: Path) -> tuple[int | None, int | None]:
-    """(height, width) that all pictures have, or Nones where a batch is a single picture."""
+    """(height, width) that all images have, or Nones where a batch is a single image."""
     if {"height", "width"} <= set(index.column_names):
         limits = [pc.min_max(index[name]).as_py() for name in ("height", "width")]
         if all(limit["min"] == limit["max"] for limit in limits):
@@ -262,10 +278,65 @@ def _stored_size(index: pa.Table, batch_size: int, where: Path) -> tuple[int | N
             for name, limit in zip(("height", "width"), limits, strict=True)
         )
     else:
-        found = "an index that does not tell"
+        found = "an index without sizes"
     if batch_size == 1:
         return None, None
     raise UsageError(
-        f"image_size=None needs pictures of one size, got {found} in {where}. "
-        "Give an image_size, or pass batch_size=1."
+        f"Images differ in size, so image_size=None cannot batch them: {found} in {where}. "
+        "Pass an image_size, or batch_size=1."
     )
+
+
+def with_normalization(steps: Steps, normalization: Normalization | None) -> Steps:
+    """With the normalization that was asked for by name, the last of its stage."""
+    if normalization is None:
+        return steps
+    layouts = steps.of("layout")
+    before = steps.transforms[: len(steps.transforms) - len(layouts)]
+    return Steps((*before, normalization, *layouts))
+
+
+def normalization_of(steps: Steps) -> Normalization | None:
+    """The one among the transforms.
+
+    Raises:
+        UsageError: There are two.
+    """
+    found = [item for item in steps.of("values") if isinstance(item, Normalization)]
+    if len(found) > 1:
+        raise UsageError(
+            f"Images would be normalized {len(found)} times in reader.load. Pass "
+            'normalize="none", or leave Normalization out of augment.'
+        )
+    return found[0] if found else None
+
+
+def check_sizes(steps: Steps, options: ReadOptions, size: tuple[int | None, int | None]) -> None:
+    """Returns if an image that is to be resized is cropped before, and no other one.
+
+    Args:
+        steps: The transforms.
+        options: What the caller asked for.
+        size: Of the images that are not resized; Nones where sizes differ.
+
+    Raises:
+        UsageError: It is not.
+    """
+    has_crop = bool(steps.of("crop"))
+    if has_crop and options.image_size is None:
+        raise UsageError(
+            f"augment={options.augment!r} crops images, but image_size is None in reader.load. "
+            'Pass one, such as image_size=224, or augment="none".'
+        )
+    fixed = [type(item).__name__ for item in (*steps.of("resized"), *steps.of("batch"))]
+    if fixed and None in size:
+        raise UsageError(
+            f"{', '.join(fixed)} in augment needs images of one size, but stored sizes differ and "
+            "image_size is None in reader.load. Pass an image_size, such as image_size=224."
+        )
+    if not has_crop and options.image_size is not None:
+        raise UsageError(
+            f"augment={options.augment!r} does not begin with a crop, but there is an image_size "
+            "in reader.load. Begin with center_crop or random_resized_crop, or leave image_size "
+            "out."
+        )

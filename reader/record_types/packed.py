@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 
-from reader.checks import check_choice
 from reader.options import ReadOptions, check_fits
 from reader.record_types.base import OpenSplit, TokenInfo
+from reader.record_types.features import FurtherFeatures, find_further
+from reader.record_types.vocabulary import Vocabulary, find_vocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
-from reader.vocabulary import Vocabulary, find_vocabulary
 from shard_format import DamageError, ShardSetError
+from shard_format.options import check_choice
 
 FEATURES = ("tokens", "segments", "positions")
 PADDING = "padding"  # the column of the index that counts positions without a token
@@ -35,12 +36,14 @@ class PackedRecords:
         tokens: What there is to say of the ids.
         vocabulary: Of the set.
         length: N.
+        further: Features that are handed out with the inputs.
         transforms: Of the augmentation, on the inputs alone.
     """
 
     tokens: TokenInfo
     vocabulary: Vocabulary
     length: int
+    further: FurtherFeatures
     transforms: tuple[TokenTransform, ...]
 
     element_dtype: ClassVar[str] = "int64"
@@ -56,7 +59,7 @@ class PackedRecords:
     def decode_batch(self, serialized: Any, keys: Any) -> Any:
         """See `BatchRecords.decode_batch`."""
         wanted = {name: tf.io.FixedLenFeature([self.length], tf.int64) for name in FEATURES}
-        found = tf.io.parse_example(serialized, wanted)
+        found = tf.io.parse_example(serialized, wanted | self.further.specs)
         tokens, segments = found["tokens"], found["segments"]
         inputs = tokens[:, :-1]
         for number, transform in enumerate(self.transforms):
@@ -70,6 +73,7 @@ class PackedRecords:
                 "tokens": inputs,
                 "segments": segments[:, :-1],
                 "positions": found["positions"][:, :-1],
+                **self.further.of(found),
             },
             tokens[:, 1:],
             tf.cast(same, tf.float32),
@@ -90,8 +94,8 @@ def packed_records(split: OpenSplit, options: ReadOptions) -> PackedRecords:
     length = _length(split)
     if PADDING not in split.index.column_names:
         raise DamageError(
-            f"the index of packed sequences must have a column {PADDING!r}, got "
-            f"{', '.join(split.index.column_names)} in {split.where}. Build the set again."
+            f"The index of packed sequences has no column {PADDING!r}, only "
+            f"{', '.join(split.index.column_names)}, in {split.where}. Build the set again."
         )
     padding = int(np.asarray(split.index[PADDING].to_numpy(), np.int64).sum())
     positions = split.geometry.records * length
@@ -106,6 +110,7 @@ def packed_records(split: OpenSplit, options: ReadOptions) -> PackedRecords:
         ),
         vocabulary=vocabulary,
         length=length,
+        further=find_further(split, options.features, FEATURES),
         transforms=TOKEN_AUGMENTATIONS["packed"][options.augment],
     )
 
@@ -124,7 +129,7 @@ def _length(split: OpenSplit) -> int:
     lengths = {shape[0] for shape in found.values() if shape and len(shape) == 1}
     if None in found.values() or len(lengths) != 1 or min(lengths) < 2:
         raise ShardSetError(
-            f"packed sequences need {', '.join(FEATURES)} of one length of 2 or more, got {found} "
-            f"for {split.where}. Build the set again."
+            f"{', '.join(FEATURES)} of packed sequences are {found}, not of one length of 2 or "
+            f"more, in {split.where}. Build the set again."
         )
     return lengths.pop()

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from reader.checks import check_choice
 from reader.options import ReadOptions, check_fits
 from reader.record_types.base import OpenSplit
-from reader.record_types.labels import batch_target, find_label, label_spec, targets_of
+from reader.record_types.features import (
+    FurtherFeatures,
+    batch_target,
+    find_further,
+    find_label,
+    label_spec,
+    targets_of,
+)
 from reader.transforms.text import TEXT_AUGMENTATIONS, Draws, Step, make_step
 from reader.transforms.text.synonyms import read_synonyms
 from shard_format import Feature, ShardSetError
+from shard_format.options import check_choice
 
 TEXT = "text"
 
@@ -28,10 +36,12 @@ class TextRecords:
 
     Attributes:
         label: The feature with the class or classes; None where there are no labels.
+        further: Features that are handed out with the text.
         steps: Of the augmentation, in order.
     """
 
     label: Feature | None
+    further: FurtherFeatures
     steps: tuple[Step, ...]
 
     element_shape: ClassVar[tuple[int | None, ...]] = ()
@@ -42,21 +52,22 @@ class TextRecords:
 
     @property
     def targets(self) -> str:
-        """One of `reader.info.TARGETS`."""
+        """One of `reader.stream.TARGETS`."""
         return targets_of(self.label)
 
     def decode_batch(self, serialized: Any, keys: Any) -> Any:
         """See `BatchRecords.decode_batch`."""
-        wanted: dict[str, Any] = {TEXT: tf.io.FixedLenFeature([], tf.string)}
+        wanted = {TEXT: tf.io.FixedLenFeature([], tf.string), **self.further.specs}
         if self.label is not None:
             wanted[self.label.name] = label_spec(self.label)
         found = tf.io.parse_example(serialized, wanted)
         text = found[TEXT]
         for number, step in enumerate(self.steps):
             text = step(text, Draws(keys).stream(number))
+        inputs = self.further.inputs(TEXT, text, found)
         if self.label is None:
-            return text
-        return text, batch_target(self.label, found[self.label.name])
+            return inputs
+        return inputs, batch_target(self.label, found[self.label.name])
 
 
 def text_records(split: OpenSplit, options: ReadOptions) -> TextRecords:
@@ -71,11 +82,12 @@ def text_records(split: OpenSplit, options: ReadOptions) -> TextRecords:
     if all(feature.name != TEXT for feature in split.schema.features):
         found = ", ".join(f"{feature.name} ({feature.kind})" for feature in split.schema.features)
         raise ShardSetError(
-            f"records of documents need a feature {TEXT!r}, got {found or 'none'} for "
-            f"{split.where}. Build the set again."
+            f"No feature {TEXT!r} among {found or 'no features'} in {split.where}. Build the set "
+            "again."
         )
-    synonyms = None if options.synonyms is None else read_synonyms(options.synonyms)
+    synonyms = None if options.synonyms is None else read_synonyms(Path(options.synonyms))
     return TextRecords(
         label=find_label(split),
+        further=find_further(split, options.features, (TEXT,)),
         steps=tuple(make_step(names, synonyms) for names in TEXT_AUGMENTATIONS[options.augment]),
     )

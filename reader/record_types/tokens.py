@@ -8,15 +8,21 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import tensorflow as tf
 
-from reader.checks import check_choice
 from reader.options import ReadOptions, check_fits
-from reader.padding import padding_share
 from reader.record_types.base import OpenSplit, TokenInfo
-from reader.record_types.labels import batch_target, find_label, label_spec, targets_of
-from reader.token_counts import TokenCounts
+from reader.record_types.features import (
+    FurtherFeatures,
+    batch_target,
+    find_further,
+    find_label,
+    label_spec,
+    targets_of,
+)
+from reader.record_types.token_lengths import TokenCounts, padding_share
+from reader.record_types.vocabulary import Vocabulary, find_vocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
-from reader.vocabulary import Vocabulary, find_vocabulary
 from shard_format import DamageError, Feature
+from shard_format.options import check_choice
 
 TOKENS = "tokens"  # the feature, and the column of the index that counts them
 
@@ -32,6 +38,7 @@ class TokenRecords:
 
     Attributes:
         label: The feature with the class or classes; None where there are no labels.
+        further: Features that are handed out with the ids.
         tokens: What there is to say of the ids.
         vocabulary: Of the set.
         pad: One of `reader.options.PADS`.
@@ -41,6 +48,7 @@ class TokenRecords:
     """
 
     label: Feature | None
+    further: FurtherFeatures
     tokens: TokenInfo
     vocabulary: Vocabulary
     pad: str
@@ -58,13 +66,14 @@ class TokenRecords:
 
     @property
     def targets(self) -> str:
-        """One of `reader.info.TARGETS`."""
+        """One of `reader.stream.TARGETS`."""
         return targets_of(self.label)
 
     def decode_batch(self, serialized: Any, keys: Any) -> Any:
         """See `BatchRecords.decode_batch`."""
         wanted: dict[str, Any] = {
             TOKENS: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64),
+            **self.further.specs,
         }
         if self.label is not None:
             wanted[self.label.name] = label_spec(self.label)
@@ -76,9 +85,10 @@ class TokenRecords:
             ids = ids[:, : self.tokens.max_tokens]
         if self.pad != "none":
             ids = self._padded(ids, (serialized.shape[0], *self.element_shape))
+        inputs = self.further.inputs(TOKENS, ids, found)
         if self.label is None:
-            return ids
-        return ids, batch_target(self.label, found[self.label.name])
+            return inputs
+        return inputs, batch_target(self.label, found[self.label.name])
 
     def _padded(self, ids: Any, shape: tuple[int | None, int | None]) -> Any:
         """[batch, ragged] -> [batch, length], at least 1 long: a model need not expect nothing."""
@@ -103,6 +113,7 @@ def token_records(split: OpenSplit, options: ReadOptions) -> TokenRecords:
     counts = _count_tokens(split, limit)
     return TokenRecords(
         label=find_label(split),
+        further=find_further(split, options.features, (TOKENS,)),
         tokens=TokenInfo(
             vocabulary_size=vocabulary.rows,
             pad_id=vocabulary.padding,
@@ -132,6 +143,6 @@ def _count_tokens(split: OpenSplit, limit: int | None) -> TokenCounts:
         except pa.ArrowInvalid as error:
             found = str(error)
     raise DamageError(
-        f"the index of token ids must have a column {TOKENS!r} without nulls, got {found} in "
+        f"The index of token ids has no column {TOKENS!r} without nulls, but {found}, in "
         f"{split.where}. Build the set again."
     )

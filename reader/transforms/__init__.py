@@ -1,4 +1,4 @@
-"""What may be done to a picture between its bytes and the batch; one file per transform.
+"""Transforms of images between decoding and batching; one file per transform.
 
 A transform maps a dictionary of tensors and its random numbers, which the pipeline draws from
 (seed, epoch, record), to such a dictionary (`Transform`). It works at one of six stages, in this
@@ -11,15 +11,15 @@ order:
     "batch"    {"image": [batch, image_size, image_size, 3] of the type of the stream, in [0, 255]},
                with random numbers [batch, num_random] -> the same
     "values"   {"image": [..., image_size, image_size, 3]} -> the same as float32 of any range
-    "layout"   {"image": as it is} -> in the shape that its method `shape` makes of (height, width,
+    "layout"   {"image": unchanged} -> in the shape that its method `shape` makes of (height, width,
                3)
 
 Where the set has labels, there is a "label" too: scalar int64 or [num_classes] float32; at the
 stage "batch" always [batch, num_classes] float32. "..." is a batch where one of that stage came
-before, and nothing otherwise. All pictures have image_size, or their stored size without one.
+before, and nothing otherwise. All images have image_size, or their stored size without one.
 
 To add one: write a file, and add it to TRANSFORMS. One of your own may be handed to `reader.load`
-as it is; docs/transforms.md has an example.
+unchanged; docs/transforms.md has an example.
 """
 
 from __future__ import annotations

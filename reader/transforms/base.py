@@ -1,4 +1,4 @@
-"""What every transform of pictures is, and the stages they work at."""
+"""The interface of image transforms, and their stages."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any, Protocol
 
 from shard_format import UsageError
 
-# In the order in which a picture passes them; see `reader.transforms`.
+# In the order in which an image passes them; see `reader.transforms`.
 STAGES = ("crop", "decoded", "resized", "batch", "values", "layout")
 
 Example = dict[str, Any]  # tensors by name
 
 
 class Transform(Protocol):
-    """One step on a picture, or on a batch of them: a pure function of it and of random numbers.
+    """One step on an image, or on a batch of them: a pure function of it and of random numbers.
 
     Parameters are fields of a frozen dataclass; a number that is out of range is a UsageError when
     the transform is made.
@@ -48,8 +48,7 @@ def require_between(transform: object, name: str, low: float, high: float) -> No
     if isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high:
         return
     raise UsageError(
-        f"{name} must be a number in [{low:g}, {high:g}], got {value!r} in "
-        f"{type(transform).__name__}. Pass another value."
+        f"{name} is {value!r} in {type(transform).__name__}. Pass a number in [{low:g}, {high:g}]."
     )
 
 
@@ -62,6 +61,6 @@ def require_order(transform: object, low: str, high: str) -> None:
     values = getattr(transform, low), getattr(transform, high)
     if values[0] > values[1]:
         raise UsageError(
-            f"{low} must be at most {high}, got {values[0]!r} and {values[1]!r} in "
-            f"{type(transform).__name__}. Exchange or correct them."
+            f"{low} {values[0]!r} exceeds {high} {values[1]!r} in {type(transform).__name__}. "
+            "Exchange or correct them."
         )

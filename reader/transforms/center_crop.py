@@ -1,4 +1,4 @@
-"""The largest square in the middle of a picture, for evaluation."""
+"""The largest square in the middle of an image, for evaluation."""
 
 from __future__ import annotations
 

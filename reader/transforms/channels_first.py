@@ -1,4 +1,4 @@
-"""Pictures as [3, height, width], the order of axes that PyTorch and ONNX models expect."""
+"""Images as [3, height, width], the order of axes that PyTorch and ONNX models expect."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from reader.transforms.luminance import luminance
 
 @dataclasses.dataclass(frozen=True)
 class Contrast:
-    """The distance of every value from the picture's mean luminance, times one factor.
+    """The distance of every value from the image's mean luminance, times one factor.
 
     Howard (2013, arXiv 1312.5402), section 2; see `Brightness`. The mean is that of Pillow's
     ImageEnhance.Contrast, which he used.
@@ -34,11 +34,11 @@ class Contrast:
         """{"image": [size, size, 3] float32} -> the same, clipped to [0, 255]."""
         image = example["image"]
         factor = 1 + (2 * random[0] - 1) * self.max_change
-        # The mean luminance is the luminance of the mean colour: no picture of it is made. Rows
+        # The mean luminance is the luminance of the mean colour: no image of it is made. Rows
         # first: both axes at once take twice the time.
         mean = tf.reduce_mean(tf.reduce_mean(image, axis=0), axis=0)
         shift = (1 - factor) * luminance(mean)
-        # The bare operation, for tf.clip_by_value passes over the picture twice.
+        # The bare operation, for tf.clip_by_value passes over the image twice.
         changed = tf.raw_ops.ClipByValue(
             t=image * factor + shift, clip_value_min=0.0, clip_value_max=255.0
         )

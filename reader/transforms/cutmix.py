@@ -1,4 +1,4 @@
-"""CutMix: a rectangle of every picture, and its share of the label, come from another one."""
+"""CutMix: a rectangle of every image, and its share of the label, come from another one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class CutMix:
     """A rectangle of each record overwritten by that of another one of its batch.
 
     Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers with Localizable
-    Features" (2019, arXiv 1905.04899), section 3.1. The rectangle has the shape of the picture and
+    Features" (2019, arXiv 1905.04899), section 3.1. The rectangle has the shape of the image and
     its middle anywhere, so it may be cut off at the border; labels are mixed by the area that is
     left. Every record has a rectangle of its own; their code has one for each batch.
 

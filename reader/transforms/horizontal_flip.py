@@ -1,4 +1,4 @@
-"""Left becomes right in half of the pictures."""
+"""Left becomes right in half of the images."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from reader.transforms.base import Example, require_between
 
 @dataclasses.dataclass(frozen=True)
 class HorizontalFlip:
-    """Some pictures mirrored left to right.
+    """Some images mirrored left to right.
 
-    It stands before the resize, on uint8, where it moves a quarter of the bytes; mirroring and
+    It comes before the resize, on uint8, where it moves a quarter of the bytes; mirroring and
     resizing commute.
 
     Attributes:

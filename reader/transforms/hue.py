@@ -15,7 +15,7 @@ class Hue:
     """The hue of every pixel turned, in HSV: saturation and value stay, and greys with them.
 
     The training code of Inception (TF-Slim, `inception_preprocessing.distort_color`) turns by up to
-    0.2 of the circle. Half of that is the default here: many classes are told by their colour.
+    0.2 of the circle. Half of that is the default here: colour distinguishes many classes.
 
     Attributes:
         max_turn: The turn is uniform in [-max_turn, max_turn), in parts of the circle, in [0, 0.5].

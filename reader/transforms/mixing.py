@@ -74,8 +74,8 @@ def mix_labels(batch: Example, partners: Any, share: Any, name: str) -> Any:
     """
     if "label" not in batch:
         raise UsageError(
-            f"{name} mixes labels, got a set without labels in augment of reader.load. "
-            f"Leave {name} out."
+            f"{name} in augment of reader.load mixes labels, but the set has none. Leave {name} "
+            "out."
         )
     label = batch["label"]
     return label * share[:, None] + tf.gather(label, partners) * (1 - share[:, None])

@@ -1,4 +1,4 @@
-"""mixup: every picture, and its label, becomes a weighted mean of two."""
+"""mixup: every image, and its label, becomes a weighted mean of two."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Mixup:
     Every record has a weight of its own; their code has one for each batch.
 
     Attributes:
-        alpha: Of the beta distribution of the weight, in (0, 100]: the smaller, the more pictures
+        alpha: Of the beta distribution of the weight, in (0, 100]: the smaller, the more images
             stay nearly as they are. They take 0.2 to 0.4 on ImageNet, 1 on CIFAR.
         probability: That a record is mixed at all, in [0, 1].
     """
@@ -47,7 +47,7 @@ class Mixup:
 # Compiled: one pass over the batch takes a fifth of the time of the six that it is otherwise.
 @tf.function(jit_compile=True, reduce_retracing=True)
 def _mean(image: Any, partners: Any, share: Any) -> Any:
-    """[batch, height, width, 3] of the type of the pictures; rounded where that is uint8."""
+    """[batch, height, width, 3] of the type of the images; rounded where that is uint8."""
     own = share[:, None, None, None]
     mean = tf.cast(image, tf.float32) * own
     mean += tf.cast(tf.gather(image, partners), tf.float32) * (1 - own)

@@ -1,4 +1,4 @@
-"""Pillow's operations on pictures of whole numbers, in TensorFlow operations.
+"""Pillow's operations on images of whole numbers, in TensorFlow operations.
 
 The AutoAugment family of transforms is defined by them. Every function maps [height, width, 3]
 uint8 to the same, and gives what Pillow gives: the look-up tables to the bit, what interpolates
@@ -58,27 +58,27 @@ def solarize(image: Any, threshold: int) -> Any:
 
 
 def color(image: Any, factor: Any) -> Any:
-    """`PIL.ImageEnhance.Color`: 0 is grey, 1 the picture, more is more colourful."""
+    """`PIL.ImageEnhance.Color`: 0 is grey, 1 the image, more is more colourful."""
     values = tf.cast(image, tf.float32)
     return _blended(_grey(values), values, factor)
 
 
 def contrast(image: Any, factor: Any) -> Any:
-    """`PIL.ImageEnhance.Contrast`: 0 is evenly grey, 1 the picture."""
+    """`PIL.ImageEnhance.Contrast`: 0 is evenly grey, 1 the image."""
     values = tf.cast(image, tf.float32)
     return _blended(tf.floor(tf.reduce_mean(_grey(values)) + 0.5), values, factor)
 
 
 def brightness(image: Any, factor: Any) -> Any:
-    """`PIL.ImageEnhance.Brightness`: 0 is black, 1 the picture."""
+    """`PIL.ImageEnhance.Brightness`: 0 is black, 1 the image."""
     return _blended(0.0, tf.cast(image, tf.float32), factor)
 
 
 def sharpness(image: Any, factor: Any) -> Any:
-    """`PIL.ImageEnhance.Sharpness`: 0 is smoothed, 1 the picture, more is sharper."""
+    """`PIL.ImageEnhance.Sharpness`: 0 is smoothed, 1 the image, more is sharper."""
     values = tf.cast(image, tf.float32)
     kernel = tf.constant([1.0, 1, 1, 1, 5, 1, 1, 1, 1], shape=[3, 3, 1, 1]) / 13
-    # A border of one pixel is not smoothed; of a picture narrower than 3 nothing is.
+    # A border of one pixel is not smoothed; of an image narrower than 3 nothing is.
     if min(image.shape[:2]) < 3:
         return image
     smooth = tf.nn.depthwise_conv2d(
@@ -106,6 +106,6 @@ def _cells(image: Any) -> Any:
 
 
 def _looked_up(image: Any, table: Any) -> Any:
-    """The picture with every value replaced by that of a table [256, 3] int32 in [0, 255]."""
+    """The image with every value replaced by that of a table [256, 3] int32 in [0, 255]."""
     flat = tf.reshape(tf.transpose(tf.cast(table, tf.uint8)), [-1])
     return tf.gather(flat, _cells(image))

@@ -18,7 +18,7 @@ from shard_format import UsageError
 # et al., "AutoAugment" (2019, arXiv 1805.09501), table 6.
 MAX_DEGREES = 30.0
 MAX_SHEAR = 0.3
-MAX_SHIFT = 150 / 331  # of the side: they shift pictures of 331 pixels by up to 150
+MAX_SHIFT = 150 / 331  # of the side: they shift images of 331 pixels by up to 150
 MAX_CHANGE = 0.9  # of the factor 1, of brightness, contrast, colour and sharpness
 MAX_BITS_LOST = 4
 FILL = 128  # grey, as in their code
@@ -103,13 +103,13 @@ class RandAugment:
     Cubuk et al., "RandAugment: Practical automated data augmentation with a reduced search space"
     (2020, arXiv 1909.13719), section 3. The defaults are theirs for ResNet-50 on ImageNet (section
     4.4); they took magnitude 17 for EfficientNet-B5 and 28 for B7. As in their code, magnitudes
-    above 10 go on beyond the greatest strengths of AutoAugment. An operation that has a direction
+    above 10 go beyond the greatest strengths of AutoAugment. An operation that has a direction
     takes either with probability one half, which their code does for warps, and AutoAugment for
     colours too.
 
     Attributes:
         num_ops: How many operations, a whole number in [1, 8].
-        magnitude: How strong they are, in [0, 30]. At 0 none changes the picture but autocontrast
+        magnitude: How strong they are, in [0, 30]. At 0 none changes the image but autocontrast
             and equalize, which know no strength.
     """
 
@@ -122,7 +122,7 @@ class RandAugment:
         require_between(self, "num_ops", 1, 8)
         if not isinstance(self.num_ops, int):
             raise UsageError(
-                f"num_ops must be a whole number, got {self.num_ops!r} in RandAugment. Pass 2."
+                f"num_ops is {self.num_ops!r} in RandAugment. Pass an integer, such as 2."
             )
         require_between(self, "magnitude", 0, 30)
 

@@ -1,4 +1,4 @@
-"""A rectangle of the picture is overwritten, so that a model learns to look at the rest too."""
+"""A rectangle of the image is overwritten, so that a model learns to look at the rest too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from reader import order_graph
+from reader.order import graph_order
 from reader.transforms.base import Example, require_between, require_order
 from reader.transforms.random_resized_crop import random_rectangle
 from shard_format import UsageError
@@ -27,7 +27,7 @@ class RandomErasing:
 
     Attributes:
         probability: That anything is erased, in [0, 1].
-        min_area: Least share of the picture that is erased, in [0, 1].
+        min_area: Least share of the image that is erased, in [0, 1].
         max_area: Greatest share, in [min_area, 1].
         max_ratio: Of the rectangle's width to its height, and of height to width, in [1, 100].
         fill: "pixels" is a random value for every pixel and channel, "color" one random colour;
@@ -53,8 +53,8 @@ class RandomErasing:
             require_between(self, "fill", 0, 255)
         elif self.fill not in FILLS:
             raise UsageError(
-                f"fill must be one of {', '.join(FILLS)} or a number in [0, 255], got "
-                f"{self.fill!r} in RandomErasing. Pass one of these."
+                f"fill is {self.fill!r} in RandomErasing. Pass {', '.join(FILLS)} or a number in "
+                "[0, 255]."
             )
 
     def __call__(self, example: Example, random: Any) -> Example:
@@ -82,7 +82,7 @@ class RandomErasing:
         if not isinstance(self.fill, str):
             return tf.fill(shape, float(self.fill))
         # The random number has 24 bits; all values are drawn from them as from a seed.
-        seed = order_graph.mix(tf.cast(random * 2.0**24, tf.uint64))
+        seed = graph_order.mix(tf.cast(random * 2.0**24, tf.uint64))
         if self.fill == "color":
             return tf.broadcast_to(_random_bytes(seed, 3), shape)
         return tf.reshape(_random_bytes(seed, tf.reduce_prod(shape)), shape)
@@ -91,5 +91,5 @@ class RandomErasing:
 def _random_bytes(seed: Any, count: Any) -> Any:
     """[count] float32: whole numbers in [0, 255], eight of every hash."""
     numbers = tf.cast(tf.range((count + 7) // 8), tf.uint64)
-    values = tf.bitcast(order_graph.mix(seed ^ numbers), tf.uint8)
+    values = tf.bitcast(graph_order.mix(seed ^ numbers), tf.uint8)
     return tf.cast(tf.reshape(values, [-1])[:count], tf.float32)

@@ -14,7 +14,7 @@ from reader.transforms.base import Example, require_between, require_order
 
 @dataclasses.dataclass(frozen=True)
 class RandomResizedCrop:
-    """A crop inside the picture, of at least 1 x 1 pixel, that is then resized.
+    """A crop inside the image, of at least 1 x 1 pixel, that is then resized.
 
     Szegedy et al., "Going Deeper with Convolutions" (2015, arXiv 1409.4842), section 6: 8 % to
     100 % of the area, and a width to height ratio between 3:4 and 4:3.
@@ -25,7 +25,7 @@ class RandomResizedCrop:
     TensorFlow may change, and augmentation here must survive a change of version.
 
     Attributes:
-        min_area: Least share of the picture's area, in [0.001, 1].
+        min_area: Least share of the image's area, in [0.001, 1].
         max_area: Greatest share, in [min_area, 1].
         max_ratio: Of width to height, and of height to width, in [1, 10].
     """
@@ -61,10 +61,10 @@ _STEPS = 4096
 def random_rectangle(
     size: Any, random: Any, area_range: tuple[float, float], max_log_ratio: float
 ) -> Any:
-    """[..., 4] int32: top, left, height, width of rectangles inside pictures, at least 1 x 1.
+    """[..., 4] int32: top, left, height, width of rectangles inside images, at least 1 x 1.
 
     Every operation rounds alike for one number and for many, so a rectangle does not depend on what
-    others are drawn beside it.
+    others are drawn in addition.
 
     Args:
         size: [..., 2] float32, height and width in pixels.
@@ -74,11 +74,11 @@ def random_rectangle(
     """
     height, width = size[..., 0], size[..., 1]
     ratio = _power(max_log_ratio, random[..., 0])
-    # Width x height of the crop is area x picture; the tallest and the widest that fit:
+    # Width x height of the crop is area x image; the tallest and the widest that fit:
     most = tf.minimum(height * height * ratio, width * width / ratio)
-    picture = height * width
-    high = tf.minimum(area_range[1] * picture, most)
-    low = tf.minimum(area_range[0] * picture, most)  # for the crop, lower on panoramas beyond 9:1
+    image = height * width
+    high = tf.minimum(area_range[1] * image, most)
+    low = tf.minimum(area_range[0] * image, most)  # for the crop, lower on panoramas beyond 9:1
     area = low + random[..., 1] * (high - low)
     crop = tf.sqrt(tf.stack([area / ratio, area * ratio], axis=-1))
     crop = tf.clip_by_value(tf.round(crop), 1.0, size)

@@ -14,7 +14,7 @@ from reader.transforms.warp import warp
 
 @dataclasses.dataclass(frozen=True)
 class Rotation:
-    """The picture turned around its middle; corners that come from outside are filled.
+    """The image turned around its middle; corners that come from outside are filled.
 
     Simard et al., "Best Practices for Convolutional Neural Networks Applied to Visual Document
     Analysis" (2003), section 2, expand a training set by affine maps. The range is a choice: up

@@ -1,4 +1,4 @@
-"""Top becomes bottom in half of the pictures."""
+"""Top becomes bottom in half of the images."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from reader.transforms.base import Example, require_between
 
 @dataclasses.dataclass(frozen=True)
 class VerticalFlip:
-    """Some pictures turned upside down: for views from above or through a microscope.
+    """Some images turned upside down: for views from above or through a microscope.
 
-    Photographs of things that stand on the ground seldom gain by it.
+    Photographs of things on the ground seldom gain by it.
 
     Attributes:
         probability: Of a flip, in [0, 1].

@@ -1,4 +1,4 @@
-"""Rotated, scaled, sheared and shifted pictures: one affine map for all of them."""
+"""Rotated, scaled, sheared and shifted images: one affine map for all of them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import tensorflow as tf
 
 
 def warp(image: Any, matrix: tuple[Any, ...], fill: float) -> Any:
-    """The picture of the same size whose pixel (x, y) is the picture's at matrix x (x, y, 1).
+    """The image of the same size whose pixel (x, y) is the image's at matrix x (x, y, 1).
 
-    A pixel that lies between four is interpolated between them, bilinearly.
+    A pixel between four is interpolated between them, bilinearly.
 
     Args:
         image: [height, width, 3] float32, of a size that is known when the graph is made.
         matrix: (a, b, c, d, e, f), numbers or scalars: x' = a x + b y + c, y' = d x + e y + f, in
-            pixels from the middle of the picture, x to the right and y down.
-        fill: The value of what lies outside of the picture.
+            pixels from the middle of the image, x to the right and y down.
+        fill: The value outside of the image.
     """
     return _interpolated(image, _stacked(matrix), tf.constant(fill, tf.float32))
 
 
 def warp_nearest(image: Any, matrix: tuple[Any, ...], fill: int) -> Any:
-    """Like `warp`, with the value of the nearest pixel, of pictures of any type."""
+    """Like `warp`, with the value of the nearest pixel, of images of any type."""
     return _nearest(image, _stacked(matrix), tf.constant(fill, image.dtype))
 
 

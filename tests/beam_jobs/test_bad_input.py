@@ -131,22 +131,22 @@ def test_files_and_folders_that_may_not_be_read(pictures, build):
 
 
 def test_a_file_that_vanishes_after_listing_is_counted(pictures, build, monkeypatch):
-    from beam_jobs import run
+    from beam_jobs import build as building
 
-    corpus, real = pictures(6), run.list_corpus
+    corpus, real = pictures(6), building.list_corpus
 
     def list_then_remove(*arguments):
         listing = real(*arguments)
         (corpus / "class0" / "000.jpg").unlink()
         return listing
 
-    monkeypatch.setattr(run, "list_corpus", list_then_remove)
+    monkeypatch.setattr(building, "list_corpus", list_then_remove)
     ledger = build(corpus).manifest.ledger
     assert (ledger.read, ledger.kept, ledger.reasons) == (6, 5, {"unreadable": 1})
 
 
 def test_several_sources_are_told_apart(pictures, tmp_path):
-    from beam_jobs.run import run_preprocess
+    from beam_jobs.run import preprocess
 
     one, two = pictures(4, name="one"), pictures(4, name="two")
     hashes = set()
@@ -154,7 +154,7 @@ def test_several_sources_are_told_apart(pictures, tmp_path):
         options = ImageOptions(
             tuple(map(str, sources)), str(tmp_path / f"set{number}"), dedup="off", workers=1
         )
-        manifest = run_preprocess(options).manifest
+        manifest = preprocess(options).manifest
         assert manifest.ledger.kept == 8
         hashes.add(manifest.root_hash)
     assert len(hashes) == 1
@@ -162,7 +162,7 @@ def test_several_sources_are_told_apart(pictures, tmp_path):
     shutil.copytree(one, other)
     options = ImageOptions((str(one), str(other)), str(tmp_path / "set"))
     with pytest.raises(InputError, match="different names"):
-        run_preprocess(options)
+        preprocess(options)
 
 
 def test_on_bad_fail_stops_with_the_file(pictures, build):
@@ -195,14 +195,14 @@ def test_a_source_that_cannot_be_used_leaves_no_output(tmp_path, build, make, me
 def test_an_output_that_is_taken(pictures, build, tmp_path):
     corpus = pictures()
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match="must be a folder"):
+    with pytest.raises(InputError, match="file is a file, not a folder"):
         build(corpus, "file")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("x")
-    with pytest.raises(InputError, match=r"holds 'thesis\.tex'"):
+    with pytest.raises(InputError, match=r"contains 'thesis\.tex'"):
         build(corpus, "full")
     assert os.listdir(tmp_path / "full") == ["thesis.tex"]
-    with pytest.raises(InputError, match="lie apart"):
+    with pytest.raises(InputError, match="overlap"):
         build(corpus, corpus / "out")
     build(corpus, "set")
     before = sorted(os.listdir(tmp_path / "set"))
@@ -217,18 +217,18 @@ def test_the_output_cannot_be_written(pictures, build):
 
 
 def test_a_full_disk_is_told_without_losing_work(pictures, build, monkeypatch, tmp_path):
-    from beam_jobs import sharding
+    from beam_jobs.stages import shard
 
     corpus = pictures(20)
-    real = sharding.frame
+    real = shard.frame
 
     def full(payload):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(sharding, "frame", full)
+    monkeypatch.setattr(shard, "frame", full)
     with pytest.raises(InputError, match=r"No space left.*same command again"):
         build(corpus)
-    monkeypatch.setattr(sharding, "frame", real)
+    monkeypatch.setattr(shard, "frame", real)
     report = build(corpus)
     assert report.build["units_reused"] == report.build["units"]
 
@@ -245,8 +245,8 @@ def test_nothing_usable_is_an_empty_set_with_its_evidence(tmp_path, build):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"split": "train=0.9"}, r"sum to 1, got 0\.9.*missing 0\.1"),
-        ({"split": "train=0.5,train=0.5"}, "once"),
+        ({"split": "train=0.9"}, r"sum to 0\.9, not 1.*missing 0\.1"),
+        ({"split": "train=0.5,train=0.5"}, "twice"),
         ({"split": "train"}, "NAME=FRACTION"),
         ({"split": "Train=1"}, "lower-case"),
         ({"quality": 0}, r"--quality must be a whole number in \[1, 100\]"),
@@ -256,12 +256,19 @@ def test_nothing_usable_is_an_empty_set_with_its_evidence(tmp_path, build):
         ({"dedup": "fuzzy"}, "exact, near, off"),
         ({"name": "My Set"}, "lower-case"),
         ({"out": "gs://bucket/set"}, "mounted"),
-        ({"sources": ()}, "must have a source"),
+        ({"sources": ()}, "No source given"),
     ],
 )
 def test_wrong_options_are_told(change, message):
     with pytest.raises(UsageError, match=message):
         ImageOptions(**({"sources": ("a",), "out": "b"} | change))
+
+
+def test_paths_are_accepted_and_stored_as_text(tmp_path):
+    options = ImageOptions(tmp_path / "a", tmp_path / "b", labels=tmp_path / "c")
+    assert options.sources == (str(tmp_path / "a"),)
+    assert (options.out, options.labels) == (str(tmp_path / "b"), str(tmp_path / "c"))
+    assert ImageOptions("ab", "c").sources == ("ab",)
 
 
 def test_sizes_and_splits_are_read():

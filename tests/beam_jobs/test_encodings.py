@@ -147,7 +147,7 @@ def test_options_that_change_bytes_change_units(one):
     [
         ({"quality": "keep", "encoding": "png"}, "needs jpeg"),
         ({"quality": "keep:0"}, r"\[1, 100\]"),
-        ({"encoding": "gif"}, "must be one of jpeg, png, webp, raw"),
+        ({"encoding": "gif"}, "Choices: jpeg, png, webp, raw"),
     ],
 )
 def test_options_that_do_not_go_together(options, message):

@@ -8,13 +8,13 @@ import zipfile
 
 import numpy as np
 import pytest
+from beam_jobs.report.clusters import read_clusters
+from beam_jobs.report.finished import FinishedSet
 
 from beam_jobs.corpus.replacements import original_path
 from beam_jobs.options.values import parse_splits
 from beam_jobs.quarantine import Replacement, export, rejected_records, replay_options
-from beam_jobs.report.clusters import read_clusters
-from beam_jobs.report.finished import FinishedSet
-from beam_jobs.run import run_preprocess
+from beam_jobs.run import preprocess
 from beam_jobs.stages.plan.classes import sorted_names
 from beam_jobs.stages.plan.recipes import RecipeWriter
 from beam_jobs.stages.plan.splits import Assignment
@@ -25,7 +25,7 @@ from shard_format import InputError, UsageError, load_manifest, storage
 def _replay(out, folder=None, **changes):
     replacement = Replacement(out)
     options = replay_options(out, folder, (), {**changes, "out": str(replacement.new)})
-    report = run_preprocess(options)
+    report = preprocess(options)
     replacement.finish()
     return report
 

@@ -237,7 +237,7 @@ def test_a_full_disk_behind_the_output_is_told(arguments, pictures, build, into,
     with open("/dev/full", "w", encoding="utf-8") as full:
         code, stderr = into(full, *arguments)
     assert (code, stderr.count("\n")) == (3, 1), stderr
-    assert stderr.startswith("error: what is written must find room, got 'No space left")
+    assert stderr.startswith("error: No space left while writing ")
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])

@@ -15,7 +15,7 @@ from beam_jobs.corpus.formats.http_response import media_type
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.options import TextOptions
 from beam_jobs.quarantine import replay_options
-from beam_jobs.run import run_preprocess
+from beam_jobs.run import preprocess
 from cli.commands.quarantine import replay
 from shard_format import InputError, UsageError
 from shard_format.dropped import read_rejected
@@ -25,7 +25,7 @@ _SENTENCE = "The quick brown fox number {} jumps over the lazy dog and runs to t
 
 def job(source, out, **options):
     values = {"workers": 1, "no_report": True} | options
-    return run_preprocess(TextOptions((str(source),), str(out), **values))
+    return preprocess(TextOptions((str(source),), str(out), **values))
 
 
 @pytest.fixture

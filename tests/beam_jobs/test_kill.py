@@ -185,7 +185,7 @@ def _crash_at(patch, stops: Callable[[int, Path], bool]) -> None:
 
 def _run_stages(kind, corpus: Path, out: Path, options: dict[str, object]):
     """What the pipeline does, in this thread; the workspace."""
-    from beam_jobs.pipeline import workspace_of
+    from beam_jobs.build import workspace_of
     from beam_jobs.record_types import RECORD_TYPES
     from beam_jobs.stages.commit import commit
     from beam_jobs.stages.list import list_corpus, read_units, resolve_options

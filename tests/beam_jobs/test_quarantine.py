@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.corpus.replacements import original_path
 from beam_jobs.quarantine import Replacement, export, reasons, rejected_records, replay_options
-from beam_jobs.run import run_preprocess
+from beam_jobs.run import preprocess
 from shard_format import DamageError, InputError, load_manifest
 from shard_format.verify import verify
 
@@ -72,7 +72,7 @@ def test_export_of_a_reason(kind, damaged, tmp_path):
 def _replay(out, folder=None, sources=(), **changes):
     replacement = Replacement(out)
     options = replay_options(out, folder, sources, {**changes, "out": str(replacement.new)})
-    run_preprocess(options)
+    preprocess(options)
     return replacement.finish()
 
 

@@ -124,7 +124,7 @@ def test_every_option_of_documents_on_any_units(
     questions, golden, tmp_path, name, workers, unit_size
 ):
     from beam_jobs.options import TextOptions
-    from beam_jobs.run import run_preprocess
+    from beam_jobs.run import preprocess
 
     options = {"label_column": "category", "num_shards": 3, "no_report": True}
     options |= TEXT_VARIANTS[name]
@@ -132,7 +132,7 @@ def test_every_option_of_documents_on_any_units(
         del options["label_column"]
     out = str(tmp_path / "set")
     job = TextOptions((str(questions),), out, workers=workers, unit_size=unit_size, **options)
-    assert run_preprocess(job).manifest.root_hash == golden[name]
+    assert preprocess(job).manifest.root_hash == golden[name]
 
 
 def test_any_order_of_listing(root_hash, golden, monkeypatch):
@@ -164,10 +164,10 @@ def test_a_copy_elsewhere(root_hash, golden, samples, tmp_path):
 
 def test_processes_and_threads(samples, tmp_path, golden):
     from beam_jobs.options import ImageOptions
-    from beam_jobs.run import run_preprocess
+    from beam_jobs.run import preprocess
 
     options = ImageOptions((str(samples),), str(tmp_path / "set"), workers=2, **OPTIONS)
-    report = run_preprocess(options, ["--direct_running_mode=multi_processing"])
+    report = preprocess(options, ["--direct_running_mode=multi_processing"])
     assert report.manifest.root_hash == golden["samples/clothing"]
 
 

@@ -61,7 +61,7 @@ def test_a_name_that_the_terminal_cannot_show_is_escaped(shardmill, tmp_path):
 def test_it_loads_no_tensorflow(shardmill, tmp_path):
     done = shardmill("cache", tmp_path, env=os.environ | {"PYTHONPROFILEIMPORTTIME": "1"})
     assert done.returncode == 0
-    assert "reader.caching.store" in done.stderr and "tensorflow" not in done.stderr
+    assert "reader.cache.store" in done.stderr and "tensorflow" not in done.stderr
 
 
 def test_a_limit_that_is_none_is_told(pictures, build, shardmill, tmp_path):

@@ -35,9 +35,10 @@ def _seconds_of_children():
     return usage.ru_utime + usage.ru_stime
 
 
-def test_help_is_fast_and_loads_nothing_heavy(repository):
+@pytest.mark.parametrize("command", [[], ["preprocess", "images"], ["preprocess", "text"]])
+def test_help_is_fast_and_loads_nothing_heavy(repository, command):
     program = (
-        "import sys; sys.argv = ['shardmill', '--help']\n"
+        f"import sys; sys.argv = {['shardmill', *command, '--help']!r}\n"
         "from cli.main import shardmill\n"
         "try: shardmill()\n"
         "except SystemExit: pass\n"
@@ -181,7 +182,7 @@ def test_sigterm_stops_a_training_at_a_checkpoint(shard_set, repository, tmp_pat
     assert stdout == ""
     *_, said, command = stderr.splitlines()
     assert said.startswith("stopped by SIGTERM after ")
-    assert said.endswith("which are checkpointed. The same command goes on there:")
+    assert said.endswith("which are checkpointed. The same command resumes it:")
     assert shlex.split(command) == ["shardmill", *arguments]
     assert not (run / "model.keras").exists()
 
@@ -225,8 +226,8 @@ def test_train_then_train_again(shard_set, shardmill, tmp_path):
         (["train", "{tmp}"], 3, "manifest.json"),
         (["train", "{set}", "--model", "resnet5"], 2, "Did you mean 'resnet50'"),
         (["train", "{set}", "--model", "nosuch.module:build"], 2, "nosuch"),
-        (["train", "{set}", "--validation-split", "dev"], 2, "must be one of train, test"),
-        (["read", "{set}", "--split", "dev"], 2, "must be one of train, test"),
+        (["train", "{set}", "--validation-split", "dev"], 2, "Unknown validation split 'dev'"),
+        (["read", "{set}", "--split", "dev"], 2, "Unknown split 'dev'"),
         (["read", "{set}", "--augment", "standrad"], 2, "standard"),
         (["read", "{set}", "--batch-size", "5000"], 2, "--batch-size"),
     ],

@@ -58,7 +58,7 @@ def test_help_has_examples_and_shows_how_dali_is_given_them(shardmill):
 def test_it_loads_no_tensorflow(built, shardmill):
     done = shardmill("export-index", built, env=os.environ | {"PYTHONPROFILEIMPORTTIME": "1"})
     assert done.returncode == 0
-    assert "| reader.shard_files" in done.stderr and "tensorflow" not in done.stderr
+    assert "| reader.records.split_files" in done.stderr and "tensorflow" not in done.stderr
 
 
 def test_mistakes_have_one_clear_message(built, shardmill, tmp_path):

@@ -102,7 +102,7 @@ def test_inspect_tells_the_essentials(rich, shardmill):
     assert any(line.split() == ["red", "200.50", "60.00", "0.7863", "0.2353"] for line in lines)
     assert any(line.split()[:1] == ["hat"] and line.split()[-1] == "1.5" for line in lines)
     for text in (
-        "2 clusters (6 exact and 0 near copies), 2 with contradictory labels",
+        "2 clusters (6 exact and 0 near copies), 2 with conflicting labels",
         "not-found.jpg",
     ):
         assert text in done.stdout

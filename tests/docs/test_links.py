@@ -8,6 +8,8 @@ import pytest
 
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md"]
 DOCUMENTS += [
+    "docs/options.md",
+    "docs/python.md",
     "docs/reading.md",
     "docs/serve.md",
     "docs/transforms.md",

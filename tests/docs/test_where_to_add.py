@@ -246,14 +246,14 @@ def encode_toy(image, quality):
             ),
             Line("beam_jobs/images/encode.py", "ENCODERS", '"toy": encode_toy'),
             Function(
-                "reader/decoders.py",
+                "reader/records/decoders.py",
                 "DECODERS",
                 """\
 def decode_toy(features, crop):
     return _cut(tf.io.decode_bmp(features["image"], channels=3), crop)
 """,
             ),
-            Line("reader/decoders.py", "DECODERS", '"toy": Decoder(decode_toy)'),
+            Line("reader/records/decoders.py", "DECODERS", '"toy": Decoder(decode_toy)'),
             Line("shard_format/schema.py", "ENCODINGS", '"toy"'),
         ),
         (

@@ -11,13 +11,13 @@ from shard_format import open_index
 @pytest.fixture(scope="module")
 def shard_set(tmp_path_factory, samples):
     from beam_jobs.options import ImageOptions
-    from beam_jobs.run import run_preprocess
+    from beam_jobs.run import preprocess
 
     out = tmp_path_factory.mktemp("interop") / "set"
     options = ImageOptions(
         (str(samples),), str(out), name="clothing", resize="shorter:64", num_shards=3, workers=1
     )
-    return out, run_preprocess(options).manifest
+    return out, preprocess(options).manifest
 
 
 def test_tfds_reads_it(shard_set):

@@ -20,7 +20,7 @@ KINDS = {
 @pytest.fixture(scope="module", params=KINDS)
 def text_set(request, tmp_path_factory):
     from beam_jobs.options import TextOptions
-    from beam_jobs.run import run_preprocess
+    from beam_jobs.run import preprocess
 
     folder = tmp_path_factory.mktemp("interop")
     (folder / "source").mkdir()
@@ -37,7 +37,7 @@ def text_set(request, tmp_path_factory):
     (folder / "source" / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
     options = KINDS[request.param] | {"workers": 1, "num_shards": 2, "no_report": True}
     job = TextOptions((str(folder / "source"),), str(folder / "set"), **options)
-    return request.param, folder / "set", run_preprocess(job).manifest
+    return request.param, folder / "set", preprocess(job).manifest
 
 
 def test_tfds_reads_it(text_set):

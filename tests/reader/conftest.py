@@ -146,9 +146,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_windows() -> Iterator[None]:
     """4 streams, chunks of 4 and windows of 16 records: the tiny set has several of each."""
     with (
-        mock.patch("reader.geometry.CHUNK_RECORDS", 4),
-        mock.patch("reader.geometry.WINDOW_RECORDS", 16),
-        mock.patch("reader.geometry.STREAMS", 4),
-        mock.patch("reader.geometry.BUCKET_STREAMS", 4),
+        mock.patch("reader.order.geometry.CHUNK_RECORDS", 4),
+        mock.patch("reader.order.geometry.WINDOW_RECORDS", 16),
+        mock.patch("reader.order.geometry.STREAMS", 4),
+        mock.patch("reader.order.geometry.BUCKET_STREAMS", 4),
     ):
         yield

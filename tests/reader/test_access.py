@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reader
-from reader.decoders import DECODERS
+from reader.records.decoders import DECODERS
 from shard_format import Feature, Schema, ShardSetError, UsageError, encode_example, load_manifest
 from shard_format.tfrecord import read_records
 
@@ -43,7 +43,7 @@ def test_numbers_are_those_of_a_list(data: reader.RandomAccess) -> None:
     for number in (0, -1, -110, 109, np.int64(5), np.uint8(5), np.int32(-5), True):
         assert data[number]["label"] == range(110)[number]
     for number in (110, -111, np.int64(1 << 40)):
-        with pytest.raises(IndexError, match=r"must be in \[-110, 110\), got"):
+        with pytest.raises(IndexError, match=r"is not in \[-110, 110\) of 'train'"):
             data[number]
     for wrong in (1.0, "1", None, np.float32(1)):
         with pytest.raises(TypeError):
@@ -76,7 +76,7 @@ def test_a_slice_reads_nothing(make_set: MakeSet) -> None:
         shard.unlink()
     view = data[2:10][::-1]
     assert len(view) == 8
-    with pytest.raises(ShardSetError, match="must be there"):
+    with pytest.raises(ShardSetError, match="No shard file"):
         view[0]
 
 
@@ -116,7 +116,7 @@ def test_pixels_are_those_of_a_stream(make_set: MakeSet, encoding: str) -> None:
 
 
 def test_every_sample_has_the_pixels_of_a_stream(samples: Path) -> None:
-    from reader.pictures import decode_jpeg
+    from reader.access.numpy_decoders import decode_jpeg
 
     compared = 0
     for file in sorted(samples.glob("*/*.jpg"))[::9]:
@@ -196,15 +196,15 @@ def test_options_are_checked(tiny: Path, tmp_path: Path) -> None:
     for options, message in (
         (
             {"split": "tset"},
-            "split must be one of train, test, got 'tset' in .*Did you mean 'test'",
+            "Unknown split 'tset' in .*Did you mean 'test'.* Choices: train, test",
         ),
-        ({"decode": "no"}, "decode must be True or False, got 'no' in reader.random_access"),
-        ({"max_open_files": 0}, "max_open_files must be a whole number at least 1, got 0"),
+        ({"decode": "no"}, "decode is 'no' in reader.random_access. Pass True or False"),
+        ({"max_open_files": 0}, "max_open_files is 0 .* Pass an integer of at least 1"),
     ):
         with pytest.raises(UsageError, match=message):
             reader.random_access(tiny, **options)  # type: ignore[arg-type]
     assert len(reader.random_access(tiny.absolute().as_uri())) == len(reader.random_access(tiny))
-    with pytest.raises(UsageError, match=r"in directories, got s3://bucket/set\. Mount"):
+    with pytest.raises(UsageError, match=r"cannot read s3://bucket/set: .* in directories\. Mount"):
         reader.random_access("s3://key:secret@bucket/set")
     with pytest.raises(ShardSetError, match="must exist"):
         reader.random_access(tmp_path / "nothing")
@@ -212,6 +212,6 @@ def test_options_are_checked(tiny: Path, tmp_path: Path) -> None:
 
 def test_an_encoding_that_is_not_known_is_refused(make_set: MakeSet) -> None:
     directory = make_set({"train": (3,)}, encoding="avif")
-    with pytest.raises(ShardSetError, match=r"got 'avif' as the encoding of .*decode=False"):
+    with pytest.raises(ShardSetError, match=r"unknown encoding 'avif' .*decode=False"):
         reader.random_access(directory)
     assert isinstance(reader.random_access(directory, decode=False)[0]["image"], bytes)

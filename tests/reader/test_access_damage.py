@@ -81,7 +81,7 @@ def test_a_truncated_shard_costs_what_is_cut(victim: Path, cut: int) -> None:
     index = open_index(victim / "index" / "train.arrow")
     ends = [index["offset"][n].as_py() + index["length"][n].as_py() for n in range(50, 91)]
     assert list(found) == [50 + n for n, end in enumerate(ends) if end > size]
-    assert all("before the file ends" in message for message in found.values())
+    assert all("The file ends after" in message for message in found.values())
 
 
 def test_a_missing_shard_costs_its_records(make_set: MakeSet) -> None:
@@ -89,7 +89,7 @@ def test_a_missing_shard_costs_its_records(make_set: MakeSet) -> None:
     data = reader.random_access(directory)
     file = directory / load_manifest(directory).splits["train"].shards[0].file
     file.unlink()
-    with pytest.raises(ShardSetError, match=f"must be there, got no file for {file}.*'r1'"):
+    with pytest.raises(ShardSetError, match=f"No shard file {file}.*'r1'"):
         data[1]
     assert data[4]["label"] == 4
 
@@ -115,7 +115,7 @@ def _rewrite(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
 def test_an_index_of_other_length_is_refused(make_set: MakeSet) -> None:
     directory = make_set({"train": (4, 4)})
     _rewrite(directory / "index" / "train.arrow", lambda table: table.slice(0, 7))
-    with pytest.raises(DamageError, match=r"each of the 8 records.*got 7 in .*train\.arrow"):
+    with pytest.raises(DamageError, match=r"7 rows for 8 records in .*train\.arrow"):
         reader.random_access(directory)
 
 
@@ -135,7 +135,9 @@ def test_an_index_that_points_elsewhere_is_told(make_set: MakeSet, column: str, 
 
     _rewrite(directory / "index" / "train.arrow", change)
     data = reader.random_access(directory)
-    with pytest.raises(DamageError, match=r"point into the shards of its split.*row 2 in .*arrow"):
+    with pytest.raises(
+        DamageError, match=r"Row 2 of the index points to .*, outside of the split in .*arrow"
+    ):
         data[2]
     assert data[3]["label"] == 3
 
@@ -158,18 +160,22 @@ def test_a_set_that_was_replaced_is_not_mixed_up(make_set: MakeSet, tmp_path: Pa
     pickled = pickle.dumps(reader.random_access(directory))
     shutil.rmtree(directory)
     make_set({"train": (5,)})
-    with pytest.raises(ShardSetError, match=r"must stay as it is.*Open it again"):
+    with pytest.raises(ShardSetError, match=r"has changed since it was opened.*Open it again"):
         pickle.loads(pickled)[0]
 
 
 @pytest.mark.parametrize(
     ("declared", "values", "message"),
     [
-        (Feature("value", "int64"), {"value": [1, 2]}, "'value', got 2 values"),
-        (Feature("value", "int64"), {"value": []}, "'value', got 0 values"),
-        (Feature("other", "int64"), {"value": [1]}, "'other', got none"),
-        (Feature("value", "text"), {"value": [1]}, "'value', got int"),
-        (Feature("value", "int64", (3,)), {"value": [1, 2]}, "'value', got cannot reshape"),
+        (Feature("value", "int64"), {"value": [1, 2]}, "'value' is not .* found 2 values"),
+        (Feature("value", "int64"), {"value": []}, "'value' is not .* found 0 values"),
+        (Feature("other", "int64"), {"value": [1]}, "'other' is not .* found none"),
+        (Feature("value", "text"), {"value": [1]}, "'value' is not .* found int"),
+        (
+            Feature("value", "int64", (3,)),
+            {"value": [1, 2]},
+            "'value' is not .* found cannot reshape",
+        ),
     ],
 )
 def test_a_record_of_another_schema_is_told(
@@ -193,7 +199,7 @@ def test_a_picture_that_is_none_is_told(
     record = ({"image": stored, "height": 2, "width": 2}, {})
     directory = write_records(Schema("image", features), {"train": [record]})
     with pytest.raises(
-        DamageError, match=rf"encoding of its set, got {len(stored)} bytes.*at byte 0"
+        DamageError, match=rf"{len(stored)} bytes of feature .* are not an image.*at byte 0"
     ):
         reader.random_access(directory)[0]
     assert reader.random_access(directory, decode=False)[0]["image"] == stored

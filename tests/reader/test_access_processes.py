@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import reader
-from reader.open_files import OpenFiles
+from reader.access.open_files import OpenFiles
 
 MakeSet = Callable[..., Path]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from beam_jobs.images.encode import ENCODERS
-from reader.decoders import DECODERS
+from reader.records.decoders import DECODERS
 from reader.transforms.center_crop import CenterCrop
 from reader.transforms.random_resized_crop import RandomResizedCrop
 

@@ -124,7 +124,9 @@ def test_a_failed_write_leaves_the_older_file(
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(InputError, match=r"No space left on device.*\.idx.*--out"):
+    with pytest.raises(
+        InputError, match=r"Cannot write to .*\.idx: 'No space left on device'.*--out"
+    ):
         reader.export_index(directory)
     assert file.read_bytes() == before
     assert sorted(path.suffix for path in file.parent.iterdir()) == [".arrow", ".idx"]
@@ -132,15 +134,15 @@ def test_a_failed_write_leaves_the_older_file(
 
 def test_a_file_where_a_folder_should_be_is_told(make_set: MakeSet, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="must go to a folder that can be written to"):
+    with pytest.raises(InputError, match="Cannot write to "):
         reader.export_index(make_set({"train": (3,)}), out=tmp_path / "file")
 
 
 def test_mistakes_are_told(make_set: MakeSet, tmp_path: Path) -> None:
     directory = make_set({"train": (3,)})
-    with pytest.raises(UsageError, match=r"format must be one of dali, got 'dalli'.*mean 'dali'"):
+    with pytest.raises(UsageError, match=r"Unknown format 'dalli'.*mean 'dali'.* Choices: dali"):
         reader.export_index(directory, "dalli")
-    with pytest.raises(UsageError, match="export_index reads sets in directories, got s3://"):
+    with pytest.raises(UsageError, match="export_index cannot read s3://"):
         reader.export_index("s3://bucket/set")
     with pytest.raises(ShardSetError, match="must exist"):
         reader.export_index(tmp_path / "nothing")
@@ -151,10 +153,12 @@ def test_shards_must_be_those_of_the_manifest(make_set: MakeSet) -> None:
     shard = sorted(directory.glob("*.tfrecord-*"))[1]
     whole = shard.read_bytes()
     shard.write_bytes(whole[:-1])
-    with pytest.raises(DamageError, match=f"size in the manifest.*{len(whole) - 1} bytes in"):
+    with pytest.raises(
+        DamageError, match=f"has {len(whole) - 1} bytes, but {len(whole)} in the manifest"
+    ):
         reader.export_index(directory)
     shard.unlink()
-    with pytest.raises(ShardSetError, match=f"must be there, got no file {shard}"):
+    with pytest.raises(ShardSetError, match=f"No shard file {shard}"):
         reader.export_index(directory)
 
 
@@ -171,10 +175,10 @@ def _first_row_is(column: str, value: int) -> Callable[[pa.Table], pa.Table]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda table: table.slice(1), "each of the 5 records of its split, got 4"),
-        (_first_row_is("shard", 1), "must fill it, got others for tiny-train.tfrecord-00000"),
-        (_first_row_is("offset", 1), "must fill it, got others for tiny-train.tfrecord-00000"),
-        (_first_row_is("length", 17), "must fill it, got others for tiny-train.tfrecord-00000"),
+        (lambda table: table.slice(1), "4 rows for 5 records"),
+        (_first_row_is("shard", 1), "tiny-train.tfrecord-00000-of-00002 do not fill"),
+        (_first_row_is("offset", 1), "tiny-train.tfrecord-00000-of-00002 do not fill"),
+        (_first_row_is("length", 17), "tiny-train.tfrecord-00000-of-00002 do not fill"),
     ],
 )
 def test_an_index_that_is_not_that_of_the_shards_is_refused(

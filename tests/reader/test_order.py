@@ -11,9 +11,9 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reader import order, order_graph
-from reader.buckets import bucket_order
-from reader.geometry import STREAMS, Geometry, make_geometry
+from reader.order import graph_order, numpy_order
+from reader.order.buckets import bucket_order
+from reader.order.geometry import STREAMS, Geometry, make_geometry
 from shard_format import ShardInfo, SplitInfo, mix
 
 seeds = st.integers(0, 2**63 - 1)
@@ -42,7 +42,7 @@ def joined(parts: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
 def test_an_epoch_has_each_record_exactly_once(
     geometry: Geometry, seed: int, epoch: int, shuffle: str
 ) -> None:
-    found = order.epoch_numbers(geometry, seed, epoch, shuffle)
+    found = numpy_order.epoch_numbers(geometry, seed, epoch, shuffle)
     assert sorted(found) == list(range(geometry.records))
 
 
@@ -50,10 +50,10 @@ def test_an_epoch_has_each_record_exactly_once(
 def test_workers_read_every_nth_position(
     geometry: Geometry, seed: int, epoch: int, shuffle: str, workers: int
 ) -> None:
-    whole = order.epoch_numbers(geometry, seed, epoch, shuffle)
+    whole = numpy_order.epoch_numbers(geometry, seed, epoch, shuffle)
     for worker in range(workers):
         own = [
-            order.window_order(geometry, window, (worker, workers), seed, epoch, shuffle)
+            numpy_order.window_order(geometry, window, (worker, workers), seed, epoch, shuffle)
             for window in range(geometry.num_windows)
         ]
         assert (joined(own) == whole[worker::workers]).all()
@@ -99,30 +99,54 @@ def test_buckets_bring_similar_lengths_together() -> None:
 def test_order_depends_on_seed_and_epoch_and_nothing_else(seed: int, epoch: int) -> None:
     geometry = Geometry(64, 4, 8, 4)
     for shuffle in ("window", "full"):
-        found = order.epoch_numbers(geometry, seed, epoch, shuffle)
-        assert (found == order.epoch_numbers(geometry, seed, epoch, shuffle)).all()
-        assert (found != order.epoch_numbers(geometry, seed, epoch + 1, shuffle)).any()
-        assert (found != order.epoch_numbers(geometry, (seed + 1) % 2**63, epoch, shuffle)).any()
+        found = numpy_order.epoch_numbers(geometry, seed, epoch, shuffle)
+        assert (found == numpy_order.epoch_numbers(geometry, seed, epoch, shuffle)).all()
+        assert (found != numpy_order.epoch_numbers(geometry, seed, epoch + 1, shuffle)).any()
+        assert (
+            found != numpy_order.epoch_numbers(geometry, (seed + 1) % 2**63, epoch, shuffle)
+        ).any()
 
 
 def test_the_order_is_part_of_the_format() -> None:
     """Written down: whoever changes these numbers breaks the resume of runs under way."""
     geometry = Geometry(10, 2, 4, 2)
-    assert order.epoch_numbers(geometry, 1, 2, "window").tolist() == [7, 5, 3, 0, 6, 4, 2, 1, 8, 9]
-    assert order.epoch_numbers(geometry, 1, 2, "full").tolist() == [7, 1, 6, 2, 5, 9, 3, 8, 4, 0]
-    random = order.uniforms([3], 2, seed=1, epoch=2)
+    assert numpy_order.epoch_numbers(geometry, 1, 2, "window").tolist() == [
+        7,
+        5,
+        3,
+        0,
+        6,
+        4,
+        2,
+        1,
+        8,
+        9,
+    ]
+    assert numpy_order.epoch_numbers(geometry, 1, 2, "full").tolist() == [
+        7,
+        1,
+        6,
+        2,
+        5,
+        9,
+        3,
+        8,
+        4,
+        0,
+    ]
+    random = numpy_order.uniforms([3], 2, seed=1, epoch=2)
     assert random.tolist() == [[0.3833548426628113, 0.7971541881561279]]
 
 
 def test_without_shuffle_the_order_is_that_on_disk() -> None:
-    assert (order.epoch_numbers(Geometry(12, 4, 2, 2), 5, 1, "off") == np.arange(12)).all()
+    assert (numpy_order.epoch_numbers(Geometry(12, 4, 2, 2), 5, 1, "off") == np.arange(12)).all()
 
 
 @pytest.mark.parametrize("shuffle", ["window", pytest.param("full", marks=pytest.mark.proof)])
 def test_a_split_of_one_window_is_permuted_evenly(shuffle: str) -> None:
     """Every record comes at every position equally often: nothing sticks to its chunk."""
     geometry = Geometry(9, 2, 8, 4)  # two chunks, and a shorter one
-    orders = np.array([order.epoch_numbers(geometry, 0, e, shuffle) for e in range(4000)])
+    orders = np.array([numpy_order.epoch_numbers(geometry, 0, e, shuffle) for e in range(4000)])
     for position in range(9):
         share = np.bincount(orders[:, position], minlength=9) / len(orders)
         assert np.abs(share - 1 / 9).max() < 0.028  # 5.6 standard deviations
@@ -133,7 +157,9 @@ def test_every_permutation_of_a_small_domain_is_as_likely(count: int) -> None:
     """Chi-square over all count! permutations of 200 keys for each, within 5 deviations."""
     kinds = math.factorial(count)
     keys = mix(np.arange(200 * kinds, dtype=np.uint64))
-    columns = [order.permute(np.full(len(keys), value), count, keys) for value in range(count)]
+    columns = [
+        numpy_order.permute(np.full(len(keys), value), count, keys) for value in range(count)
+    ]
     found = Counter(map(tuple, np.stack(columns, axis=1).tolist()))
     assert set(found) <= set(itertools.permutations(range(count)))
     chi_square = sum((found[p] - 200) ** 2 / 200 for p in itertools.permutations(range(count)))
@@ -149,13 +175,15 @@ def test_tensorflow_computes_the_same_order(
     residue = data.draw(st.integers(0, workers - 1))
     tensors = [tf.constant(value, tf.int64) for value in (window, residue, epoch)]
     for shuffle in ("window", "full", "off"):
-        found = order_graph.window_order(geometry, *tensors[:2], workers, seed, tensors[2], shuffle)
-        expected = order.window_order(geometry, window, (residue, workers), seed, epoch, shuffle)
+        found = graph_order.window_order(geometry, *tensors[:2], workers, seed, tensors[2], shuffle)
+        expected = numpy_order.window_order(
+            geometry, window, (residue, workers), seed, epoch, shuffle
+        )
         for one, other in zip(found, expected, strict=True):
             assert (one.numpy() == other).all()
 
     lengths = np.arange(geometry.records) * 7 % 5
-    found = order_graph.bucket_order(
+    found = graph_order.bucket_order(
         geometry,
         lambda numbers: tf.gather(tf.constant(lengths), numbers),
         *tensors[:2],
@@ -172,12 +200,12 @@ def test_tensorflow_computes_the_same_order(
         assert (one.numpy() == other).all()
 
     numbers = np.arange(geometry.records)
-    random = order_graph.uniforms(tf.constant(numbers), 3, seed, tensors[2]).numpy()
-    assert (random == order.uniforms(numbers, 3, seed, epoch)).all()
+    random = graph_order.uniforms(tf.constant(numbers), 3, seed, tensors[2]).numpy()
+    assert (random == numpy_order.uniforms(numbers, 3, seed, epoch)).all()
 
 
 def test_random_numbers_are_uniform_and_independent() -> None:
-    numbers = order.uniforms(np.arange(20_000), 4, seed=0, epoch=0)
+    numbers = numpy_order.uniforms(np.arange(20_000), 4, seed=0, epoch=0)
     assert numbers.dtype == np.float32 and numbers.min() >= 0 and numbers.max() < 1
     histogram = np.histogram(numbers, bins=10, range=(0, 1))[0] / numbers.size
     assert np.abs(histogram - 0.1).max() < 0.006
@@ -202,7 +230,7 @@ def test_a_window_of_large_records_is_smaller(records: int, size: int, streams: 
 
 
 def test_streams_are_what_was_asked_for_where_records_allow() -> None:
-    with mock.patch("reader.geometry.WINDOW_BYTES", 1000):
+    with mock.patch("reader.order.geometry.WINDOW_BYTES", 1000):
         assert make_geometry(split_of(10, 100), 8).streams == 8
         assert make_geometry(split_of(10, 100), 16).streams == 8
         assert make_geometry(split_of(10, 100), 25).streams == 25

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 import reader
-from reader import order
-from reader.geometry import make_geometry
+from reader.order import numpy_order
+from reader.order.geometry import make_geometry
 from shard_format import load_manifest
 from tests.fixtures.proofs import each_value_once
 
@@ -25,7 +25,7 @@ def labels_of(dataset: tf.data.Dataset, batches: int | None = None) -> list[list
 
 def expected_order(directory: Path, seed: int, epoch: int, shuffle: str = "window") -> list[int]:
     geometry = make_geometry(load_manifest(directory).splits["train"], streams=4)
-    return order.epoch_numbers(geometry, seed, epoch, shuffle).tolist()
+    return numpy_order.epoch_numbers(geometry, seed, epoch, shuffle).tolist()
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def disk(quality):
 @pytest.fixture(scope="module")
 def geometry(quality):
     """Of the documents of that corpus, of some 130 bytes each."""
-    from reader.geometry import default_streams, make_geometry
+    from reader.order.geometry import default_streams, make_geometry
     from shard_format import ShardInfo, SplitInfo
 
     split = SplitInfo((ShardInfo("shard", RECORDS, RECORDS * 130, ""),), {})

@@ -7,10 +7,9 @@ import pytest
 import tensorflow as tf
 
 import reader
-from reader.clock import Clock, Elapsed
-from reader.cold import Places, evict, in_page_cache, measure_storage
-from reader.prefixes import prefixes
-from reader.sampled import (
+from reader.profiling.clock import Clock, Elapsed
+from reader.profiling.partial_pipelines import partial_pipelines
+from reader.profiling.sampled_source import (
     dataset_of,
     decoded_source,
     open_again,
@@ -18,7 +17,13 @@ from reader.sampled import (
     sampled_source,
     with_records,
 )
-from reader.stages import measure_stages
+from reader.profiling.stages import measure_stages
+from reader.profiling.storage_benchmark import (
+    RecordLocations,
+    evict,
+    in_page_cache,
+    measure_storage,
+)
 from shard_format import UsageError
 
 SECONDS = 0.05
@@ -27,7 +32,7 @@ SECONDS = 0.05
 @pytest.fixture(autouse=True)
 def one_round(monkeypatch) -> None:
     """What a stage takes is not asked here, only that it is measured."""
-    monkeypatch.setattr("reader.stages._ROUNDS", 1)
+    monkeypatch.setattr("reader.profiling.stages._ROUNDS", 1)
 
 
 @pytest.fixture
@@ -62,7 +67,7 @@ def test_a_stage_of_a_batch_may_be_missing_and_files_may_be_read_once(packed_set
 def test_every_prefix_of_token_ids_gives_batches(documents, pad, buckets) -> None:
     stream = reader.load(documents, batch_size=4, augment="strong", pad=pad, buckets=buckets)
     source = sampled_source(stream)
-    found = prefixes(source.records)
+    found = partial_pipelines(source.records)
     assert [name for name, _ in found] == ["storage", "parse", "augment", "batch"]
     for _, records in found:
         batch = next(iter(dataset_of(with_records(source, records))))
@@ -72,7 +77,7 @@ def test_every_prefix_of_token_ids_gives_batches(documents, pad, buckets) -> Non
 def test_every_prefix_of_texts_gives_batches(text_set) -> None:
     data = text_set(train=[(f"some words {n}", n % 2) for n in range(40)])
     source = sampled_source(reader.load(data, batch_size=4, augment="standard"))
-    found = prefixes(source.records)
+    found = partial_pipelines(source.records)
     assert [name for name, _ in found] == ["storage", "parse", "augment"]
     for _, records in found:
         assert (
@@ -93,7 +98,7 @@ def test_the_last_prefix_is_the_stream_itself(tiny) -> None:
     options = {"batch_size": 4, "image_size": 8, "augment": "strong", "seed": 3}
     stream = reader.load(tiny, **options, epochs=2, cache="off")
     source = sampled_source(stream)
-    _, records = prefixes(source.records)[-1]
+    _, records = partial_pipelines(source.records)[-1]
     made = dataset_of(with_records(source, records)).take(2 * stream.steps_per_epoch)
     for expected, found in zip(stream.dataset, made, strict=True):
         tf.nest.map_structure(np.testing.assert_array_equal, expected, found)
@@ -101,13 +106,13 @@ def test_the_last_prefix_is_the_stream_itself(tiny) -> None:
 
 def test_buckets_of_a_sample_are_those_of_its_own_lengths(documents, monkeypatch) -> None:
     """Records that stand for others bring their own lengths, or batches would be of all lengths."""
-    monkeypatch.setattr("reader.sampled.SAMPLE_RECORDS", 7)
+    monkeypatch.setattr("reader.profiling.sampled_source.SAMPLE_RECORDS", 7)
     stream = reader.load(documents, batch_size=4, buckets=8, cache="off")
     opened = open_again(stream)
     numbers = sample_numbers(opened, 7)
     source = sampled_source(stream)
     asked = tf.range(20, dtype=tf.int64)
-    serialized = source.windows.payloads.read(asked)
+    serialized = source.windows.record_reader.read(asked)
     assert source.windows.lengths is not None
     lengths = source.windows.lengths(asked)
     spec = {"tokens": tf.io.RaggedFeature(tf.int64)}
@@ -137,15 +142,15 @@ def test_storage_is_read_as_the_stream_reads_it(documents, shuffle) -> None:
 
 def test_places_are_where_the_records_lie(documents) -> None:
     opened = open_again(reader.load(documents, batch_size=4))
-    runs = Places(opened).runs(np.arange(120))
+    runs = RecordLocations(opened).runs(np.arange(120))
     assert [path.name for path, _, _ in runs] == sorted({path.name for path, _, _ in runs})
     assert sum(size for _, _, size in runs) == opened.info.stored_bytes
-    separate = Places(opened).runs(np.array([0, 2, 4]))
+    separate = RecordLocations(opened).runs(np.array([0, 2, 4]))
     assert len(separate) == 3
 
 
 def test_what_was_evicted_and_read_again_is_in_the_page_cache(documents) -> None:
-    runs = Places(open_again(reader.load(documents, batch_size=4))).runs(np.arange(120))
+    runs = RecordLocations(open_again(reader.load(documents, batch_size=4))).runs(np.arange(120))
     evict(runs)
     for path, offset, size in runs:
         with path.open("rb") as file:
@@ -163,7 +168,7 @@ def test_a_split_of_less_than_a_batch_is_measured(documents) -> None:
 
 def test_measuring_needs_time_and_a_single_set(documents, tiny) -> None:
     stream = reader.load(documents, batch_size=4)
-    with pytest.raises(UsageError, match=r"seconds must be above 0, got 0 .* Give more"):
+    with pytest.raises(UsageError, match=r"seconds is 0 .* Pass a number above 0"):
         measure_stages(stream, 0)
 
 

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import reader
-from reader.normalization import Normalization
+from reader.transforms.normalization import Normalization
 from shard_format import ShardSetError
 from tests.fixtures.proofs import each_value_once
 
@@ -101,8 +101,8 @@ def test_normalize(make_set: Any, expected: Normalization, dtype: str) -> None:
 
 def test_normalize_runs_eagerly_too(make_set: Any) -> None:
     """`decode` of a record outside tf.data gives what the stream gives."""
-    from reader.geometry import make_geometry
     from reader.options import ReadOptions
+    from reader.order.geometry import make_geometry
     from reader.record_types import RECORD_TYPES, OpenSplit
     from shard_format import load_manifest, open_index, read_records
 
@@ -132,9 +132,9 @@ def test_normalize_runs_eagerly_too(make_set: Any) -> None:
 @pytest.mark.parametrize(
     ("splits", "statistics", "message"),
     [
-        ({"train": (3,)}, {}, "pixels of the training split measured, got no 'pixels'"),
+        ({"train": (3,)}, {}, "No 'pixels' in the statistics of the training split"),
         ({"train": (3,)}, {"pixels": {}}, "Build the set again with this version"),
-        ({"test": (3,)}, {"pixels": PIXELS}, "needs a split named 'train', got test"),
+        ({"test": (3,)}, {"pixels": PIXELS}, "No split named 'train' among test"),
     ],
 )
 def test_what_normalize_needs(make_set: Any, splits: Any, statistics: Any, message: str) -> None:

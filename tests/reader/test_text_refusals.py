@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import reader
-from reader.vocabulary import Vocabulary, find_vocabulary
+from reader.record_types.vocabulary import Vocabulary, find_vocabulary
 from shard_format import DamageError, ShardSetError, UsageError, load_manifest
 
 MakeSet = Callable[..., Path]
@@ -19,19 +19,39 @@ MakeSet = Callable[..., Path]
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        ("text", {"image_size": 64}, "image_size is for sets of pictures, got .*=64 for raw text"),
-        ("text", {"max_tokens": 8}, "max_tokens is for sets of token ids.*--train-tokenizer"),
-        ("text", {"pad": "max"}, "pad is for sets of token ids"),
-        ("tokens", {"dtype": "float32"}, "dtype is for sets of pictures"),
-        ("tokens", {"normalize": "zscore"}, "normalize is for sets of pictures"),
-        ("tokens", {"pad": "maximum"}, "pad must be one of longest, max, none, got 'maximum'"),
-        ("tokens", {"buckets": 0}, "buckets must be a whole number in .1, 4096., got 0"),
-        ("tokens", {"max_tokens": 0}, "max_tokens must be a whole number at least 1, got 0"),
-        ("tokens", {"buckets": 4, "shuffle": "off"}, "changes the order, got shuffle='off'"),
-        ("tokens", {"synonyms": "x", "augment": "strong"}, "synonyms is for sets of raw text"),
-        ("tokens", {"synonyms": "x"}, "synonyms are for augmentation, got augment='none'"),
-        ("packed", {"max_tokens": 8}, "max_tokens is for .* --pack'"),
-        ("packed", {"buckets": 2}, "buckets is for sets of token ids, got .*=2 for packed"),
+        (
+            "text",
+            {"image_size": 64},
+            "image_size=64 does not apply to raw text in .*: it is for images",
+        ),
+        (
+            "text",
+            {"max_tokens": 8},
+            "max_tokens=8 does not apply to raw text .* for token ids.*--train-tokenizer",
+        ),
+        ("text", {"pad": "max"}, "pad=max does not apply to raw text .* for token ids"),
+        ("tokens", {"dtype": "float32"}, "dtype=float32 does not apply to token ids .* for images"),
+        (
+            "tokens",
+            {"normalize": "zscore"},
+            "normalize=zscore does not apply to token ids .* for images",
+        ),
+        ("tokens", {"pad": "maximum"}, "Unknown pad 'maximum' .* Choices: longest, max, none"),
+        ("tokens", {"buckets": 0}, "buckets is 0 .* Pass an integer in .1, 4096."),
+        ("tokens", {"max_tokens": 0}, "max_tokens is 0 .* Pass an integer of at least 1"),
+        (
+            "tokens",
+            {"buckets": 4, "shuffle": "off"},
+            "buckets=4 groups records .*, which shuffle='off' does not have",
+        ),
+        (
+            "tokens",
+            {"synonyms": "x", "augment": "strong"},
+            "synonyms=x does not apply to token ids .* for raw text",
+        ),
+        ("tokens", {"synonyms": "x"}, "synonyms have no effect with augment='none'"),
+        ("packed", {"max_tokens": 8}, "max_tokens=8 does not apply to packed sequences .* --pack'"),
+        ("packed", {"buckets": 2}, "buckets=2 does not apply to packed sequences .* for token ids"),
     ],
 )
 def test_options_of_other_sets_are_refused(
@@ -54,7 +74,7 @@ def test_options_of_other_sets_are_refused(
 
 @pytest.mark.parametrize("option", [{"max_tokens": 8}, {"pad": "none"}, {"buckets": 2}])
 def test_options_of_text_are_refused_for_pictures(make_set: Any, option: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=r"is for sets of token ids, got .* for pictures in "):
+    with pytest.raises(UsageError, match=r"does not apply to images in .* for token ids"):
         reader.load(make_set({"train": (4,)}), batch_size=1, **option)
 
 
@@ -63,19 +83,19 @@ def test_text_sets_that_are_not_what_they_should_be(write_records: Any, tmp_path
 
     tokens = Schema("text", (Feature("tokens", "int64", (-1,)),))
     directory = write_records(tokens, {"train": [({"tokens": [1]}, {})]}, name="a")
-    with pytest.raises(ShardSetError, match="must hold its tokenizer"):
+    with pytest.raises(ShardSetError, match="No tokenizer "):
         reader.load(directory, batch_size=1)
     (directory / "tokenizer.json").write_text("{")
-    with pytest.raises(DamageError, match=r"must be readable, got .*tokenizer\.json"):
+    with pytest.raises(DamageError, match=r"Cannot read the tokenizer .*tokenizer\.json"):
         reader.load(directory, batch_size=1)
     (directory / "tokenizer.json").unlink()
     size = {"vocabulary": {"size": 3}}
     directory = write_records(tokens, {"train": [({"tokens": [1]}, {})]}, (), size, "b")
-    with pytest.raises(DamageError, match="must have a column 'tokens'"):
+    with pytest.raises(DamageError, match="has no column 'tokens'"):
         reader.load(directory, batch_size=1)
     named = Schema("text", (Feature("title", "text"),))
     directory = write_records(named, {"train": [({"title": "x"}, {})]}, name="c")
-    with pytest.raises(ShardSetError, match=r"need a feature 'text', got title \(text\)"):
+    with pytest.raises(ShardSetError, match=r"No feature 'text' among .*title \(text\)"):
         reader.load(directory, batch_size=1)
 
 

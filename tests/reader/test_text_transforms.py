@@ -206,11 +206,11 @@ def test_every_operation_of_a_step_has_its_turn(synonyms: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"film, movie\nalone\n", "two words or more .* got 'alone' in line 2 of"),
-        (b"a, A\n", "got 'a, A' in line 1"),
-        (b"# nothing\n", "must hold at least one line, got none in"),
-        (b"\xff\xfe", "must be a text file in UTF-8, got 'utf-8'"),
-        (None, "must be a text file in UTF-8, got .*No such file"),
+        (b"film, movie\nalone\n", "Line 2 of .* fewer than two .*: 'alone'"),
+        (b"a, A\n", "Line 1 of .*: 'a, A'"),
+        (b"# nothing\n", "No line of synonyms in"),
+        (b"\xff\xfe", "Cannot read synonyms from .* as UTF-8 text: 'utf-8'"),
+        (None, "Cannot read synonyms from .*: .*No such file"),
     ],
 )
 def test_lists_of_synonyms_that_are_none(

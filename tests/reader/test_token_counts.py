@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reader.token_counts import TokenCounts
+from reader.record_types.token_lengths import TokenCounts
 
 counts = st.lists(st.integers(0, 2**31 - 1), max_size=20)
 
@@ -47,7 +47,7 @@ def test_nulls_are_no_counts() -> None:
 LOOK = """
 import sys
 import numpy as np, pyarrow as pa
-from reader.token_counts import TokenCounts
+from reader.record_types.token_lengths import TokenCounts
 table = pa.ipc.open_file(pa.memory_map(sys.argv[1])).read_all()
 counts = TokenCounts(table["tokens"], 500)
 assert counts.longest == 500 and len(counts) == table.num_rows

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from reader import order_graph
+from reader.order import graph_order
 from reader.transforms import AUGMENTATIONS, STAGES, TRANSFORMS
 from reader.transforms.rand_augment import OPERATIONS
 from reader.transforms.text import TEXT_TRANSFORMS, Draws, synonym_replacement
@@ -85,7 +85,7 @@ def test_pictures_can_be_made_again(repository: Path, samples: Path, tmp_path: P
 
 def keys() -> Any:
     """Of the record that the examples of the document are."""
-    return order_graph.augment_keys(tf.constant([3], tf.int64), 0, tf.constant(0, tf.int64))
+    return graph_order.augment_keys(tf.constant([3], tf.int64), 0, tf.constant(0, tf.int64))
 
 
 def test_examples_of_text_are_what_comes_out(text: str, tmp_path: Path) -> None:

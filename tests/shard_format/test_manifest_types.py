@@ -9,12 +9,12 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reader.normalization import find_normalization
+from reader.vocabulary import find_vocabulary
 
 from beam_jobs.report.sections import channels, classes, headline, ledger, lengths, tokens
 from beam_jobs.report.sections.base import Facts
 from cli.commands.inspect import inspect
-from reader.normalization import find_normalization
-from reader.vocabulary import find_vocabulary
 from shard_format import (
     DamageError,
     ShardmillError,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from beam_jobs.report.finished import FinishedSet, places_of
 
 from beam_jobs.quarantine import export, reasons, rejected_records
-from beam_jobs.report.finished import FinishedSet, places_of
 from shard_format import (
     ShardSetError,
     load_build,

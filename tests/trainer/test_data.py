@@ -71,9 +71,9 @@ def test_a_kill_behind_a_checkpoint_loses_no_point_of_tensorboard(write_set, opt
 
 def test_what_the_set_cannot_give_is_refused(write_set, options):
     directory = write_set(train=16, test=8)
-    with pytest.raises(UsageError, match=r"training split must be one of train, test, got 'trian'"):
+    with pytest.raises(UsageError, match=r"Unknown training split 'trian' .* one of train, test"):
         train(options(train_split="trian"))
-    with pytest.raises(UsageError, match=r"validation split must be one of train, test, got 'val'"):
+    with pytest.raises(UsageError, match=r"Unknown validation split 'val' .* one of train, test"):
         train(options(validation_split="val"))
     with pytest.raises(UsageError, match="augment"):
         train(options(augment="standrad"))
@@ -86,7 +86,7 @@ def test_what_the_set_cannot_give_is_refused(write_set, options):
 
 def test_a_set_with_one_class_is_refused(write_set, options):
     write_set(class_names=("only",), train=16)
-    with pytest.raises(ShardSetError, match="must have 2 classes or more to learn from, got 1"):
+    with pytest.raises(ShardSetError, match="has 1 class, and training needs 2 or more"):
         train(options())
 
 
@@ -95,7 +95,7 @@ def test_a_set_with_one_class_is_refused(write_set, options):
 )
 def test_a_set_without_exactly_one_label_is_refused(write_set, options, label_shape, found):
     write_set(label_shape=label_shape, train=16)
-    with pytest.raises(UsageError, match=f"got a set with {found} a record in .*reader.load"):
+    with pytest.raises(UsageError, match=f"Records of .* have {found}, .*reader.load"):
         train(options())
 
 
@@ -117,5 +117,8 @@ def test_normalized_pictures_are_trained_on_and_measured_alike(write_set, option
 
 
 def test_models_with_a_name_scale_pixels_themselves(options):
-    with pytest.raises(UsageError, match=r"--normalize needs a model of your own, .* small_cnn"):
+    with pytest.raises(
+        UsageError,
+        match=r"zscore does not work with --model small_cnn: .* --model",
+    ):
         options(model="small_cnn", normalize="zscore")

@@ -239,8 +239,8 @@ def test_doctor_tells_a_person(token_set, shardmill) -> None:
         (("nowhere",), 3, "nowhere"),
         (("set", "--model", "resnet5"), 2, "Did you mean 'resnet50'?"),
         (("set", "--seconds", 0), 2, "--seconds"),
-        (("set", "--seconds", "nan"), 2, "--seconds must be above 0 and finite, got nan"),
-        (("set", "--buckets", 4), 2, "--buckets is for sets of token ids"),
+        (("set", "--seconds", "nan"), 2, "--seconds is nan. Pass a finite number above 0"),
+        (("set", "--buckets", 4), 2, "--buckets 4 does not apply to images .* for token ids"),
         (("set", "--batch-size", 1000), 2, "Pass 48 or less"),
     ],
 )

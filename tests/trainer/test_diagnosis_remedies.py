@@ -13,8 +13,8 @@ SECONDS = 0.05
 @pytest.fixture
 def case_of(pictures, build, tmp_path):
     """A job on 48 pictures of 40 x 46 pixels, seen at 8; its costs are those of a step alone."""
-    from reader.cold import StorageTimes
-    from reader.stages import ChainTimes, StageTimes
+    from reader.profiling.stages import ChainTimes, StageTimes
+    from reader.profiling.storage_benchmark import StorageTimes
     from trainer.diagnosis.costs import Costs
     from trainer.diagnosis.job import open_job
     from trainer.diagnosis.measuring import StepTimes
@@ -35,8 +35,8 @@ def case_of(pictures, build, tmp_path):
 
 
 APPLYING = {
-    "jpeg": {"decoded-cache", "smaller-pictures"},
-    "png": {"decoded-cache", "smaller-pictures", "jpeg"},
+    "jpeg": {"decoded-cache", "smaller-images"},
+    "png": {"decoded-cache", "smaller-images", "jpeg"},
     "webp": {"decoded-cache"},
     "raw": set(),
 }
@@ -50,7 +50,7 @@ def test_remedies_of_decoding(case_of, encoding, augment) -> None:
 
     case = case_of(encoding, augment, cache="off")
     trials = {
-        name: REMEDIES[name].attempt(case) for name in ("decoded-cache", "smaller-pictures", "jpeg")
+        name: REMEDIES[name].attempt(case) for name in ("decoded-cache", "smaller-images", "jpeg")
     }
     assert {name for name, trial in trials.items() if trial is not None} == APPLYING[encoding]
     for trial in trials.values():
@@ -65,7 +65,7 @@ def test_smaller_pictures_say_both_sizes_and_decoded_ones_their_bytes(case_of) -
 
     case = case_of("jpeg")
     smaller, decoded = (
-        REMEDIES[name].attempt(case) for name in ("smaller-pictures", "decoded-cache")
+        REMEDIES[name].attempt(case) for name in ("smaller-images", "decoded-cache")
     )
     assert smaller is not None
     assert "stored at 40 pixels (shorter side) and seen at 8" in smaller.because

@@ -95,5 +95,7 @@ def test_a_run_on_mixed_records(run, augment):
 
 
 def test_models_are_fed_channels_last(run):
-    with pytest.raises(UsageError, match=r"got \[3, 32, 32\] from --augment standard,channels_fi"):
+    with pytest.raises(
+        UsageError, match=r"--augment standard,channels_first gives images of shape \[3, 32, 32\]"
+    ):
         run(augment="standard,channels_first")

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from shard_format import InputError
 from trainer import TrainingStopped, train
 from trainer.checkpoints import Checkpoints, latest_progress
-from trainer.learner import make_learner
 from trainer.loop import Totals
 from trainer.progress import Progress
 from trainer.run import train_on
+from trainer.train_state import make_train_state
 
 # Wall time is the one thing that no checkpoint can make equal.
 TIMED = {"examples_per_second", "tokens_per_second"}
@@ -107,7 +107,7 @@ def terminate_at(phase, epoch):
             pytest.param(*each, marks=pytest.mark.proof)
             for each in [
                 ("validation", "after 1 epoch and 4 of 4 steps of the next, which", (1, 4)),
-                ("end", "after 2 epochs, which are checkpointed. The same command goes on", (2, 0)),
+                ("end", "after 2 epochs, which are checkpointed. The same command resumes", (2, 0)),
             ]
         ),
     ],
@@ -213,7 +213,7 @@ def test_a_checkpoint_of_version_0_1_0_goes_on_at_its_epoch(options, tmp_path):
     train_on(tiny.data(), whole)
     with pytest.raises(Stopped):
         train_on(tiny.data(), cut, stop_after(2))
-    learner = make_learner(cut.settled("image"), "float32", 4, tiny.NUM_CLASSES)
+    learner = make_train_state(cut.settled("image"), "float32", 4, tiny.NUM_CLASSES)
     model, optimizer = learner.model, learner.optimizer
     directory = cut.run_dir / "checkpoints"
     Checkpoints(directory, model, optimizer, 1).restore()
@@ -250,7 +250,9 @@ def test_an_epoch_in_the_history_without_a_checkpoint_runs_again(options):
 
 def test_a_checkpoint_holds_the_loss_scale(options, tmp_path):
     given = options()
-    first, second = (make_learner(given.settled("image"), "mixed_float16", 4, 3) for _ in range(2))
+    first, second = (
+        make_train_state(given.settled("image"), "mixed_float16", 4, 3) for _ in range(2)
+    )
     first.optimizer.dynamic_scale.assign(77.0)
     Checkpoints(tmp_path / "c", first.model, first.optimizer, 1).save(Progress(4))
     Checkpoints(tmp_path / "c", second.model, second.optimizer, 1).restore()
@@ -263,7 +265,7 @@ def test_a_damaged_checkpoint_is_named(options):
     latest = tf.train.latest_checkpoint(str(given.run_dir / "checkpoints"))
     with open(f"{latest}.index", "wb") as file:
         file.write(b"not an index")
-    with pytest.raises(InputError, match=r"got \w+ in .*ckpt-1"):
+    with pytest.raises(InputError, match=r"The checkpoint .*ckpt-1 does not fit .* \(\w+\)"):
         train_on(tiny.data(), given)
 
 
@@ -280,5 +282,5 @@ def test_a_checkpoint_without_its_history_is_refused(options):
     with pytest.raises(Stopped):
         train_on(tiny.data(), given, stop_after(1))
     (given.run_dir / "history.json").write_text("[]")
-    with pytest.raises(InputError, match=r"every epoch of the checkpoint \(1\), got fewer"):
+    with pytest.raises(InputError, match=r"has fewer epochs than the checkpoint \(1\)"):
         train_on(tiny.data(), given)

@@ -247,19 +247,35 @@ def test_defaults_depend_on_the_set(options):
 @pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [
-        ("tokens", {"image_size": 64}, "--image-size is for sets of pictures, got 64 for token"),
-        ("image", {"max_tokens": 64}, "--max-tokens is for sets of token ids, got 64 for pictures"),
-        ("packed", {"max_tokens": 64}, "--max-tokens is for sets of token ids, got 64 for packed"),
+        ("tokens", {"image_size": 64}, "--image-size 64 does not apply to token ids .* for images"),
+        ("image", {"max_tokens": 64}, "--max-tokens 64 does not apply to images .* for token ids"),
+        ("packed", {"max_tokens": 64}, "--max-tokens 64 does not apply to packed .* for token ids"),
         (
             "tokens",
             {"model": "small_cnn"},
-            "must be one of text_transformer or .*got --model small",
+            "--model small_cnn is not for token ids.* pass one of text_transformer or",
         ),
-        ("packed", {"model": "text_transformer"}, "must be one of causal_transformer or"),
-        ("image", {"model": "text_transformer"}, "a model for pictures must be one of small_cnn,"),
-        ("tokens", {"model": "a:b", "normalize": "zscore"}, "--normalize is for sets of pictures"),
-        ("tokens", {"normalize": "zscore"}, "--normalize is for sets of pictures, got zscore"),
-        ("image", {"normalize": "zscore"}, "--normalize needs a model of your own, .* small_cnn"),
+        (
+            "packed",
+            {"model": "text_transformer"},
+            "--model text_transformer is not for packed .* causal_transformer or",
+        ),
+        (
+            "image",
+            {"model": "text_transformer"},
+            "--model text_transformer is not for images.* pass one of small_cnn,",
+        ),
+        (
+            "tokens",
+            {"model": "a:b", "normalize": "zscore"},
+            "--normalize zscore does not apply to token ids",
+        ),
+        ("tokens", {"normalize": "zscore"}, "--normalize zscore does not apply to token ids"),
+        (
+            "image",
+            {"normalize": "zscore"},
+            "--normalize zscore does not work with --model small_cnn: .* --model package",
+        ),
     ],
 )
 def test_options_of_other_sets_are_refused(text, kind, changes, message):
@@ -269,10 +285,10 @@ def test_options_of_other_sets_are_refused(text, kind, changes, message):
 
 def test_sets_that_are_none_to_learn_from(token_set, text_set, text, tmp_path):
     raw = text_set(train=[("a b", 0), ("c", 1)])
-    with pytest.raises(UsageError, match=r"got raw text in .*--train-tokenizer bpe:8000"):
+    with pytest.raises(UsageError, match=r"holds raw text.*--train-tokenizer bpe:8000"):
         train(text(data=raw))
     token_set("data", classes=0, train=[([1, 2], 0)] * 9)
-    with pytest.raises(UsageError, match=r"no labels a record .* build it with --pack 512\."):
+    with pytest.raises(UsageError, match=r"have no labels.* build it with --pack 512\."):
         train(text())
     assert not (tmp_path / "run").exists()
 

@@ -19,7 +19,7 @@ class Trial:
     Attributes:
         remedy: Name of what was changed: a key of `trainer.diagnosis.remedies.REMEDIES`.
         stage: The stage that it makes cheaper.
-        because: What is the matter, in words that go on a sentence: "pictures are stored at ...".
+        because: The cause, as the end of a sentence: "images are stored at ...".
         costs: With the change.
         options: Of `shardmill train`, to be changed: {"--cache": "memory"}.
         command: What else has to be run, or an empty string.
@@ -58,7 +58,7 @@ def rank(costs: Costs, measured_rate: float, trials: Iterable[Trial]) -> tuple[A
     near to their limits the others come was not seen, and is left as the model has it.
 
     Args:
-        costs: Of the job as it is.
+        costs: Of the job without changes.
         measured_rate: Its examples per second, measured, all stages at work.
         trials: What was tried.
     """

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from reader.info import StreamInfo
-from reader.stages import StageTimes, measure_stages
+from reader.profiling.stages import StageTimes, measure_stages
+from reader.stream import StreamInfo
 from shard_format import UsageError
 from shard_format.machine import machine_cores, usable_cores
 from trainer.diagnosis.advice import Advice, Trial, rank
@@ -79,10 +79,10 @@ def diagnose(
         ShardSetError: There is no shard set in `asked.data`.
     """
     if not 0 < seconds < math.inf:
-        raise UsageError(f"--seconds must be above 0 and finite, got {seconds}. Pass 3.")
+        raise UsageError(f"--seconds is {seconds}. Pass a finite number above 0, such as 3.")
     on_measure("training")
     job = open_job(asked)
-    # First, with the page cache as it was found.
+    # First, before anything else fills the page cache.
     training = measure_training(job, seconds)
     on_measure("step")
     step = measure_step(job, seconds)

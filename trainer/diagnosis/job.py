@@ -7,8 +7,8 @@ from typing import Any
 
 from trainer import precision
 from trainer.data import Data, open_data, require_batch
-from trainer.learner import Learner, make_learner
 from trainer.options import Settings, TrainOptions
+from trainer.train_state import TrainState, make_train_state
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Job:
     policy: str
     data: Data
     stream: Any
-    learner: Learner
+    learner: TrainState
 
 
 def open_job(asked: TrainOptions) -> Job:
@@ -44,7 +44,7 @@ def open_job(asked: TrainOptions) -> Job:
     policy = precision.resolve(options.precision)
     stream = data.open_training(None)
     require_batch(stream.info.records, options)
-    learner = make_learner(
+    learner = make_train_state(
         options, policy, stream.steps_per_epoch, data.num_outputs, data.input_shape
     )
     return Job(asked, options, policy, data, stream, learner)

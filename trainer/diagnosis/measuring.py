@@ -10,8 +10,8 @@ from typing import Any
 import psutil
 import tensorflow as tf
 
-from reader.clock import Clock, Elapsed
-from reader.sampled import dataset_of, sampled_source, window_records
+from reader.profiling.clock import Clock, Elapsed
+from reader.profiling.sampled_source import dataset_of, sampled_source, window_records
 from trainer.diagnosis.job import Job
 from trainer.loop import Loop, Totals
 
@@ -156,7 +156,7 @@ def _measure(
 
 
 def _read_bytes() -> int:
-    """Bytes that the process has had from storage; 0 where the system does not tell."""
+    """Bytes that the process has had from storage; 0 where the system does not count them."""
     try:
         return int(psutil.Process().io_counters().read_bytes)
     except (AttributeError, psutil.Error, OSError):  # macOS counts none; a container may hide them

@@ -15,7 +15,7 @@ from trainer.options import TrainOptions
 NOUNS = {
     "storage": "storage",
     "parse": "parsing records",
-    "decode": "decoding pictures",
+    "decode": "decoding images",
     "augment": "augmentation",
     "batch": "putting batches together",
     "copy": "copying batches to the device",
@@ -47,7 +47,7 @@ def command(asked: TrainOptions, trial: Trial) -> str:
     """What to run for a change to take effect, one command a line."""
     if not trial.command.startswith("shardmill"):
         return f"{trial.command} {_train_command(asked, trial.options)}".lstrip()
-    # It makes another set, beside this one.
+    # It builds another set, next to this one.
     words = shlex.split(trial.command)
     place = words.index("--out") + 1
     words[place] = words[place].replace("DIR", str(asked.data), 1)

@@ -36,23 +36,23 @@ def find_builder(name: str, models: Mapping[str, Builder]) -> Builder:
     close = difflib.get_close_matches(name, models, n=1)
     hint = f"Did you mean {close[0]!r}? " if close else ""
     raise UsageError(
-        f"a model must be one of {', '.join(models)} or package.module:function, got {name!r} "
-        f"in --model. {hint}A module of your own is named with a colon before the function."
+        f"Unknown --model {name!r}. {hint}Pass {', '.join(models)} or package.module:function; a "
+        "module of your own is named with a colon before the function."
     )
 
 
 def build_model(
     name: str, models: Mapping[str, Builder], input_shape: InputShape, num_classes: int
 ) -> Any:
-    """A keras.Model from pictures, token ids or packed sequences to float32 probabilities.
+    """A keras.Model from images, token ids or packed sequences to float32 probabilities.
 
-    Pictures are float32 in [0, 255]. With --normalize, which is for functions of the user's own,
+    Images are float32 in [0, 255]. With --normalize, which is for functions of the user's own,
     they are normalized instead.
 
     Args:
         name: A key of `models`, or package.module:function.
         models: The models that have a name.
-        input_shape: `(height, width, channels)` of one picture, or see `trainer.models.shapes`.
+        input_shape: `(height, width, channels)` of one image, or see `trainer.models.shapes`.
         num_classes: The length of the output; of a language model the number of token ids.
 
     Returns:
@@ -66,14 +66,14 @@ def build_model(
     """
     model = _call(find_builder(name, models), name, input_shape, num_classes)
     inputs = kind_of_inputs(input_shape)
-    # A forward pass of noise costs a second at worst and tells what no attribute does: whether
+    # A forward pass of noise costs a second at worst and shows what no attribute does: whether
     # rows are probabilities. The fixed generator leaves the seed of the training alone.
     try:
         output = model(two_examples(input_shape), training=False)
     except Exception as error:  # Keras and TensorFlow raise a dozen types for a wrong shape
-        advice = " or pass --image-size" if inputs == "pictures" else ""
+        advice = " or pass --image-size" if inputs == "images" else ""
         raise UsageError(
-            f"a model must accept {inputs} of shape {tuple(input_shape)}, got "
+            f"The model does not accept {inputs} of shape {tuple(input_shape)}: "
             f"{type(error).__name__}: {_first_line(error)} (--model {name}). Correct the "
             f"model{advice}."
         ) from error
@@ -82,16 +82,16 @@ def build_model(
     if shape != expected:
         column = "token id" if isinstance(input_shape, SequenceShape) else "class"
         raise UsageError(
-            f"a model must map a batch of 2 {inputs} to shape {expected}, one column for "
-            f"each {column}, got {shape} (--model {name}). End it with Dense(num_classes)."
+            f"The model maps a batch of 2 {inputs} to shape {shape}, not {expected} with one "
+            f"column per {column} (--model {name}). End it with Dense(num_classes)."
         )
     if not _are_probabilities(np.asarray(output, dtype=np.float32)):
         return _with_softmax(model, input_shape)
     if dtype != "float32":
         raise UsageError(
-            f"class probabilities must be float32, got {dtype} from the last layer (--model "
-            f"{name}): small ones become 0 and the loss infinite. Pass dtype='float32' to "
-            "the last layer, end the model with logits, or use --precision float32."
+            f"The last layer gives class probabilities as {dtype}, not float32 (--model {name}): "
+            "small ones become 0 and the loss infinite. Pass dtype='float32' to the last layer, "
+            "end the model with logits, or use --precision float32."
         )
     return model
 
@@ -101,15 +101,15 @@ def _call(builder: Builder, name: str, input_shape: InputShape, num_classes: int
 
     try:
         model = builder(input_shape, num_classes)
-    except Exception as error:  # the user's function, or a picture too small for the architecture
+    except Exception as error:  # the user's function, or an image too small for the architecture
         raise UsageError(
-            f"a model must build for input shape {tuple(input_shape)} and {num_classes} classes, "
-            f"got {type(error).__name__}: {_first_line(error)} (--model {name}). "
-            f"Its signature is {custom.SIGNATURE}; a larger --image-size may help."
+            f"The model cannot be built for input shape {tuple(input_shape)} and {num_classes} "
+            f"classes: {type(error).__name__}: {_first_line(error)} (--model {name}). Its "
+            f"signature is {custom.SIGNATURE}; a larger --image-size may help."
         ) from error
     if not isinstance(model, keras.Model):
         raise UsageError(
-            f"the function of a model must return a keras.Model, got {type(model).__name__} "
+            f"The function of the model returned {type(model).__name__}, not a keras.Model "
             f"(--model {name}). Its signature is {custom.SIGNATURE}."
         )
     _require_serializable(model, name)
@@ -124,8 +124,8 @@ def _require_serializable(model: Any, name: str) -> None:
         keras.saving.serialize_keras_object(model)
     except Exception as error:  # whatever the get_config() of a layer raises
         raise UsageError(
-            f"a model must be serializable by Keras, got {type(error).__name__}: "
-            f"{_first_line(error)} (--model {name}). Give a layer of your own a get_config()."
+            f"Keras cannot serialize the model: {type(error).__name__}: {_first_line(error)} "
+            f"(--model {name}). Give a layer of your own a get_config()."
         ) from error
 
 

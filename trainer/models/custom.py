@@ -24,15 +24,15 @@ def find_function(reference: str) -> Callable[[Any, int], Any]:
     module_name, _, function_name = reference.partition(":")
     if not all(part.isidentifier() for part in [*module_name.split("."), function_name]):
         raise UsageError(
-            f"a model of your own must be named package.module:function, got {reference!r} "
-            "in --model. Name an importable module and a function in it."
+            f"--model {reference!r} is not of the form package.module:function. Name an importable "
+            "module and a function in it."
         )
     module = _import(module_name, reference)
     function = getattr(module, function_name, None)
     if not callable(function):
         found = "nothing of that name" if function is None else type(function).__name__
         raise UsageError(
-            f"--model {reference} must name a function, got {found} in {module.__file__}. "
+            f"--model {reference} does not name a function: found {found} in {module.__file__}. "
             f"Define {SIGNATURE.replace('function', function_name)} there."
         )
     return function
@@ -45,18 +45,17 @@ def _import(module_name: str, reference: str) -> Any:
         except ModuleNotFoundError as error:
             if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
                 raise UsageError(
-                    f"the module of a model must import, got {error} in {module_name} "
-                    f"(--model {reference}). Install what it needs."
+                    f"Importing {module_name} failed: {error} (--model {reference}). Install what "
+                    "it needs."
                 ) from error
             raise UsageError(
-                f"the module of a model must be importable, got no module {error.name!r} "
-                f"(--model {reference}). Run shardmill in the directory that holds it, install it, "
-                "or put its directory on PYTHONPATH."
+                f"No module {error.name!r} (--model {reference}). Run shardmill in the directory "
+                "that holds it, install it, or put its directory on PYTHONPATH."
             ) from error
         except Exception as error:  # whatever the user's module raises is the user's to mend
             raise UsageError(
-                f"the module of a model must import, got {type(error).__name__}: {error} "
-                f"in {module_name} (--model {reference}). Correct the module."
+                f"Importing {module_name} failed with {type(error).__name__}: {error} (--model "
+                f"{reference}). Correct the module."
             ) from error
 
 
@@ -65,7 +64,8 @@ def _working_directory_importable() -> Iterator[None]:
     """The current directory is searched last, as `python -m` would search it first.
 
     The `shardmill` command starts with the directory of the script on sys.path, so without this a
-    `my_models.py` beside the user would not be found; last, it can hide no installed package.
+    `my_models.py` in the current directory would not be found. As the last entry, it hides no
+    installed package.
     """
     here = str(Path.cwd())
     sys.path.append(here)

@@ -1,4 +1,4 @@
-"""What a model is fed: pictures, token ids of documents, or packed sequences of them."""
+"""What a model is fed: images, token ids of documents, or packed sequences of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SequenceShape(NamedTuple):
     vocabulary_size: int
 
 
-# (height, width, channels) of pictures, or one of the above
+# (height, width, channels) of images, or one of the above
 InputShape = tuple[int, int, int] | TokenShape | SequenceShape
 
 
@@ -44,7 +44,7 @@ def kind_of_inputs(shape: InputShape) -> str:
     """What the inputs are called in messages."""
     if isinstance(shape, TokenShape):
         return "token ids"
-    return "packed sequences" if isinstance(shape, SequenceShape) else "pictures"
+    return "packed sequences" if isinstance(shape, SequenceShape) else "images"
 
 
 def two_examples(shape: InputShape) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 # Channels of the four stages. Each halves the resolution.
 WIDTHS = (24, 48, 96, 192)
 
-# A few hundred pictures are ten steps an epoch: with Keras's default of 0.99 the moving averages
+# A few hundred images are ten steps an epoch: with Keras's default of 0.99 the moving averages
 # that validation uses would still be near their start after several epochs.
 NORM_MOMENTUM = 0.9
 

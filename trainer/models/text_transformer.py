@@ -13,8 +13,8 @@ DEPTH = 2
 def build(input_shape: TokenShape, num_classes: int) -> Any:
     """The network from [batch, length] token ids to [batch, num_classes] logits.
 
-    Places of padding are neither looked at nor counted in the mean, so a document's logits do not
-    depend on how far its batch was padded.
+    Padding is neither attended to nor counted in the mean, so a document's logits do not depend on
+    how far its batch was padded.
     """
     import keras
 

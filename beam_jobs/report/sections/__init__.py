@@ -1,47 +1,42 @@
 """The sections of the report, in the order of the page. To add one: one file, and one line here."""
 
+from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections import (
     channels,
     classes,
     duplicates,
-    headline,
+    kept_columns,
     languages,
     ledger,
-    lengths,
-    means,
+    mean_images,
     quarantine,
     samples,
     sizes,
-    texts,
+    summary,
     throughput,
     tokens,
 )
-from beam_jobs.report.sections.base import Facts, Section
+from beam_jobs.report.sections.base import Section
 
 
-def _pictures(facts: Facts) -> bool:
-    return not facts.holds_text
-
-
-def _text(facts: Facts) -> bool:
-    return facts.holds_text
+def _of_images(reported: ReportedSet) -> bool:
+    return not reported.holds_text
 
 
 SECTIONS = (
-    Section("set", "The set", headline.content),
+    Section("set", "The set", summary.content),
     Section("ledger", "Where every record went", ledger.content),
     Section("classes", "Classes", classes.content),
-    Section("samples", "Samples", samples.content, _pictures),
-    Section("means", "Mean pictures", means.content, _pictures),
-    Section("sizes", "Sizes", sizes.content, _pictures),
-    Section("channels", "Colour channels", channels.content, _pictures),
-    Section("lengths", "Lengths", lengths.content, _text),
+    Section("samples", "Samples", samples.content),
+    Section("columns", "Kept columns", kept_columns.content, kept_columns.applies),
+    Section("means", "Mean images", mean_images.content, _of_images),
+    Section("sizes", "Sizes", sizes.content),
+    Section("channels", "Color channels", channels.content, _of_images),
     Section("languages", "Languages and encodings", languages.content, languages.applies),
     Section("tokens", "Tokens", tokens.content, tokens.applies),
-    Section("documents", "Samples", texts.content, _text),
     Section("duplicates", "Duplicates", duplicates.content),
     Section("quarantine", "Quarantine", quarantine.content),
     Section("throughput", "Throughput", throughput.content),
 )
 
-__all__ = ["SECTIONS", "Facts", "Section"]
+__all__ = ["SECTIONS", "Section"]

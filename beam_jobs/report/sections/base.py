@@ -1,58 +1,78 @@
-"""What a section of the report is."""
+"""What a section of the report is, and how sections show records: images in tiles, or texts."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from beam_jobs.report.finished import FinishedSet
-from beam_jobs.report.gallery import ClassSample, sample_classes
-from beam_jobs.report.markup import Html, element
-
-
-class Facts(FinishedSet):
-    """A finished set, with what more than one section shows of it and is costly to make."""
-
-    @functools.cached_property
-    def samples(self) -> list[ClassSample]:
-        """A sample of every class."""
-        return sample_classes(self)
+from beam_jobs.report.markup import Html, element, excerpt, figure, foreign_words
+from beam_jobs.report.previews import Excerpt, Preview
+from beam_jobs.report.sampling import ReportedSet
 
 
 class Section(NamedTuple):
     """One part of the page.
 
     Attributes:
-        anchor: By which links find it.
+        anchor: The target of links to it.
         title: Its heading.
-        content: Makes everything below the heading. A set that has nothing to show there is told
-            so in a sentence: nobody should have to guess whether something went wrong.
-        applies: Whether the page of this set has it: what has no meaning for a kind of record is
-            left out.
+        content: Makes everything below the heading. A set that has nothing to show there gets a
+            sentence that says so: nobody should have to guess whether something went wrong.
+        applies: Whether the page of this set has the section: one that has no meaning for a kind
+            of record is left out.
     """
 
     anchor: str
     title: str
-    content: Callable[[Facts], Html]
-    applies: Callable[[Facts], bool] = lambda facts: True
+    content: Callable[[ReportedSet], Html]
+    applies: Callable[[ReportedSet], bool] = lambda reported: True
 
 
-def tile(picture: object, caption: object, *, kind: str = "") -> Html:
-    """A picture, or what stands in its place, with a few words below it."""
-    frame = element("div", picture, class_="frame")
-    return element("figure", frame, element("figcaption", caption), class_=f"tile {kind}".strip())
+def framed(content: object) -> Html:
+    """Content in the square of a thumbnail."""
+    return element("div", content, class_="frame")
 
 
-def legend(splits: Iterable[str]) -> Html:
-    """Which colour stands for which split."""
-    marks = [
-        element("span", element("span", class_=f"mark s{number % 6}"), name)
-        for number, name in enumerate(splits)
-    ]
-    return element("p", marks, class_="legend")
+def image(preview: Preview | None, name: str) -> Html:
+    """An image, or a note that there is none.
+
+    Args:
+        preview: The image.
+        name: What it shows, for those who do not see it.
+    """
+    if preview is None or isinstance(preview, Excerpt):
+        return element("span", "no preview", class_="none")
+    return element("img", src=preview, alt=foreign_words(name), title=foreign_words(name))
 
 
-def tiles(made: Iterable[Html]) -> Html:
-    """Tiles beside each other, as many as the width allows."""
-    return element("div", list(made), class_="tiles")
+def text(preview: Preview | None, characters: int, lines: int) -> Html:
+    """The beginning of a document, or a note that there is none.
+
+    Args:
+        preview: The document.
+        characters: How many to show at most.
+        lines: How many to show at most.
+    """
+    if not isinstance(preview, Excerpt):
+        return element("p", "no excerpt", class_="none")
+    return excerpt(preview.text, characters, lines, more=preview.more)
+
+
+def tile(content: object, caption: object, kind: str = "") -> Html:
+    """An image with a few words below it."""
+    return element(
+        "figure",
+        framed(content),
+        element("figcaption", caption),
+        class_=f"tile {kind}".strip(),
+    )
+
+
+def document(content: object, caption: object, kind: str = "") -> Html:
+    """A text with a few words above it."""
+    return figure(content, caption, class_=f"document {kind}".strip())
+
+
+def tiles(shown: Iterable[Html]) -> Html:
+    """Tiles in rows, as many in each as the width allows."""
+    return element("div", list(shown), class_="tiles")

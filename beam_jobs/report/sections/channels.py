@@ -1,4 +1,4 @@
-"""Mean and spread of the colour channels, over the training split."""
+"""Mean and standard deviation of the color channels, over the training split."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from beam_jobs.report.markup import Html, element, escape, note, table
-from beam_jobs.report.sections.base import Facts
+from beam_jobs.report.sampling import ReportedSet
 
 _CHANNELS = ("red", "green", "blue")
 _WHITE = 255
 
 
-def content(facts: Facts) -> Html:
-    """A table with bars, and the numbers as they are written into a normalization."""
-    for split, info in facts.manifest.splits.items():
+def content(reported: ReportedSet) -> Html:
+    """A table with bars, and the numbers in [0, 1] as a normalization takes them."""
+    for split, info in reported.manifest.splits.items():
         pixels = info.statistics.get("pixels")
-        # A split without records has nothing that a mean could be taken of.
+        # A split without records has no mean.
         if isinstance(pixels, dict) and pixels.get("mean") and pixels.get("count", 1):
             return _table(split, pixels)
     return note("This set has no channel statistics.")
@@ -37,13 +37,13 @@ def _table(split: str, pixels: Mapping[str, Any]) -> Html:
     if "count" in pixels:
         over += f", {pixels['count']:,} counted"
     caption = f"{over}. The bar is mean plus and minus one standard deviation."
-    made = table((*head, *(("least", "greatest") if bounds else ())), rows)
-    return escape((note(caption), element("div", made, class_="channels")))
+    channels = table((*head, *(("least", "greatest") if bounds else ())), rows)
+    return escape((note(caption), element("div", channels, class_="channels")))
 
 
 def _bar(name: str, mean: float, deviation: float) -> Html:
     low, high = max(0.0, mean - deviation), min(float(_WHITE), mean + deviation)
-    place = f"left:{100 * low / _WHITE:.1f}%;width:{100 * (high - low) / _WHITE:.1f}%"
-    band = element("span", class_=f"band {name}", style=place)
+    position = f"left:{100 * low / _WHITE:.1f}%;width:{100 * (high - low) / _WHITE:.1f}%"
+    band = element("span", class_=f"band {name}", style=position)
     mark = element("span", class_="needle", style=f"left:{100 * mean / _WHITE:.1f}%")
     return element("span", band, mark, class_="track", aria_hidden="true")

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from beam_jobs.report.charts import rank_curve, stacked_bar
+from beam_jobs.report.charts import legend, rank_curve, stacked_bar
 from beam_jobs.report.markup import Html, element, escape, figure, foreign, note, table
-from beam_jobs.report.sections.base import Facts, legend
+from beam_jobs.report.sampling import ReportedSet
 from shard_format.wording import counted
 
 _MOST_ROWS = 40
 
 
-def content(facts: Facts) -> Html:
+def content(reported: ReportedSet) -> Html:
     """A table with bars; beyond its rows, a curve over all classes."""
-    names = facts.class_names
+    names = reported.class_names
     if not names:
         return note("The records of this set have no labels.")
-    counts = facts.class_counts
+    counts = reported.class_counts
     totals = [sum(int(counts[split][label]) for split in counts) for label in range(len(names))]
     shown = list(range(len(names)))
     if len(names) > _MOST_ROWS:
         shown = sorted(shown, key=lambda label: (-totals[label], label))[:_MOST_ROWS]
-    weights = facts.class_weights
+    weights = reported.class_weights
     rows = []
     for label in shown:
         own = [int(counts[split][label]) for split in counts]

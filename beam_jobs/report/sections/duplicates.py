@@ -1,74 +1,133 @@
-"""Clusters of duplicates as people see them: was the right one kept, and do their labels agree?"""
+"""Clusters of duplicates: was the right record kept, and do their labels agree?"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
-from beam_jobs.report.clusters import MOST_CLUSTERS, Cluster, Member, read_clusters
-from beam_jobs.report.markup import (
-    Html,
-    element,
-    escape,
-    figure,
-    foreign,
-    foreign_words,
-    note,
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.report.markup import Html, element, escape, foreign, note
+from beam_jobs.report.previews import (
+    Preview,
+    as_preview,
+    image_of_bytes,
+    read_previews,
+    text_of_preview,
 )
-from beam_jobs.report.sections.base import Facts, tile, tiles
-from beam_jobs.report.sections.texts import sight
-from shard_format.dropped import DuplicateCounts, count_duplicates
+from beam_jobs.report.sampling import ReportedSet
+from beam_jobs.report.sections.base import document, image, text, tile, tiles
+from shard_format import naming
+from shard_format.dropped import DuplicateCounts, count_duplicates, read_columns
 from shard_format.wording import counted
 
-_SHOWN_CHARACTERS, _SHOWN_LINES = 200, 4  # of each of some documents that are alike
+_MOST_CLUSTERS = 24
+_MOST_MEMBERS = 6
+_SHOWN_CHARACTERS, _SHOWN_LINES = 200, 4  # of each document of a cluster
+_PREVIEW_ROWS = 1024  # of the column with images: a few MiB
+_MOST_PREVIEW_BYTES = 1 << 20  # 1 MiB; those that a build writes have a few KiB
+_COLUMNS = ["kept_id", "kept_label", "record_id", "label", "split", "kind", "similarity"]
+_FLAGS = ["conflict", "dropped"]
 
 
-def content(facts: Facts) -> Html:
-    """Numbers, then the clusters, those with contradictory labels first."""
-    counts = count_duplicates(facts.directory, facts.manifest)
+@dataclasses.dataclass
+class Member:
+    """A duplicate of the kept record; the fields are columns of duplicates.parquet.
+
+    In that file every record of a cluster with several labels has `conflict`; here, only those
+    whose label differs from that of the kept record.
+    """
+
+    row: int
+    record_id: str
+    label: str | None
+    split: str | None
+    kind: str
+    similarity: float
+    conflict: bool
+    dropped: bool
+    preview: Preview | None = None
+
+
+@dataclasses.dataclass
+class Cluster:
+    """The kept record and its first duplicates, those with another label first.
+
+    Attributes:
+        kept_id: The record that represents the cluster.
+        kept_label: Its class, or None.
+        size: Members in all, the kept record not counted.
+        members: Those to show.
+        kept_split: The split of the kept record, or None if it is in none.
+        left_out: Whether the cluster is dropped for its contradictory labels, so nothing is kept.
+        preview: Of the kept record.
+    """
+
+    kept_id: str
+    kept_label: str | None
+    size: int = 0
+    members: list[Member] = dataclasses.field(default_factory=list)
+    kept_split: str | None = None
+    left_out: bool = False
+    preview: Preview | None = None
+
+
+def content(reported: ReportedSet) -> Html:
+    """Numbers, then the clusters, those with contradictory labels first.
+
+    Raises:
+        DamageError: duplicates.parquet or a shard was changed after the build.
+    """
+    counts = count_duplicates(reported.directory, reported.manifest)
     if counts is None:
-        left_out = facts.manifest.ledger.duplicates
-        if not left_out:
+        dropped = reported.manifest.ledger.duplicates
+        if not dropped:
             return note("No duplicates were found.")
-        return note(f"{left_out:,} duplicates were left out; this set does not keep which ones.")
+        return note(f"{dropped:,} duplicates were left out; this set does not list them.")
     if not counts.clusters:
         return note("No duplicates were found.")
-    clusters = read_clusters(facts)
-    kind = "clusters texts" if facts.holds_text else "clusters"
-    shown = element("div", [_cluster(facts, cluster) for cluster in clusters], class_=kind)
+    clusters = _read_clusters(reported)
+    layout = "clusters texts" if reported.holds_text else "clusters"
+    shown = element("div", [_cluster(reported, cluster) for cluster in clusters], class_=layout)
     return escape((note(_summary(counts)), shown))
 
 
 def _summary(counts: DuplicateCounts) -> str:
-    text = (
+    words = (
         f"{counted(counts.clusters, 'cluster')}: {counted(counts.exact, 'exact duplicate')}, "
         f"{counted(counts.near, 'near duplicate')}, {counts.dropped:,} of them left out; "
         f"{counted(counts.conflicts, 'cluster')} with contradictory labels."
     )
-    if counts.clusters > MOST_CLUSTERS:
-        text += f" {MOST_CLUSTERS} clusters are shown, contradictory labels first."
-    return text
+    if counts.clusters > _MOST_CLUSTERS:
+        words += f" {_MOST_CLUSTERS} clusters are shown, contradictory labels first."
+    return words
 
 
-def _cluster(facts: Facts, cluster: Cluster) -> Html:
+def _cluster(reported: ReportedSet, cluster: Cluster) -> Html:
     contradictory = cluster.left_out or any(member.conflict for member in cluster.members)
     split = f"kept in {cluster.kept_split}" if cluster.kept_split else "kept, but in no split"
     if cluster.left_out:
-        split = "left out, for the labels differ"
+        split = "left out, because the labels differ"
     label = None
     if cluster.kept_label is not None:
         label = element("small", foreign(cluster.kept_label, 40))
     words = (foreign(cluster.kept_id, 40), label, element("small", foreign(split, 80)))
-    kept = _tile(facts, cluster, cluster.kept_id, words, "" if cluster.left_out else "kept")
+    kind = "" if cluster.left_out else "kept"
+    kept = _record(reported, cluster.preview, cluster.kept_id, words, kind)
     rest = cluster.size - len(cluster.members)
     return element(
         "div",
-        tiles([kept, *(_member(facts, member) for member in cluster.members)]),
+        tiles([kept, *(_member(reported, member) for member in cluster.members)]),
         note(f"and {rest:,} more") if rest else None,
         class_="cluster contradictory" if contradictory else "cluster",
     )
 
 
-def _member(facts: Facts, member: Member) -> Html:
+def _member(reported: ReportedSet, member: Member) -> Html:
     kind = "exact" if member.kind == "exact" else f"{member.kind} {member.similarity:.3f}"
     if not member.dropped:
         kind += f", stays in {member.split}" if member.split else ", stays"
@@ -79,16 +138,117 @@ def _member(facts: Facts, member: Member) -> Html:
     elif member.label is not None:
         label = element("small", foreign(member.label, 40))
     words = (foreign(member.record_id, 40), label, element("small", foreign(kind, 80)))
-    return _tile(facts, member, member.record_id, words)
+    return _record(reported, member.preview, member.record_id, words)
 
 
-def _tile(
-    facts: Facts, shown: Cluster | Member, record_id: str, words: Iterable[object], kind: str = ""
+def _record(
+    reported: ReportedSet,
+    preview: Preview | None,
+    record_id: str,
+    words: Iterable[object],
+    kind: str = "",
 ) -> Html:
-    """A picture with words below it, or a document with words above it."""
-    if facts.holds_text:
-        document = sight(shown.excerpt, _SHOWN_CHARACTERS, _SHOWN_LINES)
-        return figure(document, words, class_=f"document {kind}".strip())
-    if shown.picture is None:
-        return tile(element("span", "no preview", class_="none"), words, kind=kind)
-    return tile(element("img", src=shown.picture, alt=foreign_words(record_id)), words, kind=kind)
+    if reported.holds_text:
+        return document(text(preview, _SHOWN_CHARACTERS, _SHOWN_LINES), words, kind)
+    return tile(image(preview, record_id), words, kind)
+
+
+def _read_clusters(reported: ReportedSet) -> list[Cluster]:
+    """Clusters to show: those with contradictory labels first, then the first ones of the file."""
+    clusters = _read_members(reported.directory, _chosen(reported.directory))
+    _add_previews_of_members(reported, clusters)
+    for cluster in clusters:
+        _separate_kept(cluster)
+    _add_kept_records(reported, clusters)
+    return clusters
+
+
+def _chosen(directory: Path) -> list[str]:
+    contradictory: dict[str, None] = {}  # dictionaries keep the order of the file
+    first: dict[str, None] = {}
+    for batch in read_columns(directory, naming.DUPLICATES, ["kept_id", "conflict"]):
+        kept = batch["kept_id"]
+        found = kept.filter(batch["conflict"])
+        for chosen, ids in ((contradictory, found), (first, kept)):
+            if len(chosen) < _MOST_CLUSTERS:
+                chosen.update(dict.fromkeys(pc.unique(ids)[:_MOST_CLUSTERS].to_pylist()))
+    ordered = [*contradictory, *(kept_id for kept_id in first if kept_id not in contradictory)]
+    return ordered[:_MOST_CLUSTERS]
+
+
+def _read_members(directory: Path, chosen: list[str]) -> list[Cluster]:
+    clusters: dict[str, Cluster] = {}
+    wanted = pa.array(chosen, pa.string())
+    start = 0
+    for batch in read_columns(directory, naming.DUPLICATES, [*_COLUMNS, *_FLAGS]):
+        codes = np.asarray(pc.fill_null(pc.index_in(batch["kept_id"], wanted), -1))
+        conflict = np.asarray(_disagrees(batch).cast("int8"))
+        own = np.asarray(pc.equal(batch["record_id"], batch["kept_id"]).cast("int8"))
+        order = -conflict - 2 * own
+        for code in np.unique(codes[codes >= 0]):
+            rows = np.flatnonzero(codes == code)
+            shown = rows[np.argsort(order[rows], kind="stable")][:_MOST_MEMBERS]
+            values = batch.take(pa.array(shown)).to_pylist()
+            kept_id = chosen[code]
+            cluster = clusters.setdefault(kept_id, Cluster(kept_id, values[0]["kept_label"]))
+            cluster.size += len(rows)
+            cluster.members += [
+                _member_of(start + row, value | {"conflict": bool(conflict[row])})
+                for row, value in zip(shown, values, strict=True)
+            ]
+        start += len(batch)
+    for cluster in clusters.values():  # a cluster may span several batches
+        cluster.members.sort(
+            key=lambda member: (member.record_id != cluster.kept_id, not member.conflict)
+        )
+        del cluster.members[_MOST_MEMBERS:]
+    return [clusters[kept_id] for kept_id in chosen]
+
+
+def _disagrees(batch: pa.RecordBatch) -> pa.Array:
+    """Which rows have another label than the record that their cluster is named for."""
+    differs = pc.not_equal(pc.fill_null(batch["label"], ""), pc.fill_null(batch["kept_label"], ""))
+    return pc.and_(pc.fill_null(batch["conflict"], False), differs)
+
+
+def _member_of(row: int, value: dict[str, Any]) -> Member:
+    own = {name: item for name, item in value.items() if not name.startswith("kept_")}
+    return Member(row=int(row), **own)
+
+
+def _add_previews_of_members(reported: ReportedSet, clusters: Iterable[Cluster]) -> None:
+    members = {member.row: member for cluster in clusters for member in cluster.members}
+    if not members:
+        return
+    start, last = 0, max(members)
+    see = text_of_preview if reported.holds_text else image_of_bytes
+    for batch in read_columns(reported.directory, naming.DUPLICATES, ["preview"], _PREVIEW_ROWS):
+        for row in sorted(members.keys() & range(start, start + len(batch))):
+            value = batch["preview"][row - start]
+            if value.is_valid and len(value.as_buffer()) <= _MOST_PREVIEW_BYTES:
+                members[row].preview = see(value.as_py())
+        start += len(batch)
+        if start > last:
+            return
+
+
+def _separate_kept(cluster: Cluster) -> None:
+    """A cluster that is dropped completely has a row for the record that would be kept."""
+    own = cluster.members[0]
+    if own.record_id == cluster.kept_id:
+        cluster.left_out, cluster.preview = True, own.preview
+        cluster.size -= 1
+        del cluster.members[0]
+
+
+def _add_kept_records(reported: ReportedSet, clusters: Iterable[Cluster]) -> None:
+    by_id = {cluster.kept_id: cluster for cluster in clusters}
+    if reported.packed:  # a sequence has the id of its first document, and holds others
+        for cluster in by_id.values():
+            cluster.kept_split = next((member.split for member in cluster.members), None)
+        return
+    found = list(reported.find(by_id))
+    for location in found:
+        by_id[location.record_id].kept_split = location.split
+    for location, _, seen in read_previews(reported, found):
+        by_id[location.record_id].preview = as_preview(seen)

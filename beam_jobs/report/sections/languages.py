@@ -1,47 +1,43 @@
-"""In which languages documents are, and in which character encodings they were."""
+"""The languages of documents, and the character encodings of their sources."""
 
 from __future__ import annotations
 
-from beam_jobs.report.charts import stacked_bar
+from beam_jobs.report.charts import legend, stacked_bar
 from beam_jobs.report.markup import Html, element, escape, foreign, note, table
-from beam_jobs.report.sections.base import Facts, legend
+from beam_jobs.report.sampling import ReportedSet
 from shard_format.counting import count_values
 
 _MOST_ROWS = 16
 _COLUMNS = (("language", "language"), ("source_encoding", "encoding of the source"))
 
 
-def applies(facts: Facts) -> bool:
+def applies(reported: ReportedSet) -> bool:
     """Whether records are documents: a packed sequence holds several."""
-    return facts.holds_text and not facts.packed
+    return reported.holds_text and not reported.packed
 
 
-def content(facts: Facts) -> Html:
+def content(reported: ReportedSet) -> Html:
     """A table for each, most frequent first."""
-    splits = list(facts.manifest.splits)
-    made = []
+    splits = list(reported.manifest.splits)
+    tables = []
     for column, title in _COLUMNS:
-        counts = {split: count_values(facts.index(split), column) for split in splits}
+        counts = {split: count_values(reported.index(split), column) for split in splits}
         totals: dict[str | None, int] = {}
         for own in counts.values():
             for value, count in own.items():
                 totals[value] = totals.get(value, 0) + count
         if totals:
-            made.append(_table(title, counts, totals))
-    if not made:
-        return note("The index of this set tells no languages.")
-    missing = "language" not in _known(facts)
+            tables.append(_table(title, counts, totals))
+    if not tables:
+        return note("The index of this set has no languages.")
+    missing = not any("language" in reported.index(split).column_names for split in splits)
     return escape(
         (
-            note("No cleaning step looked for languages.") if missing else None,
+            note("No cleaning step detected languages.") if missing else None,
             legend(splits),
-            element("div", made, class_="pair"),
+            element("div", tables, class_="pair"),
         )
     )
-
-
-def _known(facts: Facts) -> set[str]:
-    return {name for split in facts.manifest.splits for name in facts.index(split).column_names}
 
 
 def _table(

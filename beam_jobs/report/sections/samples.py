@@ -1,32 +1,85 @@
-"""A few pictures of every class, as they are stored."""
+"""A few records of every class, as they are stored, with the values of their kept columns."""
 
 from __future__ import annotations
 
-from beam_jobs.report.choosing import MOST_CLASSES
-from beam_jobs.report.gallery import SHOWN_PER_CLASS, ClassSample
-from beam_jobs.report.markup import Html, element, escape, foreign, foreign_words, note
-from beam_jobs.report.sections.base import Facts
+from beam_jobs.report.markup import Html, element, escape, foreign, note
+from beam_jobs.report.sampling import (
+    MOST_CLASSES,
+    SHOWN_IMAGES_PER_CLASS,
+    ClassSample,
+    ReportedSet,
+    SampledRecord,
+)
+from beam_jobs.report.sections.base import framed, image, text
+from beam_jobs.report.sections.kept_columns import shown_value
+
+_SHOWN_CHARACTERS, _SHOWN_LINES = 320, 8  # of a document
+_MOST_VALUES = 6  # kept columns of a record
+_VALUE_CHARACTERS = 90  # of a kept value
 
 
-def content(facts: Facts) -> Html:
-    """One strip of pictures per class."""
-    if not facts.samples:
-        return note("There are no pictures to show.")
-    seed = facts.manifest.config.get("seed")
-    explained = f"The first {SHOWN_PER_CLASS} records of each class in shuffled order"
-    explained += f" (seed {seed})." if isinstance(seed, int) else "."
-    if len(facts.class_names) > MOST_CLASSES:
-        explained += f" The {MOST_CLASSES} most frequent of {len(facts.class_names):,} classes."
-    strips = [_strip(sample) for sample in facts.samples]
-    return escape((note(explained), element("div", strips, class_="strips")))
+def content(reported: ReportedSet) -> Html:
+    """The first records of each class."""
+    samples = reported.class_samples
+    if not samples:
+        return note(f"There are no {'documents' if reported.holds_text else 'images'} to show.")
+    show = _documents if reported.holds_text else _images
+    shown = [show(sample, alone=not reported.class_names) for sample in samples]
+    layout = "documents" if reported.holds_text else "strips"
+    if reported.kept_columns:
+        layout += " annotated"
+    return escape((note(_explanation(reported)), element("div", shown, class_=layout)))
 
 
-def _strip(sample: ClassSample) -> Html:
-    pictures = []
-    for record_id, picture in sample.shown:
-        name = foreign_words(record_id)
-        pictures.append(
-            element("div", element("img", src=picture, alt=name, title=name), class_="frame")
+def _explanation(reported: ReportedSet) -> str:
+    words = "The first" if reported.holds_text else f"The first {SHOWN_IMAGES_PER_CLASS}"
+    words += " records" + (" of each class" if reported.class_names else "")
+    seed = reported.manifest.config.get("seed")
+    words += " in shuffled order" + (f" (seed {seed})." if isinstance(seed, int) else ".")
+    if len(reported.class_names) > MOST_CLASSES:
+        words += f" The {MOST_CLASSES} most frequent of {len(reported.class_names):,} classes."
+    if len(reported.kept_columns) > _MOST_VALUES:
+        words += f" {_MOST_VALUES} of {len(reported.kept_columns):,} kept columns."
+    return words
+
+
+def _images(sample: ClassSample, alone: bool) -> Html:
+    shown = [
+        element("div", framed(image(record.preview, record.record_id)), _kept_values(record))
+        for record in sample.shown
+    ]
+    heading = None if alone else element("h3", foreign(sample.name, 60))
+    return element("div", heading, element("div", shown, class_="tiles"), class_="strip")
+
+
+def _documents(sample: ClassSample, alone: bool) -> Html:
+    shown = [
+        element(
+            "div",
+            text(record.preview, _SHOWN_CHARACTERS, _SHOWN_LINES),
+            _kept_values(record),
+            note(foreign(record.record_id, 60)),
+            class_="document",
         )
-    heading = element("h3", foreign(sample.name, 60))
-    return element("div", heading, element("div", pictures, class_="tiles"), class_="strip")
+        for record in sample.shown
+    ]
+    if alone:
+        return escape(shown)
+    return element("div", element("h3", foreign(sample.name, 60)), shown)
+
+
+def _kept_values(record: SampledRecord) -> Html | None:
+    """The values of the kept columns as a list of name and value."""
+    if not record.kept:
+        return None
+    shown = [
+        element(
+            "div",
+            element("dt", foreign(name, 40)),
+            element("dd", shown_value(values[0], _VALUE_CHARACTERS))
+            if values
+            else element("dd", "no value", class_="none"),
+        )
+        for name, values in list(record.kept.items())[:_MOST_VALUES]
+    ]
+    return element("dl", shown, class_="kept-values")

@@ -1,4 +1,4 @@
-"""How fast the build was, stage by stage, and on what; the one section that is not reproducible."""
+"""How fast the build was, by stage, and on which machine; the only part that differs by build."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from beam_jobs.report.markup import Html, element, escape, foreign, note, table
-from beam_jobs.report.sections.base import Facts
+from beam_jobs.report.sampling import ReportedSet
 from shard_format.wording import format_bytes
 
 _MOST_STAGES = 50
 
 
-def content(facts: Facts) -> Html:
+def content(reported: ReportedSet) -> Html:
     """Stages, total, machine and versions, as far as build.json has them."""
-    build = facts.build
+    build = reported.build
     if not build:
-        return note("There is no build.json, so nothing is known of how this set was built.")
+        return note("There is no build.json, so it is not known how this set was built.")
     return escape((_total(build), _stages(build), _machine(build)))
 
 
@@ -69,12 +69,12 @@ def _machine(build: Mapping[str, Any]) -> Html:
             size = _number(value) if name == "memory_bytes" else None
             shown = format_bytes(size) if size is not None else str(value)
             rows.append((foreign(str(name).removesuffix("_bytes"), 60), foreign(shown)))
-    made = table(("", "value"), rows)
-    return element("details", element("summary", "Machine and versions"), made, class_="words")
+    summary = element("summary", "Machine and versions")
+    return element("details", summary, table(("", "value"), rows), class_="words")
 
 
 def _number(value: object) -> float | None:
-    """The value if it is a number from 0 on: no root hash vouches for build.json."""
+    """The value if it is a number of at least 0: no root hash covers build.json."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e18:
         return float(value)
     return None

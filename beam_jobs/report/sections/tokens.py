@@ -1,4 +1,4 @@
-"""What the tokenizer makes of the corpus, and how full packed sequences are."""
+"""How much of its vocabulary the tokenizer uses, and how full packed sequences are."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import Any
 
 from beam_jobs.report.charts import stacked_bar
 from beam_jobs.report.markup import Html, element, foreign, note, table
-from beam_jobs.report.sections.base import Facts
+from beam_jobs.report.sampling import ReportedSet
 from shard_format.wording import is_share, statistic
 
 _PARTS = 1_000_000  # parts of a bar: shares are fractions
 
 
-def applies(facts: Facts) -> bool:
-    """Whether documents were made into tokens."""
-    statistics = [info.statistics for info in facts.manifest.splits.values()]
+def applies(reported: ReportedSet) -> bool:
+    """Whether records are tokens."""
+    statistics = [info.statistics for info in reported.manifest.splits.values()]
     counted = any("vocabulary" in found or "packing" in found for found in statistics)
-    return facts.holds_text and (counted or facts.packed)
+    return reported.holds_text and (counted or reported.packed)
 
 
-def content(facts: Facts) -> Html:
-    """A table for vocabulary and one for packing, as far as the manifest tells them."""
-    made = []
-    for split, info in facts.manifest.splits.items():
+def content(reported: ReportedSet) -> Html:
+    """A table for the vocabulary and one for packing, if the manifest has them."""
+    tables = []
+    for split, info in reported.manifest.splits.items():
         for name, title in (("vocabulary", "Vocabulary"), ("packing", "Packing")):
             found = info.statistics.get(name)
             if isinstance(found, Mapping) and found:
-                made.append(_table(f"{title}, over split {split}", found))
-    if not made:
-        return note("The manifest of this set tells nothing of its tokens.")
-    return element("div", made, class_="pair")
+                tables.append(_table(f"{title}, over split {split}", found))
+    if not tables:
+        return note("The manifest of this set has no statistics of its tokens.")
+    return element("div", tables, class_="pair")
 
 
 def _table(caption: str, numbers: Mapping[str, Any]) -> Html:

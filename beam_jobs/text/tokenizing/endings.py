@@ -13,7 +13,7 @@ from beam_jobs.columns import int64
 from beam_jobs.counters import added, counted, counted_once, tally
 from beam_jobs.record_types.base import Finished
 from beam_jobs.text.tokenizing.finishing import Ending, StagedText
-from beam_jobs.text.tokenizing.packings import Packing, Piece
+from beam_jobs.text.tokenizing.packings.base import Packing, Piece
 from beam_jobs.text.tokenizing.tokenizer import Ids, Tokenizer
 from shard_format import Feature, encode_features, finish_example
 

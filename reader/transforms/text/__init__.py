@@ -2,7 +2,7 @@
 
 A transform is a pure function of a batch of texts and of their random numbers, which are drawn
 from (seed, epoch, record), in TensorFlow operations on strings. A character is a Unicode code
-point, a word what stands between white space; what was changed has one space between its words.
+point, a word the characters between white space; what was changed has one space between its words.
 
 To add one: write a file, add it to TEXT_TRANSFORMS, and name it in an augmentation.
 """

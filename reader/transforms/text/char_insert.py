@@ -11,7 +11,7 @@ from reader.transforms.text.letters import change_words, part, pick
 
 
 def char_insert(text: Any, draws: Draws) -> Any:
-    """[n] string: in a tenth of the words a letter of the word stands once more, anywhere in it.
+    """[n] string: in a tenth of the words a letter of the word is inserted anywhere in it.
 
     Taking the letter from the word keeps it in the script of the text, whatever that is; a table
     of neighbours on a keyboard (the "Key" noise of Belinkov and Bisk, 2018, arXiv 1711.02173)

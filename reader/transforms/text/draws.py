@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from reader import order_graph
+from reader.order import graph_order
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,14 +22,14 @@ class Draws:
 
     def stream(self, number: int) -> Draws:
         """Other numbers of the same records: one stream for each purpose."""
-        return Draws(order_graph.mix(self.keys ^ tf.constant(number, tf.uint64)))
+        return Draws(graph_order.mix(self.keys ^ tf.constant(number, tf.uint64)))
 
     def one(self) -> Any:
         """[n] float32: one number for each record."""
-        return order_graph.numbered(self.keys, tf.constant(0, tf.int64))
+        return graph_order.numbered(self.keys, tf.constant(0, tf.int64))
 
     def each(self, ragged: Any) -> Any:
         """[number of values] float32: one for each value of a tf.RaggedTensor [n, ragged]."""
         rows = ragged.value_rowids()
         within = tf.range(tf.size(rows, tf.int64)) - tf.gather(ragged.row_starts(), rows)
-        return order_graph.numbered(tf.gather(self.keys, rows), within)
+        return graph_order.numbered(tf.gather(self.keys, rows), within)

@@ -1,4 +1,4 @@
-"""Words that may stand for each other: a list that the user gives, and the operation of EDA."""
+"""Synonyms: a list that the user gives, and the operation of EDA."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from reader.transforms.text.letters import pick
 from reader.transforms.text.words import choose, join_words, num_changed, split_words
 from shard_format import UsageError
 
-# What stands around a word without being of it: a comma, a bracket, a quotation mark. Marks are of
-# it: words of Hindi or Thai end in a vowel sign, and an accent may be a character of its own.
+# Characters around a word that are not part of it: a comma, a bracket, a quotation mark. Marks are
+# part of it: words of Hindi or Thai end in a vowel sign, and an accent may be a character.
 _BEFORE, _AFTER = r"^([^\pL\pM\pN]*).*$", r"^.*?([^\pL\pM\pN]*)$"
 _AROUND = r"^[^\pL\pM\pN]+|[^\pL\pM\pN]+$"
 
 
 @dataclasses.dataclass(frozen=True)
 class Synonyms:
-    """The words of a list, and for each the others that may stand in its place.
+    """The words of a list, and the synonyms of each.
 
     Attributes:
         table: A tf.lookup table from a word in lower case to its number, -1 for all others.
@@ -33,9 +33,9 @@ class Synonyms:
 
 
 def read_synonyms(path: Path) -> Synonyms:
-    """The list in a file of UTF-8: each line some words that may stand for each other.
+    """The list in a file of UTF-8: a group of synonyms per line.
 
-    The words of a line stand between commas ("film, movie, motion picture"); a word may stand in
+    The words of a line are separated by commas ("film, movie, motion picture"); a word may be in
     several lines. Lines that are empty or begin with # are left out.
 
     Raises:
@@ -49,17 +49,14 @@ def read_synonyms(path: Path) -> Synonyms:
         words = [" ".join(word.split()) for word in words if word]
         if len(words) < 2:
             raise UsageError(
-                f"a line of synonyms must hold two words or more with commas between them, got "
-                f"{line.strip()!r} in line {number} of {path}. Add another word, or take it out."
+                f"Line {number} of {path} has fewer than two comma-separated words: "
+                f"{line.strip()!r}. Add another word, or remove the line."
             )
         for word in words:
             known = others.setdefault(word, {})
             known.update((other, None) for other in words if other != word)
     if not others:
-        raise UsageError(
-            f"a list of synonyms must hold at least one line, got none in {path}. Write for "
-            "instance 'film, movie'."
-        )
+        raise UsageError(f"No line of synonyms in {path}. Write for instance 'film, movie'.")
     keys = tf.constant(list(others))
     values = tf.range(len(others), dtype=tf.int64)
     return Synonyms(
@@ -74,8 +71,8 @@ def _lines(path: Path) -> list[str]:
         return path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"a list of synonyms must be a text file in UTF-8, got {error} in {path}. Check the "
-            "path and the encoding."
+            f"Cannot read synonyms from {path} as UTF-8 text: {error}. Check the path and the "
+            "encoding."
         ) from error
 
 

@@ -20,7 +20,7 @@ def word_swap(text: Any, draws: Draws) -> Any:
     """[n] string: in each text a tenth of the words, at least one, change places with another.
 
     EDA draws its pairs one after the other, so that a word may wander twice; here they have no
-    word in common, which takes no loop. A text of one word stays as it is.
+    word in common, which takes no loop. A text of one word is unchanged.
 
     Args:
         text: [n] string, UTF-8.

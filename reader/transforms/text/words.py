@@ -13,7 +13,7 @@ SHARE = 0.1
 
 
 def split_words(text: Any) -> Any:
-    """[n] string -> [n, ragged] string: what stands between white space of any kind."""
+    """[n] string -> [n, ragged] string: the words between white space of any kind."""
     return tf.strings.split(tf.strings.regex_replace(text, r"[\s\pZ]+", " "))
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from reader.record_types.vocabulary import Vocabulary
 from reader.transforms.tokens.token_dropout import token_dropout
 from reader.transforms.tokens.token_masking import token_masking
-from reader.vocabulary import Vocabulary
 
 # ([n, ragged] int64, [n] uint64 keys, number of the transform, vocabulary) -> [n, ragged] int64
 TokenTransform = Callable[[Any, Any, int, Vocabulary], Any]

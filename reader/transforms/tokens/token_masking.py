@@ -6,9 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from reader.record_types.vocabulary import Vocabulary
 from reader.transforms.text.draws import Draws
 from reader.transforms.text.words import SHARE
-from reader.vocabulary import Vocabulary
 
 
 def token_masking(ids: Any, keys: Any, number: int, vocabulary: Vocabulary) -> Any:

@@ -13,7 +13,7 @@ import pytest
 import simplejpeg
 
 from beam_jobs.options import ImageOptions, TextOptions
-from beam_jobs.run import run_preprocess
+from beam_jobs.run import preprocess
 from shard_format import Feature, InputError, decode_example, unframe
 
 from .conftest import tar_of
@@ -55,7 +55,7 @@ def test_a_table_of_labels_for_documents(tmp_path):
         (str(root),), str(tmp_path / "set"), labels=str(tmp_path / "labels.csv"),
         keep_columns="year:int64", workers=1, no_report=True, clean="none",
     )  # fmt: skip
-    manifest = run_preprocess(options).manifest
+    manifest = preprocess(options).manifest
     assert dict(manifest.ledger.reasons) == {"missing-file": 1, "no-row": 1}
     found = examples_of(tmp_path / "set", manifest)
     assert {name: list(one["year"]) for name, one in found.items()} == {
@@ -104,7 +104,7 @@ def test_kept_columns_of_images(make, tmp_path):
         (str(source),), str(tmp_path / "set"), keep_columns="caption,score:float32",
         split="train=1", resize="none", workers=1, **options,
     )  # fmt: skip
-    manifest = run_preprocess(job).manifest
+    manifest = preprocess(job).manifest
     names = [feature.name for feature in manifest.schema.features]
     assert names == ["id", "image", "caption", "score", "label"]
     assert manifest.schema.features[2] == Feature("caption", "text")
@@ -128,7 +128,7 @@ def test_a_caption_next_to_each_image(tmp_path):
         (str(source),), str(tmp_path / "set"), keep_columns="txt", split="train=1", workers=1,
         no_report=True,
     )  # fmt: skip
-    found = examples_of(tmp_path / "set", run_preprocess(job).manifest)
+    found = examples_of(tmp_path / "set", preprocess(job).manifest)
     assert {name: one["txt"][0] for name, one in found.items()} == {
         f"a.tar.gz/{number}.jpg": f"caption {number}".encode() for number in range(4)
     }
@@ -141,12 +141,12 @@ def test_a_bad_value_of_a_kept_column_costs_its_record(tmp_path):
         (str(tmp_path / "a.parquet"),), str(tmp_path / "set"), keep_columns="n:int64", workers=1,
         no_report=True,
     )  # fmt: skip
-    assert dict(run_preprocess(job).manifest.ledger.reasons) == {"bad-value": 1}
+    assert dict(preprocess(job).manifest.ledger.reasons) == {"bad-value": 1}
     job = ImageOptions(
         (str(tmp_path / "a.parquet"),), str(tmp_path / "other"), keep_columns="m", workers=1
     )
     with pytest.raises(InputError, match=r"no column 'm' \(--keep-columns\)"):
-        run_preprocess(job)
+        preprocess(job)
 
 
 def test_links_out_of_the_source_are_not_followed(kind, build, tmp_path):
@@ -179,6 +179,6 @@ def test_a_document_that_decompresses_to_too_much(method, tmp_path):
         no_report=True,
     )  # fmt: skip
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    ledger = run_preprocess(job).manifest.ledger
+    ledger = preprocess(job).manifest.ledger
     assert (ledger.kept, dict(ledger.reasons)) == (1, {"file-too-large": 1})
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10  # KiB

@@ -71,7 +71,7 @@ def test_a_shard_set_is_a_source_with_its_class_names(pictures, build, records, 
 def test_several_archives_in_any_order(pictures, build, tmp_path):
     source, _ = FORMS["tar"](pictures(13), tmp_path / "form")
     from beam_jobs.options import ImageOptions
-    from beam_jobs.run import run_preprocess
+    from beam_jobs.run import preprocess
 
     files = [str(source / "0.tar"), str(source / "1.tar")]
     expected = build(source).manifest
@@ -79,4 +79,4 @@ def test_several_archives_in_any_order(pictures, build, tmp_path):
         options = ImageOptions(
             tuple(sources), str(tmp_path / f"set{number}"), workers=1, resize="shorter:32"
         )
-        assert run_preprocess(options).manifest == expected
+        assert preprocess(options).manifest == expected

@@ -10,7 +10,7 @@ import pytest
 from beam_jobs.corpus import source_io
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.source_io import UnreadableError, retried
-from beam_jobs.run import run_preprocess
+from beam_jobs.run import preprocess
 from shard_format import InputError, load_manifest
 
 
@@ -30,7 +30,7 @@ def interrupted(kind, corpus, out, when, back, **options):
 
     job = kind.options(corpus, out, workers=1, no_report=True, **options)
     try:
-        return run_preprocess(job, on_progress=on_progress)
+        return preprocess(job, on_progress=on_progress)
     finally:
         if back and away.exists():
             away.rename(corpus)
@@ -62,7 +62,7 @@ def test_an_empty_mount_point_is_not_a_corpus_without_files(kind, build, tmp_pat
 
     job = kind.options(corpus, tmp_path / "set", workers=1, no_report=True)
     with pytest.raises(InputError, match="6 source files cannot be read"):
-        run_preprocess(job, on_progress=on_progress)
+        preprocess(job, on_progress=on_progress)
 
 
 def test_a_file_that_was_removed_is_rejected(kind, tmp_path):
@@ -74,7 +74,7 @@ def test_a_file_that_was_removed_is_rejected(kind, tmp_path):
             gone.unlink(missing_ok=True)
 
     job = kind.options(corpus, tmp_path / "set", workers=1, no_report=True)
-    manifest = run_preprocess(job, on_progress=on_progress).manifest
+    manifest = preprocess(job, on_progress=on_progress).manifest
     assert dict(manifest.ledger.reasons) == {"missing-file": 1}
     assert manifest.ledger.kept == 5
 

@@ -89,7 +89,7 @@ def add_duplicates(directory, rows):
     return rewrite(directory, files={**load_manifest(directory).files, naming.DUPLICATES: info})
 
 
-def picture_bytes(side=48, seed=0):
+def image_bytes(side=48, seed=0):
     pixels = np.random.default_rng(seed).integers(0, 256, (side, side, 3), np.uint8)
     sink = io.BytesIO()
     Image.fromarray(pixels).save(sink, "JPEG")
@@ -111,7 +111,7 @@ def some_duplicates(directory, clusters=5):
                 "kept_id": kept_id,
                 "kept_label": label,
                 "conflict": conflict,
-                "preview": picture_bytes(seed=number),
+                "preview": image_bytes(seed=number),
             }
         )
         if number % 2:
@@ -124,7 +124,7 @@ def some_duplicates(directory, clusters=5):
 
 
 def encoded(encoding, pixels):
-    """A picture as a shard would hold it."""
+    """An image as a shard would hold it."""
     if encoding == "raw":
         return pixels.tobytes()
     sink = io.BytesIO()
@@ -260,13 +260,13 @@ def page():
 def sets():
     """The functions above: with --import-mode=importlib tests cannot import each other."""
     functions = (rewrite, add_statistics, add_duplicates, add_quarantine, hand_made)
-    functions += (picture_bytes, some_duplicates)
+    functions += (image_bytes, some_duplicates)
     return types.SimpleNamespace(**{function.__name__: function for function in functions})
 
 
 @pytest.fixture
 def clothing(build, samples, tmp_path):
-    """The sample photographs as a shard set that has everything a report can show."""
+    """The sample images as a shard set with everything a report can show."""
     build(samples, "clothing", resize="shorter:48", num_shards=2)
     directory = tmp_path / "clothing"
     pixels = {"mean": [200.5, 190.25, 180], "std": [60, 55.5, 50.25], "min": [0, 0, 1]}

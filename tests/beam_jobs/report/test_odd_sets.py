@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from beam_jobs.report import write_report
-from beam_jobs.report.pictures import preview
-from shard_format import load_manifest, naming
+from beam_jobs.report.previews import image_of_bytes
+from shard_format import Feature, Schema, load_manifest, naming
 
-PICTURE_SECTIONS = set(
+IMAGE_SECTIONS = set(
     "set ledger classes samples means sizes channels duplicates quarantine throughput".split()
 )
 HOSTILE = [
@@ -32,7 +32,7 @@ def report(page):
     def make(directory):
         text = write_report(directory).read_text(encoding="utf-8")
         parsed = page(text)
-        assert set(parsed.sections) == PICTURE_SECTIONS | {None}
+        assert set(parsed.sections) == IMAGE_SECTIONS | {None}
         assert parsed.count("script") == 0
         return parsed
 
@@ -103,7 +103,7 @@ def test_nothing_was_kept(tmp_path, sets, report):
     sets.hand_made(tmp_path / "set", [], classes=("a",))
     sets.add_quarantine(tmp_path / "set", [("a/1", "corrupt", "no good", b"\xff\xd8\xff")])
     parsed = report(tmp_path / "set")
-    assert "There are no pictures" in parsed.sections["samples"]
+    assert "There are no images" in parsed.sections["samples"]
     assert "There are no records" in parsed.sections["sizes"]
     assert "read 1" in parsed.sections["ledger"]
 
@@ -176,16 +176,16 @@ def test_large_clusters_are_cut(tmp_path, sets, report):
 
 
 def test_bytes_of_a_quarantine_are_never_trusted(sets):
-    picture = sets.picture_bytes(200)
-    assert preview(picture)
-    assert preview(picture[: len(picture) // 2])  # what can still be decoded
-    assert preview(None) is preview(b"") is preview(b"no picture") is None
+    image = sets.image_bytes(200)
+    assert image_of_bytes(image)
+    assert image_of_bytes(image[: len(image) // 2])  # what can still be decoded
+    assert image_of_bytes(None) is image_of_bytes(b"") is image_of_bytes(b"not an image") is None
     generator = np.random.default_rng(0)
     for _ in range(200):
-        broken = bytearray(picture)
+        broken = bytearray(image)
         for position in generator.integers(0, len(broken), 20):
             broken[position] = generator.integers(0, 256)
-        preview(bytes(broken))
+        image_of_bytes(bytes(broken))
 
 
 def test_no_preview_of_what_declares_too_much(tmp_path):
@@ -196,4 +196,17 @@ def test_no_preview_of_what_declares_too_much(tmp_path):
     sink = io.BytesIO()
     Image.new("1", (20_000, 20_000)).save(sink, "PNG")
     assert len(sink.getvalue()) < 1 << 20
-    assert preview(sink.getvalue()) is None
+    assert image_of_bytes(sink.getvalue()) is None
+
+
+def test_samples_begin_with_the_first_split(write_records, sets, report):
+    schema = Schema(
+        "image", (Feature("id", "text"), Feature("image", "image", (-1, -1, 3), "jpeg"))
+    )
+    records = {
+        split: [({"id": split, "image": sets.image_bytes(seed=n)}, {}) for n in range(4)]
+        for split in ("train", "dev")  # not in the order of their names
+    }
+    parsed = report(write_records(schema, records))
+    shown = [found["alt"] for tag, found in parsed.elements if tag == "img"][:6]
+    assert shown == ["0", "1", "2", "3", "4", "5"]  # keys, train first

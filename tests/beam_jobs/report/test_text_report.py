@@ -10,7 +10,7 @@ import pytest
 from beam_jobs.report import write_report
 from shard_format import DamageError, load_manifest, naming, open_index
 
-TEXT_SECTIONS = "set ledger classes lengths languages documents duplicates quarantine throughput"
+TEXT_SECTIONS = "set ledger classes samples sizes languages duplicates quarantine throughput"
 HOSTILE = [
     "<script>alert(1)</script>",
     "</p></div></section></body><style>*{display:none}</style>",
@@ -29,7 +29,7 @@ HOSTILE = [
 def build_text(tmp_path):
     """Builds a text set from values of JSON Lines, or from lines as bytes."""
     from beam_jobs.options import TextOptions
-    from beam_jobs.run import run_preprocess
+    from beam_jobs.run import preprocess
 
     def build(lines, out="set", **options):
         source = tmp_path / f"{out}-source"
@@ -37,7 +37,7 @@ def build_text(tmp_path):
         rows = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
         (source / "corpus.jsonl").write_bytes(b"".join(row + b"\n" for row in rows))
         defaults = {"workers": 1, "no_report": True, "label_column": "label"}
-        run_preprocess(
+        preprocess(
             TextOptions(sources=(str(source),), out=str(tmp_path / out), **(defaults | options))
         )
         return tmp_path / out
@@ -79,14 +79,14 @@ def test_numbers_are_those_of_the_set(build_text, report):
     directory = build_text(lines, clean="length:min_chars=8", split="train=0.5,test=0.5")
     manifest, words = load_manifest(directory), report(directory).sections
     train = manifest.splits["train"]
-    assert f"Over the {train.records} records of split train" in words["lengths"]
+    assert f"Over the {train.records} records of split train" in words["sizes"]
     for name in ("chars", "words"):
         numbers = train.statistics[name]
         spread = f"{numbers['min']:,} to {numbers['max']:,}, mean {numbers['mean']:,.0f}"
-        assert spread in words["lengths"]
+        assert spread in words["sizes"]
     counts = [f"{len(open_index(directory / naming.index_file(s)))}" for s in manifest.splits]
     assert f"utf-8{counts[0]}{counts[1]}" in words["languages"]
-    assert "No cleaning step looked for languages" in words["languages"]
+    assert "No cleaning step detected languages" in words["languages"]
     assert "1filtered" in words["set"] and "1duplicate" in words["set"]
     for reason, count in manifest.ledger.reasons.items():
         assert f"{reason} {count}" in words["quarantine"]
@@ -96,7 +96,7 @@ def test_numbers_are_those_of_the_set(build_text, report):
 
 def test_samples_are_the_beginnings_of_documents(build_text, report):
     directory = build_text(rows())
-    words = report(directory).sections["documents"]
+    words = report(directory).sections["samples"]
     index = open_index(directory / naming.index_file("train"))
     for label, name in enumerate(("c0", "c1", "c2")):
         own = index.filter(index["label"].to_numpy() == label)
@@ -125,7 +125,7 @@ def test_hostile_documents_are_text_in_their_place(build_text, report):
     lines += [text.encode() for text in HOSTILE]
     directory = build_text(lines, clean="none", split="train=0.9,test=0.1")
     parsed = report(directory)
-    assert {"documents", "duplicates", "quarantine"} <= set(parsed.sections)
+    assert {"samples", "duplicates", "quarantine"} <= set(parsed.sections)
     words = "".join(parsed.text)
     assert words.count("<script>alert(1)") >= 1 and "display:none" in words
     assert "x" * 501 not in words
@@ -151,8 +151,8 @@ def test_lines_and_blanks_of_a_document_are_kept(build_text, report):
 
 def test_documents_that_are_too_large_have_no_excerpt(build_text, report, monkeypatch):
     directory = build_text(rows())
-    monkeypatch.setattr("beam_jobs.report.texts._MOST_RECORD_BYTES", 200)
-    words = report(directory).sections["documents"]
+    monkeypatch.setattr("beam_jobs.report.previews._MOST_RECORD_BYTES", 200)
+    words = report(directory).sections["samples"]
     assert 1 <= words.count("no excerpt") < 6
     assert words.count("no excerpt") + len(re.findall(r"Document \d+\.", words)) == 6
 
@@ -160,19 +160,19 @@ def test_documents_that_are_too_large_have_no_excerpt(build_text, report, monkey
 def test_originals_that_are_no_text(build_text, report):
     lines = [*rows(9), bytes(range(128, 256)) * 4, b"\x00\x01" * 40]
     words = report(build_text(lines, format="jsonl")).sections["quarantine"]
-    assert "no text; it begins with" in words and "80 81 82" in words
+    assert "not text; it begins with" in words and "80 81 82" in words
 
 
 def test_no_labels(build_text, report):
     parsed = report(build_text(rows(), label_column=None, no_labels=True))
     assert "have no labels" in parsed.sections["classes"]
-    assert parsed.sections["documents"].count("Document") == 8
+    assert parsed.sections["samples"].count("Document") == 8
 
 
 def test_nothing_was_kept(build_text, report):
     parsed = report(build_text([b"{"], no_labels=True, label_column=None))
-    assert "There are no documents" in parsed.sections["documents"]
-    assert "There are no records" in parsed.sections["lengths"]
+    assert "There are no documents" in parsed.sections["samples"]
+    assert "There are no records" in parsed.sections["sizes"]
 
 
 def test_the_same_set_gives_the_same_bytes(build_text):

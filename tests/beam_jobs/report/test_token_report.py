@@ -80,20 +80,20 @@ def test_numbers_of_vocabulary_and_packing(token_set, report):
 
 
 def test_ids_are_shown_as_text(token_set, report):
-    words = report(token_set())["documents"]
+    words = report(token_set())["samples"]
     assert "a document of tokens <script> a document" in words and "..." in words
     assert "2 9999 -1" in words  # what the tokenizer cannot decode
 
 
 def test_without_a_tokenizer_ids_are_shown(token_set, report):
-    assert "1 2 3 4 5 1 2" in report(token_set(tokenizer=False))["documents"]
+    assert "1 2 3 4 5 1 2" in report(token_set(tokenizer=False))["samples"]
 
 
 def test_a_tokenizer_is_not_trusted(token_set, report):
     directory = token_set()
     for content in ("", "{}", json.dumps({"version": "1.0", "model": {"type": "<script>"}})):
         (directory / "tokenizer.json").write_text(content)
-        assert "1 2 3 4 5 1 2" in report(directory)["documents"]
+        assert "1 2 3 4 5 1 2" in report(directory)["samples"]
 
 
 def test_sequences_are_no_documents(token_set, report):
@@ -126,14 +126,14 @@ def test_languages_are_cut(token_set, report):
 )
 def test_odd_statistics(token_set, report, statistics):
     words = report(token_set(statistics=statistics))
-    assert "lengths" in words and "tokens" in words
+    assert "sizes" in words and "tokens" in words
 
 
 def test_lengths_from_none_on(token_set, report):
     histogram = {"edges": [0, 1, 2, 4], "counts": [3, 0, 2]}
     chars = {"min": 0, "max": 3, "mean": 1.2, "histogram": histogram}
     same = {"min": 7, "max": 7, "mean": 7, "histogram": {"edges": [5, 8], "counts": [5]}}
-    words = report(token_set(statistics={"chars": chars, "tokens": same}))["lengths"]
+    words = report(token_set(statistics={"chars": chars, "tokens": same}))["sizes"]
     assert "Characters of a document: 0 to 3, mean 1" in words
     assert "7" in words and "the same for every record" in words
 
@@ -154,7 +154,7 @@ def test_ids_of_sentence_piece(token_set, report, tmp_path, sets):
     )
     sets.rewrite(directory, files={"tokenizer.model": {"bytes": 1, "sha256": ""}})
     processor = sentencepiece.SentencePieceProcessor(model_file=str(directory / "tokenizer.model"))
-    assert processor.decode([1, 2, 3, 4, 5] * 4) in report(directory)["documents"]
+    assert processor.decode([1, 2, 3, 4, 5] * 4) in report(directory)["samples"]
 
 
 def test_cleaning_steps_stand_in_order(token_set, report, sets):

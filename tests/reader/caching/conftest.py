@@ -11,8 +11,8 @@ import pytest
 from pyarrow import fs
 
 import reader
-from reader.caching import places, retrying
-from reader.caching.origins import RemoteOrigin
+from reader.cache import locations, retrying
+from reader.cache.origins import RemoteOrigin
 
 URL = "s3://bucket/set"
 
@@ -65,7 +65,9 @@ def remote(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], tuple[str, Flaky
 
     def put(directory: Path) -> tuple[str, FlakyFiles]:
         files = FlakyFiles()
-        monkeypatch.setattr(places, "connect", lambda url: RemoteOrigin(files, str(directory), url))
+        monkeypatch.setattr(
+            locations, "connect", lambda url: RemoteOrigin(files, str(directory), url)
+        )
         monkeypatch.setattr(retrying, "_PAUSE_SECONDS", 0.01)
         return URL, files
 

@@ -7,8 +7,8 @@ from unittest import mock
 import pytest
 
 import reader
-from reader.caching import resources
-from reader.caching.choosing import NETWORK, REMOTE, CacheChoice, Situation, choose_cache
+from reader.cache import resources
+from reader.cache.plan import NETWORK, REMOTE, CacheChoice, Situation, choose_cache
 from shard_format import UsageError
 
 GB = 10**9
@@ -28,7 +28,7 @@ def choose(size: int, memory: int, **found: Any) -> CacheChoice:
         (choose(3 * GB, 9 * GB, slow=NETWORK, disk=20 * GB), "disk", "on a network file system"),
         (choose(3 * GB, 9 * GB, slow=NETWORK, disk=9 * GB), "off", "of the room in cache"),
         # As many shards as fit spare as much of the network.
-        (choose(3 * GB, 9 * GB, slow=REMOTE, disk=9 * GB), "disk", "and it lies at a URL"),
+        (choose(3 * GB, 9 * GB, slow=REMOTE, disk=9 * GB), "disk", "and it is at a URL"),
         (choose(1 * GB, 9 * GB, slow=REMOTE), "memory", "within a quarter"),
         (choose(1 * GB, 9 * GB, stage="decoded"), "memory", "has 1 GB when it is decoded, within"),
         (choose(3 * GB, 9 * GB, stage="decoded", disk=12 * GB), "disk", "and fits into cache"),
@@ -43,7 +43,7 @@ def test_auto_chooses_and_says_why(found: CacheChoice, cache: str, reason: str) 
 
 def test_memory_that_is_not_there_is_refused_before_anything_is_read() -> None:
     found = Situation(3 * GB, "decoded", None, 2 * GB, 0, None, "cache")
-    with pytest.raises(UsageError, match=r'cache="memory" needs 3 GB .* decoded, got 2 GB'):
+    with pytest.raises(UsageError, match=r'cache="memory" needs 3 GB .* \(decoded\), but 2 GB'):
         choose_cache("memory", found)
 
 
@@ -51,7 +51,7 @@ def test_memory_is_what_the_container_leaves(tmp_path: Path) -> None:
     (tmp_path / "max").write_text("1000\n")
     (tmp_path / "used").write_text("400\n")
     files = ((str(tmp_path / "max"), str(tmp_path / "used")),)
-    with mock.patch("reader.caching.resources._CGROUP_FILES", files):
+    with mock.patch("reader.cache.resources._CGROUP_FILES", files):
         assert resources.available_memory_bytes() == 600
         (tmp_path / "max").write_text("max\n")
         assert resources.available_memory_bytes() > 10**6
@@ -77,12 +77,15 @@ def test_the_default_directory_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"cache_stage": "pixels"}, "cache_stage must be one of stored, decoded, got 'pixels'"),
-        ({"cache_stage": "decoded", "cache": "off"}, "needs a cache, got cache='off'"),
-        ({"cache_limit": "many"}, "cache_limit .many. is not a size"),
-        ({"cache_limit": 0}, "cache_limit must be a whole number at least 1"),
-        ({"cache_limit": -5}, "cache_limit must be a whole number at least 1"),
-        ({"cache_limit": 2.5}, "cache_limit must be a whole number at least 1"),
+        ({"cache_stage": "pixels"}, "Unknown cache_stage 'pixels' .* Choices: stored, decoded"),
+        (
+            {"cache_stage": "decoded", "cache": "off"},
+            "cache_stage='decoded' has no effect with cache='off'",
+        ),
+        ({"cache_limit": "many"}, "cache_limit must be a number with a unit"),
+        ({"cache_limit": 0}, "cache_limit is 0 .* Pass an integer of at least 1"),
+        ({"cache_limit": -5}, "cache_limit is -5 .* of at least 1"),
+        ({"cache_limit": 2.5}, r"cache_limit is 2\.5 .* an integer"),
     ],
 )
 def test_options_that_are_wrong(tiny: Path, options: dict[str, Any], message: str) -> None:
@@ -92,5 +95,5 @@ def test_options_that_are_wrong(tiny: Path, options: dict[str, Any], message: st
 
 def test_text_has_nothing_to_decode(token_set: Any) -> None:
     directory = token_set(train=[([1, 2], 0), ([3], 1)])
-    with pytest.raises(UsageError, match=r"cache_stage is for sets of pictures, got .* token ids"):
+    with pytest.raises(UsageError, match="cache_stage=decoded does not apply to token ids"):
         reader.load(directory, batch_size=2, cache="memory", cache_stage="decoded")

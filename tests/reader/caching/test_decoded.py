@@ -103,7 +103,7 @@ def test_the_copy_can_be_verified(make_set: Any, tmp_path: Path, batches: Any) -
     assert manifest.config["decoded_from"] == load_manifest(directory).root_hash
     pixels = 3 * sum(SIZES[number % 3][0] * SIZES[number % 3][1] for number in range(21))
     assert (decoded_set(cache) / "pixels").stat().st_size == pixels
-    with pytest.raises(ShardSetError, match=r"got 'beside' as the encoding"):
+    with pytest.raises(ShardSetError, match=r"unknown encoding 'beside'"):
         reader.load(decoded_set(cache), batch_size=2, image_size=8)
 
 
@@ -143,7 +143,7 @@ def test_all_other_features_and_columns_stay(
 def test_no_room_is_said_before_anything_is_decoded(make_set: Any, tmp_path: Path) -> None:
     directory = make_set({"train": (9, 12)})
     options = {"batch_size": 2, "image_size": 8, "cache_dir": tmp_path / "c", "cache_limit": 10_000}
-    with pytest.raises(UsageError, match=r"a copy of decoded pictures on disk needs 0.0[67]"):
+    with pytest.raises(UsageError, match=r"a copy of decoded images on disk needs 0.0[67]"):
         reader.load(directory, cache="disk", cache_stage="decoded", **options)
     assert not list((tmp_path / "c").rglob("*tfrecord*"))
 
@@ -179,7 +179,7 @@ def test_an_index_with_wrong_sizes_is_told(write_records: Any, make_set: Any) ->
         name="photographs",
     )
     options = {"batch_size": 1, "image_size": 8, "cache": "memory", "cache_stage": "decoded"}
-    with pytest.raises(DamageError, match=r"got no height and no width"):
+    with pytest.raises(DamageError, match=r"no column height and no column width"):
         reader.load(directory, **options)
     directory = write_records(
         Schema("image", (Feature("id", "text"), image)),
@@ -191,7 +191,7 @@ def test_an_index_with_wrong_sizes_is_told(write_records: Any, make_set: Any) ->
         columns=(pa.field("width", pa.int32()), pa.field("height", pa.int32())),
         name="more",
     )
-    with pytest.raises(DamageError, match=r"must have the sizes of pictures"):
+    with pytest.raises(DamageError, match=r"Images are larger than the index says"):
         reader.load(directory, **options)
 
 
@@ -205,7 +205,7 @@ def test_a_picture_that_is_none_is_told(write_records: Any) -> None:
         {"train": [({"id": "mine", "image": b"no jpeg"}, sides)]},
         columns=tuple(pa.field(name, pa.int32()) for name in sides),
     )
-    with pytest.raises(DamageError, match=r"a picture must be one that TensorFlow decodes.*mine"):
+    with pytest.raises(DamageError, match=r"TensorFlow cannot decode the image .*mine"):
         reader.load(directory, batch_size=1, image_size=8, cache="memory", cache_stage="decoded")
 
 

@@ -13,10 +13,10 @@ from unittest import mock
 import pytest
 
 import reader
-from reader.caching.copying import Copies, Wanted, fetch
-from reader.caching.origins import DirectoryOrigin
-from reader.caching.resources import default_cache_dir, free_disk_bytes
-from reader.caching.store import Store
+from reader.cache.copying import Copies, Wanted, fetch
+from reader.cache.origins import DirectoryOrigin
+from reader.cache.resources import default_cache_dir, free_disk_bytes
+from reader.cache.store import Store
 from shard_format import DamageError, UsageError, load_manifest, verify
 
 
@@ -37,9 +37,9 @@ def test_copies_are_made_while_the_source_is_read(
     """Also in a directory whose name is a pattern to TensorFlow."""
     cache = tmp_path / special
     plain, _ = batches(tiny, cache="off")
-    with mock.patch("reader.caching.copying._copy", side_effect=OSError("not yet")):
+    with mock.patch("reader.cache.copying._copy", side_effect=OSError("not yet")):
         first, stream = None, None
-        with pytest.warns(UserWarning, match=r"is read where it lies"), pytest.raises(OSError):
+        with pytest.warns(UserWarning, match=r"is read from its source"), pytest.raises(OSError):
             first, stream = batches(tiny, cache="disk", cache_dir=cache)
     assert first is None and copied(cache) == {}
     during, stream = batches(tiny, cache="disk", cache_dir=cache)
@@ -98,8 +98,8 @@ def test_a_copy_that_was_cut_is_not_read(make_set: Any, tmp_path: Path, batches:
     (copy,) = (tmp_path / "c").glob("*/*tfrecord*")
     copy.write_bytes(copy.read_bytes()[:500])
     options |= {"batch_size": 20, "image_size": 16, "augment": "standard", "seed": 3}
-    with mock.patch("reader.caching.copying._copy", side_effect=OSError("not yet")):
-        with pytest.warns(UserWarning, match="could not be copied"):
+    with mock.patch("reader.cache.copying._copy", side_effect=OSError("not yet")):
+        with pytest.warns(UserWarning, match="copying it failed"):
             stream = reader.load(directory, **options)
             found = [image.numpy() for image, _ in stream.dataset.take(2)]
             stream.copies[0]._thread.join()
@@ -124,8 +124,8 @@ def test_damage_is_not_cached(make_set: Any, tmp_path: Path, batches: Any) -> No
     flip(shard)
     options = {"batch_size": 5, "image_size": 8, "cache": "disk", "cache_dir": tmp_path / "c"}
     with (
-        pytest.warns(UserWarning, match=r"could not be copied"),
-        pytest.raises(DamageError, match=f"SHA-256, it differs in {shard}"),
+        pytest.warns(UserWarning, match=r"copying it failed"),
+        pytest.raises(DamageError, match=f"SHA-256 differs from the manifest in {shard}"),
     ):
         batches(directory, 0, **options)
     assert len(copied(tmp_path / "c")) == 1
@@ -141,7 +141,7 @@ def test_no_room_at_all_is_no_error(tiny: Path, tmp_path: Path, batches: Any, sa
 
 def test_a_cache_directory_that_cannot_be_made(tiny: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match=r"needs a directory that can be written to"):
+    with pytest.raises(UsageError, match=r"Cannot write to the cache directory"):
         reader.load(tiny, batch_size=4, image_size=8, cache="disk", cache_dir=tmp_path / "file")
 
 
@@ -152,7 +152,9 @@ def test_a_cache_directory_that_cannot_be_written_to(
     """It is there, but the disk is full, or its lock is another user's."""
     with (
         mock.patch(fails, side_effect=OSError(errno.ENOSPC, "No space left on device")),
-        pytest.raises(UsageError, match=r"can be written to, got .*No space left on device"),
+        pytest.raises(
+            UsageError, match=r"Cannot write to the cache directory .*No space left on device"
+        ),
     ):
         reader.load(tiny, batch_size=4, image_size=8, cache="disk", cache_dir=tmp_path)
 
@@ -193,7 +195,7 @@ def test_a_lease_lasts_as_long_as_anybody_may_read(tiny: Path, tmp_path: Path) -
 def test_a_copy_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(bytes(64 << 20))
     wanted = Wanted("source", tmp_path / "copy", 64 << 20, "")
-    with mock.patch("reader.caching.copying._BLOCK_BYTES", 1 << 10):
+    with mock.patch("reader.cache.copying._BLOCK_BYTES", 1 << 10):
         copies = Copies(DirectoryOrigin(tmp_path), [wanted])
         copies.stop()
         copies.wait()
@@ -204,8 +206,8 @@ def test_a_program_does_not_wait_for_copies_at_its_end(tmp_path: Path) -> None:
     """Nor does it abort: a thread inside PyArrow must not be killed there."""
     program = (
         "import sys, time; from pathlib import Path\n"
-        "from reader.caching import copying\n"
-        "from reader.caching.origins import DirectoryOrigin\n"
+        "from reader.cache import copying\n"
+        "from reader.cache.origins import DirectoryOrigin\n"
         "class Endless(DirectoryOrigin):\n"
         "    def open(self, file):\n"
         "        opened = super().open(file)\n"
@@ -240,7 +242,7 @@ def test_an_attempt_that_fails_is_made_again(tmp_path: Path, tiny: Path) -> None
                 raise failures.pop()
             return real.open(file)
 
-    with mock.patch("reader.caching.retrying._PAUSE_SECONDS", 0.01):
+    with mock.patch("reader.cache.retrying._PAUSE_SECONDS", 0.01):
         fetch(Flaky(tiny), wanted)
     assert wanted.path.read_bytes() == (tiny / shard.file).read_bytes()
 

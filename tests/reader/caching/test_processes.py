@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from reader.caching.contents import Item
-from reader.caching.store import Store
+from reader.cache.inventory import Item
+from reader.cache.store import Store
 from shard_format import file_sha256, load_manifest
 
 # Copies slowly, keeps reading the copies that it has a lease on, and says what it copied. It uses
@@ -21,11 +21,11 @@ from shard_format import file_sha256, load_manifest
 _READER = """
 import sys, time, random
 from pathlib import Path
-from reader.caching import copying
-from reader.caching.contents import Item
-from reader.caching.copying import Wanted, fetch
-from reader.caching.origins import DirectoryOrigin
-from reader.caching.store import Store
+from reader.cache import copying
+from reader.cache.inventory import Item
+from reader.cache.copying import Wanted, fetch
+from reader.cache.origins import DirectoryOrigin
+from reader.cache.store import Store
 from shard_format import file_sha256, load_manifest
 
 root, cache, limit, rounds, seed = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:])

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reader.caching.contents import Item
-from reader.caching.store import Lease, Store
+from reader.cache.inventory import Item
+from reader.cache.store import Lease, Store
 from shard_format import UsageError
 
 ROOTS = [character * 64 for character in "abc"]
@@ -53,7 +53,7 @@ def test_what_is_leased_stays_and_counts(tmp_path: Path) -> None:
     held = store.lease([Item(name(0, shard), 100) for shard in range(2)])
     some = store.lease([Item(name(1, shard), 100) for shard in range(3)], partial=True)
     assert some.names == {name(1, 0)}
-    with pytest.raises(UsageError, match=r"needs .*, got room for 0 MB in .* cache_limit"):
+    with pytest.raises(UsageError, match=r"needs .*, but .* has room for 0 MB: .* cache_limit"):
         store.lease([Item(name(2, 0), 100)])
     held.end()
     more = store.lease([Item(name(1, shard), 100) for shard in range(3)], partial=True)
@@ -70,7 +70,7 @@ def test_what_is_there_comes_before_what_has_to_be_copied(tmp_path: Path) -> Non
 def test_a_lease_ends_with_its_process(tmp_path: Path) -> None:
     program = (
         "import sys, os; from pathlib import Path\n"
-        "from reader.caching.contents import Item\nfrom reader.caching.store import Store\n"
+        "from reader.cache.inventory import Item\nfrom reader.cache.store import Store\n"
         f"lease = Store(Path(sys.argv[1]), 100).lease([Item({name(0, 0)!r}, 100)])\n"
         "print(flush=True); sys.stdin.read()"
     )

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import reader
-from reader import order
-from reader.geometry import make_geometry
+from reader.order import numpy_order
+from reader.order.geometry import make_geometry
 from shard_format import load_manifest
 
 
@@ -25,10 +25,10 @@ from shard_format import load_manifest
 def small() -> Iterator[None]:
     """Windows of 24 records and chunks of 3, so that small sets have several of each."""
     with (
-        mock.patch("reader.geometry.CHUNK_RECORDS", 3),
-        mock.patch("reader.geometry.WINDOW_RECORDS", 24),
-        mock.patch("reader.geometry.STREAMS", 4),
-        mock.patch("reader.geometry.BUCKET_STREAMS", 4),
+        mock.patch("reader.order.geometry.CHUNK_RECORDS", 3),
+        mock.patch("reader.order.geometry.WINDOW_RECORDS", 24),
+        mock.patch("reader.order.geometry.STREAMS", 4),
+        mock.patch("reader.order.geometry.BUCKET_STREAMS", 4),
     ):
         yield
 
@@ -37,7 +37,7 @@ def orders(directory: Path, options: dict[str, Any]) -> Callable[[int], list[int
     """The record numbers of an epoch, by the NumPy twin."""
     split = load_manifest(directory).splits["train"]
     geometry = make_geometry(split, options.get("streams") or 4)
-    return lambda epoch: order.epoch_numbers(
+    return lambda epoch: numpy_order.epoch_numbers(
         geometry, options["seed"], epoch, options["shuffle"]
     ).tolist()
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reader
-from reader.sampling import ClassSampler
+from reader.order.class_sampling import ClassSampler
 
 samplers = st.tuples(
     st.lists(st.tuples(st.integers(1, 12), st.integers(0, 40)), min_size=1, max_size=6).filter(
@@ -89,7 +89,10 @@ def test_sampled_streams_resume_on_any_workers(
 ) -> None:
     options = {"batch_size": 12, "sample": sample, "seed": 5, "augment": "strong", "pad": "max"}
     options |= {"shuffle": shuffle}
-    with mock.patch("reader.geometry.WINDOW_RECORDS", 32), mock.patch("reader.sampling.SLOTS", 8):
+    with (
+        mock.patch("reader.order.geometry.WINDOW_RECORDS", 32),
+        mock.patch("reader.order.class_sampling.SLOTS", 8),
+    ):
         stream = reader.load(documents, **options, streams=4)
         count = 2 * stream.steps_per_epoch + 3
         whole = taken(stream.dataset, count)

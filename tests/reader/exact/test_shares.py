@@ -12,10 +12,10 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reader import order
-from reader.geometry import Geometry
 from reader.options import ReadOptions
-from reader.shares import Share, emitted_records
+from reader.order import numpy_order
+from reader.order.geometry import Geometry
+from reader.order.worker_shard import WorkerShard, emitted_records
 from reader.windows import Task, Windows
 
 remainders = st.sampled_from(["drop", "keep", "pad", "wrap"])
@@ -32,12 +32,14 @@ def layouts(draw: st.DrawFn) -> tuple[Geometry, int, int]:
     return geometry, workers, workers * draw(st.integers(1, 60))
 
 
-def share_of(geometry: Geometry, worker: int, workers: int, batch: int, remainder: str) -> Share:
+def share_of(
+    geometry: Geometry, worker: int, workers: int, batch: int, remainder: str
+) -> WorkerShard:
     emitted = emitted_records(geometry.records, batch, remainder)
-    return Share(geometry, worker, workers, emitted)
+    return WorkerShard(geometry, worker, workers, emitted)
 
 
-def windows_of(share: Share, batch: int, remainder: str) -> Windows:
+def windows_of(share: WorkerShard, batch: int, remainder: str) -> Windows:
     options = ReadOptions(
         split="train",
         batch_size=batch,
@@ -57,7 +59,7 @@ def windows_of(share: Share, batch: int, remainder: str) -> Windows:
     return Windows(share, None, options)  # type: ignore[arg-type]
 
 
-def positions_of(task: Task, share: Share) -> list[int]:
+def positions_of(task: Task, share: WorkerShard) -> list[int]:
     """Of the records of a task, in its epoch."""
     base = int(task.window) * share.geometry.window_records
     first = base + int(task.residue) + int(task.skip) * share.workers
@@ -142,7 +144,7 @@ def test_the_batches_of_all_workers_are_those_of_one(
 ) -> None:
     """Records by the windows of each worker, put together, are the batches of the whole order."""
     geometry, workers, batch = layout
-    numbers = order.epoch_numbers(geometry, seed, 1, shuffle)
+    numbers = numpy_order.epoch_numbers(geometry, seed, 1, shuffle)
     expected = epoch_batches(numbers, batch, remainder)
     found: list[list[int]] = [[] for _ in expected]
     for worker in range(workers):
@@ -150,7 +152,7 @@ def test_the_batches_of_all_workers_are_those_of_one(
         own: list[int] = []
         whole = [(window, worker, None) for window in range(geometry.num_windows)]
         for window, residue, take in [*whole, *share.filling()]:
-            read, wanted = order.window_order(
+            read, wanted = numpy_order.window_order(
                 geometry, window, (residue, workers), seed, 1, shuffle
             )
             own += read[wanted[:take]].tolist()
@@ -169,6 +171,6 @@ def test_every_record_is_left_out_as_often(shuffle: str) -> None:
     emitted = emitted_records(23, 16, "drop")
     left_out = np.zeros(23)
     for epoch in range(400):
-        left_out[order.epoch_numbers(geometry, 3, epoch, shuffle)[emitted:]] += 1
+        left_out[numpy_order.epoch_numbers(geometry, 3, epoch, shuffle)[emitted:]] += 1
     share = 7 / 23
     assert np.abs(left_out - 400 * share).max() < 4 * np.sqrt(400 * share * (1 - share))

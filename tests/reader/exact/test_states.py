@@ -25,29 +25,29 @@ def stream(tiny: Path) -> reader.Stream:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"root_hash": "0" * 64}, "the same set and order, got root_hash='0000.* where the stream"),
-        ({"seed": 4}, "got seed=4 in it where the stream has 3"),
-        ({"seed": None}, "got seed=None"),
-        ({"batch_size": 10}, "got batch_size=10 in it where the stream has 20"),
-        ({"shuffle": "full"}, "got shuffle='full' in it where the stream has 'window'"),
-        ({"split": "test"}, "got split='test'"),
-        ({"streams": 8}, "got streams=8 in it where the stream has 64"),
-        ({"remainder": "wrap"}, "got remainder='wrap'"),
-        ({"sample": "balanced"}, "got sample='balanced'"),
-        ({"format": 2}, "of format 1, got 2 .*newer version"),
-        ({"format": None}, "of format 1, got None"),
-        ({"step": 5}, "a step below 5, got epoch=2 and step=5"),
-        ({"step": -1}, "got\\s+epoch=2 and step=-1"),
-        ({"step": 1.0}, "got\\s+epoch=2 and step=1.0"),
-        ({"step": True}, "got\\s+epoch=2 and step=True"),
-        ({"step": "1"}, "got\\s+epoch=2 and step='1'"),
-        ({"step": None}, "got\\s+epoch=2 and step=None"),
-        ({"step": 1 << 70}, "got epoch=2"),
-        ({"epoch": -1}, "got epoch=-1"),
-        ({"epoch": 2.5}, "got epoch=2.5"),
-        ({"epoch": float("nan")}, "got epoch=nan"),
-        ({"epoch": 1 << 63}, "got epoch=9223372036854775808"),
-        ({"epoch": 1 << 70}, "got epoch=1180591620717411303424"),
+        ({"root_hash": "0" * 64}, "of another set or order .* root_hash is '0000.* in the stream"),
+        ({"seed": 4}, "seed is 4 in it and 3 in the stream"),
+        ({"seed": None}, "seed is None in it"),
+        ({"batch_size": 10}, "batch_size is 10 in it and 20 in the stream"),
+        ({"shuffle": "full"}, "shuffle is 'full' in it and 'window' in the stream"),
+        ({"split": "test"}, "split is 'test' in it"),
+        ({"streams": 8}, "streams is 8 in it and 64 in the stream"),
+        ({"remainder": "wrap"}, "remainder is 'wrap' in it"),
+        ({"sample": "balanced"}, "sample is 'balanced' in it"),
+        ({"format": 2}, "has format 2, not 1, .*newer version"),
+        ({"format": None}, "has format None, not 1"),
+        ({"step": 5}, "epoch=2 and step=5, not .* a step below 5"),
+        ({"step": -1}, "has epoch=2 and step=-1"),
+        ({"step": 1.0}, "has epoch=2 and step=1.0"),
+        ({"step": True}, "has epoch=2 and step=True"),
+        ({"step": "1"}, "has epoch=2 and step='1'"),
+        ({"step": None}, "has epoch=2 and step=None"),
+        ({"step": 1 << 70}, "has epoch=2 and"),
+        ({"epoch": -1}, "has epoch=-1 and"),
+        ({"epoch": 2.5}, "has epoch=2.5 and"),
+        ({"epoch": float("nan")}, "has epoch=nan and"),
+        ({"epoch": 1 << 63}, "has epoch=9223372036854775808 and"),
+        ({"epoch": 1 << 70}, "has epoch=1180591620717411303424 and"),
     ],
 )
 def test_a_state_that_does_not_fit(
@@ -60,7 +60,7 @@ def test_a_state_that_does_not_fit(
 
 @pytest.mark.parametrize("mangled", ["", "{}", [], 3, {}, {"epoch": 1}, np.zeros(3)])
 def test_what_is_no_state(tiny: Path, mangled: Any) -> None:
-    with pytest.raises(UsageError, match="a state must be"):
+    with pytest.raises(UsageError, match="The state has format"):
         reader.load(tiny, **OPTIONS, state=mangled)
 
 
@@ -70,15 +70,15 @@ def test_a_state_behind_the_last_epoch(tiny: Path, stream: reader.Stream) -> Non
     done = reader.load(tiny, **finite, state=at_end)
     assert done.dataset.cardinality() == 0 and list(done.dataset) == []
     assert done.state(0) == at_end
-    with pytest.raises(UsageError, match=r"within the epochs of the stream \(2\), got epoch 2"):
+    with pytest.raises(UsageError, match=r"of epoch 2, beyond the 2 epochs of the stream"):
         reader.load(tiny, **finite, state=stream.state(11))
-    with pytest.raises(UsageError, match=r"at most the steps of the stream \(0\), got 1"):
+    with pytest.raises(UsageError, match=r"steps_done=1 exceeds the 0 steps of the stream"):
         done.state(1)
 
 
 @pytest.mark.parametrize("steps", [-1, 1.0, True, None, "3", np.float32(2)])
 def test_steps_that_are_no_count(stream: reader.Stream, steps: Any) -> None:
-    with pytest.raises(UsageError, match="steps_done must be a whole number of at least 0"):
+    with pytest.raises(UsageError, match=r"steps_done is .* an integer of at least 0"):
         stream.state(steps)
 
 
@@ -108,7 +108,7 @@ def test_lengths_are_part_of_the_order_where_there_are_buckets(
     lengths = np.random.default_rng(0).integers(1, 40, 64).tolist()
     directory = token_set(train=[([n % 50] * size, 0) for n, size in enumerate(lengths)])
     state = reader.load(directory, batch_size=8, buckets=4, max_tokens=12).state(3)
-    with pytest.raises(UsageError, match="got max_tokens=12 in it where the stream has 30"):
+    with pytest.raises(UsageError, match="max_tokens is 12 in it and 30 in the stream"):
         reader.load(directory, batch_size=8, buckets=4, max_tokens=30, state=state)
     # Without buckets the order is the same, and a curriculum may go on with longer ones.
     state = reader.load(directory, batch_size=8, max_tokens=12).state(3)
@@ -120,7 +120,7 @@ def test_a_thousand_weights_are_a_kilobyte_at_most(tiny: Path) -> None:
     stream = reader.load(tiny, **OPTIONS, sample=weights)
     assert len(json.dumps(stream.state(1 << 33))) <= 1000
     other = weights | {"class3": 1.0}
-    with pytest.raises(UsageError, match="got sample="):
+    with pytest.raises(UsageError, match="sample is "):
         reader.load(tiny, **OPTIONS, sample=other, state=stream.state(3))
     whole = {name: int(weight) for name, weight in reversed(weights.items())}
     assert reader.load(tiny, **OPTIONS, sample=whole, state=stream.state(3)).first_step == 3

@@ -18,7 +18,7 @@ import psutil
 import pytest
 import tensorflow as tf
 
-from reader.address import Address
+from reader.service.address import Address
 
 WAIT_SECONDS = 240  # far more than a process needs to start, even on a machine that is busy
 

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from reader.address import parse_address
+from reader.service.address import parse_address
 
 pytestmark = [pytest.mark.usefixtures("small_windows"), pytest.mark.timeout(600)]
 
@@ -73,7 +73,7 @@ def test_a_taken_port_is_told(shardmill: Any, free_ports: Callable[[int], int], 
             other.listen()
             done = shardmill("serve", tiny, "--port", first, "--workers", 2)
         assert done.returncode == 2
-        assert f"for {taken} in shardmill serve" in done.stderr
+        assert f"port {taken} in shardmill serve" in done.stderr
         assert "Traceback" not in done.stderr
 
 
@@ -85,7 +85,7 @@ def test_what_is_wrong_with_serve_is_told(
         ((tiny, "--workers", -1), 2, "workers"),
         ((tiny, "--port", 65535), 2, "ports"),
         ((tiny, "--join", "there:5050"), 2, "grpc://host:5050"),
-        ((tiny, "--join", f"grpc://localhost:{free_ports(1)}"), 2, "must answer"),
+        ((tiny, "--join", f"grpc://localhost:{free_ports(1)}"), 2, "No service answers"),
     ]:
         done = shardmill("serve", *arguments)
         assert done.returncode == code and text in done.stderr, done.stderr

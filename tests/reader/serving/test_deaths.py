@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 import reader
-from reader.address import parse_address
+from reader.service.address import parse_address
 
 pytestmark = [pytest.mark.usefixtures("small_windows"), pytest.mark.timeout(600)]
 
@@ -50,7 +50,7 @@ def test_a_lost_service_is_replaced_by_this_process(
         if number == 4:
             served.kill()
 
-    with mock.patch("reader.service.PATIENCE", 5):
+    with mock.patch("reader.service.client.PATIENCE", 5):
         stream = reader.load(tiny, **PICTURES, epochs=3, service=served.address)
         steps = stream.steps_per_epoch
         found = by_epoch(stream.dataset, steps, kill)

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 import reader
-from reader.address import Address, check_answers, parse_address
+from reader.service.address import Address, check_answers, parse_address
 from shard_format import UsageError
 
 PICTURES: dict[str, Any] = {"batch_size": 4, "image_size": 16, "augment": "standard", "seed": 3}
@@ -37,13 +37,13 @@ def test_a_service_that_does_not_answer_is_told(
     free_ports: Callable[[int], int], tiny: Path
 ) -> None:
     address = str(Address("localhost", free_ports(1)))
-    with pytest.raises(UsageError, match=r"must answer.*refused.*shardmill serve DIR"):
+    with pytest.raises(UsageError, match=r"No service answers.*refused.*shardmill serve DIR"):
         reader.load(tiny, **PICTURES, service=address)
 
 
 def test_other_servers_are_no_service() -> None:
     with socket.create_server(("", 0)) as server:
-        with mock.patch("reader.address._TIMEOUT_SECONDS", 0.5), pytest.raises(UsageError):
+        with mock.patch("reader.service.address._TIMEOUT_SECONDS", 0.5), pytest.raises(UsageError):
             check_answers(Address("localhost", server.getsockname()[1]), "a test")
 
 
@@ -55,7 +55,7 @@ def test_what_cannot_be_sent_is_refused(option: dict[str, Any], tiny: Path) -> N
 
 def test_a_set_at_a_url_is_refused() -> None:
     """It was looked for in a directory "s3:" of the working directory."""
-    with pytest.raises(UsageError, match=r"directories, got s3:// with service .* Leave service"):
+    with pytest.raises(UsageError, match=r"directories only, not at s3://.* Leave service"):
         reader.load("s3://bucket/set", **PICTURES, service="grpc://localhost:1")
 
 

@@ -14,7 +14,7 @@ from trainer.diagnosis.remedies import (
     larger_batch,
     lighter_augmentation,
     precision,
-    smaller_pictures,
+    smaller_images,
 )
 from trainer.diagnosis.remedies.base import Case, Remedy
 
@@ -23,7 +23,7 @@ REMEDIES: dict[str, Remedy] = {
     "all-cores": Remedy(("cores",), all_cores.attempt),
     "cache-memory": Remedy(("storage",), cache_memory.attempt),
     "decoded-cache": Remedy(("decode",), cache_decoded.attempt),
-    "smaller-pictures": Remedy(("decode", "storage"), smaller_pictures.attempt),
+    "smaller-images": Remedy(("decode", "storage"), smaller_images.attempt),
     "jpeg": Remedy(("decode",), jpeg.attempt),
     "lighter-augmentation": Remedy(("augment",), lighter_augmentation.attempt),
     "buckets": Remedy(("step",), buckets.attempt),

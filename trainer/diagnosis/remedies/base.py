@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable
 
 from reader.pipeline import Source
-from reader.sampled import sampled_source
-from reader.stages import ChainTimes, StageTimes, measure_chain
+from reader.profiling.sampled_source import sampled_source
+from reader.profiling.stages import ChainTimes, StageTimes, measure_chain
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.costs import Costs
 from trainer.diagnosis.job import Job
@@ -47,7 +47,7 @@ class Case:
 
         Args:
             source: Of the other chain, from memory.
-            reading_cpu_seconds: CPU time of reading its files; None is as it is.
+            reading_cpu_seconds: CPU time of reading its files; None for no change.
         """
         reading = self.reading_cpu_seconds if reading_cpu_seconds is None else reading_cpu_seconds
         return with_times(self.costs, measure_chain(source, self.seconds), reading)
@@ -73,7 +73,7 @@ def with_step(costs: Costs, step: StepTimes) -> Costs:
 
 
 def with_times(costs: Costs, chain: ChainTimes, reading_cpu_seconds: float) -> Costs:
-    """The costs with another chain; what its stages take is not told apart."""
+    """The costs with another chain; its stages are not distinguished."""
     return dataclasses.replace(
         costs,
         input_seconds=chain.seconds,

@@ -1,26 +1,26 @@
-"""Decoded pictures in memory: each is decoded once, before the first epoch."""
+"""Decoded images in memory: each is decoded once, before the first epoch."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from reader.caching.resources import available_memory_bytes
-from reader.sampled import decoded_source, open_again
+from reader.cache.resources import available_memory_bytes
+from reader.profiling.sampled_source import decoded_source, open_again
 from shard_format.wording import format_bytes
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.remedies.base import Case
-from trainer.diagnosis.remedies.smaller_pictures import picture_encoding, picture_sides
+from trainer.diagnosis.remedies.smaller_images import image_encoding, image_sides
 
 # The trainer needs memory too; more than "auto" takes, since here a person decides.
 _MEMORY_SHARE = 0.5
 
 
 def attempt(case: Case) -> Trial | None:
-    """Applies to pictures that are decoded in every epoch, and fit into memory as pixels."""
+    """Applies to images that are decoded in every epoch, and fit into memory as pixels."""
     info = case.job.stream.info
-    if info.cache_stage == "decoded" or picture_encoding(case) in ("", "raw"):
+    if info.cache_stage == "decoded" or image_encoding(case) in ("", "raw"):
         return None
-    sides = picture_sides(case)
+    sides = image_sides(case)
     if sides is None:
         return None
     size = int(3 * sides.prod(axis=0).sum())  # a byte for each of the three channels
@@ -31,7 +31,7 @@ def attempt(case: Case) -> Trial | None:
         remedy="decoded-cache",
         stage="decode",
         because=(
-            "pictures are decoded again in every epoch, though all of them fit into memory as "
+            "images are decoded again in every epoch, though all of them fit into memory as "
             f"pixels ({format_bytes(size)})"
         ),
         costs=dataclasses.replace(case.with_chain(source, 0.0), storage_seconds=0.0),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from reader.caching.resources import available_memory_bytes
+from reader.cache.resources import available_memory_bytes
 from shard_format.wording import format_bytes
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.remedies.base import Case

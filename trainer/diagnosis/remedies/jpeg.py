@@ -1,4 +1,4 @@
-"""Pictures stored as JPEG, of which a reader decodes only what it crops."""
+"""Images stored as JPEG, of which a reader decodes only what it crops."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from shard_format import load_manifest
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.remedies.base import Case
 from trainer.diagnosis.remedies.reencoding import stored_as
-from trainer.diagnosis.remedies.smaller_pictures import picture_encoding
+from trainer.diagnosis.remedies.smaller_images import image_encoding
 
 
 def attempt(case: Case) -> Trial | None:
     """Applies to PNG."""
-    encoding = picture_encoding(case)
+    encoding = image_encoding(case)
     if encoding != "png":
         return None
     # The size at which they are stored now, from the same source; JPEG is the default.
@@ -19,7 +19,7 @@ def attempt(case: Case) -> Trial | None:
     return Trial(
         remedy="jpeg",
         stage="decode",
-        because=f"pictures are stored as {encoding.upper()}, which takes long to decode",
+        because=f"images are stored as {encoding.upper()}, which takes long to decode",
         costs=stored_as(case, "jpeg", None),
         options={},
         command=f"shardmill preprocess images SRC... --out DIR-jpeg --resize {resize}",

@@ -13,7 +13,7 @@ _WORTH_MORE = 1.25  # that much more a next larger batch must bring
 
 
 def attempt(case: Case) -> Trial | None:
-    """Applies where four times the batch is worth it; goes on to larger ones while they are."""
+    """Applies where four times the batch is worth it; tries larger ones while they are."""
     best: tuple[int, Costs] | None = None
     rate, batch_size = predicted_rate(case.costs), case.job.options.batch_size
     while (batch_size := batch_size * _FACTOR) <= min(_LARGEST, case.job.stream.info.records):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import cast
 
-from reader.sampled import sampled_source
+from reader.profiling.sampled_source import sampled_source
 from reader.stream import Stream
 from trainer.data import open_data
 from trainer.diagnosis.advice import Trial

@@ -1,4 +1,4 @@
-"""Some records of a set of pictures, as another preprocessing would have stored them."""
+"""Some records of a set of images, as another preprocessing would have stored them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, cast
 import numpy as np
 import tensorflow as tf
 
-from reader.decoders import DECODERS
-from reader.record_types.image import ImageRecords
-from reader.sampled import (
+from reader.profiling.sampled_source import (
     open_again,
     read_records,
     sample_numbers,
-    with_pictures,
+    with_images,
     with_records,
 )
+from reader.record_types.image import ImageRecords
+from reader.records.decoders import DECODERS
 from trainer.diagnosis.costs import Costs
 from trainer.diagnosis.remedies.base import Case
 
@@ -25,10 +25,10 @@ _RECORDS = 256
 
 
 def stored_as(case: Case, encoding: str, shorter: int | None) -> Costs:
-    """The costs with the pictures stored in another way; a sample of them is stored so here.
+    """The costs with the images stored in another way; a sample of them is stored so here.
 
     Args:
-        case: Of pictures.
+        case: Of images.
         encoding: "jpeg" or "png".
         shorter: Side in pixels to which the shorter one is scaled down; None keeps the size.
     """
@@ -38,7 +38,7 @@ def stored_as(case: Case, encoding: str, shorter: int | None) -> Costs:
     stored = [_stored_as(serialized, records.image, encoding, shorter) for serialized in sample]
     ratio = sum(len(serialized) for serialized, _ in stored) / sum(map(len, sample))
     decoded = dataclasses.replace(records, decoder=DECODERS[encoding])
-    source = with_pictures(opened.source, *map(list, zip(*stored, strict=True)))
+    source = with_images(opened.source, *map(list, zip(*stored, strict=True)))
     source = with_records(source, decoded)
     costs = case.with_chain(source, case.reading_cpu_seconds * ratio)
     return dataclasses.replace(costs, storage_seconds=costs.storage_seconds * ratio)
@@ -47,7 +47,7 @@ def stored_as(case: Case, encoding: str, shorter: int | None) -> Costs:
 def _stored_as(
     serialized: bytes, feature: str, encoding: str, shorter: int | None
 ) -> tuple[bytes, tuple[int, int]]:
-    """A record with its picture stored in another way, and height and width of that."""
+    """A record with its image stored in another way, and height and width of that."""
     example = tf.train.Example.FromString(serialized)
     stored = example.features.feature[feature].bytes_list
     image = tf.io.decode_image(stored.value[0], channels=3, expand_animations=False)

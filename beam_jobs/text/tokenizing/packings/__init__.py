@@ -1,16 +1,21 @@
-"""Ways to pack documents into sequences, by the name that `--packing` takes.
+"""Ways to pack documents into sequences, by the value of --packing.
 
-To add one: write `beam_jobs/text/tokenizing/packings/NAME.py` with a `Packing`, add a line here,
-and its name to the option.
+To add one: write `beam_jobs/text/tokenizing/packings/NAME.py` with a `Packing` (see `base`), and
+add a line here.
 """
 
-from beam_jobs.text.tokenizing.packings.base import Packing, Piece
-from beam_jobs.text.tokenizing.packings.best_fit import best_fit
-from beam_jobs.text.tokenizing.packings.concat import concat
+from __future__ import annotations
 
-PACKINGS: dict[str, Packing] = {
-    "concat": concat,
-    "best-fit": best_fit,
-}
+from typing import TYPE_CHECKING
 
-__all__ = ["PACKINGS", "Packing", "Piece"]
+from shard_format.members import Members
+
+if TYPE_CHECKING:
+    from beam_jobs.text.tokenizing.packings.base import Packing
+
+PACKINGS: Members[Packing] = Members(
+    {
+        "concat": "beam_jobs.text.tokenizing.packings.concat:concat",
+        "best-fit": "beam_jobs.text.tokenizing.packings.best_fit:best_fit",
+    }
+)

@@ -135,13 +135,13 @@ def packed():
 @pytest.fixture
 def build_text(tmp_path):
     """Runs a text job in this process; keyword arguments are its options."""
-    from beam_jobs.run import run_preprocess
+    from beam_jobs.run import preprocess
 
     def run(source, out="set", /, **options):
         defaults = {"workers": 1, "no_report": True, "clean": "none", "dedup": "off"}
         sources = source if isinstance(source, tuple) else (source,)
         target = out if isinstance(out, Path) else tmp_path / out
         job = TextOptions(tuple(map(str, sources)), str(target), **(defaults | options))
-        return run_preprocess(job)
+        return preprocess(job)
 
     return run

@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from beam_jobs.quarantine import Replacement, export, rejected_records, replay_options
-from beam_jobs.run import run_preprocess
+from beam_jobs.run import preprocess
 from shard_format import InputError, load_manifest
 
 
 def replay(out, folder):
     replacement = Replacement(out)
     options = replay_options(out, folder, (), {"out": str(replacement.new)})
-    run_preprocess(options)
+    preprocess(options)
     return replacement.finish()
 
 

@@ -70,7 +70,7 @@ def documents(column):
 def build_texts(tmp_path):
     """Builds a set of rows in some JSONL files, the same ones for one list; (manifest, folder)."""
     from beam_jobs.options import TextOptions
-    from beam_jobs.run import run_preprocess
+    from beam_jobs.run import preprocess
 
     def run(rows, out="set", files=3, **options):
         source = tmp_path / f"{out}-source"
@@ -82,7 +82,7 @@ def build_texts(tmp_path):
                 file.write_text(text)
         folder = tmp_path / out
         defaults = {"workers": 1, "no_report": True, "no_labels": True, "clean": "none"}
-        report = run_preprocess(
+        report = preprocess(
             TextOptions(sources=(str(source),), out=str(folder), **(defaults | options))
         )
         return report.manifest, folder

@@ -60,12 +60,12 @@ def sentence_piece_file(tmp_path_factory: pytest.TempPathFactory, texts: list[st
 def build_text(corpus: Path, tmp_path: Path) -> Callable[..., object]:
     """Runs a job on documents in this process; keyword arguments are its options."""
     from beam_jobs.options import TextOptions
-    from beam_jobs.run import run_preprocess
+    from beam_jobs.run import preprocess
 
     def run(out: str = "set", /, source: Path = corpus, **options: object) -> object:
         defaults: dict[str, object] = {"workers": 1, "no_report": True, "label_column": "label"}
         target = str(tmp_path / out)
-        return run_preprocess(TextOptions((str(source),), target, **(defaults | options))).manifest
+        return preprocess(TextOptions((str(source),), target, **(defaults | options))).manifest
 
     return run
 

@@ -88,8 +88,8 @@ def shards_of(workspace, options):
     ],
 )
 def test_a_plan_with_other_options_finds_no_shard_done(corpus, tmp_path, changed):
+    from beam_jobs.build import workspace_of
     from beam_jobs.options import TextOptions
-    from beam_jobs.pipeline import workspace_of
     from beam_jobs.stages.shard import write_shard
 
     given = {"train_tokenizer": "bpe:400", "pack": 64, "no_labels": True}
@@ -104,8 +104,8 @@ def test_a_plan_with_other_options_finds_no_shard_done(corpus, tmp_path, changed
 
 
 def test_a_trained_tokenizer_is_used_again(corpus, tmp_path, monkeypatch):
+    from beam_jobs.build import workspace_of
     from beam_jobs.options import TextOptions
-    from beam_jobs.pipeline import workspace_of
     from beam_jobs.text.tokenizing import training
 
     given = {"train_tokenizer": "bpe:400", "label_column": "label"}

@@ -1,0 +1,227 @@
+"""One build of a shard set: its checks, its beginning and its end.
+
+The launcher (`run.py`) and a pipeline that somebody else runs (`pipeline.BuildShardSet`) share it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.record_types import RECORD_TYPES, RecordType
+from beam_jobs.report import write_report
+from beam_jobs.stages.list import list_corpus, resolve_options
+from beam_jobs.staging.units import UNREADABLE
+from beam_jobs.workspace import Workspace, read_json, write_json
+from shard_format import InputError, ShardmillError, load_manifest, naming
+from shard_format.errors import file_error
+from shard_format.options import with_absolute_paths
+
+
+class Build(NamedTuple):
+    """A build whose corpus is listed.
+
+    Attributes:
+        build_id: Content address of the corpus and the options.
+        started: When it began, in seconds since the epoch.
+        items: Number of listed files, members of archives and splits.
+        bytes: Their size.
+        ignored: Number of files that are not read, such as hidden ones.
+        complete: Whether the output holds this very set already.
+    """
+
+    build_id: str
+    started: float
+    items: int
+    bytes: int
+    ignored: int
+    complete: bool
+
+
+def workspace_of(options: PreprocessOptions) -> Workspace:
+    """The folders of a job."""
+    return Workspace(Path(options.out), Path(options.staging) if options.staging else None)
+
+
+def resolve(options: PreprocessOptions) -> PreprocessOptions:
+    """The options with absolute paths, expanded globs and the detected source, checked.
+
+    Raises:
+        UsageError: An option is wrong.
+        InputError: A source, the output folder or another file cannot be used.
+    """
+    options = resolve_options(options)
+    options = dataclasses.replace(
+        options,
+        out=os.path.abspath(options.out),
+        repaired=tuple(os.path.abspath(folder) for folder in options.repaired),
+    )
+    options = with_absolute_paths(options)
+    RECORD_TYPES[options.record_type](options).check()
+    _check_folders(options)
+    return options
+
+
+def _check_folders(options: PreprocessOptions) -> None:
+    out = Path(options.out)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is a file, not a folder. Choose another --out.")
+    places = [("source", source) for source in options.sources] + [("--out", options.out)]
+    if options.staging:
+        places.append(("--staging", options.staging))
+    for (what, one), (other, two) in itertools.combinations(places, 2):
+        first, second = Path(one).resolve(), Path(two).resolve()
+        if (what, other) == ("source", "source"):
+            continue
+        if first.is_relative_to(second) or second.is_relative_to(first):
+            raise InputError(
+                f"{what} {one} and {other} {two} overlap: one contains the other. Choose another "
+                "folder for one of them."
+            )
+    if not out.is_dir() or (out / naming.MANIFEST).exists() or (out / naming.WORK_DIR).exists():
+        return
+    found = sorted(os.listdir(out))
+    if found:
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        raise InputError(
+            f"--out {out} is not empty: it contains {found[0]!r}{more}. Choose an empty or a new "
+            "folder."
+        )
+
+
+@contextlib.contextmanager
+def locked_output(workspace: Workspace) -> Iterator[None]:
+    """Creates the output folder and locks it; removes it again if nothing was written.
+
+    Raises:
+        InputError: It cannot be written, or another process builds there.
+    """
+    existed = workspace.out.exists()
+    try:
+        workspace.out.mkdir(parents=True, exist_ok=True)
+        with workspace.lock():
+            yield
+    except OSError as error:
+        raise output_error(error, workspace) from error
+    finally:
+        if not existed:
+            with contextlib.suppress(OSError):  # not empty: it stays
+                workspace.out.rmdir()
+
+
+def begin(
+    options: PreprocessOptions,
+    record_type: RecordType,
+    workspace: Workspace,
+    run_id: str,
+    on_progress: Callable[[int], None] = lambda items: None,
+) -> Build:
+    """Takes over the output, which must be locked, and lists the corpus.
+
+    If the corpus is rejected, the output is left as it was; an unfinished build stays.
+
+    Raises:
+        InputError: The corpus cannot be used, or the output holds another set.
+    """
+    started = time.time()
+    unfinished = workspace.plan.exists()
+    try:
+        workspace.create()
+        write_json(workspace, _owner_file(workspace), run_id)
+        listing = list_corpus(options, record_type, workspace, on_progress)
+        complete = is_complete(workspace, listing.build_id)
+    except (ShardmillError, OSError):
+        if not unfinished:
+            workspace.remove()
+        raise
+    return Build(listing.build_id, started, listing.items, listing.bytes, listing.ignored, complete)
+
+
+def check_owner(workspace: Workspace, run_id: str) -> None:
+    """Returns if the output still belongs to this run.
+
+    A lock ends with the process that took it, and stages run in many. So each run writes its id
+    when it begins, and the last one to do so owns the output.
+
+    Raises:
+        InputError: The output was removed, or another build took it over.
+    """
+    owner = read_json(_owner_file(workspace))
+    if owner is None:
+        raise _removed(workspace)
+    if owner != run_id:
+        raise InputError(
+            f"Another build into {workspace.out} began and took it over. Wait for that one, or "
+            "choose another --out."
+        )
+
+
+def _owner_file(workspace: Workspace) -> Path:
+    return workspace.work / "run.json"
+
+
+def _removed(workspace: Workspace) -> InputError:
+    return InputError(
+        f"{workspace.out} was removed while the build was running. Run the same command again; "
+        "only units in a --staging folder are reused."
+    )
+
+
+def output_error(error: OSError, workspace: Workspace) -> InputError:
+    """The message for a failed file operation of a build."""
+    gone = isinstance(error, FileNotFoundError) and not workspace.work.exists()
+    return _removed(workspace) if gone else file_error(error, str(workspace.out))
+
+
+def is_complete(workspace: Workspace, build_id: str) -> bool:
+    """Whether the output holds the whole set of this very build.
+
+    Raises:
+        InputError: It holds another set.
+    """
+    path = workspace.out / naming.MANIFEST
+    if not path.exists():
+        return False
+    build: dict[str, Any] = read_json(workspace.out / naming.BUILD) or {}
+    if build.get("build_id") != build_id:
+        raise InputError(
+            f"{workspace.out} holds another set: it was built with other options, or from files "
+            "with other names, sizes or modification times. Choose another --out, or remove that "
+            "folder."
+        )
+    manifest = load_manifest(workspace.out)
+    if UNREADABLE in manifest.ledger.reasons:
+        path.unlink()  # --on-unreadable quarantine: the files may be readable now
+        return False
+    sizes = {
+        shard.file: shard.bytes for split in manifest.splits.values() for shard in split.shards
+    }
+    sizes |= {name: info["bytes"] for name, info in manifest.files.items()}
+    files = {workspace.out / name: size for name, size in sizes.items()}
+    if all(file.is_file() and file.stat().st_size == size for file, size in files.items()):
+        return True
+    path.unlink()  # files are missing or truncated: the set is built again
+    return False
+
+
+def finish(
+    options: PreprocessOptions,
+    workspace: Workspace,
+    *,
+    rebuilt: bool,
+    on_progress: Callable[[int], None] = lambda done: None,
+) -> None:
+    """Writes the report, if there is none of this build, and removes the work folder."""
+    has_report = not rebuilt and (workspace.out / naming.REPORT).exists()
+    if not options.no_report and not has_report:
+        on_progress(0)
+        write_report(workspace.out)
+        on_progress(1)
+    workspace.remove()

@@ -1,0 +1,254 @@
+"""A finished shard set as the report reads it: manifest, index, and single records.
+
+Everything comes from the files of the set, by random access where a record is needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shard_format import (
+    DamageError,
+    Feature,
+    decode_example,
+    load_build,
+    load_manifest,
+    naming,
+    open_index,
+    storage,
+    unframe,
+)
+from shard_format.dropped import Refused, read_refused
+from shard_format.example import Values
+
+
+class RecordLocation(NamedTuple):
+    """Where a record is stored: split, shard number, and its frame in that shard in bytes."""
+
+    split: str
+    shard: int
+    offset: int
+    length: int
+    record_id: str
+    height: int  # pixels as stored, 0 where the index does not say
+    width: int
+
+
+class FinishedSet:
+    """A shard set that was built.
+
+    Attributes:
+        directory: The directory of the set.
+        manifest: Its manifest.
+        build: build.json, or an empty dictionary: a set is complete without it.
+
+    Raises:
+        ShardSetError: There is no set in this directory.
+        DamageError: The manifest was changed after the build.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.manifest = load_manifest(directory)
+        self.build = load_build(directory)
+        self._indexes: dict[str, pa.Table] = {}
+
+    def index(self, split: str) -> pa.Table:
+        """The index of a split, memory-mapped."""
+        if split not in self._indexes:
+            self._indexes[split] = open_index(self.directory / naming.index_file(split))
+        return self._indexes[split]
+
+    @property
+    def holds_text(self) -> bool:
+        """Whether records are documents, or tokens of documents."""
+        return self.manifest.schema.record_type == "text"
+
+    @property
+    def packed(self) -> bool:
+        """Whether a record is a sequence packed with several documents."""
+        return bool(self.manifest.config.get("pack"))
+
+    @functools.cached_property
+    def image(self) -> Feature | None:
+        """The feature that holds the image, if records have one."""
+        images = (item for item in self.manifest.schema.features if item.kind == "image")
+        return next(images, None)
+
+    @functools.cached_property
+    def kept_columns(self) -> tuple[Feature, ...]:
+        """The features that --keep-columns added: scalars that no record type writes itself."""
+        written = {"id", "text"} if self.holds_text else {"id"}
+        if self.image is not None and self.image.encoding == "raw":
+            written |= {"height", "width"}
+        return tuple(
+            feature
+            for feature in self.manifest.schema.features
+            if feature.kind in ("text", "int64", "float32")
+            and not feature.shape
+            and feature.name not in written
+        )
+
+    @functools.cached_property
+    def class_names(self) -> tuple[str, ...]:
+        """The name of every class, in the order of the labels; empty if there are no labels."""
+        for feature in self.manifest.schema.features:
+            if feature.class_names:
+                return feature.class_names
+        for split in self.manifest.splits.values():
+            counts = split.statistics.get("class_counts")
+            if isinstance(counts, dict) and counts:
+                return tuple(map(str, counts))
+        return ()
+
+    @functools.cached_property
+    def class_counts(self) -> dict[str, npt.NDArray[np.int64]]:
+        """For every split, how many records each class has, in the order of `class_names`."""
+        counts = {}
+        for name, split in self.manifest.splits.items():
+            found = split.statistics.get("class_counts") or {}
+            counts[name] = np.array([found.get(item, 0) for item in self.class_names], np.int64)
+        return counts
+
+    @functools.cached_property
+    def class_weights(self) -> dict[str, float]:
+        """The weight of every class in training; empty if the set has none."""
+        for split in self.manifest.splits.values():
+            weights = split.statistics.get("class_weights")
+            if isinstance(weights, dict):
+                return {str(name): float(weight) for name, weight in weights.items()}
+            if isinstance(weights, list):
+                return dict(zip(self.class_names, map(float, weights), strict=False))
+        return {}
+
+    @functools.cached_property
+    def refused(self) -> list[Refused]:
+        """One example for every reason in the quarantine."""
+        return read_refused(self.directory, self.manifest)
+
+    def commonest_classes(self, limit: int) -> list[int]:
+        """Labels of the classes with the most records, in the order of labels; none is empty."""
+        total = sum(self.class_counts.values(), np.zeros(len(self.class_names), np.int64))
+        order = np.argsort(-total, kind="stable")[:limit]
+        return sorted(int(label) for label in order if total[label])
+
+    def first_records(self, labels: list[int], count: int) -> Iterator[tuple[int, RecordLocation]]:
+        """(label, location) of the first records of each class, split after split.
+
+        Records of a split are in shuffled order, so the first ones of a class are a fair sample
+        of it, and always the same; nothing has to be drawn.
+
+        Args:
+            labels: The classes; without labels all records of the set have label 0.
+            count: Records of each class.
+        """
+        needed = np.zeros(max(labels, default=0) + 1, np.int64)
+        needed[labels] = count
+        seen: set[tuple[int, str]] = set()  # a record that was repeated for balance counts once
+        for split in self.manifest.splits:
+            for batch in self.index(split).to_batches():
+                if not needed.any():
+                    return
+                rows, found = _labels_of(batch, bool(self.class_names))
+                known = (found >= 0) & (found < len(needed))
+                rows, found = rows[known], found[known]
+                order = np.argsort(found, kind="stable")
+                rank = np.arange(len(order)) - np.searchsorted(found[order], found[order])
+                order = order[rank < needed[found[order]]]
+                locations = locations_of(split, batch.take(pa.array(rows[order])))
+                for label, location in zip(found[order].tolist(), locations, strict=True):
+                    if (label, location.record_id) not in seen:
+                        seen.add((label, location.record_id))
+                        needed[label] -= 1
+                        yield label, location
+
+    def find(self, record_ids: Iterable[str]) -> Iterator[RecordLocation]:
+        """The locations of some records: one pass over the index for all of them."""
+        missing = set(record_ids)
+        for split in self.manifest.splits:
+            for batch in self.index(split).to_batches():
+                if not missing:
+                    return
+                wanted = pa.array(sorted(missing), pa.string())
+                rows = batch.filter(pc.is_in(batch["record_id"], wanted))
+                for location in locations_of(split, rows):
+                    missing.discard(location.record_id)
+                    yield location
+
+    def read(
+        self, locations: Iterable[RecordLocation], limit: int | None = None
+    ) -> Iterator[tuple[RecordLocation, dict[str, Values]]]:
+        """Records by random access, in the order in which they are stored.
+
+        Args:
+            locations: The records.
+            limit: Bytes; a longer record is not read, and has no values.
+
+        Raises:
+            DamageError: A shard is missing or cut, or a record does not match its checksum.
+        """
+        splits = list(self.manifest.splits)
+        ordered = sorted(set(locations), key=lambda at: (splits.index(at.split), *at[1:3]))
+        for (split, shard), group in itertools.groupby(ordered, lambda location: location[:2]):
+            path = self._shard_path(split, shard)
+            try:
+                with storage.open_input(path) as file:
+                    for location in group:
+                        long = limit is not None and location.length > limit
+                        yield location, {} if long else _read_record(file, location, path)
+            except OSError as error:
+                raise DamageError(
+                    f"Shard {path} cannot be read: {error.strerror}. Run 'shardmill verify' on "
+                    "the set."
+                ) from error
+
+    def _shard_path(self, split: str, shard: int) -> Path:
+        shards = self.manifest.splits[split].shards
+        if not 0 <= shard < len(shards):
+            raise DamageError(
+                f"{naming.index_file(split)} names shard {shard}, and the split has {len(shards)} "
+                "shards. Run 'shardmill verify' on the set."
+            )
+        return self.directory / shards[shard].file
+
+
+def locations_of(split: str, rows: pa.Table | pa.RecordBatch) -> list[RecordLocation]:
+    """The locations in rows of an index."""
+    columns = [rows[name].to_pylist() for name in ("shard", "offset", "length", "record_id")]
+    for name in ("height", "width"):
+        known = name in rows.schema.names
+        columns.append(pc.fill_null(rows[name], 0).to_pylist() if known else [0] * len(rows))
+    return [RecordLocation(split, *values) for values in zip(*columns, strict=True)]
+
+
+def _labels_of(rows: pa.RecordBatch, labelled: bool) -> tuple[npt.NDArray[np.int64], ...]:
+    """(row, label) of every label in rows of an index; label 0 everywhere if there are none."""
+    if not labelled:
+        return np.arange(len(rows)), np.zeros(len(rows), np.int64)
+    if "labels" in rows.schema.names:
+        return (
+            np.asarray(pc.list_parent_indices(rows["labels"]), np.int64),
+            np.asarray(pc.list_flatten(rows["labels"]), np.int64),
+        )
+    present = np.flatnonzero(np.asarray(pc.is_valid(rows["label"])))
+    return present, np.asarray(rows["label"].drop_null(), np.int64)
+
+
+def _read_record(file: BinaryIO, location: RecordLocation, path: Path) -> dict[str, Values]:
+    if location.offset < 0 or location.length < 0:
+        raise DamageError(
+            f"The index has offset {location.offset} and length {location.length} for a record of "
+            f"{path}. Run 'shardmill verify' on the set."
+        )
+    file.seek(location.offset)
+    payload = unframe(file.read(location.length), f"{path} at byte {location.offset}")
+    return decode_example(payload)

@@ -1,0 +1,248 @@
+"""Previews of records and of refused bytes: a thumbnail, or the beginning of a text.
+
+Both are hostile input. No byte of an image reaches the page: it is decoded here, within bounds, and
+encoded again. A text is cut here, and escaped by `markup.excerpt`.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import simplejpeg
+from PIL import Image
+
+from beam_jobs.images.other_formats import PILLOW_FORMATS
+from beam_jobs.images.picture import Pixels
+from beam_jobs.report.finished_set import FinishedSet, RecordLocation
+from beam_jobs.report.markup import DataUri
+from shard_format import Feature
+from shard_format.example import Values
+
+_THUMBNAIL_SIDE = 96  # pixels
+_QUALITY = 70
+# The set was built with --max-pixels; this only bounds what a damaged header may ask for.
+_MOST_STORED_PIXELS = 1 << 28
+# A refused file may be crafted to be slow. 16 megapixels of a progressive JPEG take a second.
+_MOST_REFUSED_PIXELS = 16_000_000
+
+_MOST_RECORD_BYTES = 16 << 20  # 16 MiB: a longer document gets no excerpt
+_MOST_CHARACTERS = 500  # of a document that are ever shown
+_MOST_TOKENS = 256  # that are decoded: about 1,000 characters
+_TOKEN_FEATURES = ("tokens", "token_ids", "input_ids")
+_UNREADABLE = 0.25  # share of odd characters, from which on bytes are shown in hex
+
+_Decode = Callable[[Sequence[int]], str]
+
+
+class Excerpt(NamedTuple):
+    """The beginning of a document, and whether the document is longer."""
+
+    text: str
+    more: bool
+
+
+Preview = DataUri | Excerpt  # what the page can show
+Seen = Pixels | Excerpt | None  # the same before thumbnails are encoded; None: nothing to show
+
+
+def read_previews(
+    finished: FinishedSet, locations: Iterable[RecordLocation]
+) -> Iterator[tuple[RecordLocation, dict[str, Values], Seen]]:
+    """Records by random access, each with its values and its preview.
+
+    Raises:
+        DamageError: A shard is missing or cut, or a record does not match its checksum.
+    """
+    if finished.holds_text:
+        text_of = _text_reader(finished)
+        for location, values in finished.read(locations, _MOST_RECORD_BYTES):
+            yield location, values, text_of(values)
+    elif finished.image is not None:
+        for location, values in finished.read(locations):
+            try:
+                yield location, values, _thumbnail(location, values, finished.image)
+            except Exception:  # Written by other software, perhaps in a format not read here.
+                yield location, values, None
+
+
+def as_preview(seen: Seen) -> Preview | None:
+    """The preview in the form of the page."""
+    return encode_thumbnail(seen) if isinstance(seen, np.ndarray) else seen
+
+
+def encode_thumbnail(pixels: Pixels) -> DataUri:
+    """Pixels as a data: URI."""
+    encoded = simplejpeg.encode_jpeg(
+        np.ascontiguousarray(pixels), quality=_QUALITY, colorspace="RGB", colorsubsampling="420"
+    )
+    return DataUri(f"data:image/jpeg;base64,{base64.b64encode(encoded).decode()}")
+
+
+def _thumbnail(location: RecordLocation, values: Mapping[str, Values], feature: Feature) -> Pixels:
+    """The image of a record, scaled down to a thumbnail: [height, width, 3] RGB.
+
+    Args:
+        location: Has the sides of the image as the index states them.
+        values: The decoded example.
+        feature: The feature that holds the image.
+
+    Raises:
+        Exception: It cannot be decoded.
+    """
+    data = bytes(values[feature.name][0])  # type: ignore[arg-type]
+    if feature.encoding != "raw":
+        return _decode_with_pillow(data, _MOST_STORED_PIXELS)
+    height, width = (
+        int(values[name][0]) if name in values else getattr(location, name)
+        for name in ("height", "width")
+    )
+    pixels = np.frombuffer(data, np.uint8).reshape(height, width, 3)
+    return _shrink(Image.fromarray(pixels))
+
+
+def image_of_bytes(data: bytes | None) -> DataUri | None:
+    """A thumbnail of bytes that may be anything, or None if they cannot be decoded."""
+    if not data:
+        return None
+    for decode in (_decode_with_pillow, _decode_damaged_jpeg):
+        try:
+            return encode_thumbnail(decode(data, _MOST_REFUSED_PIXELS))
+        except Exception:  # A damaged file may raise anything inside the parsers.
+            continue
+    return None
+
+
+def _decode_with_pillow(data: bytes, most_pixels: int) -> Pixels:
+    """The first frame as a thumbnail, transparency on white."""
+    with Image.open(io.BytesIO(data), formats=PILLOW_FORMATS) as image:
+        _check_size(*image.size, most_pixels)
+        # A JPEG is decoded at a half, a quarter or an eighth: several times faster.
+        image.draft("RGB", (2 * _THUMBNAIL_SIDE, 2 * _THUMBNAIL_SIDE))
+        if not image.has_transparency_data:
+            return _shrink(image.convert("RGB"))
+        small = Image.fromarray(_shrink(image.convert("RGBA")))
+        white = Image.new("RGBA", small.size, "white")
+        return np.asarray(Image.alpha_composite(white, small).convert("RGB"))
+
+
+def _decode_damaged_jpeg(data: bytes, most_pixels: int) -> Pixels:
+    """What libjpeg can still decode of a JPEG that is cut off or has wrong bytes."""
+    height, width, _, _ = simplejpeg.decode_jpeg_header(data, strict=False)
+    _check_size(width, height, most_pixels)
+    side = min(_THUMBNAIL_SIDE, height, width)
+    pixels = simplejpeg.decode_jpeg(data, "RGB", min_height=side, min_width=side, strict=False)
+    return _shrink(Image.fromarray(pixels))
+
+
+def _check_size(width: int, height: int, most_pixels: int) -> None:
+    if width * height > most_pixels:
+        raise ValueError(f"the image declares {width} x {height} pixels")
+
+
+def _shrink(image: Image.Image) -> Pixels:
+    """A copy that fits into the square of a thumbnail; a smaller image keeps its size."""
+    copy = image.copy()
+    copy.thumbnail((_THUMBNAIL_SIDE, _THUMBNAIL_SIDE), Image.Resampling.BOX)
+    return np.asarray(copy)
+
+
+def text_of_bytes(data: bytes) -> Excerpt | None:
+    """The beginning of bytes that may be anything; None if a person cannot read them.
+
+    A byte that is not UTF-8 is shown as Python writes it in a literal.
+    """
+    begin = data[: 4 * _MOST_CHARACTERS]
+    replaced = begin.decode("utf-8", "replace")
+    odd = sum(char == "\ufffd" or not (char.isprintable() or char.isspace()) for char in replaced)
+    if odd > _UNREADABLE * len(replaced):
+        return None
+    return _cut(begin.decode("utf-8", "backslashreplace"), len(data) > len(begin))
+
+
+def text_of_preview(data: bytes) -> Excerpt:
+    """The beginning of a document as duplicates.parquet stores it."""
+    return _cut(data.decode("utf-8", "replace"), False)
+
+
+def _text_reader(finished: FinishedSet) -> Callable[[Mapping[str, Values]], Excerpt | None]:
+    """A function that gives the beginning of the text of a record, None if it has none."""
+    features = {feature.name: feature for feature in finished.manifest.schema.features}
+    if "text" in features and features["text"].kind == "text":
+        return _stored_text
+    named = (features[name] for name in _TOKEN_FEATURES if name in features)
+    lists = (feature for feature in features.values() if feature.kind == "int64" and feature.shape)
+    tokens = next(itertools.chain(named, lists), None)
+    if tokens is None:
+        return lambda values: None
+    name, decode = tokens.name, _decoder(finished)
+
+    def from_tokens(values: Mapping[str, Values]) -> Excerpt | None:
+        ids = values.get(name)
+        if ids is None:
+            return None
+        text = decode([int(number) for number in ids[:_MOST_TOKENS]])
+        return _cut(text, len(ids) > _MOST_TOKENS)
+
+    return from_tokens
+
+
+def _stored_text(values: Mapping[str, Values]) -> Excerpt | None:
+    stored = values.get("text")
+    if not stored or not isinstance(stored[0], bytes):
+        return None
+    begin = stored[0][: 4 * _MOST_CHARACTERS]
+    return _cut(begin.decode("utf-8", "replace"), len(stored[0]) > len(begin))
+
+
+def _cut(text: str, more: bool) -> Excerpt:
+    return Excerpt(text[:_MOST_CHARACTERS], more or len(text) > _MOST_CHARACTERS)
+
+
+def _decoder(finished: FinishedSet) -> _Decode:
+    """Token ids to text by the tokenizer of the set; to numbers if it has none that loads."""
+    for name, load in _TOKENIZERS.items():
+        if name not in finished.manifest.files:
+            continue
+        try:
+            decode = load(str(finished.directory / name))
+        except Exception:  # Whatever its parser raises; the numbers can be shown.
+            return _numbers
+        return lambda ids: _decoded(decode, ids)
+    return _numbers
+
+
+def _decoded(decode: _Decode, ids: Sequence[int]) -> str:
+    try:
+        return decode(ids)
+    except Exception:  # An id that the tokenizer does not have.
+        return _numbers(ids)
+
+
+# The packages of tokenizers are imported only for sets of tokens.
+def _hugging_face(path: str) -> _Decode:
+    from tokenizers import Tokenizer
+
+    tokenizer: Any = Tokenizer.from_file(path)
+    return lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=False))
+
+
+def _sentence_piece(path: str) -> _Decode:
+    from sentencepiece import SentencePieceProcessor
+
+    processor: Any = SentencePieceProcessor(model_file=path)
+    return lambda ids: str(processor.decode(list(ids)))
+
+
+_TOKENIZERS: dict[str, Callable[[str], _Decode]] = {
+    "tokenizer.json": _hugging_face,
+    "tokenizer.model": _sentence_piece,
+}
+
+
+def _numbers(ids: Sequence[int]) -> str:
+    return " ".join(map(str, ids))

@@ -1,0 +1,1 @@
+"""Random access: any record of a split by its number, decoded without TensorFlow."""

@@ -1,0 +1,150 @@
+"""A split by its index: one record by its row, read from its shard."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from reader.access.examples import ExampleDecoder, Values
+from reader.access.open_files import OpenFiles
+from reader.records.split_files import checked_index
+from shard_format import (
+    FRAME_BYTES,
+    DamageError,
+    Feature,
+    Manifest,
+    ShardSetError,
+    unframe,
+)
+from shard_format.naming import index_file
+from shard_format.options import check_choice
+from shard_format.wording import visible
+
+_VERIFY = "Run 'shardmill verify': it names all that is damaged."
+
+
+@dataclasses.dataclass(frozen=True)
+class AccessInfo:
+    """What a random access reads.
+
+    Attributes:
+        directory: The shard set.
+        root_hash: Names the content of the set.
+        name: Of the set.
+        split: Name of the split.
+        records: Records of the split.
+        record_type: Of the schema: "image", "text" or "tokens".
+        features: What every record has, in order.
+        class_names: The name of every label; empty where the set has none.
+    """
+
+    directory: Path
+    root_hash: str
+    name: str
+    split: str
+    records: int
+    record_type: str
+    features: tuple[Feature, ...]
+    class_names: tuple[str, ...]
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_names)
+
+
+class IndexedSplit:
+    """A split with its index open, and of its shards those that were read last.
+
+    Args:
+        root: The shard set.
+        manifest: Of the set.
+        name: Of the split.
+        decode: Whether images become pixels.
+        max_open_files: At least 1.
+
+    Raises:
+        UsageError: There is no such split.
+        ShardSetError: The index is missing, or images have an unknown encoding.
+        DamageError: The index is not what the manifest says.
+    """
+
+    def __init__(
+        self, root: Path, manifest: Manifest, name: str, decode: bool, max_open_files: int
+    ) -> None:
+        check_choice("split", name, manifest.splits, root)
+        split = manifest.splits[name]
+        where = root / index_file(name)
+        index = checked_index(where, split)
+        # The columns, since finding one in a table of 10,000 shards takes longer than a record.
+        self._place = [index[column] for column in ("shard", "offset", "length")]
+        self._record_ids = index["record_id"]
+        self._shards = split.shards
+        self._paths = [root / shard.file for shard in split.shards]
+        self._files = OpenFiles(self._paths, max_open_files)
+        self._decode = ExampleDecoder(manifest.schema, decode, root)
+        self._where = where
+        labels = [item for item in manifest.schema.features if item.kind == "class_label"]
+        self.info = AccessInfo(
+            directory=root,
+            root_hash=manifest.root_hash,
+            name=manifest.name,
+            split=name,
+            records=split.records,
+            record_type=manifest.schema.record_type,
+            features=manifest.schema.features,
+            class_names=labels[0].class_names if labels else (),
+        )
+
+    def read(self, row: int) -> Values:
+        """The record of one row of the index, from 0.
+
+        Raises:
+            ShardSetError: Its shard is missing or cannot be read.
+            DamageError: The record or its row is damaged; names shard, byte offset and record id.
+        """
+        shard, offset, length = (column[row].as_py() for column in self._place)
+        if not self._fits(shard, offset, length):
+            raise DamageError(
+                f"Row {row} of the index points to shard {shard}, bytes [{offset}, "
+                f"{offset + length}), outside of the split in {self._where}. {_VERIFY}"
+            )
+        where = f"{self._paths[shard]} at byte {offset} (record {self._record_id(row)!r})"
+        framed = self._bytes(shard, offset, length, where)
+        try:
+            payload = unframe(framed, where)
+        except DamageError as error:
+            raise DamageError(f"{error}. {_VERIFY}") from error
+        return self._decode(payload, where)
+
+    def _record_id(self, row: int) -> str:
+        """For people."""
+        try:
+            return visible(self._record_ids[row].as_py())
+        except UnicodeDecodeError:  # the index is damaged; the record may well be whole
+            return f"number {row}"
+
+    def _fits(self, shard: int, offset: int, length: int) -> bool:
+        if not 0 <= shard < len(self._shards):
+            return False
+        return 0 <= offset <= offset + length <= self._shards[shard].bytes and length >= FRAME_BYTES
+
+    def _bytes(self, shard: int, offset: int, length: int, where: str) -> bytes:
+        try:
+            framed = self._files.read(shard, offset, length)
+        except FileNotFoundError as error:
+            raise ShardSetError(
+                f"No shard file {where}. Copy the whole set, or run 'shardmill verify' to see what "
+                "is missing."
+            ) from error
+        except OSError as error:
+            raise ShardSetError(
+                f"Cannot read {where}: '{error.strerror}'. Grant permission, or, if too many files "
+                "are open, pass a smaller max_open_files."
+            ) from error
+        if len(framed) < length:
+            raise DamageError(
+                f"The file ends after {len(framed)} of the {length} bytes of a record in {where}. "
+                f"{_VERIFY}"
+            )
+        return framed

@@ -1,0 +1,242 @@
+"""A split with its images decoded, whole: as records in memory, or as a shard set on disk."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import tensorflow as tf
+
+from reader.cache.origins import Origin
+from reader.cache.pixels import PLACE
+from reader.cache.stored_records import OnBytes, stored_records
+from reader.record_types import OpenSplit
+from reader.records.decoders import DECODERS
+from shard_format import (
+    DamageError,
+    Feature,
+    IndexWriter,
+    Manifest,
+    Schema,
+    ShardInfo,
+    SplitInfo,
+    decode_example,
+    encode_example,
+    file_sha256,
+    frame,
+    index_schema,
+)
+from shard_format.machine import usable_cores
+from shard_format.naming import INDEX_DIR, MANIFEST, index_file
+
+PIXELS = "pixels"  # the file
+Pixels = npt.NDArray[np.uint8]  # [height, width, 3]
+# Added to each stored record: names and values of its offset and of its two sides.
+_PLACE_BYTES = 128
+_AHEAD = 4  # images being decoded or waiting, for each thread
+
+
+def decoded_name() -> str:
+    """What decoded copies are called; pixels may differ between versions of TensorFlow."""
+    return f"decoded-tf{tf.__version__}"
+
+
+def decoded_schema(schema: Schema) -> Schema:
+    """The schema of records whose pixels are in a separate file; other features are kept.
+
+    The encoding of the image, whose bytes are empty, is one that no reader of sets knows.
+    """
+    places = {"height", "width", PLACE}
+    features: list[Feature] = []
+    for feature in schema.features:
+        if feature.name in places:
+            continue
+        if feature.kind == "image":
+            features.append(dataclasses.replace(feature, encoding="beside"))
+            features += [Feature(name, "int64") for name in ("height", "width", PLACE)]
+        else:
+            features.append(feature)
+    return Schema(schema.record_type, tuple(features))
+
+
+def pixel_bytes(opened: OpenSplit) -> int:
+    """Bytes of all pixels of a split, three for each.
+
+    Raises:
+        DamageError: The index has no sizes of images.
+    """
+    missing = {"width", "height"} - set(opened.index.column_names)
+    if missing:
+        raise DamageError(
+            f"The index has no column {' and no column '.join(sorted(missing))} in {opened.where}. "
+            'Build the set again, or pass cache_stage="stored".'
+        )
+    pixels = 0
+    # Batch by batch: the product of two columns of a billion rows would be 8 GB.
+    for batch in opened.index.select(["width", "height"]).to_batches():
+        width, height = (np.asarray(column, np.int64) for column in batch.columns)
+        pixels += int(width @ height)
+    return 3 * pixels
+
+
+def decoded_bytes(opened: OpenSplit, split: SplitInfo) -> int:
+    """What a split takes when its images are decoded, at most: pixels, records and index.
+
+    Raises:
+        DamageError: The index has no sizes of images.
+    """
+    record_bytes = opened.index.nbytes // max(1, split.records) + _PLACE_BYTES
+    # Beside the image, a record holds little: its names, labels, and what was asked to be kept.
+    return pixel_bytes(opened) + split.bytes + record_bytes * split.records
+
+
+def decoded_records(
+    origin: Origin,
+    shards: Iterable[ShardInfo],
+    schema: Schema,
+    keep: Callable[[Pixels], int],
+    on_bytes: OnBytes,
+) -> Iterator[bytes]:
+    """The records of some shards as `decoded_schema` has them, in order, decoded on all cores.
+
+    The pixels are what TensorFlow's decoder gives, as in a stream without a cache.
+
+    Args:
+        origin: Where the shards are read from.
+        shards: As the manifest describes them.
+        schema: Of the set; has an image of an encoding that the reader decodes.
+        keep: Puts the pixels of an image somewhere, and returns the place.
+        on_bytes: Called with the size of every part that was read.
+
+    Raises:
+        DamageError: A shard or an image is not what was written.
+        OSError: A shard cannot be read.
+    """
+    threads = math.ceil(usable_cores())
+    (image,) = (feature for feature in schema.features if feature.kind == "image")
+    slim = decoded_schema(schema)
+    waiting: deque[Future[tuple[dict[str, Any], Pixels]]] = deque()
+
+    def finished() -> bytes:
+        values, pixels = waiting.popleft().result()
+        height, width = pixels.shape[:2]
+        own = {image.name: b"", "height": height, "width": width, PLACE: keep(pixels)}
+        return encode_example(slim, values | own)
+
+    with ThreadPoolExecutor(threads, thread_name_prefix="shardmill-decode") as pool:
+        try:
+            for shard in shards:
+                name = origin.name(shard.file)
+                for serialized in stored_records(origin, shard, on_bytes):
+                    waiting.append(pool.submit(_decoded, serialized, image, name))
+                    if len(waiting) > _AHEAD * threads:
+                        yield finished()
+            while waiting:
+                yield finished()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _decoded(serialized: bytes, image: Feature, name: str) -> tuple[dict[str, Any], Pixels]:
+    values: dict[str, Any] = dict(decode_example(serialized))
+    (stored,) = values[image.name]
+    try:
+        with tf.device("/CPU:0"):
+            pixels = DECODERS[image.encoding].decode({"image": stored}, None).numpy()
+    except tf.errors.InvalidArgumentError as error:
+        raise DamageError(
+            f"TensorFlow cannot decode the image of record {values.get('id')} of {name}: "
+            f"'{error.message}'. Read without cache_stage to see whether it is used."
+        ) from error
+    return values, pixels
+
+
+def write_decoded(
+    origin: Origin, opened: OpenSplit, split: str, target: Path, on_bytes: OnBytes
+) -> None:
+    """Writes a shard set of one split, and its pixels to a separate file; the manifest comes last.
+
+    Args:
+        origin: Where the split is read from.
+        opened: The split.
+        split: Its name.
+        target: An empty directory.
+        on_bytes: Called with the size of every part that was read.
+
+    Raises:
+        DamageError: A shard or an image is not what was written.
+        OSError: A shard cannot be read, or nothing be written.
+    """
+    shards = []
+    (target / INDEX_DIR).mkdir()
+    common = set(index_schema([]).names)
+    columns = [field for field in opened.index.schema if field.name not in common]
+    begin = 0
+    index_path, pixels_path = target / index_file(split), target / PIXELS
+    with IndexWriter(index_path, columns) as index, pixels_path.open("wb") as pixels_file:
+
+        def keep(pixels: Pixels) -> int:
+            place = pixels_file.tell()
+            pixels_file.write(pixels.data)
+            return place
+
+        for shard in opened.manifest.splits[split].shards:
+            path, lengths = target / shard.file, []
+            with path.open("wb") as file:
+                for record in decoded_records(origin, [shard], opened.schema, keep, on_bytes):
+                    lengths.append(file.write(frame(record)))
+            index.append(_placed(opened.index.slice(begin, shard.records), lengths, path))
+            begin += shard.records
+            shards.append(ShardInfo(path.name, shard.records, sum(lengths), _synced(path)))
+    files = {
+        path.relative_to(target).as_posix(): {
+            "bytes": path.stat().st_size,
+            "sha256": _synced(path),
+        }
+        for path in (index_path, pixels_path)
+    }
+    info = SplitInfo(tuple(shards), opened.manifest.splits[split].statistics)
+    manifest = _decoded_manifest(opened.manifest, split, info, files)
+    (target / MANIFEST).write_text(manifest.to_text(), encoding="utf-8")
+    _synced(target / MANIFEST)
+
+
+def _placed(rows: pa.Table, lengths: list[int], path: Path) -> pa.Table:
+    """Rows of an index with the places of the decoded records."""
+    if len(lengths) != rows.num_rows:
+        raise DamageError(
+            f"{path.name} has {len(lengths)} records, but its index {rows.num_rows} rows. Run "
+            "'shardmill verify'."
+        )
+    offsets = np.cumsum([0, *lengths])[:-1]
+    for name, column in (("offset", offsets), ("length", lengths)):
+        place = rows.schema.get_field_index(name)
+        rows = rows.set_column(place, rows.schema.field(place), pa.array(column, pa.int64()))
+    return rows
+
+
+def _decoded_manifest(
+    manifest: Manifest, split: str, info: SplitInfo, files: dict[str, dict[str, Any]]
+) -> Manifest:
+    config = {**manifest.config, "decoded_from": manifest.root_hash, "decoder": decoded_name()}
+    schema = decoded_schema(manifest.schema)
+    return dataclasses.replace(
+        manifest, schema=schema, splits={split: info}, config=config, files=files
+    )
+
+
+def _synced(path: Path) -> str:
+    """SHA-256 of a file that a power cut will find whole."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    return file_sha256(path)

@@ -1,0 +1,282 @@
+"""RecordReader from each kind of cache; one function for each."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from reader.cache.copying import Copies, Wanted, discard_cut, locked
+from reader.cache.decoding import (
+    PIXELS,
+    Pixels,
+    decoded_bytes,
+    decoded_name,
+    decoded_records,
+    pixel_bytes,
+    write_decoded,
+)
+from reader.cache.inventory import PART, Item, delete, is_whole, part_directory
+from reader.cache.locations import DatasetLocation, failed, missing
+from reader.cache.origins import unreachable
+from reader.cache.pixels import empty_pixels, pixels_in_file, pixels_in_memory
+from reader.cache.readers import CopiedRecordReader, LeasedRecords, RemoteRecordReader
+from reader.cache.resources import shown_bytes
+from reader.cache.stored_records import collect_in_memory, stored_records
+from reader.record_types import OpenSplit
+from reader.records.decoders import Decoder
+from reader.records.index_columns import IndexColumns
+from reader.records.readers import (
+    LOCATION_COLUMNS,
+    FileRecordReader,
+    RecordReader,
+    read_into_memory,
+)
+from reader.records.split_files import check_shards
+from shard_format import (
+    DamageError,
+    ShardmillError,
+    ShardSetError,
+    SplitInfo,
+    load_manifest,
+)
+from shard_format.naming import index_file
+
+OnBytes = Callable[[int], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Filling:
+    """The split to cache.
+
+    Attributes:
+        place: The set.
+        opened: The split.
+        name: Of the split.
+        on_bytes: Called with the size of every part of the split that was read, where filling the
+            cache comes before the first batch.
+    """
+
+    place: DatasetLocation
+    opened: OpenSplit
+    name: str
+    on_bytes: OnBytes
+
+    @property
+    def split(self) -> SplitInfo:
+        """The split in the manifest."""
+        return self.place.manifest.splits[self.name]
+
+
+@dataclasses.dataclass(frozen=True)
+class Files:
+    """The files that are read, for whoever measures them.
+
+    Attributes:
+        paths: Of the shards, in the split's order.
+        index: The offsets of the records in them.
+    """
+
+    paths: list[Path]
+    index: Path
+
+
+@dataclasses.dataclass(frozen=True)
+class Filled:
+    """A cache that is ready to be read.
+
+    Attributes:
+        record_reader: Reads the records.
+        remark: Ends the sentence that explains the choice of the cache; may be empty.
+        copies: Copies in progress, or None.
+        files: What is read of this machine; None where records come from memory or the network, or
+            are images that are decoded.
+        decoder: Of images that are decoded, in place of the one for their encoding.
+    """
+
+    record_reader: RecordReader
+    remark: str = ""
+    copies: Copies | None = None
+    files: Files | None = None
+    decoder: Decoder | None = None
+
+
+def no_cache(filling: Filling) -> Filled:
+    """Records are read from their source each time."""
+    place = filling.place
+    paths = [] if place.is_remote else check_shards(place.root, filling.split)
+    files = None if place.is_remote else Files(paths, filling.opened.where)
+    return Filled(_from_source(filling, _copy_paths(filling)), files=files)
+
+
+def stored_in_memory(filling: Filling) -> Filled:
+    """All bytes of the split in one tensor."""
+    place, split = filling.place, filling.split
+    if not place.is_remote:
+        return Filled(read_into_memory(check_shards(place.root, split), split))
+    records = (
+        record
+        for shard in split.shards
+        for record in stored_records(place.origin, shard, filling.on_bytes)
+    )
+    return _in_memory(filling, records)
+
+
+def decoded_in_memory(filling: Filling) -> Filled:
+    """All images of the split as pixels in one array."""
+    place, split = filling.place, filling.split
+    pixels = empty_pixels(pixel_bytes(filling.opened))
+    used = 0
+
+    def keep(image: Pixels) -> int:
+        nonlocal used
+        begin, used = used, used + image.size
+        if used > pixels.size:
+            raise DamageError(
+                f"Images are larger than the index says in {filling.opened.where}. Run 'shardmill "
+                'verify\', or pass cache_stage="stored".'
+            )
+        pixels[begin:used] = image.ravel()
+        return begin
+
+    records = decoded_records(
+        place.origin, split.shards, place.manifest.schema, keep, filling.on_bytes
+    )
+    filled = _in_memory(filling, records)
+    return dataclasses.replace(filled, decoder=pixels_in_memory(pixels))
+
+
+def stored_on_disk(filling: Filling) -> Filled:
+    """Copies of as many shards as fit, made while the split is read from its source."""
+    place, split = filling.place, filling.split
+    if not place.is_remote:
+        check_shards(place.root, split)
+    paths = _copy_paths(filling)
+    items = [
+        Item(path.relative_to(place.cache_dir).as_posix(), shard.bytes)
+        for path, shard in zip(paths, split.shards, strict=True)
+    ]
+    lease = place.take(items, partial=True)
+    leased = [item.name in lease.names for item in items]
+    wanted = [
+        Wanted(shard.file, path, shard.bytes, shard.sha256)
+        for path, shard, own in zip(paths, split.shards, leased, strict=True)
+        if own
+    ]
+    absent = [file for file in wanted if not file.is_there]
+    try:
+        for file in absent:
+            discard_cut(file)
+    except OSError as error:
+        raise failed(error, place.origin.name(""), place.cache_dir) from error
+    copies = Copies(place.origin, absent) if absent else None
+    remark = ""
+    if len(wanted) < len(items):
+        remark = (
+            f"; {len(wanted)} of its {len(items)} shards fit into the limit of "
+            f"{shown_bytes(lease.limit)}, the others are read from their source"
+        )
+    record_reader = _from_source(filling, paths)
+    files: Files | None = None
+    if not place.is_remote or all(leased):
+        chosen = [
+            path if own else place.root / shard.file
+            for path, shard, own in zip(paths, split.shards, leased, strict=True)
+        ]
+        copied = _files(filling, chosen)
+        files = Files(chosen, filling.opened.where) if not absent else None
+        record_reader = (
+            CopiedRecordReader(record_reader, copied, [f.path for f in absent])
+            if absent
+            else copied
+        )
+    return Filled(LeasedRecords(record_reader, lease, copies), remark, copies, files)
+
+
+def decoded_on_disk(filling: Filling) -> Filled:
+    """A shard set of the split with its images as pixels, written before the first batch."""
+    place = filling.place
+    target = place.cache_root / decoded_name() / filling.name
+    size = decoded_bytes(filling.opened, filling.split)
+    item = Item(target.relative_to(place.cache_dir).as_posix(), size)
+    lease = place.take([item], needed_for="a copy of decoded images on disk")
+    try:
+        part = target.with_name(target.name + PART)
+        with locked(part):  # others wait until it is there
+            if not _is_whole(target):
+                delete(target)
+                _write_decoded(filling, part_directory(part), target)
+    except FileNotFoundError as error:
+        raise ShardSetError(missing(str(error.filename))) from error
+    except OSError as error:
+        raise failed(error, place.origin.name(""), place.cache_dir) from error
+    manifest = load_manifest(target)
+    split = manifest.splits[filling.name]
+    index = IndexColumns(target / index_file(filling.name), LOCATION_COLUMNS)
+    run_records = filling.opened.geometry.chunk_records
+    paths = check_shards(target, split)
+    record_reader = FileRecordReader(paths, split, index, run_records)
+    return Filled(LeasedRecords(record_reader, lease), decoder=pixels_in_file(target / PIXELS))
+
+
+def _is_whole(target: Path) -> bool:
+    """Whether a decoded split is there, and no file of it was cut or lost since."""
+    try:
+        manifest = load_manifest(target)
+    except ShardmillError:
+        return False
+    sizes = {
+        shard.file: shard.bytes for split in manifest.splits.values() for shard in split.shards
+    }
+    sizes |= {file: info["bytes"] for file, info in manifest.files.items()}
+    return all(is_whole(target / file, size) for file, size in sizes.items())
+
+
+def _write_decoded(filling: Filling, writing: Path, target: Path) -> None:
+    """Writes under one name and gives it the other when it is whole."""
+    shutil.rmtree(writing, ignore_errors=True)  # of a process that was killed meanwhile
+    writing.mkdir()
+    try:
+        write_decoded(filling.place.origin, filling.opened, filling.name, writing, filling.on_bytes)
+        writing.rename(target)
+    except BaseException:
+        shutil.rmtree(writing, ignore_errors=True)
+        raise
+
+
+# (cache, stage) -> what fills it.
+CACHES = {
+    ("off", "stored"): no_cache,
+    ("memory", "stored"): stored_in_memory,
+    ("memory", "decoded"): decoded_in_memory,
+    ("disk", "stored"): stored_on_disk,
+    ("disk", "decoded"): decoded_on_disk,
+}
+
+
+def _from_source(filling: Filling, copies: list[Path]) -> RecordReader:
+    place, split = filling.place, filling.split
+    if place.is_remote:
+        return RemoteRecordReader(place.origin, split, filling.opened.index, copies)
+    return _files(filling, check_shards(place.root, split))
+
+
+def _files(filling: Filling, paths: list[Path]) -> FileRecordReader:
+    index = IndexColumns(filling.opened.where, LOCATION_COLUMNS)
+    return FileRecordReader(paths, filling.split, index, filling.opened.geometry.chunk_records)
+
+
+def _copy_paths(filling: Filling) -> list[Path]:
+    return [filling.place.cache_root / shard.file for shard in filling.split.shards]
+
+
+def _in_memory(filling: Filling, records: Iterator[bytes]) -> Filled:
+    place = filling.place
+    where = place.origin.name("")
+    try:
+        return Filled(collect_in_memory(records, filling.split.records, where))
+    except FileNotFoundError as error:
+        raise ShardSetError(missing(str(error.filename or where))) from error
+    except OSError as error:
+        raise ShardSetError(unreachable(where, error)) from error

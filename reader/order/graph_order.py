@@ -1,0 +1,214 @@
+"""`numpy_order` and `buckets` in TensorFlow operations: the same numbers, inside a graph.
+
+A twin and not tf.numpy_function: that would hold the GIL against the training loop, and a graph
+with Python in it can be neither serialized nor served by tf.data service. Scalars such as epoch and
+window are int64 tensors here; what is fixed for a stream is a Python number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from reader.order.geometry import Geometry
+from reader.order.numpy_order import (
+    AUGMENT_STREAM,
+    BATCH_STREAM,
+    BLOCK_BITS,
+    CHUNK_STREAM,
+    GROUP_BITS,
+    RECORD_STREAM,
+    ROTATE_STREAM,
+    SWAP_STREAM,
+    num_rounds,
+    stream_key,
+)
+
+# Rounds of `permute` in one turn of its loop; they are always a multiple of it.
+UNROLLED = 8
+
+
+def mix(values: Any) -> Any:
+    """`shard_format.mix` on a uint64 tensor of any shape."""
+    z = values + _uint64(0x9E3779B97F4A7C15)
+    z = (z ^ _shifted(z, 30)) * _uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ _shifted(z, 27)) * _uint64(0x94D049BB133111EB)
+    return z ^ _shifted(z, 31)
+
+
+def epoch_key(stream: int, seed: int, epoch: Any) -> Any:
+    """Scalar uint64: `numpy_order.epoch_key`."""
+    return mix(_uint64(int(stream_key(stream, seed)[0])) ^ tf.cast(epoch, tf.uint64))
+
+
+def permute(values: Any, count: Any, key: Any, rounds: int) -> Any:
+    """[n] int64: `numpy_order.permute`; `count` may be [n], for each value its own domain.
+
+    What depends on the round alone is computed for all rounds at once. Then a loop, not a chain:
+    unrolled it would be some thousand operations; some rounds at a time, for a loop costs too.
+    """
+    numbers = tf.range(rounds, dtype=tf.int64)
+    if key.shape.rank:
+        numbers = numbers[:, None]
+    keys = mix(key ^ tf.cast(numbers, tf.uint64))  # [rounds] or [rounds, n]
+    sums = tf.cast(_shifted(keys, 1), tf.int64) % count
+    keys = mix(keys ^ _uint64(SWAP_STREAM))
+    # [rounds] + ... -> [rounds / UNROLLED, UNROLLED] + ...
+    shape = tf.concat([[-1, UNROLLED], tf.shape(keys)[1:]], axis=0)
+    keys, sums = tf.reshape(keys, shape), tf.reshape(sums, shape)
+
+    def swap(number: Any, values: Any) -> Any:
+        of_rounds = zip(
+            tf.unstack(sums[number], UNROLLED), tf.unstack(keys[number], UNROLLED), strict=True
+        )
+        for total, key in of_rounds:
+            partner = total - values  # both in [0, count)
+            partner = tf.where(partner < 0, partner + count, partner)
+            common = tf.bitcast(tf.maximum(values, partner), tf.uint64)
+            swapped = tf.bitcast(mix(common ^ key), tf.int64) < 0  # the top bit
+            values = tf.where(swapped, partner, values)
+        return number + 1, values
+
+    start = (tf.constant(0, tf.int64), values)
+    return tf.while_loop(
+        lambda number, _: number < rounds // UNROLLED,
+        swap,
+        start,
+        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
+        parallel_iterations=1,
+    )[1]
+
+
+def window_order(
+    geometry: Geometry,
+    window: Any,
+    residue: Any,
+    workers: int,
+    seed: int,
+    epoch: Any,
+    shuffle: str,
+) -> tuple[Any, Any]:
+    """([m] int64 record numbers, [m] int64 places): `numpy_order.window_order`."""
+    if shuffle != "window":
+        base, size = _extent(geometry, window)
+        begin = base + residue
+        numbers = tf.range(begin, tf.maximum(base + size, begin), workers)
+        if shuffle == "full":
+            key = epoch_key(RECORD_STREAM, seed, epoch)
+            numbers = permute(numbers, geometry.records, key, num_rounds(geometry.records))
+        return numbers, tf.range(tf.size(numbers, tf.int64))
+    numbers, blocks = block_numbers(geometry, window, residue, workers, seed, epoch)
+    hashes = mix(epoch_key(RECORD_STREAM, seed, epoch) ^ tf.cast(numbers, tf.uint64))
+    keys = blocks * (1 << BLOCK_BITS) + tf.cast(_shifted(hashes, 64 - BLOCK_BITS), tf.int64)
+    return numbers, weave(_argsort(keys), blocks)
+
+
+def block_numbers(
+    geometry: Geometry, window: Any, residue: Any, workers: int, seed: int, epoch: Any
+) -> tuple[Any, Any]:
+    """([m] int64 record numbers, [m] int64 blocks): `numpy_order.block_numbers`."""
+    base, size = _extent(geometry, window)
+    own = residue + tf.range(geometry.streams // workers, dtype=tf.int64) * workers
+    shorter, longer = size // geometry.streams, size % geometry.streams
+    starts = base + own * shorter + tf.minimum(own, longer)
+    counts = shorter + tf.cast(own < longer, tf.int64)
+    blocks = tf.repeat(tf.range(tf.size(own, tf.int64)), counts)
+    places = tf.ragged.range(starts, starts + counts).flat_values
+
+    chunk = geometry.chunk_records
+    first = base // chunk
+    chunks = tf.range(first, (base + size - 1) // chunk + 1)
+    if geometry.num_chunks:
+        key = epoch_key(CHUNK_STREAM, seed, epoch)
+        rounds = num_rounds(geometry.num_chunks)
+        # Outside its domain `permute` means nothing; there the chunk stays where it is.
+        inside = tf.minimum(chunks, geometry.num_chunks - 1)
+        permuted = permute(inside, geometry.num_chunks, key, rounds)
+        chunks = tf.where(chunks < geometry.num_chunks, permuted, chunks)
+    records = tf.gather(chunks, places // chunk - first) * chunk + places % chunk
+    key = tf.cast(_shifted(epoch_key(ROTATE_STREAM, seed, epoch), 1), tf.int64)
+    return (records + key % geometry.records) % geometry.records, blocks
+
+
+def weave(ordered: Any, blocks: Any) -> Any:
+    """[m] int64: `numpy_order.weave`."""
+    count = tf.size(blocks, tf.int64)
+    starts = tf.searchsorted(blocks, blocks, side="left", out_type=tf.int64)
+    ranks = tf.range(count) - starts
+    return tf.gather(ordered, _argsort(ranks * (count + 1) + blocks))
+
+
+def bucket_order(
+    geometry: Geometry,
+    lengths: Any,
+    window: Any,
+    residue: Any,
+    workers: int,
+    batch_size: int,
+    buckets: int,
+    seed: int,
+    epoch: Any,
+) -> tuple[Any, Any]:
+    """([m] int64 record numbers, [m] int64 places): `buckets.bucket_order`.
+
+    Here `lengths` is a function from [m] int64 record numbers to [m] int64.
+    """
+    numbers, blocks = block_numbers(geometry, window, residue, workers, seed, epoch)
+    count = tf.size(numbers, tf.int64)
+    starts = tf.searchsorted(blocks, blocks, side="left", out_type=tf.int64)
+    sizes = tf.searchsorted(blocks, blocks, side="right", out_type=tf.int64) - starts
+    by_length = _argsort(blocks * (1 << GROUP_BITS) + lengths(numbers))
+    ranks = tf.scatter_nd(by_length[:, None], tf.range(count) - starts, [count])
+    groups = ranks * buckets // sizes
+    groups = tf.where(window % 2 == 1, buckets - 1 - groups, groups)
+    hashes = mix(epoch_key(RECORD_STREAM, seed, epoch) ^ tf.cast(numbers, tf.uint64))
+    keys = blocks * (1 << BLOCK_BITS) + groups * (1 << GROUP_BITS)
+    keys += tf.cast(_shifted(hashes, 64 - GROUP_BITS), tf.int64)
+    woven = weave(_argsort(keys), blocks)
+
+    base, size = _extent(geometry, window)
+    head = -base % batch_size
+    num_batches = tf.maximum(size - head, 0) // batch_size
+    begin, own = tf.minimum(head // workers, count), batch_size // workers
+    end = begin + num_batches * own
+    positions = tf.cast(base + head + tf.range(num_batches) * batch_size, tf.uint64)
+    hashes = mix(epoch_key(BATCH_STREAM, seed, epoch) ^ positions)
+    # TensorFlow sorts signed numbers; flipping the top bit keeps the order of unsigned ones.
+    places = _argsort(tf.bitcast(hashes ^ _uint64(1 << 63), tf.int64))
+    whole = tf.gather(tf.reshape(woven[begin:end], [-1, own]), places)
+    return numbers, tf.concat([woven[:begin], tf.reshape(whole, [-1]), woven[end:]], axis=0)
+
+
+def augment_keys(draws: Any, seed: int, epoch: Any) -> Any:
+    """[n] uint64: what all random numbers of these records in this epoch are drawn from."""
+    return mix(epoch_key(AUGMENT_STREAM, seed, epoch) ^ tf.cast(draws, tf.uint64))
+
+
+def uniforms(draws: Any, count: int, seed: int, epoch: Any) -> Any:
+    """[n, count] float32 in [0, 1): `numpy_order.uniforms`."""
+    numbers = tf.range(count, dtype=tf.int64)
+    return numbered(augment_keys(draws, seed, epoch)[:, None], numbers)
+
+
+def numbered(keys: Any, numbers: Any) -> Any:
+    """Float32 in [0, 1): of each key (uint64) the random number of this number (int64)."""
+    bits = _shifted(mix(keys ^ tf.cast(numbers, tf.uint64)), 40)
+    return tf.cast(bits, tf.float32) * 2**-24
+
+
+def _extent(geometry: Geometry, window: Any) -> tuple[Any, Any]:
+    base = window * geometry.window_records
+    return base, tf.minimum(geometry.records - base, geometry.window_records)
+
+
+def _argsort(keys: Any) -> Any:
+    return tf.cast(tf.argsort(keys, stable=True), tf.int64)
+
+
+def _shifted(values: Any, bits: int) -> Any:
+    return tf.bitwise.right_shift(values, _uint64(bits))
+
+
+def _uint64(value: int) -> Any:
+    return tf.constant(value, tf.uint64)

@@ -1,0 +1,1 @@
+"""How fast a stream is, as a whole and stage by stage."""

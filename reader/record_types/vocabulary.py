@@ -1,0 +1,117 @@
+"""The token ids of a set: how many there are, and which of them are special.
+
+They come from the manifest, or from the tokenizer in the set; the packages that read
+tokenizers are loaded here only, for a set whose manifest does not say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from shard_format import DamageError, Manifest, ShardSetError
+
+TRAINING_SPLIT = "train"
+HUGGING_FACE, SENTENCE_PIECE = "tokenizer.json", "tokenizer.model"
+
+# What tokenizers in use call the two; the first that a tokenizer has is taken. Of GPT-2, BERT,
+# RoBERTa, T5, Llama and their kin; a Hugging Face file names its padding only if it pads itself.
+_PAD_TOKENS = ("[PAD]", "<pad>", "<|pad|>", "<|padding|>", "<PAD>")
+_UNKNOWN_TOKENS = ("[UNK]", "<unk>", "<|unk|>", "<UNK>")
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """The ids of a tokenizer.
+
+    Attributes:
+        size: Every id is smaller.
+        pad_id: Of padding, which no text is encoded to; None where the tokenizer has none.
+        unknown_id: Of what the tokenizer does not know; None where it knows everything.
+        end_id: Of the end of a document in packed sequences; None where nobody says.
+    """
+
+    size: int
+    pad_id: int | None = None
+    unknown_id: int | None = None
+    end_id: int | None = None
+
+    @property
+    def padding(self) -> int:
+        """The id to pad with: the tokenizer's, or the one behind all others."""
+        return self.size if self.pad_id is None else self.pad_id
+
+    @property
+    def rows(self) -> int:
+        """Ids that a batch may hold, the one of padding included."""
+        return max(self.size, self.padding + 1)
+
+
+def find_vocabulary(root: Path, manifest: Manifest) -> Vocabulary:
+    """The vocabulary of a set of token ids.
+
+    Raises:
+        ShardSetError: The set holds no tokenizer, and its manifest no size.
+        DamageError: The tokenizer cannot be read.
+    """
+    declared = manifest.config.get("vocabulary")
+    if isinstance(declared, dict) and declared.get("size"):
+        ids = (declared.get(name) for name in ("pad", "unknown", "end"))
+        return Vocabulary(int(declared["size"]), *ids)
+    counted = _counted_size(manifest)
+    for name, read in ((HUGGING_FACE, _hugging_face), (SENTENCE_PIECE, _sentence_piece)):
+        path = root / name
+        if not path.exists():
+            continue
+        try:
+            found = read(path)
+        except Exception as error:  # the packages raise bare Exceptions
+            raise DamageError(
+                f"Cannot read the tokenizer {path}: {error}. Run 'shardmill verify', and copy the "
+                "set again."
+            ) from error
+        return dataclasses.replace(found, size=max(found.size, counted))
+    if not counted:
+        raise ShardSetError(
+            f"No tokenizer ({HUGGING_FACE} or {SENTENCE_PIECE}) in {root}, a set of token ids. "
+            "Copy the whole set, or build it again."
+        )
+    return Vocabulary(counted)
+
+
+def _counted_size(manifest: Manifest) -> int:
+    """What the statistics of the training split say; 0 where they say nothing."""
+    split = manifest.splits.get(TRAINING_SPLIT)
+    vocabulary = split.statistics.get("vocabulary") if split is not None else None
+    size = vocabulary.get("size") if isinstance(vocabulary, dict) else None
+    return size if isinstance(size, int) else 0
+
+
+def _hugging_face(path: Path) -> Vocabulary:
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(path))
+    ids = tokenizer.get_vocab(with_added_tokens=True)
+    pad = (tokenizer.padding or {}).get("pad_id")
+    unknown = getattr(tokenizer.model, "unk_token", None) or ""
+    return Vocabulary(
+        size=max(ids.values(), default=-1) + 1,
+        pad_id=_first(ids, _PAD_TOKENS) if pad is None else int(pad),
+        unknown_id=_first(ids, (unknown, *_UNKNOWN_TOKENS)),
+    )
+
+
+def _first(ids: dict[str, int], names: tuple[str, ...]) -> int | None:
+    return next((ids[name] for name in names if name in ids), None)
+
+
+def _sentence_piece(path: Path) -> Vocabulary:
+    from sentencepiece import SentencePieceProcessor
+
+    processor = SentencePieceProcessor(model_file=str(path))
+    pad, unknown = processor.pad_id(), processor.unk_id()  # -1 where there is none
+    return Vocabulary(
+        size=processor.get_piece_size(),
+        pad_id=None if pad < 0 else pad,
+        unknown_id=None if unknown < 0 else unknown,
+    )

