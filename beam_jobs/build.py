@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RECORD_TYPES, RecordType
@@ -20,7 +20,7 @@ from beam_jobs.report import write_report
 from beam_jobs.stages.list import list_corpus, resolve_options
 from beam_jobs.staging.units import UNREADABLE
 from beam_jobs.workspace import Workspace, read_json, write_json
-from shard_format import InputError, ShardmillError, load_manifest, naming
+from shard_format import InputError, ShardmillError, load_build, load_manifest, naming, storage
 from shard_format.errors import file_error
 from shard_format.options import with_absolute_paths
 
@@ -187,10 +187,9 @@ def is_complete(workspace: Workspace, build_id: str) -> bool:
         InputError: It holds another set.
     """
     path = workspace.out / naming.MANIFEST
-    if not path.exists():
+    if storage.stat(path) is None:
         return False
-    build: dict[str, Any] = read_json(workspace.out / naming.BUILD) or {}
-    if build.get("build_id") != build_id:
+    if load_build(workspace.out).get("build_id") != build_id:
         raise InputError(
             f"{workspace.out} holds another set: it was built with other options, or from files "
             "with other names, sizes or modification times. Choose another --out, or remove that "
@@ -198,16 +197,16 @@ def is_complete(workspace: Workspace, build_id: str) -> bool:
         )
     manifest = load_manifest(workspace.out)
     if UNREADABLE in manifest.ledger.reasons:
-        path.unlink()  # --on-unreadable quarantine: the files may be readable now
+        storage.delete(path)  # --on-unreadable quarantine: the files may be readable now
         return False
     sizes = {
         shard.file: shard.bytes for split in manifest.splits.values() for shard in split.shards
     }
     sizes |= {name: info["bytes"] for name, info in manifest.files.items()}
-    files = {workspace.out / name: size for name, size in sizes.items()}
-    if all(file.is_file() and file.stat().st_size == size for file, size in files.items()):
+    found = {name: storage.stat(workspace.out / name) for name in sizes}
+    if all(stat is not None and stat.size == sizes[name] for name, stat in found.items()):
         return True
-    path.unlink()  # files are missing or truncated: the set is built again
+    storage.delete(path)  # files are missing or truncated: the set is built again
     return False
 
 
@@ -219,7 +218,7 @@ def finish(
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> None:
     """Writes the report, if there is none of this build, and removes the work folder."""
-    has_report = not rebuilt and (workspace.out / naming.REPORT).exists()
+    has_report = not rebuilt and storage.stat(workspace.out / naming.REPORT) is not None
     if not options.no_report and not has_report:
         on_progress(0)
         write_report(workspace.out)

@@ -1,4 +1,4 @@
-"""Arrow columns as numpy arrays, for work on whole columns."""
+"""Arrow columns as numpy arrays, and runs of equal rows in them."""
 
 from __future__ import annotations
 
@@ -31,3 +31,11 @@ def fixed_bytes(column: pa.ChunkedArray, size: int) -> npt.NDArray[np.uint8]:
         if len(chunk)
     ]
     return np.concatenate(parts) if parts else np.zeros((0, size), np.uint8)
+
+
+def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """[n] whether a row of sorted columns differs from the row before it."""
+    starts = np.ones(len(columns[0]), np.bool_)
+    if len(starts):
+        starts[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return starts

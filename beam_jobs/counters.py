@@ -1,7 +1,7 @@
-"""What a shard counts while it is written, added up over shards when the set is committed.
+"""Counters: what a shard counts while it is written, summed over shards at commit.
 
-A tally is a table of (what, value, count): how often something had a value. Counts are whole, so
-their sums depend neither on the order of shards nor on how many there are.
+Counters are a table of (what, value, count): how often something had a value. Counts are integers,
+so their sums depend neither on the order of shards nor on their number.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, int64
 
-TALLY_SCHEMA = pa.schema(
+COUNTER_SCHEMA = pa.schema(
     [
         pa.field("what", pa.string(), nullable=False),
         pa.field("value", pa.int64(), nullable=False),
@@ -25,7 +25,7 @@ TALLY_SCHEMA = pa.schema(
 
 
 class Counts(NamedTuple):
-    """How often something had each value; [n] int64 both, values ascending."""
+    """How often each value occurred; [n] int64 both, values ascending."""
 
     values: IntArray
     counts: IntArray
@@ -36,35 +36,34 @@ class Counts(NamedTuple):
         return int((self.values * self.counts).sum())
 
 
-def tally(what: str, values: IntArray) -> pa.Table:
+def count_values(what: str, values: IntArray) -> pa.Table:
     """How often each value occurs."""
-    found, counts = np.unique(values, return_counts=True)
-    return counted(what, found, counts)
+    return count(what, *np.unique(values, return_counts=True))
 
 
-def counted(what: str, values: IntArray, counts: IntArray) -> pa.Table:
-    """Values that were counted already; those that occur never are left out."""
+def count(what: str, values: IntArray, counts: IntArray) -> pa.Table:
+    """Values that were counted already; those with a count of 0 are left out."""
     some = counts > 0
     columns = [pa.array([what] * int(some.sum()), pa.string()), values[some], counts[some]]
-    return pa.table(columns, schema=TALLY_SCHEMA)
+    return pa.table(columns, schema=COUNTER_SCHEMA)
 
 
-def counted_once(what: str, value: int, count: int) -> pa.Table:
+def count_once(what: str, value: int, times: int) -> pa.Table:
     """One value that was counted already."""
-    return counted(what, np.array([value], np.int64), np.array([count], np.int64))
+    return count(what, np.array([value], np.int64), np.array([times], np.int64))
 
 
-def added(tallies: Iterable[pa.Table]) -> pa.Table:
-    """The sum of some tallies, one of them in memory at a time beside it."""
-    total = TALLY_SCHEMA.empty_table()
-    for one in tallies:
+def sum_counters(counters: Iterable[pa.Table]) -> pa.Table:
+    """The sum of counters, of which one at a time is in memory."""
+    total = COUNTER_SCHEMA.empty_table()
+    for one in counters:
         grouped = pa.concat_tables([total, one]).group_by(["what", "value"], use_threads=False)
-        total = grouped.aggregate([("count", "sum")]).rename_columns(TALLY_SCHEMA.names)
-        total = total.cast(TALLY_SCHEMA)
+        total = grouped.aggregate([("count", "sum")]).rename_columns(COUNTER_SCHEMA.names)
+        total = total.cast(COUNTER_SCHEMA)
     return total.sort_by([("what", "ascending"), ("value", "ascending")])
 
 
-def counts_of(table: pa.Table, what: str) -> Counts:
-    """What was counted of one thing."""
-    own = table.filter(pc.equal(table["what"], what))
+def counts_of(counters: pa.Table, what: str) -> Counts:
+    """The counts of one thing."""
+    own = counters.filter(pc.equal(counters["what"], what))
     return Counts(int64(own["value"]), int64(own["count"]))

@@ -1,4 +1,4 @@
-"""Least, greatest, mean and histogram of whole numbers."""
+"""Minimum, maximum, mean and histogram of non-negative integers."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 
 from beam_jobs.columns import IntArray
 
-# 0, 1, 2, 4, 5, 8, 11, ...: the whole parts of powers of the root of 2, up to 2**62.
+# 0, 1, 2, 4, 5, 8, 11, ...: the integer parts of powers of the root of 2, up to 2**62.
 _EDGES = np.array([0, *sorted({math.isqrt(1 << power) for power in range(125)})], np.int64)
 
 
 def summarize(values: IntArray, counts: IntArray | None = None) -> dict[str, Any]:
-    """{"min", "max", "mean", "histogram"} of numbers from 0; empty where there are none.
+    """{"min", "max", "mean", "histogram"}; empty without values.
 
-    Bins are half octaves, with whole edges that do not depend on the data, so the histograms of two
-    sets can be added and compared: bin i holds edges[i] <= value < edges[i + 1].
+    Bins are half octaves, with integer edges that do not depend on the data, so that the histograms
+    of two sets can be added and compared: bin i counts edges[i] <= value < edges[i + 1].
 
     Args:
         values: [n] int64.
-        counts: [n] int64, how often each occurs, at least once; once if None.
+        counts: [n] int64, how often each value occurs, at least 1; None if all occur once.
     """
     if not len(values):
         return {}

@@ -27,11 +27,11 @@ from beam_jobs.engine.work_queue import take
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.stages.commit import commit
-from beam_jobs.stages.list import Unit, largest_first
+from beam_jobs.stages.list import largest_first
 from beam_jobs.stages.plan import ShardSpec, plan_shards
 from beam_jobs.stages.shard import ShardResult, write_shard
 from beam_jobs.stages.stage import check_readable, stage_unit
-from beam_jobs.staging import UnitSummary
+from beam_jobs.staging.units import Unit, UnitSummary
 from beam_jobs.workspace import write_json
 from shard_format import ShardmillError, load_manifest
 

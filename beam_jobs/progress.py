@@ -1,7 +1,7 @@
-"""Progress that works on any runner: workers append lines to one file, the launcher follows it.
+"""Progress on any runner: workers append lines to one file, which the launcher follows.
 
-Beam's own metrics come when a local pipeline is over; a shared file tells while it runs. Lines are
-far shorter than PIPE_BUF and appended in one write, so they never interleave.
+Beam's own metrics arrive only at the end of a local pipeline. Lines are far shorter than PIPE_BUF
+and appended in one write, so they never interleave.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _POLL_SECONDS = 0.2
 
 
 def report(path: Path, stage: str, done: int = 0, total: int = 0) -> None:
-    """Adds to what is done, or to what there is to do, in a stage."""
+    """Adds to the done records, or to the total, of a stage."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(descriptor, f"{stage} {done} {total}\n".encode())
@@ -27,7 +27,7 @@ def report(path: Path, stage: str, done: int = 0, total: int = 0) -> None:
 
 
 class Follower(threading.Thread):
-    """Calls back with the sums of what was reported, until it is stopped."""
+    """Calls back with the sums of all reports, until it is stopped."""
 
     def __init__(self, path: Path, on_progress: OnProgress) -> None:
         super().__init__(daemon=True)
@@ -44,7 +44,7 @@ class Follower(threading.Thread):
         self._poll()
 
     def stop(self) -> None:
-        """Reads what is left and ends."""
+        """Reads the rest of the file and ends."""
         self._over.set()
         self.join()
 

@@ -18,7 +18,7 @@ from beam_jobs.pipeline import ERRORS, BuildShardSet
 from beam_jobs.progress import Follower, OnProgress
 from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.workspace import Workspace, read_json
-from shard_format import InputError, Manifest, errors, load_manifest, naming
+from shard_format import InputError, Manifest, errors, load_build, load_manifest, naming
 
 # What Beam's local engine raises when a worker process has died.
 _LOST_WORKER = "Channel closed prematurely"
@@ -85,7 +85,7 @@ def preprocess(
             rebuilt=not build.complete,
             on_progress=lambda done: on_progress("report", done, 1),
         )
-        info = read_json(workspace.out / naming.BUILD) or {}
+        info = load_build(workspace.out)
         return BuildReport(
             out=workspace.out,
             manifest=load_manifest(workspace.out),

@@ -11,9 +11,9 @@ import hashlib
 from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.encode import ENCODERS
 from beam_jobs.images.jpeg_passthrough import shrunk
-from beam_jobs.images.perception import perceive
-from beam_jobs.images.pixel_statistics import count_pixels
+from beam_jobs.images.perceptual_hash import perceive
 from beam_jobs.images.resize import parse_resize, resize_image
+from beam_jobs.images.statistics import count_pixels
 from benchmarks.corpus import REPOSITORY
 
 _MAX_PIXELS = 10**8

@@ -22,8 +22,8 @@ from typing import Any
 from beam_jobs.images.decode import decode_image
 from beam_jobs.images.encode import encode_jpeg
 from beam_jobs.images.jpeg_passthrough import needs_no_change, shrunk
-from beam_jobs.images.pixel_statistics import count_pixels
 from beam_jobs.images.resize import Resize, parse_resize, resize_image
+from beam_jobs.images.statistics import count_pixels
 from benchmarks.measure import Run, machine, run
 
 _HERE = Path(__file__).parent

@@ -20,10 +20,10 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from beam_jobs.dedup.images.clusters import DEFAULT_THRESHOLD, NearPairs, near_pairs
+from beam_jobs.dedup.images.near_duplicates import DEFAULT_THRESHOLD, NearPairs, near_pairs
 from beam_jobs.dedup.union_find import components
 from beam_jobs.images.decode import Pixels, decode_image
-from beam_jobs.images.perception import Perception, perceive
+from beam_jobs.images.perceptual_hash import PerceptualHash, perceive
 from benchmarks.copies import COPIES, MAX_PIXELS, altered
 from benchmarks.corpus import photographs
 from benchmarks.measure import machine
@@ -35,7 +35,7 @@ _PACKAGES = ("numpy", "opencv-python-headless", "simplejpeg", "pillow")
 _THRESHOLDS = (0.80, 0.84, 0.86, 0.88, 0.90, 0.92)
 _TIMED = 50  # images
 
-Looks = list[Perception]
+Looks = list[PerceptualHash]
 
 
 def main() -> None:
@@ -79,7 +79,7 @@ def _copies(images: list[Pixels]) -> dict[str, Looks]:
 
 
 def _pairs(looks: Looks, threshold: float = DEFAULT_THRESHOLD) -> NearPairs:
-    hashes = np.stack([np.frombuffer(look.hash, np.uint8) for look in looks])
+    hashes = np.stack([np.frombuffer(look.perceptual_hash, np.uint8) for look in looks])
     thumbnails = np.stack([np.frombuffer(look.thumbnail, np.uint8) for look in looks])
     return near_pairs(hashes, lambda rows: thumbnails[rows], threshold, threads=2)
 

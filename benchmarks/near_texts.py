@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.dedup.text.bands import choose_bands
-from beam_jobs.dedup.text.clusters import Documents, NearPairs, near_pairs
-from beam_jobs.dedup.text.fingerprints import fingerprints
+from beam_jobs.dedup.text.candidates import choose_bands
+from beam_jobs.dedup.text.near_duplicates import Documents, NearPairs, near_pairs
+from beam_jobs.dedup.text.normalization import fingerprints
 from beam_jobs.dedup.text.shingles import Shingles, shingles
 from beam_jobs.dedup.text.signatures import signatures
 from beam_jobs.dedup.union_find import components

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from beam_jobs.dedup.images.hash_format import HASH_BYTES, LUMA_BYTES, LUMA_SIDE, THUMBNAIL_BYTES
 from beam_jobs.images.decode import Pixels
-from beam_jobs.images.perception import hash_luma
+from beam_jobs.images.perceptual_hash import hash_luma
 
 SIDE = 64  # pixels of an image before it becomes a thumbnail
 PLANTED = 20  # one in so many is a copy

@@ -2,8 +2,8 @@
 
     PACKINGS: Members[Packing] = Members(
         {
-            "concat": "beam_jobs.text.tokenizing.packings.concat:concat",
-            "best-fit": "beam_jobs.text.tokenizing.packings.best_fit:best_fit",
+            "concat": "beam_jobs.text.packings.concat:concat",
+            "best-fit": "beam_jobs.text.packings.best_fit:best_fit",
         }
     )
 

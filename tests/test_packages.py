@@ -38,15 +38,7 @@ CIRCLES: list[set[str]] = [
     {
         "beam_jobs.text.tokenizing.hugging_face",
         "beam_jobs.text.tokenizing.sentence_piece",
-        "beam_jobs.text.tokenizing.tokenizer",
-    },
-    # Types that sources and documents share are declared in one of the two.
-    {"beam_jobs.documents.reading", "beam_jobs.sources.base"},
-    {
-        "beam_jobs.mended",
-        "beam_jobs.sources",
-        "beam_jobs.sources.document_reading",
-        "beam_jobs.sources.documents",
+        "beam_jobs.text.tokenizers",
     },
     # A stream converts its batches, whose classes name the stream.
     {"reader.numpy_batches", "reader.stream", "reader.torch_batches"},

@@ -89,13 +89,18 @@ class ShardSets:
 
     def around(self, folder: bytes) -> set[bytes] | None:
         """The shards of the set that a folder is, or is inside of; None if there is none."""
-        if folder not in self._sets:
+        found, passed = None, []
+        while folder not in self._sets:  # folders may be nested deeper than Python calls
+            passed.append(folder)
             found = set_files(Path(os.fsdecode(folder)))
             above = os.path.dirname(folder)
-            if found is None and len(above) >= self._shortest and above != folder:
-                found = self.around(above)
-            self._sets[folder] = found
-        return self._sets[folder]
+            if found is not None or len(above) < self._shortest or above == folder:
+                break
+            folder = above
+        else:
+            found = self._sets[folder]
+        self._sets.update(dict.fromkeys(passed, found))
+        return found
 
 
 def feature_names(folder: bytes, label_column: str) -> FeatureNames:

@@ -1,7 +1,7 @@
-"""Exact and near duplicates, and the clusters they form: functions on columns, no Beam.
+"""Exact and near duplicates, and the clusters they form: functions on columns.
 
 exact            records with equal fingerprints
 clusters         pairs of duplicates -> clusters, and which record of each is kept
 union_find       connected components
-images, text     near duplicates of one record type each
+images, text     near duplicates of one kind of record each; repeated segments of text
 """

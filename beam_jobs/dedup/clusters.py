@@ -1,8 +1,8 @@
-"""Duplicate clusters: what is one picture, which record stands for it, and who disagrees.
+"""Duplicate clusters: which records are equal or alike, which one is kept, and whose labels differ.
 
-Kept is the record of an evaluation split before one of the training split (a leak is mended where
-it does no harm), then the one whose id sorts first; so the choice depends neither on the seed nor
-on the order of reading. All of this is as large as the number of duplicates.
+A record of an evaluation split is kept before one of the training split (so that a leak costs
+training data, not evaluation data), then the record whose id sorts first; so the choice depends
+neither on the seed nor on the order of reading. Memory grows with the number of duplicates.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from beam_jobs.dedup.exact import Pairs
 from beam_jobs.dedup.union_find import components
 from beam_jobs.staging.sidecars import Sidecars
 
-# Where clusters straddle splits that the corpus gives: the first of these that is met is kept.
+# The kept record of a cluster across several given splits is in the first of these.
 _SPLIT_PRIORITY = ("test", "validation", "train")
 
-EVIDENCE_SCHEMA = pa.schema(
+CLUSTER_SCHEMA = pa.schema(
     [
         pa.field("record_id", pa.string(), nullable=False),
         pa.field("label", pa.string()),
@@ -42,10 +42,10 @@ class Clusters(NamedTuple):
 
     Attributes:
         members: One row per record in a cluster, sorted by (kept_id, record_id): the columns of
-            EVIDENCE_SCHEMA, the kept records among them.
+            CLUSTER_SCHEMA, including the kept records.
         dropped: [n] int64, numbers of the records to leave out, ascending.
         conflicts: Clusters whose records have different labels.
-        lost_to_conflict: Records that would be kept but for the labels of their cluster.
+        lost_to_conflict: Records left out only because the labels of their cluster differ.
     """
 
     members: pa.Table
@@ -59,11 +59,11 @@ class Clusters(NamedTuple):
         return int(pc.count_distinct(self.members["kept_id"]).as_py())
 
 
-class Links(NamedTuple):
-    """Pairs that near duplicates were found by, with how alike they are.
+class NearPairs(NamedTuple):
+    """Pairs of near duplicates: not all pairs of a cluster, but enough to connect it.
 
     Attributes:
-        pairs: [n, 2] int64.
+        pairs: [n, 2] int64, the lower number first, no pair twice.
         similarity: [n] float32 in (0, 1].
     """
 
@@ -72,15 +72,15 @@ class Links(NamedTuple):
 
 
 def find_clusters(
-    sidecars: Sidecars, exact: Pairs, near: Links, *, keep_all: bool, drop_conflicts: bool
+    sidecars: Sidecars, exact: Pairs, near: NearPairs, *, keep_all: bool, drop_conflicts: bool
 ) -> Clusters:
-    """Joins pairs to clusters and decides about every record in one.
+    """Joins pairs to clusters and decides which records of each are kept.
 
     Args:
         sidecars: All staged units.
-        exact: Pairs with equal pixels.
-        near: Pairs that look alike.
-        keep_all: Leave every record in; clusters then only matter for splits.
+        exact: Pairs of exact duplicates.
+        near: Pairs of near duplicates.
+        keep_all: Keep every record; clusters then matter for splits only.
         drop_conflicts: Leave a whole cluster out if its labels differ.
     """
     records = np.unique(np.concatenate([exact.ravel(), near.pairs.ravel()]))
@@ -110,7 +110,7 @@ def find_clusters(
             "dropped": dropped,
             "record": records,
         }
-    ).cast(EVIDENCE_SCHEMA)
+    ).cast(CLUSTER_SCHEMA)
     return Clusters(
         members=table.sort_by([("kept_id", "ascending"), ("record_id", "ascending")]),
         dropped=np.sort(records[dropped]),
@@ -120,7 +120,7 @@ def find_clusters(
 
 
 def _order(members: pa.Table, roots: IntArray) -> IntArray:
-    """Cluster by cluster, the one to keep first."""
+    """Cluster by cluster, the record to keep first."""
     given = members["split"].cast(pa.string())
     priority = pc.fill_null(pc.index_in(given, value_set=pa.array(_SPLIT_PRIORITY)), 0)
     table = pa.table(
@@ -140,13 +140,15 @@ def _differs(labels: pa.ChunkedArray, kept_at: IntArray) -> npt.NDArray[np.bool_
     return codes != codes[kept_at]
 
 
-def _best(records: IntArray, near: Links, exact: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
-    """How alike each record is to the one it was linked to most closely; 1 where exact."""
+def _best(
+    records: IntArray, near: NearPairs, exact: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.float32]:
+    """The greatest similarity of each record to another one; 1 where exact."""
     order = np.argsort(records)
     best = np.zeros(len(records), np.float32)
     for side in (0, 1):
         position = order[np.searchsorted(records[order], near.pairs[:, side])]
         np.maximum.at(best, position, near.similarity)
-    # A record may come to its cluster through one that equals it.
+    # A record may be in its cluster only through an exact duplicate.
     best[exact | (best == 0)] = 1
     return best

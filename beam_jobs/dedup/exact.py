@@ -1,7 +1,7 @@
-"""Exact duplicates: records with one fingerprint.
+"""Exact duplicates: records with equal fingerprints.
 
-The fingerprint space is worked through in partitions, so memory has a bound; what is returned is
-as large as the number of duplicates, not as the corpus.
+The fingerprint space is processed in partitions, so memory has a bound; the result grows with the
+number of duplicates, not with the corpus.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import pyarrow as pa
 from beam_jobs.columns import IntArray, fixed_bytes
 from beam_jobs.staging.sidecars import PARTITION_ROWS, Sidecars
 
-# [n, 2] int64: numbers of two records that are one.
+# [n, 2] int64: numbers of two equal records.
 Pairs = IntArray
 
-# Takes numbers of records, gives [n, 16] uint8: what finally tells equal records from others.
+# From numbers of records to [n, 16] uint8 that are equal for exact duplicates only.
 Confirm = Callable[[IntArray], npt.NDArray[np.uint8]]
 
 
 def exact_pairs(
     sidecars: Sidecars, confirm: Confirm | None = None, partition_rows: int = PARTITION_ROWS
 ) -> Pairs:
-    """Every record with an equal fingerprint before it, and one of those.
+    """Pairs of records with equal fingerprints that connect each set of them.
 
     Args:
         sidecars: All staged units.
-        confirm: Where a fingerprint is only a hint, gives the last word on those that are equal.
+        confirm: Decides where equal fingerprints do not suffice.
         partition_rows: About how many rows are compared at a time.
     """
     partitions = -(-sidecars.records // partition_rows)
@@ -43,7 +43,7 @@ def exact_pairs(
 def _repeated(sidecars: Sidecars, partition: int, partitions: int) -> IntArray:
     """Records whose first 64 fingerprint bits occur more than once.
 
-    Most records end here, so the rest may use slower means.
+    Few records remain, so the next steps may be slower.
     """
     heads: list[npt.NDArray[np.uint64]] = []
     records: list[IntArray] = []
@@ -68,7 +68,7 @@ def _head(fingerprints: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
 def _full(
     sidecars: Sidecars, records: IntArray, confirm: Confirm | None
 ) -> tuple[IntArray, npt.NDArray[np.uint8]]:
-    """The records with their whole fingerprints; those alone that are still equal to another."""
+    """The records with their whole fingerprints, confirmed where the record type asks for it."""
     fingerprints = fixed_bytes(sidecars.take(records, ["fingerprint"])["fingerprint"], 16)
     if confirm is not None:
         pairs = _equal((records, fingerprints))
@@ -78,7 +78,7 @@ def _full(
 
 
 def _equal(found: tuple[IntArray, npt.NDArray[np.uint8]]) -> Pairs:
-    """Neighbours among the records when sorted by fingerprint, if they are equal."""
+    """Pairs of neighbours with equal fingerprints, in the order of fingerprints."""
     records, fingerprints = found
     if not len(records):
         return np.zeros((0, 2), np.int64)

@@ -1,10 +1,10 @@
 """Connected components of many pairs, on whole columns.
 
-The usual union-find walks one pair at a time, which takes minutes for millions of pairs in Python.
-Here all pairs are worked on at once: every root takes the smallest root that it is paired with as
-its parent, then all paths are halved until they are flat. Of two paired roots at least one is gone
-after that, so a round leaves at most half of those that had a partner (Shiloach and Vishkin: An
-O(log n) parallel connectivity algorithm, 1982).
+The usual union-find takes one pair at a time, which takes minutes for millions of pairs in Python.
+Here all pairs are processed at once: the parent of every root becomes the smallest root that it is
+paired with, then all paths are halved until they are flat. Of two paired roots at least one is no
+longer a root, so a round halves the number of paired roots (Shiloach and Vishkin: An O(log n)
+parallel connectivity algorithm, 1982).
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from beam_jobs.stages.list import Unit, largest_first
+from beam_jobs.stages.list import largest_first
+from beam_jobs.staging.units import Unit
 from beam_jobs.workspace import Workspace, read_table
 
 _DIGITS = 20

@@ -1,8 +1,8 @@
 """Colours to sRGB, with LittleCMS (Pillow's ImageCms).
 
-Perceptual intent, which the ICC means for photographs and browsers use by default, with black point
-compensation, as editors have it: black ink on paper becomes black. For the matrix profiles that
-cameras and screens have, no intent differs from another.
+Perceptual intent, which the ICC recommends for photographs and browsers use by default, with black
+point compensation, as in editors: black ink on paper becomes black. For the matrix profiles of
+cameras and screens, all intents are equal.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageCms
 
-# A profile counts as sRGB if it moves no channel by more, in grey levels of [0, 255]. Published
-# variants of sRGB move them by 1, Adobe RGB by 143.
+# A profile counts as sRGB if it changes no channel by more, in grey levels of [0, 255]. Published
+# variants of sRGB change them by 1, Adobe RGB by 143.
 _SRGB_TOLERANCE = 2
-# Transforms kept, each of at most some 100 KiB. A corpus has a handful of profiles.
+# Cached transforms, of at most some 100 KiB each. A corpus has few profiles.
 _CACHED_TRANSFORMS = 32
 _INTENT = ImageCms.Intent.PERCEPTUAL
-# NOCACHE: the one-pixel cache inside a transform is what threads may not share.
+# NOCACHE: threads must not share the one-pixel cache inside a transform.
 _FLAGS = ImageCms.Flags.BLACKPOINTCOMPENSATION | ImageCms.Flags.NOCACHE
 
 _SPACES = {"L": "GRAY", "RGB": "RGB ", "CMYK": "CMYK"}  # Pillow's mode: signature in the profile
 
 
 class _Conversion(NamedTuple):
-    """What a profile means for a mode: a transform, nothing (it is sRGB), or that it is broken."""
+    """The conversion of a profile and a mode: a transform, none (it is sRGB), or broken."""
 
     transform: ImageCms.ImageCmsTransform | None
     broken: bool = False
 
 
 _conversions: OrderedDict[tuple[bytes, str], _Conversion] = OrderedDict()
-_conversions_lock = threading.Lock()  # never held while C code runs, which may be abandoned
+_conversions_lock = threading.Lock()  # never held while C code runs, since that may be abandoned
 
 
 def to_srgb(image: Image.Image, profile: bytes | None, repairs: set[str]) -> Image.Image:
-    """The picture in sRGB, or as it was if it has no profile, an sRGB one or a broken one.
+    """The image in sRGB; unchanged if it has no profile, an sRGB one or a broken one.
 
     Args:
         image: In mode L, RGB or CMYK.
         profile: The bytes of an ICC profile; empty means that it is known to be broken.
-        repairs: Gets "colour" or "profile" where one applies.
+        repairs: "colour" or "profile" is added to it where it applies.
     """
     if profile is None:
         return image
@@ -59,7 +59,7 @@ def to_srgb(image: Image.Image, profile: bytes | None, repairs: set[str]) -> Ima
 
 
 def is_srgb(profile: bytes | None, mode: str) -> bool:
-    """Whether pixels with this profile are sRGB as they are; without a profile they are.
+    """Whether pixels with this profile are sRGB already; they are without a profile.
 
     Args:
         profile: As for to_srgb.
@@ -72,7 +72,7 @@ def is_srgb(profile: bytes | None, mode: str) -> bool:
 
 
 def lab_to_srgb(image: Image.Image, repairs: set[str]) -> Image.Image:
-    """The picture of a CIE L*a*b* one; white is D50, as TIFF and the ICC have it."""
+    """A CIE L*a*b* image in sRGB; white is D50, as in TIFF and ICC profiles."""
     repairs.add("colour")
     lab = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB"))
     return _apply(_build(lab, "LAB"), image)
@@ -85,7 +85,7 @@ def _conversion(profile: bytes, mode: str) -> _Conversion:
         if found is not None:
             _conversions.move_to_end(key)
             return found
-    made = _make_conversion(profile, mode)  # two threads may both make it, which is harmless
+    made = _make_conversion(profile, mode)  # two threads may both make it, without harm
     with _conversions_lock:
         _conversions[key] = made
         while len(_conversions) > _CACHED_TRANSFORMS:
@@ -105,13 +105,13 @@ def _make_conversion(profile: bytes, mode: str) -> _Conversion:
 
 
 def _build(profile: ImageCms.ImageCmsProfile, mode: str) -> ImageCms.ImageCmsTransform:
-    # The target is made anew, so that no profile is ever read by two threads.
+    # A new target each time, so that no profile is read by two threads.
     target = ImageCms.createProfile("sRGB")
     return ImageCms.buildTransform(profile, target, mode, "RGB", _INTENT, _FLAGS)
 
 
 def _is_identity(transform: ImageCms.ImageCmsTransform, mode: str) -> bool:
-    """Whether a transform does nothing worth the time, tried on a grid of colours."""
+    """Whether a transform changes a grid of colours by no more than the tolerance."""
     if mode == "CMYK":
         return False
     levels = np.arange(0, 256, 1 if mode == "L" else 15, dtype=np.uint8)  # 15 * 17 is 255

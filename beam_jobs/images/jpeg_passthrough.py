@@ -1,8 +1,8 @@
-"""JPEG files whose bytes can be stored as they are: `--quality keep`.
+"""JPEG files whose bytes can be stored unchanged: `--quality keep`.
 
-Its header says whether a file needs a change. What is kept is decoded all the same, at an eighth of
-its size: libjpeg-turbo then reads every coded bit, and so finds what a full decode finds, but
-computes a 64th of the pixels.
+The header of a file shows whether it needs a change. A file without a change is decoded too, at an
+eighth of its size: libjpeg-turbo then reads every coded bit, and so finds the damage that a full
+decode finds, but computes a 64th of the pixels.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import numpy as np
 import simplejpeg
 
 from beam_jobs.images.colour import is_srgb
-from beam_jobs.images.jpeg import PLAIN_CODINGS, count_scans
-from beam_jobs.images.jpeg_header import read_jpeg_header
-from beam_jobs.images.picture import Pixels
+from beam_jobs.images.decode.base import Pixels
+from beam_jobs.images.decode.jpeg import PLAIN_CODINGS, count_scans, read_jpeg_header
 
 _ORIENTATION_TAG, _SHORT = 0x0112, 3
 _EXIF = b"Exif\0\0"
@@ -28,10 +27,10 @@ _MODES = {"YCbCr": "RGB", "Gray": "L", "GRAY": "L"}
 def needs_no_change(data: bytes) -> tuple[int, int] | None:
     """(width, height) of a JPEG that is upright 8-bit YCbCr or gray in sRGB already, else None.
 
-    It reads the header alone; see `shrunk` for the pixels.
+    It reads the header only; see `shrunk` for the pixels.
     """
     header = read_jpeg_header(data) if data.startswith(b"\xff\xd8\xff") else None
-    # Other codings (lossless, arithmetic) are none that TensorFlow decodes.
+    # TensorFlow does not decode other codings (lossless, arithmetic).
     if header is None or header.coding not in PLAIN_CODINGS or header.precision != 8:
         return None
     if count_scans(data, header) > _MAX_SCANS:
@@ -39,7 +38,7 @@ def needs_no_change(data: bytes) -> tuple[int, int] | None:
     if header.exif is not None and _orientation(header.exif.removeprefix(_EXIF)) != 1:
         return None
     try:
-        # libjpeg-turbo's own rules say which colours three components are.
+        # By libjpeg-turbo's own rules for the colour space of three components.
         height, width, colour, _ = simplejpeg.decode_jpeg_header(data)
     except (ValueError, KeyError):  # KeyError: a subsampling that simplejpeg has no name for
         return None
@@ -53,9 +52,9 @@ def shrunk(data: bytes) -> Pixels:
     """A JPEG at an eighth of its size: [ceil(height / 8), ceil(width / 8), 3] uint8, RGB.
 
     Raises:
-        ValueError: libjpeg-turbo has an error or a warning, the very ones of a full strict decode.
+        ValueError: libjpeg-turbo has an error or a warning, the same as in a full strict decode.
     """
-    # Without bounds from below, simplejpeg takes the least scale that there is.
+    # Without lower bounds, simplejpeg takes the smallest scale.
     pixels: Pixels = simplejpeg.decode_jpeg(
         data,
         "RGB",
@@ -73,7 +72,7 @@ def pixels_hash(width: int, height: int, pixels: Pixels) -> bytes:
     """16 bytes: half of the SHA-256 over width and height (int64, little-endian) and pixels.
 
     Args:
-        width: Of the stored picture.
+        width: Of the stored image.
         height: Likewise.
         pixels: Of any shape: all of them, or those of `shrunk`.
     """
@@ -83,7 +82,7 @@ def pixels_hash(width: int, height: int, pixels: Pixels) -> bytes:
 
 
 def _orientation(exif: bytes) -> int | None:
-    """Exif orientation of the first directory, 1 without one; None where Exif makes no sense."""
+    """Exif orientation of the first directory, 1 without one; None if the Exif data are invalid."""
     order = {b"II": "<", b"MM": ">"}.get(exif[:2])
     if order is None:
         return None

@@ -1,4 +1,4 @@
-"""Resize modes, with one kernel per direction, chosen to give the same pixels on every x86-64 CPU.
+"""Resize modes, with one kernel per direction that gives the same pixels on every x86-64 CPU.
 
 Shrinking uses OpenCV's INTER_AREA (every source pixel counts, no aliasing), enlarging its
 INTER_LINEAR_EXACT (fixed point). Both were compared bit by bit with SSE only, AVX2 and AVX-512:
@@ -16,12 +16,12 @@ import cv2
 import numpy as np
 
 from beam_jobs.corpus.record import Rejection
-from beam_jobs.images.decode import Pixels
+from beam_jobs.images.decode.base import Pixels
 from shard_format import UsageError
 
 # Beam already uses every core; threads inside OpenCV would only compete with it.
 cv2.setNumThreads(1)
-# IPP picks its kernels by CPU model; without it the bytes depend on the wheel alone.
+# IPP chooses kernels by CPU model; without it the bytes depend on the wheel only.
 if hasattr(cv2, "ipp"):
     cv2.ipp.setUseIPP(False)
 
@@ -38,7 +38,7 @@ class Resize:
 
 
 def parse_resize(text: str) -> Resize:
-    """The meaning of "shorter:256", "fit:640x480", "crop:224x224", "pad:224x224" or "none".
+    """Parses "shorter:256", "fit:640x480", "crop:224x224", "pad:224x224" or "none".
 
     Raises:
         UsageError: The mode is unknown, or its size is missing, malformed or too large.
@@ -48,30 +48,30 @@ def parse_resize(text: str) -> Resize:
     sides = [int(side) for side in match.groups()] if match else []
     if match is None or any(not 1 <= side <= MAX_SIDE for side in sides):
         raise UsageError(
-            f"--resize must be shorter:N, fit:WxH, crop:WxH, pad:WxH or none with sides from 1 to "
-            f"{MAX_SIDE}, got {text!r}. Write for instance shorter:256."
+            f"--resize is {text!r}, not shorter:N, fit:WxH, crop:WxH, pad:WxH or none with sides "
+            f"from 1 to {MAX_SIDE}. Write for instance shorter:256."
         )
     return Resize(mode, *(sides * 2 if len(sides) == 1 else sides))
 
 
 def resize_image(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
-    """The picture in its new size.
+    """The resized image.
 
     Args:
         image: [height, width, 3] uint8.
         resize: What to do.
-        max_pixels: A bound on any picture in between, since a thin strip may grow huge.
+        max_pixels: A bound on any intermediate image, since a thin strip may become huge.
 
     Raises:
-        Rejection: The picture would grow beyond what can be held or stored.
+        Rejection: The image would be larger than `max_pixels` or than can be stored.
     """
     return RESIZE_MODES[resize.mode].apply(image, resize, max_pixels)
 
 
 def keeps_size(width: int, height: int, resize: Resize) -> bool:
-    """Whether `resize_image` would return a picture of this size as it is."""
+    """Whether `resize_image` would return an image of this size unchanged."""
     if max(width, height) > MAX_SIDE:
-        return False  # it would refuse it
+        return False  # it would reject it
     return SIZES[resize.mode](width, height, resize) == (width, height)
 
 
@@ -94,7 +94,7 @@ def _same_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
     return width, height
 
 
-# (width, height) of the outcome, from those of the picture.
+# (width, height) of the result, from those of the image.
 SIZES: dict[str, Callable[[int, int, Resize], tuple[int, int]]] = {
     "shorter": _shorter_size,
     "fit": _fit_size,
@@ -104,18 +104,14 @@ SIZES: dict[str, Callable[[int, int, Resize], tuple[int, int]]] = {
 }
 
 
-def _shorter(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
+def _scaled(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
+    """The whole image in the size of its mode."""
     height, width = image.shape[:2]
-    return _scale(image, *_shorter_size(width, height, resize), max_pixels)
-
-
-def _fit(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
-    height, width = image.shape[:2]
-    return _scale(image, *_fit_size(width, height, resize), max_pixels)
+    return _scale(image, *SIZES[resize.mode](width, height, resize), max_pixels)
 
 
 def _crop(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
-    """Cuts the centre in the box's aspect ratio first, so no picture in between is large."""
+    """Cuts out the centre in the aspect ratio of the box first: no intermediate image is large."""
     height, width = image.shape[:2]
     if width * resize.height >= height * resize.width:
         cut_width, cut_height = min(width, _part(resize.width, height, resize.height)), height
@@ -127,18 +123,13 @@ def _crop(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
 
 
 def _pad(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
-    fitted = _fit(image, resize, max_pixels)
+    height, width = image.shape[:2]
+    fitted = _scale(image, *_fit_size(width, height, resize), max_pixels)
     height, width = fitted.shape[:2]
     padded = np.zeros((resize.height, resize.width, 3), np.uint8)
     top, left = (resize.height - height) // 2, (resize.width - width) // 2
     padded[top : top + height, left : left + width] = fitted
     return padded
-
-
-def _none(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
-    height, width = image.shape[:2]
-    _check_size(width, height, max_pixels)
-    return image
 
 
 class Mode(NamedTuple):
@@ -155,11 +146,11 @@ class Mode(NamedTuple):
 
 _SIDE = r"(\d{1,9})"
 RESIZE_MODES: dict[str, Mode] = {
-    "shorter": Mode(_SIDE, _shorter),
-    "fit": Mode(f"{_SIDE}x{_SIDE}", _fit),
+    "shorter": Mode(_SIDE, _scaled),
+    "fit": Mode(f"{_SIDE}x{_SIDE}", _scaled),
     "crop": Mode(f"{_SIDE}x{_SIDE}", _crop),
     "pad": Mode(f"{_SIDE}x{_SIDE}", _pad),
-    "none": Mode("", _none),
+    "none": Mode("", _scaled),
 }
 
 

@@ -85,7 +85,7 @@ class PreprocessOptions:
     no_labels: bool = option(False, "Records have no label; every record found is read.", type=bool)
     dedup: str = option("exact", "Which duplicates to find.", choices=("exact", "near", "off"))
     near_threshold: float = option(
-        0.9,  # beam_jobs.dedup.images.clusters.DEFAULT_THRESHOLD, which gives the measurements
+        0.9,  # measured at dedup.images.near_duplicates.DEFAULT_THRESHOLD
         "With --dedup near: the least similarity of two duplicates, 0.5 to 1.",
         "X",
         type=float,

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from beam_jobs.options.base import PreprocessOptions
 from beam_jobs.options.encodings import check_encoding
 from beam_jobs.options.values import FILE, FILES, NAMES, SIZE, parse_names, parse_trained
-from beam_jobs.text.tokenizing.packings import PACKINGS
+from beam_jobs.text.packings import PACKINGS
 from shard_format import UsageError, file_sha256
 from shard_format.options import Limits, option, redeclared
 from shard_format.wording import parse_size
-
-if TYPE_CHECKING:
-    from beam_jobs.text.cleaning import Applied
 
 FORMAT_NAMES = (
     "auto",
@@ -209,20 +206,7 @@ class TextOptions(PreprocessOptions):
         values["tokenizer_sample"] = parse_size("--tokenizer-sample", self.tokenizer_sample)
         # The content of the file, wherever it is.
         values["tokenizer"] = file_sha256(Path(self.tokenizer)) if self.tokenizer else None
-        # The steps as they are applied, so that a recipe and its list of steps are equal.
-        values["clean"] = [applied.described() for applied in self.cleaning_steps()]
-        for parameter in ("languages", "contamination_words"):  # of steps
-            del values[parameter]
+        # The record type adds the cleaning steps as they are applied.
+        for resolved in ("clean", "languages", "contamination_words"):
+            del values[resolved]
         return values
-
-    def cleaning_steps(self) -> tuple[Applied, ...]:
-        """The cleaning steps of the job, in order.
-
-        Raises:
-            UsageError: --clean or --languages names something unknown.
-            InputError: A file that a step needs cannot be used.
-        """
-        from beam_jobs.text.cleaning import make_steps  # heavy: not for --help
-
-        files = parse_names("--decontaminate", self.decontaminate) if self.decontaminate else ()
-        return make_steps(self.clean, self.languages, files, self.contamination_words)

@@ -1,11 +1,15 @@
-"""What a record type is: how raw records become the features of examples."""
+"""A record type: what one kind of record does at every stage of a job.
+
+RecordType has a method for each place where kinds of records differ; the stages call these and
+know no kind by name. SingleRecords is for records that are prepared one at a time.
+"""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +17,15 @@ import pyarrow as pa
 from beam_jobs.columns import IntArray
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import RawRecord, Rejection
+from beam_jobs.dedup.clusters import NearPairs
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_kept
+from beam_jobs.staging.assignment import Assignment
+from beam_jobs.staging.examples import ExampleBuilder, OnePerRecord
+from beam_jobs.staging.sample import TrainingSample
+from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace
-from shard_format import Feature, Schema, finish_example
+from shard_format import Feature, Schema
 
 
 class Prepared(NamedTuple):
@@ -26,7 +35,7 @@ class Prepared(NamedTuple):
         values: The value of every feature that is not late, by name.
         fingerprint: 16 bytes that are equal for exact duplicates; where the record type
             `confirms`, equal for some others too.
-        statistics: A value for every statistics and evidence column, by name.
+        statistics: A value for every statistics and dedup feature column, by name.
     """
 
     values: Mapping[str, Any]
@@ -42,7 +51,7 @@ class PreparedBatch(NamedTuple):
         values: [n] each: the value of every feature that is neither late nor a kept column, by
             name; Python values as `shard_format.encode_features` takes them.
         fingerprints: [n] of 16 bytes: equal for exact duplicates.
-        statistics: [n] each: every statistics and evidence column, by name.
+        statistics: [n] each: every statistics and dedup feature column, by name.
         rejects: (row of the batch, why it is not among `rows`), for every other row.
     """
 
@@ -53,30 +62,19 @@ class PreparedBatch(NamedTuple):
     rejects: list[tuple[int, Rejection]]
 
 
-class Sample(Protocol):
-    """Records of the training split; which ones depends on the corpus and the splits alone."""
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is no record at all, in any split."""
-
-    def read(self, size: int) -> Iterator[bytes]:
-        """The encoded features of about `size` bytes of records, always in the same order."""
-
-    def key(self, size: int) -> str:
-        """Names those records, as no others are named."""
-
-
-class Settled(NamedTuple):
-    """What was decided once the splits were known.
+class PlannedChanges(NamedTuple):
+    """Changes to the records of a corpus that can be planned only once their splits are known.
 
     Attributes:
-        config: For the manifest's config, beside the options; shards depend on it.
-        notes: What the user should be told.
+        duplicates: Records that were taken out of their split because nothing of them would remain.
+        warnings: For the user.
+        recipe_columns: From [n] int64 numbers of records to further columns of a recipe, which
+            `RecordType.example_builder` finds in the table of a shard.
     """
 
-    config: Mapping[str, Any]
-    notes: list[str]
+    duplicates: int
+    warnings: list[str]
+    recipe_columns: Callable[[IntArray], Mapping[str, pa.Array]]
 
 
 class RecordType(abc.ABC):
@@ -85,17 +83,17 @@ class RecordType(abc.ABC):
     Attributes:
         payload: How its records are read from a corpus.
         version: Raised whenever the same input and options give other bytes than before, so that
-            no unit staged by older code is used again.
+            no unit staged by older code is reused.
         schema: The features of an example of the set.
-        statistics: Columns for the index, with what is known of each record.
-        summarized: Names of those, of whole numbers, whose range and mean the manifest tells.
-        evidence: Columns that planning needs and the index does not keep.
-        late_columns: Columns for the index that are known only once all records are, beside the
-            label: sharding fills them in.
-        confirms: Whether records with equal fingerprints are duplicates only if `confirm` gives
+        statistics: Index columns that describe each record.
+        summarized: Integer columns summarized in the manifest (range, mean, histogram).
+        dedup_features: Columns that finding duplicates needs and the index does not keep.
+        late_columns: Index columns, besides the label, that sharding fills in.
+        confirms: Whether records with equal fingerprints are duplicates only if `confirm` returns
             the same for both.
+        planning_passes: How often `near_duplicates` and `plan_changes` read all sidecars.
         runs_python: Whether its kernels hold the interpreter's lock, so that the local engine
-            should use processes and not threads.
+            should use processes instead of threads.
     """
 
     payload: Payload
@@ -103,10 +101,25 @@ class RecordType(abc.ABC):
     schema: Schema
     statistics: tuple[pa.Field, ...]
     summarized: tuple[str, ...] = ()
-    evidence: tuple[pa.Field, ...] = ()
+    dedup_features: tuple[pa.Field, ...] = ()
     late_columns: tuple[pa.Field, ...] = ()
     confirms: bool = False
+    planning_passes: int = 0
     runs_python: bool = False
+
+    def check(self) -> None:
+        """Checks the files that the options name, before a job begins.
+
+        Raises:
+            InputError: One of them cannot be used.
+        """
+        return None
+
+    def config(self) -> dict[str, Any]:
+        """Options in the form that the manifest keeps, where `options.config()` has none."""
+        return {}
+
+    # Staging
 
     @abc.abstractmethod
     def prepare_batch(self, records: Sequence[RawRecord]) -> PreparedBatch:
@@ -114,76 +127,104 @@ class RecordType(abc.ABC):
 
     @abc.abstractmethod
     def stage_options(self) -> dict[str, Any]:
-        """The options that have an effect on what is staged."""
+        """The options and versions that have an effect on what is staged."""
 
     @property
     def staged_features(self) -> tuple[Feature, ...]:
-        """The features that are staged; in the set they may be others."""
+        """The features that are staged; an example of the set may have others."""
         return tuple(feature for feature in self.schema.features if not feature.late)
+
+    @property
+    def staged_columns(self) -> tuple[pa.Field, ...]:
+        """The sidecar columns behind the common ones."""
+        return (*self.statistics, *self.dedup_features)
+
+    # Planning
+
+    def confirm(self, example: Mapping[str, Any]) -> bytes:
+        """16 bytes that are equal for exact duplicates and for nothing else.
+
+        It costs more than a fingerprint, so it is called only for records that share theirs.
+
+        Args:
+            example: Staged values by feature, as `shard_format.decode_example` returns them.
+        """
+        raise NotImplementedError(f"fingerprints of {type(self).__name__} need no confirmation")
+
+    def near_duplicates(self, sidecars: Sidecars, records: IntArray) -> NearPairs:
+        """Near duplicates among some records, if the options ask for them.
+
+        Args:
+            sidecars: All staged units.
+            records: [n] int64, numbers of records, ascending; one of each set of exact duplicates.
+        """
+        raise NotImplementedError(f"{type(self).__name__} finds no near duplicates")
+
+    def plan_changes(
+        self, sidecars: Sidecars, assignment: Assignment, workspace: Workspace, partition_rows: int
+    ) -> PlannedChanges | None:
+        """Plans what depends on the splits, and may leave out records; None if there is nothing.
+
+        Args:
+            sidecars: All staged units.
+            assignment: The splits; changed in place.
+            workspace: `workspace.plan` is a folder for files.
+            partition_rows: About how many rows are held in memory at a time.
+        """
+        return None
+
+    def settle(
+        self, workspace: Workspace, sample: TrainingSample
+    ) -> tuple[dict[str, Any], list[str]]:
+        """Creates what all shards need in `workspace.settled`; every run repeats it.
+
+        Args:
+            workspace: Of the build.
+            sample: Reads records of the training split.
+
+        Returns:
+            Additions to the manifest's config, on which shards depend, and warnings for the user.
+
+        Raises:
+            InputError: It cannot be created from this corpus.
+        """
+        return {}, []
+
+    # Sharding and commit
+
+    def shard_options(self) -> dict[str, Any]:
+        """The options that have an effect on how staged records become examples."""
+        return {}
+
+    def example_builder(self, workspace: Workspace, split: str) -> ExampleBuilder:
+        """How the staged records of a shard of this split become its examples."""
+        return OnePerRecord()
 
     @property
     def index_columns(self) -> tuple[pa.Field, ...]:
         """The columns of the index behind the common ones."""
         return (*self.statistics, *self.late_columns)
 
-    def check(self) -> None:
-        """Looks at the files that the options name, before a job begins.
-
-        Raises:
-            InputError: One of them cannot be used.
-        """
-        return None
-
-    def shard_options(self) -> dict[str, Any]:
-        """The options that have an effect on how staged records become examples."""
-        return {}
-
-    def settle(self, workspace: Workspace, sample: Sample) -> Settled:
-        """Makes what all shards need and leaves it in the workspace; done again by every run.
-
-        Args:
-            workspace: Of the build; a folder of its own is `workspace.settled`.
-            sample: Reads records of the training split.
-
-        Raises:
-            InputError: It cannot be made from this corpus.
-        """
-        return Settled({}, [])
-
     def files(self, workspace: Workspace) -> dict[str, Path]:
-        """Further files of the set, by name, where they lie in the workspace."""
+        """Further files of the set: name in the set -> path in the workspace."""
         return {}
 
-    def finisher(self, workspace: Workspace, split: str) -> Finisher:
-        """How the staged records of a shard of some split become its examples."""
-        return OnePerRecord()
-
-    def training_statistics(self, index: pa.Table, tally: pa.Table) -> dict[str, Any]:
-        """What else the manifest keeps of the training split, for readers to normalize with.
+    def training_statistics(self, index: pa.Table, counters: pa.Table) -> dict[str, Any]:
+        """Further statistics of the training split for the manifest, for readers to normalize with.
 
         Args:
             index: Of the split.
-            tally: What its shards counted, see `beam_jobs.counters`.
+            counters: What its shards counted, see `beam_jobs.counters`.
         """
         return {}
 
     def preview(self, example: Mapping[str, Any]) -> bytes | None:
-        """Something small of a record for people to look at, if there can be: a JPEG, or UTF-8.
+        """A small JPEG, or UTF-8, that shows a record to people; None if there is none.
 
         Args:
-            example: Values by feature, as `shard_format.decode_example` gives them.
+            example: Values by feature, as `shard_format.decode_example` returns them.
         """
         return None
-
-    def confirm(self, stored: bytes) -> bytes:
-        """16 bytes that are equal for exact duplicates and for nothing else.
-
-        It costs more than a fingerprint, so it is asked only of records that share theirs.
-
-        Args:
-            stored: The bytes of the feature that is compared, as a shard holds them.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has fingerprints that need no proof")
 
 
 class SingleRecords(RecordType):
@@ -222,57 +263,3 @@ class SingleRecords(RecordType):
 def kept_features(options: PreprocessOptions) -> tuple[Feature, ...]:
     """The features of --keep-columns."""
     return tuple(Feature(name, kind) for name, kind in parse_kept(options.keep_columns))
-
-
-class Staged(NamedTuple):
-    """A staged record on its way into a shard.
-
-    Attributes:
-        row: Its row in the table of the shard.
-        entries: The encoded features known when it was staged (`encode_features`).
-        late: Those known only now: the label; b"" where there is none.
-    """
-
-    row: int
-    entries: bytes
-    late: bytes
-
-
-class Finished(NamedTuple):
-    """An example of a shard.
-
-    Attributes:
-        example: The serialized tf.train.Example.
-        row: Row of the shard's table whose key, id, label and statistics it has in the index.
-        columns: What is different there, by name of an index column.
-    """
-
-    example: bytes
-    row: int
-    columns: Mapping[str, Any]
-
-
-class Finisher(abc.ABC):
-    """Turns the staged records of one shard, in order, into its examples."""
-
-    @abc.abstractmethod
-    def finish(self, table: pa.Table, staged: Iterator[Staged]) -> Iterator[Finished]:
-        """The examples in order, whose `row` never falls.
-
-        Args:
-            table: The sidecar rows of the shard in final order, with the columns "unit" and "row".
-            staged: The same records with their payload, read as they are asked for.
-        """
-
-    def tally(self) -> pa.Table | None:
-        """What was counted, see `beam_jobs.counters`, once the last example was given."""
-        return None
-
-
-class OnePerRecord(Finisher):
-    """Every record is one example, as it was staged."""
-
-    def finish(self, table: pa.Table, staged: Iterator[Staged]) -> Iterator[Finished]:
-        """See Finisher."""
-        for record in staged:
-            yield Finished(finish_example(record.entries + record.late), record.row, {})

@@ -9,36 +9,43 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs.columns import IntArray
 from beam_jobs.corpus.record import RawRecord
-from beam_jobs.dedup.text.fingerprints import fingerprints
-from beam_jobs.dedup.text.segment_removal import PartsDropped
-from beam_jobs.dedup.text.segments import part_hashes
+from beam_jobs.dedup.clusters import NearPairs
+from beam_jobs.dedup.text.near_duplicates import near_duplicates
+from beam_jobs.dedup.text.normalization import fingerprints
+from beam_jobs.dedup.text.repeated_segments import SEGMENT_HASHES, plan_removals
+from beam_jobs.dedup.text.segments import REMOVED_SEGMENTS, SegmentRemover, segment_hashes
 from beam_jobs.dedup.text.shingles import shingles
 from beam_jobs.dedup.text.signatures import SIGNATURE_BYTES, signatures
 from beam_jobs.options import TextOptions
+from beam_jobs.options.values import parse_names
 from beam_jobs.record_types.base import (
-    Finisher,
-    OnePerRecord,
+    PlannedChanges,
     PreparedBatch,
     RecordType,
-    Sample,
-    Settled,
     kept_features,
 )
-from beam_jobs.text.cleaning import Texts, versions
+from beam_jobs.staging.assignment import Assignment
+from beam_jobs.staging.examples import ExampleBuilder, OnePerRecord
+from beam_jobs.staging.sample import TrainingSample
+from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.text.cleaning import Measures, Texts, make_steps, versions
 from beam_jobs.text.payload import TextPayload, document_batch
-from beam_jobs.text.tokenizing.finishing import TextFinisher
-from beam_jobs.text.tokenizing.job import PACKED_COLUMNS, TOKENS_COLUMN, Tokenizing
+from beam_jobs.text.tokenization import PACKED_COLUMNS, TOKENS_COLUMN, Tokenization
 from beam_jobs.workspace import Workspace
 from shard_format import LABELS_FIELD, Feature, Schema
 
-# What near duplicates are found by: 128 uint32, and the hashes of all word 5-grams, which take
-# about two thirds as many bytes as the text. They are read for candidate pairs alone.
+# To find near duplicates: 128 uint32, and the hashes of all word 5-grams, which take about two
+# thirds of the bytes of the text and are read for candidate pairs only.
 _NEAR_FIELDS = (
     pa.field("near_signature", pa.binary(SIGNATURE_BYTES), nullable=False),
     pa.field("near_shingles", pa.large_list(pa.uint32()), nullable=False),
 )
-_PART_FIELD = pa.field("part_hashes", pa.large_list(pa.uint64()), nullable=False)
+_SEGMENT_FIELD = pa.field(SEGMENT_HASHES, pa.large_list(pa.uint64()), nullable=False)
+# --dedup-parts reads all sidecars to count segments, to find repeated ones, to leave out records
+# and to name the classes of the rest.
+_SEGMENT_PASSES = 4
 _PREVIEW_CHARS = 500
 
 
@@ -49,52 +56,71 @@ class TextRecords(RecordType):
     "pos/1.txt#0", "tokens": [...], "segments": [1, 1, 2, ...], "positions": [0, 1, 0, ...]}.
     """
 
-    version = 1
+    version = 2
     statistics: tuple[pa.Field, ...] = (
         pa.field("chars", pa.int64()),  # Unicode code points, as stored
         pa.field("words", pa.int64()),  # between runs of white space
         pa.field("source_bytes", pa.int64()),  # of the original
         pa.field("source_encoding", pa.string()),
     )
-    summarized: tuple[str, ...] = ("chars", "words", "source_bytes")
     runs_python = True
-    _measured: tuple[str, ...] = ()  # of the documents of packed sequences
 
     def __init__(self, options: TextOptions) -> None:
         self._options = options
-        self._steps = options.cleaning_steps()
+        decontaminate = options.decontaminate
+        self._steps = make_steps(
+            options.clean,
+            options.languages,
+            parse_names("--decontaminate", decontaminate) if decontaminate else (),
+            options.contamination_words,
+        )
         self.payload = TextPayload(options)
         reported = [field for applied in self._steps for field in applied.step.reports]
         self.statistics = (*type(self).statistics, *dict.fromkeys(reported))
         self._near = options.dedup == "near"
-        self._parts = options.dedup_parts
-        self.evidence = (*_NEAR_FIELDS * self._near, *(_PART_FIELD,) * (self._parts != "off"))
+        self._segments = options.dedup_parts if options.dedup_parts != "off" else None
+        self.dedup_features = (
+            *_NEAR_FIELDS * self._near,
+            *(_SEGMENT_FIELD,) * bool(self._segments),
+        )
+        self.planning_passes = self._near + _SEGMENT_PASSES * bool(self._segments)
         self._staged = _staged_features(options)
-        self._tokenizing = Tokenizing(options) if options.tokenizes else None
+        self._tokenization = Tokenization(options) if options.tokenizes else None
         self._features = self._staged
         self.late_columns = (LABELS_FIELD,) if options.multi_label else ()
-        if self._tokenizing:
-            self._features = self._tokenizing.features(self._staged)
+        if self._tokenization:
+            self._features = self._tokenization.features(self._staged)
             self.late_columns += (TOKENS_COLUMN,)
         late = [_label(options)] if not options.no_labels else []
         self.schema = Schema("text", (*self._features, *late))
+        self.summarized = ("chars", "words", "source_bytes")
+        self._counted: tuple[str, ...] = ()
         if options.pack:
-            self._measured, self.summarized = self.summarized, ()
+            # The index of packed sequences has no such columns, so shards count their values.
+            self.summarized, self._counted = (), self.summarized
+
+    def check(self) -> None:
+        """See RecordType."""
+        if self._tokenization:
+            self._tokenization.check()
+
+    def config(self) -> dict[str, Any]:
+        """The cleaning steps as they are applied, so that spellings of a recipe are equal."""
+        return {"clean": [applied.described() for applied in self._steps]}
 
     def stage_options(self) -> dict[str, Any]:
-        """The steps with their parameters, and the versions of what they call."""
+        """The steps with their parameters, and the versions of the packages they call."""
         return {
             "cleaning": [applied.described() for applied in self._steps],
             "near": self._near,
-            "parts": self._parts,
-            "kernels": versions(),
+            "segments": self._segments,
+            "kernels": versions(self._steps),
         }
 
-    def preview(self, example: Mapping[str, Any]) -> bytes | None:
-        """How the text begins, as UTF-8."""
-        # A code point takes 4 bytes at most; one that was cut is left out.
-        begin = example["text"][0][: 4 * _PREVIEW_CHARS].decode(errors="ignore")
-        return str(begin[:_PREVIEW_CHARS]).encode()
+    @property
+    def staged_features(self) -> tuple[Feature, ...]:
+        """The text, so that a job with another tokenizer reuses the units."""
+        return self._staged
 
     def prepare_batch(self, records: Sequence[RawRecord]) -> PreparedBatch:
         """See RecordType."""
@@ -118,12 +144,12 @@ class TextRecords(RecordType):
                 "source_bytes": pc.binary_length(batch["original"].take(rows)).cast(pa.int64()),
                 "source_encoding": batch["encoding"].take(rows),
                 **texts.columns,
-                **self._evidence_of(texts.text),
+                **self._dedup_features_of(texts.text),
             },
             rejects=texts.rejects,
         )
 
-    def _evidence_of(self, text: pa.LargeStringArray) -> dict[str, pa.Array]:
+    def _dedup_features_of(self, text: pa.LargeStringArray) -> dict[str, pa.Array]:
         columns: dict[str, pa.Array] = {}
         if self._near:
             sets = shingles(text)
@@ -132,53 +158,79 @@ class TextRecords(RecordType):
                 pa.binary(SIGNATURE_BYTES), len(text), [None, stored]
             )
             columns["near_shingles"] = sets.column()
-        if self._parts != "off":
-            columns["part_hashes"] = part_hashes(text, self._parts)
+        if self._segments:
+            columns[SEGMENT_HASHES] = segment_hashes(text, self._segments)
         return columns
 
-    @property
-    def staged_features(self) -> tuple[Feature, ...]:
-        """The text, whatever it becomes: another tokenizer finds the units as they are."""
-        return self._staged
-
-    @property
-    def index_columns(self) -> tuple[pa.Field, ...]:
-        """A sequence of several documents has other columns than a document."""
-        return PACKED_COLUMNS if self._options.pack else super().index_columns
-
-    def check(self) -> None:
+    def near_duplicates(self, sidecars: Sidecars, records: IntArray) -> NearPairs:
         """See RecordType."""
-        if self._tokenizing:
-            self._tokenizing.check()
+        threshold, workers = self._options.near_threshold, self._options.workers
+        return near_duplicates(sidecars, records, threshold, workers)
+
+    def plan_changes(
+        self, sidecars: Sidecars, assignment: Assignment, workspace: Workspace, partition_rows: int
+    ) -> PlannedChanges | None:
+        """See RecordType; --dedup-parts removes repeated lines or paragraphs."""
+        if not self._segments:
+            return None
+        path = workspace.plan / "removed-segments.bin"
+        removed, emptied = plan_removals(sidecars, assignment, path, partition_rows)
+        warnings = [
+            f"{len(removed):,} {self._segments} that occur elsewhere were removed; {emptied:,} "
+            "records with no other content count as duplicates"
+        ]
+        return PlannedChanges(
+            duplicates=emptied,
+            warnings=warnings if len(removed) else [],
+            recipe_columns=lambda records: {REMOVED_SEGMENTS: removed.of(records)},
+        )
+
+    def settle(
+        self, workspace: Workspace, sample: TrainingSample
+    ) -> tuple[dict[str, Any], list[str]]:
+        """See RecordType."""
+        return self._tokenization.settle(workspace, sample) if self._tokenization else ({}, [])
 
     def shard_options(self) -> dict[str, Any]:
         """See RecordType."""
-        return self._tokenizing.shard_options() if self._tokenizing else {}
+        return self._tokenization.shard_options() if self._tokenization else {}
 
-    def settle(self, workspace: Workspace, sample: Sample) -> Settled:
+    def example_builder(self, workspace: Workspace, split: str) -> ExampleBuilder:
         """See RecordType."""
-        return self._tokenizing.settle(workspace, sample) if self._tokenizing else Settled({}, [])
+        builder: ExampleBuilder = OnePerRecord()
+        if self._tokenization:
+            builder = self._tokenization.example_builder(workspace, self._features, self._counted)
+        if not self._segments:
+            return builder
+        # A sequence of several documents has no column for the length of one.
+        return SegmentRemover(
+            self._staged, self._segments, builder, None if self._options.pack else measure
+        )
+
+    @property
+    def index_columns(self) -> tuple[pa.Field, ...]:
+        """See RecordType; a sequence of several documents has other columns than a document."""
+        return PACKED_COLUMNS if self._options.pack else super().index_columns
 
     def files(self, workspace: Workspace) -> dict[str, Path]:
         """See RecordType."""
-        return self._tokenizing.files(workspace) if self._tokenizing else {}
+        return self._tokenization.files(workspace) if self._tokenization else {}
 
-    def finisher(self, workspace: Workspace, split: str) -> Finisher:
-        """See RecordType."""
-        then: Finisher = OnePerRecord()
-        if self._tokenizing:
-            ending = self._tokenizing.ending(workspace, self._features, self._measured)
-            then = TextFinisher(ending)
-        if self._parts == "off":
-            return then
-        # A sequence of several documents has no column for the length of one.
-        return PartsDropped(self._staged, self._parts, then, tells_length=not self._options.pack)
+    def training_statistics(self, index: pa.Table, counters: pa.Table) -> dict[str, Any]:
+        """Tokens, the use of the vocabulary, and how documents fill sequences."""
+        return self._tokenization.statistics(counters, self._counted) if self._tokenization else {}
 
-    def training_statistics(self, index: pa.Table, tally: pa.Table) -> dict[str, Any]:
-        """Tokens, the use of the vocabulary, and how documents lie in sequences."""
-        if not self._tokenizing:
-            return {}
-        return self._tokenizing.statistics(tally, self._measured)
+    def preview(self, example: Mapping[str, Any]) -> bytes | None:
+        """The beginning of the text, as UTF-8."""
+        # A code point takes 4 bytes at most; one that was cut is left out.
+        begin = example["text"][0][: 4 * _PREVIEW_CHARS].decode(errors="ignore")
+        return str(begin[:_PREVIEW_CHARS]).encode()
+
+
+def measure(text: str) -> dict[str, int]:
+    """The columns of the index that describe a text."""
+    measures = Measures(pa.array([text], pa.large_string()))
+    return {"chars": int(measures.chars[0]), "words": int(measures.word_counts[0])}
 
 
 def _staged_features(options: TextOptions) -> tuple[Feature, ...]:

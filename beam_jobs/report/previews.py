@@ -16,8 +16,8 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from beam_jobs.images.other_formats import PILLOW_FORMATS
-from beam_jobs.images.picture import Pixels
+from beam_jobs.images.decode.base import Pixels
+from beam_jobs.images.decode.pillow import PILLOW_FORMATS
 from beam_jobs.report.finished_set import FinishedSet, RecordLocation
 from beam_jobs.report.markup import DataUri
 from shard_format import Feature

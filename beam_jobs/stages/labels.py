@@ -1,13 +1,53 @@
-"""The label of a record, as the late feature of its example and as a column of the index."""
+"""Class names, labels as numbers, and the label of a record in its example and in the index."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from beam_jobs.stages.plan.classes import label_lists, label_numbers
+from beam_jobs.columns import IntArray
+from beam_jobs.corpus.names import LABEL_SEPARATOR
 from shard_format import Feature, Schema, encode_features
+
+
+def names_in(labels: pa.ChunkedArray) -> set[str]:
+    """Every class name in a column; several of one record are joined by a separator."""
+    found: set[str] = set()
+    for label in pc.unique(labels).drop_null().to_pylist():
+        found.update(label.split(LABEL_SEPARATOR) if label else ())
+    return found
+
+
+def sorted_names(names: Iterable[str]) -> list[str]:
+    """In alphabetical order, or in numerical order if all are integers ("10" after "9")."""
+    names = sorted(names)
+    if all(_is_number(name) for name in names):
+        # Without leading zeros the longer one is the larger; int() rejects 4,301 digits.
+        return sorted(names, key=lambda name: (len(name), name))
+    return names
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and (name == "0" or name[0] != "0")
+
+
+def label_numbers(labels: pa.ChunkedArray, class_names: list[str]) -> IntArray:
+    """[n] int64: the only class of each record; -1 for none."""
+    numbers = pc.index_in(labels, value_set=pa.array(class_names, pa.string()))
+    return np.asarray(pc.fill_null(numbers, -1).to_numpy(), np.int64)
+
+
+def label_lists(labels: pa.ChunkedArray, class_names: list[str]) -> list[list[int]]:
+    """The classes of each record as ascending numbers."""
+    number_of = {name: number for number, name in enumerate(class_names)}
+    return [
+        sorted(number_of[name] for name in label.split(LABEL_SEPARATOR)) if label else []
+        for label in labels.to_pylist()
+    ]
 
 
 def label_feature(schema: Schema) -> Feature | None:
@@ -20,13 +60,12 @@ class Labels:
 
     Args:
         names: [n] string, as staged.
-        schema: Says whether a record has one, several or none.
+        schema: Whether a record has one label, several or none.
         class_names: A label is an index into these.
     """
 
     def __init__(self, names: pa.ChunkedArray, schema: Schema, class_names: list[str]) -> None:
         self._feature = label_feature(schema)
-        self._records = len(names)
         self._several = self._feature is not None and bool(self._feature.shape)
         self._values: list[Any] = [None] * len(names)
         if self._feature is None:
@@ -36,14 +75,14 @@ class Labels:
         else:
             numbers = label_numbers(names, class_names).tolist()
             self._values = [None if number < 0 else number for number in numbers]
-            # Every class once, not every record.
+            # Encoded once per class, not once per record.
             self._encoded = [
                 encode_features([self._feature], {"label": number})
                 for number in range(len(class_names))
             ]
 
     def entries(self, start: int, end: int) -> list[bytes]:
-        """The encoded feature of some of the records; b"" where there is none."""
+        """The encoded feature of the records in [start, end); b"" where there is none."""
         values = self._values[start:end]
         if self._feature is None:
             return [b""] * len(values)
@@ -56,6 +95,6 @@ class Labels:
         if not self._several:
             return {"label": pa.array(self._values, pa.int64())}
         return {
-            "label": pa.nulls(self._records, pa.int64()),
+            "label": pa.nulls(len(self._values), pa.int64()),
             "labels": pa.array(self._values, pa.list_(pa.int64())),
         }

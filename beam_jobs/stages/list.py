@@ -24,6 +24,7 @@ from beam_jobs.corpus.record import SourceItem
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import splits_are_given
 from beam_jobs.record_types import RECORD_TYPES, RecordType
+from beam_jobs.staging.units import Unit
 from beam_jobs.workspace import Workspace, read_table, write_table
 from shard_format import InputError, id_hash, storage
 from shard_format.wording import parse_size
@@ -37,22 +38,6 @@ _MAX_UNIT_BYTES = 32 << 20  # 32 MiB: about what a worker has to redo after a cr
 _LONGEST_UNIT = 3  # times the aim: a unit ends there though no record's hash says so
 _UNITS_PER_CORPUS = 64  # aimed at for small corpora, so that every worker has some
 _MAX_UNIT_RECORDS = 1 << 16  # bounds the sidecar of a unit of tiny files
-
-
-class Unit(NamedTuple):
-    """A slice of the listing.
-
-    Attributes:
-        key: Content address: files, options and code version decide it.
-        start: First row in the listing.
-        end: One behind the last row.
-        bytes: Of its records, as listed.
-    """
-
-    key: str
-    start: int
-    end: int
-    bytes: int
 
 
 class Listing(NamedTuple):

@@ -1,7 +1,7 @@
 """Stage 4, shard: a recipe becomes a shard.
 
-A shard is a range of the key space and every unit is sorted by key, so its records lie in one
-stretch of each unit: they are read in blocks of neighbouring bytes, merged and written in order.
+A shard is a range of the key space and every unit is sorted by key, so its records are contiguous
+in each unit: they are read in blocks of neighbouring bytes, merged and written in order.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import pyarrow as pa
 from beam_jobs.columns import int64
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
-from beam_jobs.record_types.base import Finished, Staged
 from beam_jobs.stages.labels import Labels
 from beam_jobs.stages.plan import ShardSpec, load_plan
 from beam_jobs.staging import unit_files
+from beam_jobs.staging.examples import BuiltExample, StagedRecord
 from beam_jobs.staging.reader import read_staged
 from beam_jobs.workspace import Workspace, read_json, read_table, write_json, write_table
 from shard_format import InputError, ShardInfo, frame, index_schema, storage
 
 
 class ShardResult(NamedTuple):
-    """A finished shard and the place of its rows for the index."""
+    """A finished shard; its index rows are in `index_part`."""
 
     split: str
     shard: int
@@ -37,20 +37,20 @@ class ShardResult(NamedTuple):
 
 
 def index_part(workspace: Workspace, file: str) -> Path:
-    """Where the index rows of a shard wait for the commit."""
+    """The index rows of a shard, for the commit."""
     return workspace.shards / f"{file}.arrow"
 
 
-def tally_part(workspace: Workspace, file: str) -> Path:
-    """Where what a shard counted waits for the commit, if it counted."""
-    return workspace.shards / f"{file}.tally"
+def counters_part(workspace: Workspace, file: str) -> Path:
+    """The counters of a shard, if it has any, for the commit."""
+    return workspace.shards / f"{file}.counters"
 
 
 def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) -> ShardResult:
     """Writes one shard and its part of the index, or finds that it was done before.
 
     Raises:
-        InputError: A staged unit was damaged, or removed while the build went on.
+        InputError: A staged unit is damaged, or was removed during the build.
     """
     marker = workspace.shards / f"{spec.file}.json"
     done = _done_before(spec, marker, workspace)
@@ -58,7 +58,7 @@ def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) 
     if done is not None:
         report(workspace.progress, "shard", len(recipe))
         return done
-    # A shard that is written anew is not the one that the marker tells of.
+    # The marker describes a shard that is about to be replaced.
     storage.delete(marker)
     plan = load_plan(workspace)
     keys = json.loads(recipe.schema.metadata[b"units"])
@@ -67,24 +67,24 @@ def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) 
     staged = _staged(table, keys, labels, workspace)
     digest, lengths = hashlib.sha256(), []
     written = _Written(record_type)
-    finisher = record_type.finisher(workspace, spec.split)
+    builder = record_type.example_builder(workspace, spec.split)
     # Under its final name: without a manifest, OUT is not a shard set yet.
     with workspace.write(workspace.out / spec.file, durable=True) as file:
-        for finished in finisher.finish(table, staged):
-            framed = frame(finished.example)
+        for built in builder.build(table, staged):
+            framed = frame(built.example)
             digest.update(framed)
             file.write(framed)
             lengths.append(len(framed))
-            written.append(finished)
+            written.append(built)
     info = ShardInfo(spec.file, len(lengths), sum(lengths), digest.hexdigest())
     write_table(
         workspace,
         index_part(workspace, spec.file),
         written.index_rows(spec, table, labels, lengths),
     )
-    counted = finisher.tally()
-    if counted is not None:
-        write_table(workspace, tally_part(workspace, spec.file), counted)
+    counters = builder.counters()
+    if counters is not None:
+        write_table(workspace, counters_part(workspace, spec.file), counters)
     write_json(workspace, marker, {"recipe_key": spec.recipe_key, "info": info.__dict__})
     return ShardResult(spec.split, spec.shard, info, reused=False)
 
@@ -103,9 +103,9 @@ def _done_before(spec: ShardSpec, marker: Path, workspace: Workspace) -> ShardRe
 def _rows(
     recipe: pa.Table, keys: list[str], record_type: RecordType, workspace: Workspace
 ) -> pa.Table:
-    """The sidecar rows of the shard in final order, with what else the recipe says of them."""
-    # Evidence may be as large as the payload.
-    evidence = [field.name for field in record_type.evidence]
+    """The sidecar rows of the shard in final order, with the other columns of the recipe."""
+    # These may be as large as the payload, and are not needed any more.
+    unused = [field.name for field in record_type.dedup_features]
     units, rows = int64(recipe["unit"]), int64(recipe["row"])
     by_unit = np.argsort(units, kind="stable")
     parts = []
@@ -113,11 +113,10 @@ def _rows(
         taken = rows[by_unit[slice(*np.searchsorted(units[by_unit], [unit, unit + 1]))]]
         path = unit_files(workspace, keys[unit])["arrow"]
         try:
-            parts.append(read_table(path).drop_columns(evidence).take(pa.array(taken)))
+            parts.append(read_table(path).drop_columns(unused).take(pa.array(taken)))
         except FileNotFoundError as error:
             raise InputError(
-                f"staged units must stay until a build is done, got no file {path}. "
-                "Run the same command again."
+                f"The staged file {path} was removed during the build. Run the same command again."
             ) from error
     back = np.empty(len(by_unit), np.int64)
     back[by_unit] = np.arange(len(by_unit))
@@ -132,26 +131,26 @@ def _rows(
 
 def _staged(
     table: pa.Table, keys: list[str], labels: Labels, workspace: Workspace
-) -> Iterator[Staged]:
+) -> Iterator[StagedRecord]:
     """The records of the shard with their payload, in final order."""
     for start, payloads in read_staged(table, keys, workspace):
         late = labels.entries(start, start + len(payloads))
         for number, (payload, entry) in enumerate(zip(payloads, late, strict=True)):
-            yield Staged(start + number, payload, entry)
+            yield StagedRecord(start + number, payload, entry)
         report(workspace.progress, "shard", len(payloads))
 
 
 class _Written:
-    """Which row of the shard's table each example has in the index, and what differs there."""
+    """The rows of the shard's table that go to the index, and the columns that differ there."""
 
     def __init__(self, record_type: RecordType) -> None:
         self._schema = index_schema(record_type.index_columns)
         self._rows: list[int] = []
         self._changed: dict[str, list[Any]] = {}
 
-    def append(self, done: Finished) -> None:
-        self._rows.append(done.row)
-        for name, value in done.columns.items():
+    def append(self, built: BuiltExample) -> None:
+        self._rows.append(built.row)
+        for name, value in built.columns.items():
             self._changed.setdefault(name, []).append(value)
 
     def index_rows(

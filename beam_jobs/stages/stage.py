@@ -32,9 +32,9 @@ from beam_jobs.options.values import parse_kept
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
 from beam_jobs.rejects import RejectWriter
-from beam_jobs.stages.list import Unit, read_unit
+from beam_jobs.stages.list import read_unit
 from beam_jobs.staging.spool import Spool
-from beam_jobs.staging.units import SIDECAR_FIELDS, UnitSummary, done_before, unit_files
+from beam_jobs.staging.units import SIDECAR_FIELDS, Unit, UnitSummary, done_before, unit_files
 from beam_jobs.workspace import Workspace, write_json, write_table
 from shard_format import InputError, encode_features, file_sha256, frame, id_hash, shuffle_keys
 
@@ -166,7 +166,7 @@ class _UnitAtWork:
         self._rejects = rejects
         self._spool = spool
         self._kept = parse_kept(options.keep_columns)
-        self._columns = (*record_type.statistics, *record_type.evidence)
+        self._columns = record_type.staged_columns
         self._schema = pa.schema([*SIDECAR_FIELDS, *self._columns])
         self._waiting: list[tuple[int, RawRecord]] = []  # with positions in the unit
         self._waiting_bytes = 0

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from beam_jobs.stages.list import Unit
 from beam_jobs.workspace import Workspace, read_json
 from shard_format import file_sha256, storage
 
@@ -32,6 +31,22 @@ SIDECAR_FIELDS = (
 
 # The reason of a file that an I/O error kept from being read.
 UNREADABLE = "unreadable"
+
+
+class Unit(NamedTuple):
+    """A slice of the listing.
+
+    Attributes:
+        key: Content address: files, options and code version decide it.
+        start: First row in the listing.
+        end: One behind the last row.
+        bytes: Of its records, as listed.
+    """
+
+    key: str
+    start: int
+    end: int
+    bytes: int
 
 
 class UnitSummary(NamedTuple):

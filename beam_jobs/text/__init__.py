@@ -1,1 +1,1 @@
-"""Text: cleaning steps, tokenizers and packing."""
+"""Text: cleaning steps, tokenizers, packings, and the examples made with them."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from beam_jobs.dedup.images.clusters import near_pairs
+from beam_jobs.dedup.images.near_duplicates import near_pairs
 from beam_jobs.dedup.union_find import components
 from benchmarks.measure import peak_rss_mib
 from benchmarks.synthetic_looks import PLANTED

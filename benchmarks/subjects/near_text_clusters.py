@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from beam_jobs.dedup.text.search import similar_texts
+from beam_jobs.dedup.text.near_duplicates import near_duplicates
 from beam_jobs.dedup.union_find import components
 from beam_jobs.options import TextOptions
 from beam_jobs.staging import UnitSummary
@@ -27,7 +27,9 @@ def main() -> None:
     options = TextOptions(sources=(str(folder),), out=str(out), workers=int(sys.argv[2]))
     begun, busy = time.perf_counter(), time.process_time()
     sidecars = Sidecars(Workspace(out, None), summaries)
-    found = similar_texts(sidecars, np.arange(sidecars.records), options)
+    found = near_duplicates(
+        sidecars, np.arange(sidecars.records), options.near_threshold, options.workers
+    )
     roots = components(sidecars.records, found.pairs)
     seconds, busy = time.perf_counter() - begun, time.process_time() - busy
 

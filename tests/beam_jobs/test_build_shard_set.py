@@ -74,7 +74,7 @@ def test_mistakes_are_found_when_it_is_constructed(job, tmp_path):
 def test_two_builds_into_one_folder(job):
     options = resolve(job())
     workspace = workspace_of(options)
-    with locked_output(workspace), pytest.raises(Exception, match="one build at a time"):
+    with locked_output(workspace), pytest.raises(Exception, match="Another build is writing"):
         run_pipeline(options)
     record_type = RECORD_TYPES["image"](options)
     with locked_output(workspace):

@@ -12,7 +12,7 @@ from PIL import Image
 
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.decode import DecodingOptions, decode_image
-from beam_jobs.images.jpeg import MAX_SCANS
+from beam_jobs.images.decode.jpeg import MAX_SCANS
 
 SIZE = 16
 

@@ -339,7 +339,7 @@ def test_what_decodes_alike_is_a_duplicate(photograph):
     ):
         assert other != plain
         assert keep.prepare("a", other).fingerprint == keep.prepare("b", plain).fingerprint
-        assert keep.confirm(other) == keep.confirm(plain)
+        assert keep.confirm({"image": [other]}) == keep.confirm({"image": [plain]})
 
 
 def test_equal_fingerprints_are_confirmed_or_not(photograph):
@@ -351,7 +351,7 @@ def test_equal_fingerprints_are_confirmed_or_not(photograph):
     keep = records(quality="keep", resize="none")
     one, other = saved(gray), saved(detailed)
     assert keep.prepare("a", one).fingerprint == keep.prepare("b", other).fingerprint
-    assert keep.confirm(one) != keep.confirm(other)
+    assert keep.confirm({"image": [one]}) != keep.confirm({"image": [other]})
 
 
 def test_kept_and_encoded_pictures_have_fingerprints_of_one_kind(photograph):

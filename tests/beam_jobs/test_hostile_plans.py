@@ -8,16 +8,16 @@ import zipfile
 
 import numpy as np
 import pytest
-from beam_jobs.report.clusters import read_clusters
-from beam_jobs.report.finished import FinishedSet
 
 from beam_jobs.corpus.replacements import original_path
 from beam_jobs.options.values import parse_splits
 from beam_jobs.quarantine import Replacement, export, rejected_records, replay_options
+from beam_jobs.report.sampling import ReportedSet
+from beam_jobs.report.sections.duplicates import read_clusters
 from beam_jobs.run import preprocess
-from beam_jobs.stages.plan.classes import sorted_names
+from beam_jobs.stages.labels import sorted_names
 from beam_jobs.stages.plan.recipes import RecipeWriter
-from beam_jobs.stages.plan.splits import Assignment
+from beam_jobs.staging.assignment import Assignment
 from beam_jobs.workspace import Workspace
 from shard_format import InputError, UsageError, load_manifest, storage
 
@@ -72,7 +72,8 @@ def test_kept_duplicates_in_two_given_splits_are_told(pictures, build, tmp_path)
     corpus = tmp_path / "given"
     for split in ("train", "test"):
         pictures(4, classes=2, name=f"given/{split}")
-    with pytest.raises(InputError, match=r"4 clusters in two, .* in test and .* in train"):
+    message = r"4 clusters of duplicates are in two splits, .* in test and .* in train"
+    with pytest.raises(InputError, match=message):
         build(corpus, split="folders", duplicates="keep")
     ledger = build(corpus, "dropped", split="folders").manifest.ledger
     assert (ledger.kept, ledger.duplicates) == (4, 4)
@@ -232,7 +233,7 @@ def test_the_report_of_a_cluster_that_is_left_out(pictures, build, tmp_path, sha
     for name in ("class0/copy.jpg", "class1/copy.jpg"):
         (corpus / name).write_bytes(data)
     build(corpus, conflicts="drop", no_report=False)
-    (cluster,) = read_clusters(FinishedSet(tmp_path / "set"))
+    (cluster,) = read_clusters(ReportedSet(tmp_path / "set"))
     assert cluster.left_out
     assert cluster.size == 2
     assert [(one.record_id, one.conflict) for one in cluster.members] == [

@@ -18,7 +18,7 @@ import pytest
 from beam_jobs.corpus.listing import CorpusListing
 from beam_jobs.corpus.names import LABEL_SEPARATOR
 from beam_jobs.corpus.reading import CorpusReader
-from beam_jobs.images.stored import decode_stored
+from beam_jobs.images.encode import decode_stored
 from beam_jobs.options import ImageOptions
 from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.stages.list import resolve_options

@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from beam_jobs.images.pixel_statistics import NOT_COUNTED, PIXEL_FIELDS, count_pixels
-from beam_jobs.images.split_statistics import merge_pixels
+from beam_jobs.images.statistics import NOT_COUNTED, PIXEL_FIELDS, count_pixels, merge_pixels
 from shard_format import open_index
 
 SCHEMA = pa.schema(PIXEL_FIELDS)
@@ -26,7 +25,7 @@ def expected(pixels):
 
 
 def counted(image):
-    """What pixel_statistics promises to look at."""
+    """The pixels that are counted."""
     if min(image.shape[:2]) < 32:
         return image
     return image[::4, : image.shape[1] // 4 * 4 : 4]
@@ -100,7 +99,7 @@ def test_records_that_were_not_counted_are_left_out():
 
 
 def test_hundreds_of_millions_of_records_do_not_overflow(monkeypatch):
-    monkeypatch.setattr("beam_jobs.images.split_statistics._CHUNK_ROWS", 2)
+    monkeypatch.setattr("beam_jobs.images.statistics._CHUNK_ROWS", 2)
     count = 10**12  # pixels a row, more than any picture has
     squares = count * 255 * 255
     row = {

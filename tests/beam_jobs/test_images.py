@@ -203,7 +203,7 @@ def test_a_thin_strip_does_not_grow_without_bound():
     "text", ["", "shorter", "shorter:0", "shorter:x", "fit:3", "crop:0x5", "pad:70000x1", "half:2"]
 )
 def test_a_wrong_resize_is_told(text):
-    with pytest.raises(UsageError, match="--resize must be"):
+    with pytest.raises(UsageError, match="--resize is "):
         parse_resize(text)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.decode import DecodingOptions, decode_image
-from beam_jobs.images.picture import REPAIRS
+from beam_jobs.images.decode.base import REPAIRS
 
 REASONS = {
     "animated",

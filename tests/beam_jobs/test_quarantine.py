@@ -189,7 +189,7 @@ def test_a_folder_that_mends_nothing_is_told(damaged, tmp_path):
 
 
 def test_balance_needs_something_to_train_on(pictures, build):
-    with pytest.raises(InputError, match="changes the training split, got none among test"):
+    with pytest.raises(InputError, match="needs a training split, and there are only test"):
         build(pictures(8), balance="undersample", split="test=1")
 
 

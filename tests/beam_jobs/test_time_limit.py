@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from beam_jobs.corpus.record import Rejection
+from beam_jobs.corpus.record import FILTER, Rejection
 from beam_jobs.images import decode
 from beam_jobs.images.decode import DecodingOptions, decode_image
-from beam_jobs.images.time_limit import within
+from beam_jobs.images.decode.time_limit import within
 
 HELPER = "shardmill-decode"
 
@@ -145,4 +145,4 @@ def test_a_slow_picture_is_refused(monkeypatch):
     finally:
         stop.set()
     assert refusal.value.reason == "too-slow"
-    assert not refusal.value.filtered
+    assert refusal.value.stage != FILTER

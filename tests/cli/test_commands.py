@@ -211,7 +211,7 @@ def test_train_then_train_again(shard_set, shardmill, tmp_path):
             2,
             "'near', 'off'",
         ),
-        (["preprocess", "images", "a", "--out", "b", "--resize", "half"], 2, "--resize must be"),
+        (["preprocess", "images", "a", "--out", "b", "--resize", "half"], 2, "--resize is 'half'"),
         (["preprocess", "images", "a", "--out", "b", "--split", "train=2"], 2, "--split must be"),
         (["preprocess", "images", "a", "--out", "b", "--quality", "x"], 2, "whole number"),
         (["preprocess", "images", "a", "--out", "b", "--", "--nonsense"], 2, "--nonsense"),

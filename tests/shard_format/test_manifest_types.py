@@ -9,12 +9,12 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reader.normalization import find_normalization
-from reader.vocabulary import find_vocabulary
 
-from beam_jobs.report.sections import channels, classes, headline, ledger, lengths, tokens
-from beam_jobs.report.sections.base import Facts
+from beam_jobs.report.sections import channels, classes, ledger, sizes, summary, tokens
+from beam_jobs.report.sections.base import ReportedSet
 from cli.commands.inspect import inspect
+from reader.record_types.vocabulary import find_vocabulary
+from reader.transforms.normalization import find_normalization
 from shard_format import (
     DamageError,
     ShardmillError,
@@ -142,9 +142,9 @@ def _inspect(directory):
 
 
 def _report(directory):
-    facts = Facts(directory)
-    for section in (channels, classes, headline, ledger, lengths, tokens):
-        section.content(facts)
+    reported = ReportedSet(directory)
+    for section in (channels, classes, summary, ledger, sizes, tokens):
+        section.content(reported)
 
 
 def _numbers_of_the_reader(directory):

@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from beam_jobs.text.tokenizing.packings import PACKINGS
+from beam_jobs.text.packings import PACKINGS
 from cli.options import click_options
 from shard_format import UsageError
 from shard_format.members import Members

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from beam_jobs.report.finished import FinishedSet, places_of
 
 from beam_jobs.quarantine import export, reasons, rejected_records
+from beam_jobs.report.finished_set import FinishedSet, locations_of
 from shard_format import (
     ShardSetError,
     load_build,
@@ -72,8 +72,8 @@ def test_rejected_records_are_listed_and_exported(local, remote, tmp_path):
 def test_records_are_read_by_the_report(local, remote):
     def first(directory):
         finished = FinishedSet(directory)
-        places = places_of("train", finished.index("train").slice(0, 5))
-        return [(place, example["image"]) for place, example in finished.read(places)]
+        locations = locations_of("train", finished.index("train").slice(0, 5))
+        return [(location, example["image"]) for location, example in finished.read(locations)]
 
     assert first(remote) == first(local)
 

@@ -1,13 +1,12 @@
-"""Which pictures are worth a second look: banding over the codes of views, with multi-probe.
+"""Candidate pairs: banding over the codes of views, with multi-probe.
 
-A crop, as a whole, has nearly the code of a view of its original. So every view of every picture
-is filed under the bits of a band, and every picture, as a whole, is looked up there: under its own
-bits and under those it would have if some of its least certain ones had come out the other way
-(query-directed probing: Lv et al., Multi-Probe LSH, VLDB 2007). What is found counts if the whole
-codes differ in few bits.
+The code of a crop, as a whole, is nearly that of a view of its original. So every view of every
+image is stored in a table under the bits of a band, and every image, as a whole, is looked up: by
+its own bits and by those with some of its least certain ones flipped (query-directed probing: Lv et
+al., Multi-Probe LSH, VLDB 2007). An entry is a candidate if the whole codes differ in few bits.
 
-Work and memory are linear in the number of pictures, for a bucket hands out at most CROWD entries
-to a probe. All rows come in an order that depends on their content alone, so whatever is left out
+Work and memory are linear in the number of images, since a probe gets at most CROWD entries of a
+bucket. Rows are in an order that depends on their content alone, so the choice of these entries
 does not depend on the order of reading.
 """
 
@@ -20,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.columns import IntArray
+from beam_jobs.columns import IntArray, run_starts
 from beam_jobs.dedup.images.hash_format import (
     BAND_POSITIONS,
     BANDS,
@@ -31,21 +30,20 @@ from beam_jobs.dedup.images.hash_format import (
     view_codes,
     weak_bits,
 )
-from beam_jobs.dedup.images.ordering import first_of_run, run_starts
 
 UInt64Array = npt.NDArray[np.uint64]
 
 # Sum over the bits in which two codes differ, each counting 1 to 4 by its certainty in the part: a
-# crop flips bits that were uncertain anyway, another picture flips any. Of 10 % crops of 560
-# photographs 98 % come through; a limit of 10 on the mere number of bits lets through as many, and
-# 3 to 8 times as many pairs of different pictures.
+# crop flips uncertain bits, another image flips any. Of 10 % crops of 560 photographs 98 % pass; a
+# limit of 10 on the mere number of bits passes as many, and 3 to 8 times as many pairs of different
+# images.
 MAX_DISTANCE = 13
 # Entries of a bucket that a probe is compared with. Ordinary buckets hold 1 or 2.
 CROWD = 32
-# Wholes that one part is compared with at most, by distance. In a corpus of pictures as alike as
-# clothing on a floor, false candidates grow with the square of its size; this bounds them.
+# Wholes that one part is compared with at most, the nearest ones. In a corpus of images as similar
+# as clothing on a floor, false candidates grow with the square of its size; this bounds them.
 NEAREST = 16
-# Row numbers have 28 bits where pairs are packed into 64.
+# Row numbers have 28 bits in pairs packed into 64.
 MAX_ROWS = 1 << 28
 # Subsets of the weak bits are tried whose ranks (from 1) sum up to this or less: there are 70.
 _RANK_SUM = 12
@@ -57,12 +55,12 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: Fibonacci h
 
 
 class Candidates(NamedTuple):
-    """Pairs for the second look, sorted; a pair of rows can occur in both directions.
+    """Candidate pairs, sorted; a pair of rows can occur in both directions.
 
     Attributes:
         parts: [k] rows that may be crops (or, where the view is 0, copies) of
         wholes: [k] rows.
-        views: [k] which view of the whole is like the part.
+        views: [k] the view of the whole that is similar to the part.
     """
 
     parts: IntArray
@@ -71,11 +69,11 @@ class Candidates(NamedTuple):
 
 
 def find_candidates(hashes: npt.NDArray[np.uint8], threads: int = 1) -> Candidates:
-    """The pairs whose codes are alike.
+    """The pairs with similar codes.
 
     Args:
         hashes: [n, HASH_BYTES], none of them flat, in an order of content; n < MAX_ROWS.
-        threads: How many look up at a time.
+        threads: How many work at a time.
     """
     codes = view_codes(hashes)
     found = [np.zeros(0, np.uint64)]
@@ -95,15 +93,14 @@ def find_candidates(hashes: npt.NDArray[np.uint8], threads: int = 1) -> Candidat
 
 
 class _Table:
-    """The views of all pictures, filed under the bits of one band."""
+    """The views of all images, by the bits of one band."""
 
     def __init__(self, codes: UInt64Array, band: int) -> None:
         self._codes = codes  # [rows, VIEWS]
         self._flat = codes.reshape(-1)
         self._mask = np.bitwise_or.reduce(bit_flags(BAND_POSITIONS[band]))
         self._bits = min(max(self._flat.size.bit_length(), 8), _MAX_BUCKET_BITS)
-        # Bucket and entry in one number: sorting that is many times faster than an argsort, and
-        # stable by nature.
+        # Bucket and entry in one number: sorting it is many times faster than an argsort.
         packed = self._buckets(self._flat) << _ENTRY_BITS
         packed |= np.arange(self._flat.size, dtype=np.uint64)
         packed.sort()
@@ -154,10 +151,10 @@ class _Table:
     def _weighed(
         self, start: int, part: IntArray, places: IntArray, own: UInt64Array, planes: UInt64Array
     ) -> UInt64Array:
-        """Packed pairs of parts, counted from `start`, and what lies at places, if near."""
+        """Packed pairs of parts, counted from `start`, and the entries at places, if near."""
         entries = self._entries[places]
         differences = self._flat[entries] ^ own[part]
-        # Most go here; the rest may take longer.
+        # Few pass this test; the next one may take longer.
         few = np.flatnonzero(np.bitwise_count(differences) <= MAX_DISTANCE)
         part, distances = part[few], _weigh(differences[few], planes[part[few]])
         wholes, views = np.divmod(entries[few].astype(np.int64), VIEWS)
@@ -165,7 +162,7 @@ class _Table:
         return _pack(start + part, wholes, distances, views)[near]
 
     def _nearest(self, starts: IntArray, sizes: IntArray, codes: UInt64Array) -> IntArray:
-        """Where the CROWD entries begin that come next to a code in its bucket, by bisection."""
+        """Where the CROWD entries next to a code in its bucket begin, by bisection."""
         low, high = starts.copy(), starts + sizes
         while np.any(low < high):
             middle = (low + high) // 2
@@ -199,7 +196,7 @@ def _flips(weak: npt.NDArray[np.uint8]) -> UInt64Array:
 
 
 def _ranges(starts: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
-    """All of [start, start + size) one after the other, and which range each number is of."""
+    """All numbers of the ranges [start, start + size), and the range of each."""
     which = np.repeat(np.arange(len(sizes)), sizes)
     before = np.cumsum(sizes) - sizes
     return np.arange(len(which)) + (starts - before)[which], which
@@ -232,3 +229,8 @@ def _unpack(packed: UInt64Array) -> Candidates:
     shifted = (packed >> np.uint64(36), packed >> np.uint64(8), packed)
     parts, wholes, views = (numbers.astype(np.int64) for numbers in shifted)
     return Candidates(parts & (MAX_ROWS - 1), wholes & (MAX_ROWS - 1), views & 15)
+
+
+def first_of_run(starts: npt.NDArray[np.bool_]) -> IntArray:
+    """[n] where the run of each row begins, see `run_starts`."""
+    return np.flatnonzero(starts)[np.cumsum(starts) - 1]

@@ -1,22 +1,22 @@
-"""What the bytes of a perceptual hash and of a thumbnail mean: the contract of both its sides.
+"""The bytes of a perceptual hash and of a thumbnail.
 
-`images/perception.py` writes them while a picture is staged, `candidates.py` and `confirmation.py`
-read them in planning.
+`images/perceptual_hash.py` writes them when an image is staged, `candidates.py` and
+`pair_verifier.py` read them in planning.
 
-A hash holds a 64-bit code for each of 14 views of a picture, and the weak bits of the first:
+A hash has a 64-bit code for each of 14 views of an image, and the weak bits of the first:
 
-    bytes   0 to 112   codes [VIEWS] uint64, big-endian; view 0 is the whole picture
+    bytes   0 to 112   codes [VIEWS] uint64, big-endian; view 0 is the whole image
     bytes 112 to 128   certainty [2] uint64, big-endian, of the bits of view 0
     bytes 128 to 164   weak bits [BANDS, WEAK_BITS] uint8: of each band, the least certain first
 
-Bit i of a code, from the highest, says whether the i-th DCT coefficient of that view lies above a
-small threshold, in the order of `FREQUENCIES`. It is the more certain the further the coefficient
-is from the threshold; its certainty, in quarters of the 64 bits, is 0 to 3, the low bit of which is
-in the first and the high one in the second number. A picture that was cropped has, as a whole,
-nearly the code of one of the views of its original. A hash of zeros says that the picture is flat.
+Bit i of a code, from the highest, is set if the i-th DCT coefficient of that view is above a small
+threshold, in the order of `FREQUENCIES`. It is the more certain the further the coefficient is from
+the threshold; its certainty, in quarters of the 64 bits, is 0 to 3, with the low bit in the first
+and the high bit in the second number. A cropped image has, as a whole, nearly the code of one of
+the views of its original. The hash of a flat image is zero.
 
 A thumbnail is the luma [32, 32] followed by the chroma [2, 8, 8] (Cb, Cr), all uint8, of the
-upright picture stretched to a square.
+upright image stretched to a square.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ CHROMA_SIDE = 8
 LUMA_BYTES = LUMA_SIDE * LUMA_SIDE
 THUMBNAIL_BYTES = LUMA_BYTES + 2 * CHROMA_SIDE * CHROMA_SIDE
 
-# Positions of the edges of a view and of a crop, as a part of the side.
+# Edges of a view and of a crop are in this part of the side.
 EDGE_UNITS = 160
-# What is cut off (first edge, last edge), alike for rows and columns, in EDGE_UNITS: nothing,
-# 5 % in 2 ways, 10 % in 3. Crops between them are at most 2.5 % of the side from one of them.
+# What is cut off (first edge, last edge) of rows and of columns, in EDGE_UNITS: nothing, 5 % in 2
+# ways, 10 % in 3. Any other crop up to 10 % is at most 2.5 % of the side from one of them.
 _CUTS = (((0, 0),), ((0, 8), (8, 0)), ((0, 16), (8, 8), (16, 0)))
 # (top, bottom, left, right) of every view.
 WINDOWS = tuple(
@@ -51,8 +51,8 @@ FREQUENCIES = tuple(
     )[:CODE_BITS]
 )
 
-# A band is a choice of 28 bits that have to be equal for two pictures to be compared at all: the
-# lowest 12, which are the most certain, and every third of the next 48.
+# A band is a choice of 28 bits that must be equal for two images to be compared: the lowest 12,
+# which are the most certain, and every third of the next 48.
 BANDS = 3
 BAND_BITS = 28
 BAND_POSITIONS: npt.NDArray[np.int64] = np.array(
@@ -71,7 +71,7 @@ def view_codes(hashes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
 
 
 def bit_flags(positions: npt.NDArray[np.integer]) -> npt.NDArray[np.uint64]:
-    """The number in which only the bit at a position is set, for every position."""
+    """For every position, the number with that bit set."""
     return np.uint64(1) << (CODE_BITS - 1 - positions).astype(np.uint64)
 
 
@@ -88,5 +88,5 @@ def weak_bits(hashes: npt.NDArray[np.uint8], band: int) -> npt.NDArray[np.uint8]
 
 
 def is_flat(hashes: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """[n] whether the picture has too little contrast for its structure to say anything."""
+    """[n] whether the image has too little contrast to compare its structure."""
     return np.asarray(~hashes.any(axis=1), np.bool_)

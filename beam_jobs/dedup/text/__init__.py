@@ -1,15 +1,12 @@
-"""Duplicates among texts: plain functions on columns, no Beam.
+"""Duplicates among documents: functions on columns.
 
-    folding       what differences count for nothing: form, case, spacing; the words that are left
-    fingerprints  equal for documents that are equal once folded
-    shingles      the set of a document's word 5-grams, as hashes
-    signatures    MinHash: 128 numbers that agree as often as two sets overlap
-    bands         which rows of a signature make a band, for a threshold
-    candidates    band keys -> pairs that are worth a second look
-    confirmation  the exact Jaccard similarity of pairs
-    clusters      all of it: `near_pairs`
-    parts         lines and paragraphs that stand elsewhere too: found by hash, taken out by number
-    finishing     the same where shards are written
+    normalization      which differences are ignored: Unicode form, case, spacing; fingerprints
+    shingles           the set of a document's word 5-grams, as hashes, and its Jaccard similarity
+    signatures         MinHash: 128 numbers, equal as often as two sets overlap
+    candidates         bands of signatures -> candidate pairs
+    near_duplicates    all of it: `near_duplicates`
+    segments           lines and paragraphs: found by hash, removed by number
+    repeated_segments  which of equal segments is kept
 
-A document is treated by itself: what is found of it depends on no other one of its batch.
+A document is treated by itself: what is computed of it depends on no other one of its batch.
 """

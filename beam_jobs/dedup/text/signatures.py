@@ -1,8 +1,8 @@
-"""MinHash signatures: two agree in as many places as the sets of shingles overlap (Broder 1997).
+"""MinHash signatures: the share of equal places estimates the Jaccard similarity (Broder 1997).
 
-A place is the least of all shingles' hashes times an odd number, modulo 2**32: a bijection, so no
-two shingles tie. The hashes are as good as random, and then such a simple function is as good as a
-random one (Mitzenmacher, Vadhan: Why Simple Hash Functions Work, SODA 2008).
+A place is the minimum over all shingles of their hash times an odd number, modulo 2**32: a
+bijection, so no two shingles tie. The hashes are as good as random, and then such a simple function
+is as good as a random one (Mitzenmacher, Vadhan: Why Simple Hash Functions Work, SODA 2008).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from shard_format import mix
 SIGNATURE = 128  # places: uint32 each, little-endian where stored
 SIGNATURE_BYTES = 4 * SIGNATURE
 # 128 KiB of shingles, and as much of products: they stay in the second-level cache while all places
-# are worked out.
+# are computed.
 _BLOCK = 1 << 15
 _SEED = 0x4D494E48415348  # "MINHASH"
 _FACTORS = (mix(_SEED + np.arange(SIGNATURE)) >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
 
 
 def signatures(sets: Shingles) -> npt.NDArray[np.uint32]:
-    """[n, SIGNATURE] uint32 of n documents; of one without a shingle, the greatest number."""
+    """[n, SIGNATURE] uint32 of n documents; the greatest number where a document has no shingle."""
     found = np.full((len(sets.begins) - 1, SIGNATURE), np.iinfo(np.uint32).max, np.uint32)
     some = np.flatnonzero(np.diff(sets.begins))
     starts = sets.begins[some]

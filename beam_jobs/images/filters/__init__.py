@@ -1,20 +1,20 @@
-"""Cleaning steps: rules of the user's choice that leave out pictures which could be used.
+"""Filters: rules of the user's choice that leave out usable images.
 
-A step is one file here and one line in STEPS.
+A filter is one file here and one line in STEPS.
 """
 
 from __future__ import annotations
 
-from beam_jobs.images.filters.aspect import max_aspect
-from beam_jobs.images.filters.base import Check, CleaningStep
+from beam_jobs.images.filters.base import Check, Filter
 from beam_jobs.images.filters.blank import blank
+from beam_jobs.images.filters.max_aspect import max_aspect
 from beam_jobs.images.filters.min_side import min_side
 
-# In this order; the first that leaves a picture out names the reason. Cheap ones come first.
-STEPS: tuple[CleaningStep, ...] = (
-    CleaningStep("min_side", min_side),
-    CleaningStep("max_aspect", max_aspect),
-    CleaningStep("blank", blank),
+# In this order, the cheap ones first; the first that leaves an image out is the reason.
+STEPS: tuple[Filter, ...] = (
+    Filter("min_side", min_side),
+    Filter("max_aspect", max_aspect),
+    Filter("blank", blank),
 )
 
 
@@ -22,18 +22,18 @@ def make_checks(options: object) -> tuple[Check, ...]:
     """The checks that the options turn on, in order.
 
     Args:
-        options: Has an attribute for every step; None turns the step off.
+        options: Has an attribute for every filter; None turns it off.
 
     Raises:
-        UsageError: A value makes no sense.
+        UsageError: A value is invalid.
     """
     values = [(step, getattr(options, step.option)) for step in STEPS]
     return tuple(step.make(value) for step, value in values if value is not None)
 
 
-def cleaning_options(options: object) -> dict[str, object]:
-    """The value of every step, for the key of what is staged with them."""
+def filter_options(options: object) -> dict[str, object]:
+    """The value of every filter, for the key of staged units."""
     return {step.option: getattr(options, step.option) for step in STEPS}
 
 
-__all__ = ["STEPS", "Check", "CleaningStep", "cleaning_options", "make_checks"]
+__all__ = ["STEPS", "Check", "Filter", "filter_options", "make_checks"]

@@ -1,22 +1,22 @@
-"""What a cleaning step is."""
+"""The interface of a filter."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from beam_jobs.images.picture import Picture
+from beam_jobs.images.decode.base import DecodedImage
 
-# Looks at a picture, and raises Rejection(..., stage=FILTER) to leave it out.
-Check = Callable[[Picture], None]
+# Raises Rejection(..., stage=FILTER) to leave an image out.
+Check = Callable[[DecodedImage], None]
 
 
-class CleaningStep(NamedTuple):
-    """A rule that leaves pictures out.
+class Filter(NamedTuple):
+    """A rule that leaves images out.
 
     Attributes:
-        option: The attribute that turns it on; None is off.
-        make: From the option's value to a check; raises UsageError for a value that makes no sense.
+        option: The option that turns it on; None is off.
+        make: From the value of the option to a check; raises UsageError for an invalid value.
     """
 
     option: str

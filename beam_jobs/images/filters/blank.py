@@ -1,4 +1,4 @@
-"""Leaves out blank pictures: one colour, or nearly so."""
+"""Leaves out blank images, of one colour or nearly so."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from fractions import Fraction
 from PIL import Image
 
 from beam_jobs.corpus.record import FILTER, Rejection
+from beam_jobs.images.decode.base import DecodedImage, Pixels
 from beam_jobs.images.filters.base import Check
-from beam_jobs.images.picture import Picture, Pixels
 from shard_format import UsageError
 
 _MAX_DEVIATION = 127.5  # half black, half white
@@ -16,21 +16,21 @@ _BLOCK_PIXELS = 1 << 20  # Pillow's copy of a block has 4 bytes a pixel
 
 
 def blank(deviation: float) -> Check:
-    """Leaves out pictures whose standard deviation of luma is smaller.
+    """Leaves out images with a smaller standard deviation of luma.
 
     Args:
         deviation: In (0, 127.5] grey levels of [0, 255]. Photographs of flat things have 10 and
-            more, noise of a sensor or of JPEG in front of a closed shutter less than 3.
+            more, noise of a sensor or of JPEG with a closed shutter less than 3.
     """
     if not 0 < deviation <= _MAX_DEVIATION:
         raise UsageError(
-            f"--blank must be a standard deviation in (0, {_MAX_DEVIATION}] grey levels, got "
-            f"{deviation:g}. Write for instance 3."
+            f"--blank is {deviation:g}, not a standard deviation in (0, {_MAX_DEVIATION}] grey "
+            "levels. Write for instance 3."
         )
     limit = Fraction(repr(float(deviation))) ** 2
 
-    def check(picture: Picture) -> None:
-        variance = luma_variance(picture.pixels)
+    def check(image: DecodedImage) -> None:
+        variance = luma_variance(image.pixels)
         if variance < limit:
             raise Rejection(
                 "blank",
@@ -43,9 +43,9 @@ def blank(deviation: float) -> Check:
 
 
 def luma_variance(pixels: Pixels) -> Fraction:
-    """Variance of luma in squared grey levels, exactly, so that every CPU has one verdict.
+    """Exact variance of luma in squared grey levels, so that every CPU has the same result.
 
-    Luma is ITU-R BT.601 in integers, (19595 R + 38470 G + 7471 B + 32768) >> 16, as Pillow has it.
+    Luma is ITU-R BT.601 in integers, (19595 R + 38470 G + 7471 B + 32768) >> 16, as in Pillow.
 
     Args:
         pixels: [height, width, 3] uint8.

@@ -90,7 +90,7 @@ def content(reported: ReportedSet) -> Html:
         return note(f"{dropped:,} duplicates were left out; this set does not list them.")
     if not counts.clusters:
         return note("No duplicates were found.")
-    clusters = _read_clusters(reported)
+    clusters = read_clusters(reported)
     layout = "clusters texts" if reported.holds_text else "clusters"
     shown = element("div", [_cluster(reported, cluster) for cluster in clusters], class_=layout)
     return escape((note(_summary(counts)), shown))
@@ -153,7 +153,7 @@ def _record(
     return tile(image(preview, record_id), words, kind)
 
 
-def _read_clusters(reported: ReportedSet) -> list[Cluster]:
+def read_clusters(reported: ReportedSet) -> list[Cluster]:
     """Clusters to show: those with contradictory labels first, then the first ones of the file."""
     clusters = _read_members(reported.directory, _chosen(reported.directory))
     _add_previews_of_members(reported, clusters)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from beam_jobs.counters import added
+from beam_jobs.counters import sum_counters
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
@@ -20,7 +20,7 @@ from beam_jobs.stages.commit.quarantine import write_quarantine
 from beam_jobs.stages.commit.statistics import split_statistics
 from beam_jobs.stages.labels import label_feature
 from beam_jobs.stages.plan import Plan, load_plan
-from beam_jobs.stages.shard import ShardResult, index_part, tally_part
+from beam_jobs.stages.shard import ShardResult, counters_part, index_part
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_table
@@ -86,7 +86,7 @@ def commit(
         schema=schema,
         splits=splits,
         ledger=_ledger(summaries, plan),
-        config=options.config() | plan.settled,
+        config=options.config() | record_type.config() | plan.settled,
         files={name: _file_info(workspace, name) for name in files},
     )
     _remove_strangers(workspace, manifest)
@@ -130,13 +130,13 @@ def _split(
         for result in own:
             writer.append(read_table(index_part(workspace, result.info.file)))
             report(workspace.progress, "commit", result.info.records)
-    tallies = (tally_part(workspace, result.info.file) for result in own)
+    parts = (counters_part(workspace, result.info.file) for result in own)
     training = split == plan.training
-    tally = added(read_table(path) for path in tallies if training and storage.stat(path))
+    counters = sum_counters(read_table(path) for path in parts if training and storage.stat(path))
     return SplitInfo(
         shards=tuple(result.info for result in own),
         statistics=split_statistics(
-            open_index(index), tally, plan.class_names, record_type, training=training
+            open_index(index), counters, plan.class_names, record_type, training=training
         ),
     )
 

@@ -17,7 +17,7 @@ from beam_jobs.stages.plan.balance import class_weights
 
 def split_statistics(
     index: pa.Table,
-    tally: pa.Table,
+    counters: pa.Table,
     class_names: Sequence[str],
     record_type: RecordType,
     *,
@@ -27,7 +27,7 @@ def split_statistics(
 
     Args:
         index: Index of the split.
-        tally: Counters of its shards.
+        counters: Counters of its shards.
         class_names: Names of the classes; a record with several labels counts for each.
         record_type: The record type, with its columns.
         training: Whether it is the training split: statistics of others must not reach a model.
@@ -42,7 +42,7 @@ def split_statistics(
     if training and len(index):
         for name in record_type.summarized:
             statistics[name] = summarize(int64(index[name].drop_null()))
-        statistics |= record_type.training_statistics(index, tally)
+        statistics |= record_type.training_statistics(index, counters)
     return statistics
 
 

@@ -1,7 +1,7 @@
-"""Class balance of the training split: records that are repeated or left out.
+"""Class balance of the training split: which records are repeated or left out.
 
-Which ones is decided by a hash of the record id, so it depends neither on the seed nor on the
-order of reading, and a larger target takes the same records and more.
+A hash of the record id decides, so the choice depends neither on the seed nor on the order of
+reading, and a larger target repeats the same records and more.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.columns import IntArray, uint64
-from beam_jobs.stages.plan.classes import label_numbers
-from beam_jobs.stages.plan.splits import LEFT_OUT, Assignment, units_of
+from beam_jobs.stages.labels import label_numbers
+from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format.keys import UInt64Array, mix
 
@@ -25,7 +25,7 @@ class Repeats(NamedTuple):
 
     Attributes:
         records: [n] int64, numbers of records, ascending.
-        extra: [n] int64, how many copies each has beside itself, at least 1.
+        extra: [n] int64, number of additional copies of each, at least 1.
     """
 
     records: IntArray
@@ -33,7 +33,7 @@ class Repeats(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Copies in all."""
+        """Total number of copies."""
         return int(self.extra.sum())
 
 
@@ -43,7 +43,7 @@ NO_REPEATS = Repeats(np.zeros(0, np.int64), np.zeros(0, np.int64))
 def balance(
     mode: str, assignment: Assignment, sidecars: Sidecars, class_names: list[str]
 ) -> tuple[Repeats, int]:
-    """Makes the classes of the training split equal, to the record.
+    """Makes the classes of the training split equal in size.
 
     Args:
         mode: "oversample" repeats records of the smaller classes until they have as many as the
@@ -53,11 +53,11 @@ def balance(
         class_names: Of the label.
 
     Returns:
-        What is repeated, and how many records were left out.
+        What is repeated, and how many records are left out.
     """
     records, labels, hashes = _training(assignment, sidecars, class_names)
-    # By class, and inside a class by hash; two equal hashes of 64 bits in one class at the very
-    # edge of what is taken would be a coincidence of one in 10**12 builds of a million records.
+    # By class, then by hash. A tie of two 64-bit hashes at the boundary of what is taken happens
+    # once in 10**12 builds of a million records.
     order = np.lexsort((hashes, labels))
     counts = np.bincount(labels, minlength=len(class_names))
     begins = np.cumsum(counts) - counts
@@ -78,6 +78,19 @@ def balance(
     return Repeats(chosen[by_record], extra[by_record]), 0
 
 
+def balance_warnings(repeats: Repeats, undersampled: int) -> list[str]:
+    """What was repeated or left out."""
+    if undersampled:
+        return [f"--balance undersample left {undersampled:,} training records out"]
+    if repeats.total:
+        most = int(repeats.extra.max()) + 1
+        return [
+            f"--balance oversample added {repeats.total:,} copies; a record occurs up to {most:,} "
+            "times"
+        ]
+    return []
+
+
 def _training(
     assignment: Assignment, sidecars: Sidecars, class_names: list[str]
 ) -> tuple[IntArray, IntArray, UInt64Array]:
@@ -85,7 +98,7 @@ def _training(
     records: list[IntArray] = []
     labels: list[IntArray] = []
     hashes: list[UInt64Array] = []
-    for unit, table, split_of in units_of(assignment, sidecars):
+    for unit, table, split_of in assignment.units(sidecars):
         label = label_numbers(table["label"], class_names)
         inside = np.flatnonzero((split_of == assignment.training) & (label >= 0))
         records.append(inside + sidecars.begins[unit])
@@ -98,7 +111,7 @@ def _training(
 
 
 def copy_keys(keys: UInt64Array, copy: IntArray) -> UInt64Array:
-    """The shuffle key of each copy: scattered over the split, not side by side.
+    """The shuffle key of each copy, so that copies are scattered over the split.
 
     Args:
         keys: [n] uint64 of the records.
@@ -109,7 +122,7 @@ def copy_keys(keys: UInt64Array, copy: IntArray) -> UInt64Array:
 
 
 def class_weights(counts: npt.NDArray[np.int64]) -> list[float]:
-    """N / (k * n_c) per class, so that every class weighs the same in a loss; 0 for an empty one.
+    """N / (k * n_c) per class, so that all classes weigh the same in a loss; 0 for an empty one.
 
     King, Zeng: Logistic Regression in Rare Events Data, Political Analysis 9 (2001), section 4.2,
     in the normalised form that scikit-learn calls "balanced".

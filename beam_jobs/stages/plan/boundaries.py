@@ -1,8 +1,8 @@
 """Shard boundaries: exact quantiles of the shuffle keys of a split, in bounded memory.
 
-Two passes over the keys. The first counts them by their leading bits; the second looks only into
-the bins in which a boundary falls. So shards differ by at most one record at any size, and all
-keys are never in memory at once.
+The first pass over the keys counts them by their leading bits; the second collects the keys of
+those bins that have a boundary. So shards differ by at most one record at any size, and never are
+all keys in memory at once.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import numpy.typing as npt
 
 from shard_format.keys import UInt64Array
 
-# 2**16 bins are enough while a bin of a split holds few keys; 2**24 take 128 MiB a split.
+# 2**16 bins suffice while a bin of a split has few keys; 2**24 take 128 MiB per split.
 SMALL_BITS, LARGE_BITS = 16, 24
 _LARGE_CORPUS = 1 << 24
 
 
 def histogram_bits(records: int) -> int:
-    """Leading bits to count by, for a corpus of so many records."""
+    """Leading bits to count by, for a corpus of this many records."""
     return SMALL_BITS if records <= _LARGE_CORPUS else LARGE_BITS
 
 
 class Quantiles:
-    """Finds the key at which each shard of one split begins.
+    """Finds the first key of each shard of one split.
 
     Call `count` with all keys, then `choose`, then `collect` with all keys again, then `keys`.
 
@@ -49,7 +49,7 @@ class Quantiles:
         np.add.at(self.histogram, bins, 1)
 
     def choose(self, num_shards: int) -> None:
-        """Fixes how many shards there will be; shard i begins at rank floor(i * records / n)."""
+        """Sets the number of shards n; shard i begins at rank floor(i * records / n)."""
         self._ranks = np.arange(1, num_shards, dtype=np.int64) * self.records // num_shards
         bins = np.searchsorted(np.cumsum(self.histogram), self._ranks, side="right")
         self._wanted = np.zeros(len(self.histogram), bool)
@@ -62,8 +62,8 @@ class Quantiles:
     def keys(self) -> UInt64Array:
         """[num_shards - 1] uint64: the first key of every shard but the first, ascending.
 
-        Two records with one 64-bit key would fall into the same shard; at 16 million records that
-        happens once in 131,000 builds, and matters only if it happens at a boundary.
+        Two records with the same 64-bit key go to the same shard; with 16 million records that
+        happens once in 131,000 builds, and matters only at a boundary.
         """
         if not len(self._ranks):
             return np.zeros(0, np.uint64)

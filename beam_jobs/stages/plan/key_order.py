@@ -11,19 +11,19 @@ import numpy as np
 from beam_jobs.columns import IntArray, uint64
 from beam_jobs.stages.plan.balance import Repeats, copy_keys
 from beam_jobs.stages.plan.boundaries import Quantiles
-from beam_jobs.stages.plan.splits import LEFT_OUT, Assignment
+from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format.keys import UInt64Array
 
 
 @dataclasses.dataclass
 class SplitKeys:
-    """What is known of a split before its shards are cut.
+    """The keys and the size of a split, before its shards are cut.
 
     Attributes:
         name: Of the split.
-        keys: The shuffle keys of its records, copies included.
-        bytes: Of its records, as staged.
+        keys: The shuffle keys of its records and their copies.
+        bytes: Of its records and their copies, as staged.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Rows(NamedTuple):
 def copies_of(
     unit: int, keys: UInt64Array, sidecars: Sidecars, repeats: Repeats
 ) -> tuple[IntArray, UInt64Array]:
-    """(row, key) of every copy of a record of this unit, beside the record itself.
+    """(row, key) of every copy of a record of this unit; the record itself is not a copy.
 
     Args:
         unit: Its number.
@@ -101,7 +101,7 @@ def sorted_partitions(
             yield Rows(rows.key[order], rows.split[order], rows.unit[order], rows.row[order])
 
 
-_LAST_KEY = (1 << 64) - 1  # stands for "to the end"
+_LAST_KEY = (1 << 64) - 1  # as the end of a range: up to and including it
 
 
 def _key_ranges(splits: Sequence[SplitKeys], partition_rows: int) -> Iterator[tuple[int, int]]:
@@ -120,10 +120,10 @@ def _order(rows: Rows, sidecars: Sidecars) -> IntArray:
     keys = rows.key[order]
     equal = np.flatnonzero(keys[1:] == keys[:-1])
     if len(equal):
-        # Some 64-bit keys collide. Only then are record ids needed, and only for those rows.
+        # Some 64-bit keys collide. Only then are record ids needed, and only of those rows.
         for start in equal.tolist():
             if start and keys[start - 1] == keys[start]:
-                continue  # inside a run that was sorted with its first row
+                continue  # in a run that was sorted at its first row
             end = start + int(np.searchsorted(keys[start:], keys[start], side="right"))
             tied = order[start:end]
             ids = [_record_id(sidecars, rows, position) for position in tied.tolist()]

@@ -1,68 +1,37 @@
-"""Which split a record belongs to: a number per record, decided on whole columns.
+"""Which split a record belongs to, decided on whole columns.
 
-A record's place in [0, 1) is a hash of what must not be torn apart: its own id, its group, or the
-cluster it is kept with. So it depends on nothing else in the corpus, and a record that is added
-later moves no other.
+The position of a record in [0, 1) is a hash of what must stay together: its own id, its group, or
+the cluster it is kept with. So it depends on nothing else in the corpus, and records that are added
+later move no other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray, uint64
-from beam_jobs.corpus.names import SPLIT_NAMES
+from beam_jobs.columns import IntArray, run_starts, uint64
 from beam_jobs.dedup.clusters import Clusters
 from beam_jobs.dedup.union_find import components
-from beam_jobs.stages.plan.classes import label_numbers
+from beam_jobs.stages.labels import label_numbers
+from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format import InputError, split_positions
 from shard_format.keys import UInt64Array
 
-LEFT_OUT = -1
-# In which order given splits are written.
+# The order in which given splits are written.
 _GIVEN_ORDER = ("train", "validation", "test")
 
 
-class Assignment:
-    """The split of every staged record, as one byte each in a memory-mapped file.
-
-    Attributes:
-        names: Of the splits; a split is a number into this list.
-        split_of: [records] int8; LEFT_OUT for records that are in no split.
-    """
-
-    def __init__(self, path: Path, sidecars: Sidecars) -> None:
-        self._begins = sidecars.begins
-        self.names: list[str] = []
-        self.split_of: npt.NDArray[np.int8] = (
-            np.lib.format.open_memmap(path, "w+", np.int8, (sidecars.records,))
-            if sidecars.records
-            else np.zeros(0, np.int8)
-        )
-
-    def unit(self, unit: int) -> npt.NDArray[np.int8]:
-        """[rows] int8 of one unit; a view that can be written to."""
-        return self.split_of[self._begins[unit] : self._begins[unit + 1]]
-
-    @property
-    def training(self) -> int:
-        """The split that is trained on: "train", else the first that is not for evaluation."""
-        # No "train" beside "test=0.2,fit=0.8" must not make "test" the one that is balanced.
-        meant = [SPLIT_NAMES.get(name, "") for name in self.names]
-        return next((meant.index(name) for name in ("train", "") if name in meant), 0)
-
-
 class Identity:
-    """What must not be torn apart, as 64 bits per record."""
+    """What must stay in one split, as 64 bits per record."""
 
     def __init__(self, sidecars: Sidecars, clusters: Clusters | None) -> None:
-        # Only clusters that are kept as a whole tie records together.
+        # Only clusters that are kept as a whole hold records together.
         self._from: UInt64Array = np.zeros(0, np.uint64)
         self._to: UInt64Array = self._from
         if clusters is None or not len(clusters.members):
@@ -76,7 +45,7 @@ class Identity:
         self._from, self._to = values, values[components(len(values), pairs)]
 
     def __call__(self, table: pa.Table) -> UInt64Array:
-        """[n] uint64 of the rows of a sidecar."""
+        """[n] uint64 for the rows of a sidecar."""
         own = _own_identity(table)
         if len(self._from):
             at = np.minimum(np.searchsorted(self._from, own), len(self._from) - 1)
@@ -91,7 +60,7 @@ def _own_identity(table: pa.Table) -> UInt64Array:
 def by_fraction(
     assignment: Assignment, sidecars: Sidecars, identity: Identity, fractions: dict[str, float]
 ) -> None:
-    """Gives each record the split in whose part of [0, 1) it falls."""
+    """Assigns each record the split whose part of [0, 1) it falls into."""
     assignment.names = list(fractions)
     thresholds = _thresholds(fractions)
     for unit, table in sidecars:
@@ -105,10 +74,10 @@ def _thresholds(fractions: dict[str, float]) -> npt.NDArray[np.float64]:
 
 
 def by_corpus(assignment: Assignment, sidecars: Sidecars) -> None:
-    """Gives each record the split that its folder or column names.
+    """Assigns each record the split that its folder or column names.
 
     Raises:
-        InputError: Records of one group were given to different splits.
+        InputError: Records of one group are in different splits.
     """
     found = {name for _, table in sidecars for name in pc.unique(table["split"]).to_pylist()}
     assignment.names = [name for name in _GIVEN_ORDER if name in found]
@@ -134,19 +103,18 @@ def _check_groups(groups: list[UInt64Array], given: list[IntArray], names: Seque
     torn = np.flatnonzero((group[1:] == group[:-1]) & (split[1:] != split[:-1]))
     if len(torn):
         one, other = (names[split[torn[0] + after]] for after in (0, 1))
-        count = len(np.unique(group[torn]))
         raise InputError(
-            f"a group of --group-by must lie in one split, got {count} groups in two, the "
-            f"first of them in {one} and {other}. Correct the split column or folders, or leave "
-            "--group-by out."
+            f"{len(np.unique(group[torn]))} groups of --group-by are in two splits, the first of "
+            f"them in {one} and {other}. Correct the split column or folders, or leave --group-by "
+            "out."
         )
 
 
 def check_clusters(assignment: Assignment, clusters: Clusters) -> None:
-    """Returns if every cluster that is kept as a whole lies in one split.
+    """Checks that every cluster that is kept as a whole is in one split.
 
     Raises:
-        InputError: The corpus gives splits that tear one apart.
+        InputError: A cluster has records in two of the given splits.
     """
     members = clusters.members
     split = assignment.split_of[np.asarray(members["record"].to_numpy(), np.int64)]
@@ -160,9 +128,9 @@ def check_clusters(assignment: Assignment, clusters: Clusters) -> None:
             for at in (int(torn[0]), int(torn[0]) + 1)
         ]
         raise InputError(
-            f"duplicates that are kept must lie in one split, got {count} clusters in two, the "
-            f"first of them with {' and '.join(first)}. Leave --duplicates keep out, and the one "
-            "of test or validation is kept, or correct the split column or folders."
+            f"{count} clusters of duplicates are in two splits, the first of them with "
+            f"{' and '.join(first)}. Leave --duplicates keep out (then the record in test or "
+            "validation is kept), or correct the split column or folders."
         )
 
 
@@ -173,11 +141,11 @@ def stratified(
     fractions: dict[str, float],
     class_names: list[str],
 ) -> None:
-    """Gives every split its fraction of every class: within one record, where nothing is tied.
+    """Assigns every split its fraction of every class, exact to one record without groups.
 
     Records are ranked within their class by the same hash that `by_fraction` compares with the
     thresholds. Records that must stay together go where the middle of them falls, and count for
-    the class of most of them.
+    their most frequent class.
     """
     assignment.names = list(fractions)
     identities: list[UInt64Array] = []
@@ -199,17 +167,17 @@ def _stratify(
 ) -> IntArray:
     """[n] int64, the split of each record."""
     values, component, sizes = np.unique(identities, return_inverse=True, return_counts=True)
-    # The class of a component: the most frequent one among its records, the least on a tie.
+    # The class of a component: the most frequent one of its records, the lowest on a tie.
     by_class = np.lexsort((labels, component))
-    starts = _run_starts(component[by_class], labels[by_class])
+    starts = np.flatnonzero(run_starts(component[by_class], labels[by_class]))
     counts = np.diff([*starts, len(by_class)])
     owner, label = component[by_class][starts], labels[by_class][starts]
     best = np.lexsort((label, -counts, owner))
-    class_of = label[best][_run_starts(owner[best])]
+    class_of = label[best][run_starts(owner[best])]
 
     order = np.lexsort((values, split_positions(values), class_of))
     ends = np.cumsum(sizes[order])
-    class_starts = _run_starts(class_of[order])
+    class_starts = np.flatnonzero(run_starts(class_of[order]))
     before = np.concatenate(([0], ends))[class_starts]
     lengths = np.diff([*class_starts, len(order)])
     totals = np.add.reduceat(sizes[order], class_starts)
@@ -217,20 +185,3 @@ def _stratify(
     split = np.empty(len(values), np.int64)
     split[order] = np.searchsorted(thresholds, middle / np.repeat(totals, lengths), side="right")
     return split[component]
-
-
-def _run_starts(*columns: npt.NDArray[np.generic]) -> IntArray:
-    """Where a new run of equal rows begins, in columns that are sorted."""
-    changes = np.zeros(len(columns[0]), bool)
-    changes[:1] = True
-    for column in columns:
-        changes[1:] |= column[1:] != column[:-1]
-    return np.flatnonzero(changes)
-
-
-def units_of(
-    assignment: Assignment, sidecars: Sidecars
-) -> Iterator[tuple[int, pa.Table, IntArray]]:
-    """(unit, its sidecar, the split of each row) of every unit."""
-    for unit, table in sidecars:
-        yield unit, table, assignment.unit(unit).astype(np.int64)

@@ -1,18 +1,19 @@
 """Cleaning steps on documents, by their name in --clean.
 
-    base        what a step is, and the documents while they are cleaned
-    words       their words, lines and paragraphs; repeats, ratios, sentences build on it
+    base        the interface of a step, and the documents that it works on
+    words       their words, lines and paragraphs
     recipes     from --clean to steps
+    files       files of the user that steps need
 
 A step is one file here and one line in STEPS. It may change documents, leave some out, or report
-something of them; `base.Texts` is what it works on. Order and parameters are the user's.
+something about them; the user chooses the order and the parameters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from beam_jobs.text.cleaning.base import Applied, Measures, Step, Texts
+from beam_jobs.text.cleaning.base import Applied, Measures, Step, Texts, versions
 from beam_jobs.text.cleaning.c4 import C4
 from beam_jobs.text.cleaning.contamination import Contamination
 from beam_jobs.text.cleaning.controls import Controls
@@ -31,7 +32,6 @@ from beam_jobs.text.cleaning.nfc import Nfc
 from beam_jobs.text.cleaning.recipes import for_languages, parse_recipe
 from beam_jobs.text.cleaning.stop_words import StopWords
 from beam_jobs.text.cleaning.symbols import Symbols
-from beam_jobs.text.cleaning.versions import versions
 from beam_jobs.text.cleaning.whitespace import Whitespace
 
 STEPS: dict[str, type[Step]] = {
@@ -64,13 +64,13 @@ def make_steps(
     """The steps of a job, in order.
 
     Args:
-        recipe: As --clean has it.
-        languages: As --languages has it: which ones the step "language" keeps.
-        decontaminate: Files of a benchmark, whose texts are looked for at the end.
-        contamination_words: How many words in a row.
+        recipe: The value of --clean.
+        languages: The value of --languages: those that the step "language" keeps.
+        decontaminate: Files of a benchmark, whose texts the last step looks for.
+        contamination_words: Length of a run of words.
 
     Raises:
-        UsageError: A step or a parameter is unknown, or a value is of another kind.
+        UsageError: A step or a parameter is unknown, or a value has another type.
         InputError: A file cannot be used.
     """
     steps = parse_recipe(recipe, STEPS)

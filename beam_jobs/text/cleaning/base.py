@@ -1,16 +1,20 @@
-"""What a cleaning step on documents is, and the documents while they are cleaned.
+"""The interface of a cleaning step, and the documents that steps work on.
 
-Work is done on whole columns: what many rules need (words, lines, lengths) is computed once for all
-of them, by kernels of Arrow and numpy that release the interpreter's lock. A step must treat every
-document by itself, for which documents share a batch depends on how the work is cut.
+Steps work on whole columns: what many rules need (words, lines, lengths) is computed once, by
+kernels of Arrow and numpy that release the interpreter's lock. A step must treat every document by
+itself, since which documents share a batch depends on how the work is divided.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import functools
+import importlib.metadata
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,11 +34,11 @@ from beam_jobs.text.cleaning.words import (
 
 
 class Rule(NamedTuple):
-    """A rule, applied.
+    """The result of a rule.
 
     Attributes:
         reason: A short constant name, counted in the ledger.
-        out: [n], whom it leaves out.
+        out: [n], which documents it leaves out.
         detail: What was found in document i of [0, n); it never differs from run to run.
     """
 
@@ -44,17 +48,17 @@ class Rule(NamedTuple):
 
 
 class Texts:
-    """The documents of a batch that are still in, and why others are not.
+    """The documents of a batch that are still in, and the rejections of the others.
 
     Args:
         batch: Has the columns of `beam_jobs.text.payload.DOCUMENT_SCHEMA`.
 
     Attributes:
         rows: [n] int64, which rows of the batch are still in.
-        measured: The measures of the text as it is now.
-        is_html: [n] bool, whose text is HTML.
-        columns: [n] each: what steps report of a document, by name of an index column.
-        rejects: (row of the batch, why it is out).
+        measured: The measures of the current text.
+        is_html: [n] bool, which texts are HTML.
+        columns: [n] each: what steps report about a document, by name of an index column.
+        rejects: (row of the batch, why it was left out).
     """
 
     def __init__(self, batch: pa.RecordBatch) -> None:
@@ -67,24 +71,48 @@ class Texts:
 
     @property
     def text(self) -> pa.LargeStringArray:
-        """[n] large_string, the documents as they are now."""
+        """[n] large_string, the current text of the documents."""
         return self.measured.text
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def replace(self, text: pa.Array) -> None:
-        """Puts other text in the place of every document; [n] large_string."""
+        """Replaces the text of every document by the [n] large_string."""
         self.measured = Measures(text.cast(pa.large_string()))
 
     def replace_where(self, which: BoolArray, change: Callable[[str], str]) -> None:
-        """Puts `change(text)` in the place of those documents for which the [n] `which` holds."""
+        """Replaces the text by `change(text)` in the documents for which the [n] `which` holds."""
         if not which.any():
             return
         mask = pa.array(which)
         changed = [change(text) for text in self.text.filter(mask).to_pylist()]
         column = pa.array(changed, pa.large_string())
         self.replace(pc.replace_with_mask(self.text, mask, column))
+
+    def mask(
+        self,
+        hint: str,
+        pattern: re.Pattern[str],
+        token: str,
+        accept: Callable[[str], bool] = lambda found: True,
+    ) -> None:
+        """Replaces what a pattern finds by a token.
+
+        Patterns of Python have lookarounds, which RE2 lacks; so RE2 finds the documents that may
+        have a match, and only these are searched.
+
+        Args:
+            hint: Expression of RE2 that matches in every document with a match.
+            pattern: What is masked.
+            token: The replacement.
+            accept: Whether to mask a match.
+        """
+
+        def replaced(match: re.Match[str]) -> str:
+            return token if accept(match[0]) else match[0]
+
+        self.replace_where(self.measured.matching(hint), lambda text: pattern.sub(replaced, text))
 
     def leave_out(
         self,
@@ -94,20 +122,20 @@ class Texts:
         *,
         filtered: bool = True,
     ) -> None:
-        """Takes documents out.
+        """Leaves documents out.
 
         Args:
-            out: [n], which of those that are in.
+            out: [n], which ones.
             reason: A short constant name, counted in the ledger.
             detail: What was found in document i of [0, n); it never differs from run to run.
-            filtered: Whether a rule leaves out what could be used; otherwise it cannot be used.
+            filtered: Whether the documents are usable and a rule leaves them out.
         """
         self.leave_out_by([Rule(reason, out, detail)], filtered=filtered)
 
     def leave_out_by(self, rules: Sequence[Rule], *, filtered: bool = True) -> None:
-        """Takes out whom any of the rules leaves out; the first of them is the reason.
+        """Leaves out the documents that any of the rules leaves out; the first one is the reason.
 
-        All rules are told by the same documents, so measures are computed once for all of them.
+        All rules apply to the same documents, so measures are computed once.
         """
         inside = np.ones(len(self), bool)
         stage = FILTER if filtered else "prepare"
@@ -129,7 +157,7 @@ class Texts:
 
 
 class Measures:
-    """What many rules need to know of some documents, computed when it is first asked for.
+    """Properties of documents that many rules need, computed at first use.
 
     Args:
         text: [n] large_string without nulls.
@@ -139,7 +167,7 @@ class Measures:
         self.text = text
 
     def filter(self, mask: BoolArray) -> Measures:
-        """Those of the documents for which the [n] mask holds, with what is known by now."""
+        """The documents for which the [n] mask holds, with the properties computed so far."""
         measures = Measures(self.text.filter(pa.array(mask)))
         if "words" in self.__dict__:
             measures.__dict__["words"] = self.words.filter(mask)
@@ -164,7 +192,7 @@ class Measures:
 
     @cached_property
     def wide(self) -> BoolArray:
-        """[n] bool, which have a character beyond ASCII."""
+        """[n] bool, which documents have a character beyond ASCII."""
         return ~np.asarray(pc.string_is_ascii(self.text).to_numpy(zero_copy_only=False), bool)
 
     @cached_property
@@ -174,38 +202,42 @@ class Measures:
 
     @cached_property
     def line_breaks(self) -> IntArray:
-        """[n] int64, how many line feeds each document has."""
+        """[n] int64, line feeds in each document."""
         offsets, data = self.buffers
         return np.diff(np.searchsorted(np.flatnonzero(data == ord("\n")), offsets))
 
     def containing(self, text: str) -> BoolArray:
-        """[n] bool, which documents have this in them; fast where none has its first byte."""
+        """[n] bool, which documents contain this; fast where none has its first byte."""
         if not (self.buffers[1] == text.encode()[0]).any():
             return np.zeros(len(self.text), bool)
         found = pc.match_substring(self.text, text)
         return np.asarray(found.to_numpy(zero_copy_only=False), bool)
 
     def matching(self, pattern: str) -> BoolArray:
-        """[n] bool, in which a regular expression of RE2 is found."""
+        """[n] bool, which documents match a regular expression of RE2 somewhere."""
         return matches(self.text, pattern)
 
 
-class Step(Protocol):
+class Step:
     """A cleaning step: a frozen dataclass whose fields are its parameters.
 
     Attributes:
         reports: Columns for the index that it adds to `Texts.columns`.
+        packages: Third-party modules whose versions have an effect on its result, other than
+            numpy and pyarrow.
     """
 
-    reports: ClassVar[tuple[pa.Field, ...]]
+    reports: ClassVar[tuple[pa.Field, ...]] = ()
+    packages: ClassVar[tuple[str, ...]] = ()
 
     def __call__(self, texts: Texts) -> None:
-        """Changes the documents, leaves some out, or reports something of them."""
+        """Changes the documents, leaves some out, or reports something about them."""
+        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
 class Applied:
-    """A step of a job, as the manifest tells it.
+    """A step of a job.
 
     Attributes:
         name: Of the step.
@@ -216,10 +248,61 @@ class Applied:
     step: Step
 
     def described(self) -> dict[str, Any]:
-        """{"step": name, parameter: value, ...}; of a file, what it holds and not where it lies."""
+        """{"step": name, parameter: value, ...} for the manifest; of a file, its content."""
         described: dict[str, Any] = {"step": self.name}
         for field in dataclasses.fields(self.step):  # type: ignore[arg-type]
             value = getattr(self.step, field.name)
-            tell = field.metadata.get("tell")
-            described[field.name] = tell(value) if tell else value
+            describe = field.metadata.get("describe")
+            described[field.name] = describe(value) if describe else value
         return described
+
+
+def above(reason: str, part: IntArray, whole: IntArray, bound: float) -> Rule:
+    """Leaves out documents with part / whole > `bound`; never where whole is 0."""
+    return _share_rule(reason, part > bound * whole, part, whole)
+
+
+def at_least(reason: str, part: IntArray, whole: IntArray, bound: float) -> Rule:
+    """Leaves out documents with part / whole >= `bound`; never where whole is 0."""
+    return _share_rule(reason, part >= bound * whole, part, whole)
+
+
+def below(reason: str, part: IntArray, whole: IntArray, bound: float) -> Rule:
+    """Leaves out documents with part / whole < `bound`; never where whole is 0."""
+    return _share_rule(reason, part < bound * whole, part, whole)
+
+
+def at_most(reason: str, part: IntArray, whole: IntArray, bound: float) -> Rule:
+    """Leaves out documents with part / whole <= `bound`; never where whole is 0."""
+    return _share_rule(reason, part <= bound * whole, part, whole)
+
+
+def _share_rule(reason: str, out: BoolArray, part: IntArray, whole: IntArray) -> Rule:
+    return Rule(
+        reason,
+        out & (whole > 0),
+        lambda i: f"it is {part[i] / whole[i]:.4f} ({part[i]} of {whole[i]})",
+    )
+
+
+# Modules that decode files, compute on columns and hash, whatever the steps.
+_ALWAYS = ("charset_normalizer", "pyarrow", "xxhash")
+
+
+def versions(steps: Sequence[Applied]) -> dict[str, str]:
+    """Versions of all that decides what is staged of a document, besides our own code."""
+    modules = {*_ALWAYS, *(module for applied in steps for module in applied.step.packages)}
+    found = {module: _module_version(module) for module in sorted(modules)}
+    return {**found, "unicode": unicodedata.unidata_version}
+
+
+@functools.cache
+def _module_version(module: str) -> str:
+    """The version of every distribution that provides a module: some have several names."""
+    names = sorted(set(_distributions().get(module, ())))
+    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+
+
+@functools.cache
+def _distributions() -> Mapping[str, Sequence[str]]:
+    return importlib.metadata.packages_distributions()

@@ -1,57 +1,55 @@
-"""Lines that are no sentences, and pages that are no prose: the rules of C4."""
+"""Lines that are not sentences, and pages that are not prose: the rules of C4."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import re
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray
-from beam_jobs.text.cleaning.base import Rule, Texts
-from beam_jobs.text.cleaning.files import InputFile, told
-from beam_jobs.text.cleaning.sentences import SENTENCE_END
-from beam_jobs.text.cleaning.words import BoolArray, Lines, Words, matches
+from beam_jobs.text.cleaning.base import Rule, Step, Texts
+from beam_jobs.text.cleaning.files import InputFile, describe_file
+from beam_jobs.text.cleaning.words import SENTENCE_END, BoolArray, Lines, Words, matches
 
 _CITATION = r"\[\d*\]|\[edit\]|\[citation needed\]"
 _JAVASCRIPT = r"(?i)javascript"
 _POLICY = "(?i)terms of use|privacy policy|cookie policy|uses cookies|use of cookies|use cookies"
 _LOREM_IPSUM = "(?i)lorem ipsum"
-# Words that what is looked for has in it: spellings are fewer than lines, so they are asked first.
+# Words of these phrases: there are fewer spellings than lines, so spellings are matched first.
 _POLICY_WORD = "(?i)terms|policy|cookies"
 _LOREM = "(?i)lorem"
-# ! . " ? end a line, and as in the code of the authors ' does; an ellipsis does not.
+# ! . " ? end a line, as does ' in the code of the authors; an ellipsis does not.
 _TERMINAL = r"([!\"?']|(^|[^.])\.|(^|[^.])\.\.)$"
 _NOTHING = pa.scalar("", pa.large_string())
 
 
 @dataclasses.dataclass(frozen=True)
-class C4:
-    """Cuts lines that are no sentences, and leaves out pages (Raffel et al. 2020, section 2.2).
+class C4(Step):
+    """Removes lines that are not sentences, and leaves out pages (Raffel et al. 2020, section 2.2).
 
-    Lines are cut first, and sentences counted in what is left. A document of which no line is cut
-    is not changed; of others lines lose the white space around them, and paragraphs stay apart.
+    Lines are removed first, and sentences counted in the rest. A document without a removed line is
+    not changed; in others lines lose the white space around them, and paragraphs remain separate.
     The rules on long words, citations and policies are in the authors' code (c4_utils in TFDS), not
-    in the paper. That spans of three sentences stand in the corpus only once is no rule about one
-    document, and not here.
+    in the paper. The deduplication of spans of three sentences is not a rule about one document,
+    and not implemented here.
 
     Attributes:
-        terminal_punctuation: Whether to cut lines that do not end in one of . ! ? " '
-        min_words_per_line: Cuts lines with fewer words.
-        max_word_chars: Cuts lines with a word of more Unicode code points; 0 is no bound.
-        javascript: Whether to cut lines that mention it.
-        policy: Whether to cut lines about cookies, privacy and terms of use.
-        citations: Whether to take out [1], [edit] and [citation needed].
-        lorem_ipsum: Whether to leave out documents with this in them.
-        curly_brackets: Whether to leave out documents with a "{" in them.
-        min_sentences: Least number of sentences that must be left. A sentence ends with a word that
-            ends in a full stop, a question or an exclamation mark, or with its line.
-        bad_words: A file with a word or phrase on every line, which no document may have in it,
-            whatever its case; in C4 the "List of Dirty, Naughty, Obscene and Otherwise Bad Words".
+        terminal_punctuation: Whether to remove lines that do not end in one of . ! ? " '
+        min_words_per_line: Remove lines with fewer words.
+        max_word_chars: Remove lines with a word of more Unicode code points; 0 is no bound.
+        javascript: Whether to remove lines that mention it.
+        policy: Whether to remove lines about cookies, privacy and terms of use.
+        citations: Whether to remove [1], [edit] and [citation needed].
+        lorem_ipsum: Whether to leave out documents that contain it.
+        curly_brackets: Whether to leave out documents that contain a "{".
+        min_sentences: Minimum number of remaining sentences. A sentence ends with a word that ends
+            in a full stop, a question or an exclamation mark, or with its line.
+        bad_words: A file with a word or phrase on every line, which no document may contain,
+            in any case; in C4 the "List of Dirty, Naughty, Obscene and Otherwise Bad Words".
     """
 
     terminal_punctuation: bool = True
@@ -63,8 +61,7 @@ class C4:
     lorem_ipsum: bool = True
     curly_brackets: bool = True
     min_sentences: int = 3
-    bad_words: str = dataclasses.field(default="", metadata={"tell": told})
-    reports: ClassVar[tuple[pa.Field, ...]] = ()
+    bad_words: str = dataclasses.field(default="", metadata={"describe": describe_file})
 
     def __post_init__(self) -> None:
         if self.bad_words:
@@ -109,7 +106,7 @@ class C4:
         texts.leave_out_by(rules)
 
     def _kept(self, words: Words) -> BoolArray:
-        """[lines] bool, which lines stay."""
+        """[lines] bool, which lines are kept."""
         lines = words.lines
         kept: BoolArray = lines.lasts - lines.firsts + 1 >= self.min_words_per_line
         if self.terminal_punctuation:
@@ -133,7 +130,7 @@ def _matches_at(lines: Lines, places: IntArray, pattern: str) -> BoolArray:
 
 
 def _sentences(words: Words, kept: BoolArray) -> IntArray:
-    """[n] int64, sentences in the lines that stay."""
+    """[n] int64, sentences in the kept lines."""
     lines = words.lines
     ends = words.matching(SENTENCE_END).copy()
     ends[lines.lasts] = True
@@ -141,9 +138,9 @@ def _sentences(words: Words, kept: BoolArray) -> IntArray:
 
 
 def _without(text: pa.LargeStringArray, words: Words, kept: BoolArray) -> pa.LargeStringArray:
-    """[n] large_string, with the lines that stay; documents that lose none are as they were."""
+    """[n] large_string of the kept lines; documents that lose none are unchanged."""
     lines = words.lines
-    # Whatever was cut between two lines, an empty line that was there stays.
+    # An empty line between two kept lines is kept, whatever lines were removed there.
     paragraph = np.cumsum(np.isin(lines.firsts, words.paragraphs.firsts))[kept]
     first = np.diff(lines.documents[kept], prepend=-1) != 0
     between = np.where(np.diff(paragraph, prepend=0) != 0, 2, 1)

@@ -1,49 +1,56 @@
-"""Documents that have the texts of a benchmark in them."""
+"""Documents that contain texts of a benchmark."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import functools
-from typing import ClassVar
+import io
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
 from beam_jobs.columns import IntArray
-from beam_jobs.text.cleaning.base import Rule, Texts
-from beam_jobs.text.cleaning.benchmark_texts import benchmark_texts
-from beam_jobs.text.cleaning.files import InputFile, told
+from beam_jobs.text.cleaning.base import Rule, Step, Texts
+from beam_jobs.text.cleaning.files import InputFile, describe_file
 from beam_jobs.text.cleaning.words import Words, split_words
 from shard_format import InputError
 
 LEAST_WORDS = 8  # Brown et al. 2020, appendix C: N is 8 at least
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying loses nothing
-_SIEVE_BITS = 22  # 4 MiB of bools, which a cache holds
+_SIEVE_BITS = 22  # 4 MiB of bools, which fit into a cache
+_MAX_CELL = 1 << 26  # characters; the default of the csv module, 128 KiB, is too low for texts
+_EMPTY_LINES = re.compile(r"\n\s*\n")
 
 HashArray = npt.NDArray[np.uint64]
 
 
 @dataclasses.dataclass(frozen=True)
-class Contamination:
+class Contamination(Step):
     """Leaves out documents that share a run of words with a benchmark (Brown et al. 2020, app. C).
 
-    Words are compared in lower case, without punctuation and symbols; what is left empty is no
-    word. A text of the benchmark that has fewer words than a run, but 8 or more, must stand in a
-    document as a whole; still shorter ones are not looked for, since they stand anywhere.
+    Words are compared in lower case, without punctuation and symbols; empty ones are ignored. A
+    text of the benchmark with fewer words than a run, but 8 or more, must occur in a document as a
+    whole; shorter texts are ignored, since they occur anywhere.
 
     Attributes:
         files: Of the benchmark: text, JSON, JSONL, CSV or TSV.
-        words: How many in a row.
+        words: Length of a run.
     """
 
     files: tuple[str, ...] = dataclasses.field(
-        default=(), metadata={"tell": lambda paths: [told(path) for path in paths]}
+        default=(), metadata={"describe": lambda paths: [describe_file(path) for path in paths]}
     )
     words: int = 13
-    reports: ClassVar[tuple[pa.Field, ...]] = ()
+    packages: ClassVar[tuple[str, ...]] = ("orjson", "xxhash")
 
     def __post_init__(self) -> None:
         self._runs()
@@ -65,7 +72,7 @@ class Contamination:
 
 
 class _Normal:
-    """The words of documents as they are compared.
+    """The words of documents in the form that is compared.
 
     Args:
         words: Of the documents.
@@ -83,13 +90,13 @@ class _Normal:
         self._hashes = np.fromiter(hashes, np.uint64, len(spellings))[self.ids]
 
     def runs(self, length: int) -> tuple[HashArray, IntArray]:
-        """(hashes of all runs of some words within a document, their first words)."""
+        """(hashes of all runs of this length within a document, their first words)."""
         count = max(len(self.ids) - length + 1, 0)
         hashes = np.zeros(count, np.uint64)
         for step in range(length):
             hashes *= _FACTOR
             hashes += self._hashes[step : step + count]
-        # Of each document as many as it has words, but for the last few of them.
+        # A run begins at every word of a document but the last few.
         whole = np.ones(len(self.ids), bool)
         for bound in range(1, length):
             ends = self.bounds[1:] - bound
@@ -98,14 +105,14 @@ class _Normal:
         return hashes[places], places
 
     def candidates(self, runs: _Runs, length: int) -> list[tuple[int, int]]:
-        """(document, first word) of every run that the benchmark may have, in order."""
+        """(document, first word) of every run that the benchmark may contain, in order."""
         hashes, places = self.runs(length)
         places = places[runs.may_have(hashes, length)]
         documents = np.searchsorted(self.bounds, places, side="right") - 1
         return list(zip(documents.tolist(), places.tolist(), strict=True))
 
     def run(self, place: int, length: int) -> str:
-        """Some words in a row."""
+        """The words of a run."""
         words = self._vocabulary.take(pa.array(self.ids[place : place + length]))
         return " ".join(words.to_pylist())
 
@@ -118,7 +125,7 @@ class _Runs:
     """
 
     def __init__(self, files: tuple[InputFile, ...], length: int) -> None:
-        texts = [(text, file.name) for file in files for text in benchmark_texts(file)]
+        texts = [(text, file.name) for file in files for text in _benchmark_texts(file)]
         column = pa.array([text for text, _ in texts], pa.large_string())
         self._words = _Normal(split_words(column))
         self._names = [name for _, name in texts]
@@ -137,19 +144,19 @@ class _Runs:
             self._tables[n] = (hashes, places[firsts], sieve)
         if not any(len(hashes) for hashes, _, _ in self._tables.values()):
             raise InputError(
-                f"--decontaminate must name texts of {LEAST_WORDS} words or more, got none in "
+                f"--decontaminate found no text of {LEAST_WORDS} words or more in "
                 f"{', '.join(file.path for file in files) or 'no file'}. Correct it."
             )
 
     def may_have(self, hashes: HashArray, length: int) -> npt.NDArray[np.bool_]:
-        """[k] bool, which hashes are those of a run here."""
+        """[k] bool, which hashes are those of a run of the benchmark."""
         known, _, sieve = self._tables[length]
         found = sieve[hashes >> np.uint64(64 - _SIEVE_BITS)]
         found[found] = np.isin(hashes[found], known)
         return found
 
     def place(self, run: str, length: int) -> str | None:
-        """The name of the file that has a run, if one has it."""
+        """The name of the file that contains a run, if any."""
         known, places, _ = self._tables[length]
         words = _Normal(split_words(pa.array([run], pa.large_string())))
         at = int(np.searchsorted(known, words.runs(length)[0][0]))
@@ -162,3 +169,57 @@ class _Runs:
 @functools.lru_cache(maxsize=2)
 def _load(files: tuple[InputFile, ...], length: int) -> _Runs:
     return _Runs(files, length)
+
+
+def _benchmark_texts(file: InputFile) -> Iterator[str]:
+    """Every text of a file, by the suffix of its name.
+
+    Of .jsonl and .json every string at any depth, but no key; of .csv and .tsv every cell; of any
+    other file the paragraphs between empty lines.
+
+    Raises:
+        InputError: The file is unreadable, not UTF-8, or not of the format of its suffix.
+    """
+    text = file.text()
+    kind = PurePath(file.path).suffix.lower()
+    if kind == ".jsonl":
+        for number, line in enumerate(text.split("\n"), 1):
+            if line.strip():
+                yield from _strings(_json(file, line, f"line {number}"))
+    elif kind == ".json":
+        yield from _strings(_json(file, text, "the file"))
+    elif kind in (".csv", ".tsv"):
+        yield from _cells(file, text, "\t" if kind == ".tsv" else ",")
+    else:
+        yield from _EMPTY_LINES.split(text)
+
+
+def _json(file: InputFile, text: str, where: str) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InputError(
+            f"Invalid JSON in {where} of the --decontaminate file {file.path}: {error}. Correct "
+            "or rename it."
+        ) from None
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)
+
+
+def _cells(file: InputFile, text: str, delimiter: str) -> Iterator[str]:
+    before = csv.field_size_limit(_MAX_CELL)
+    try:
+        for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
+            yield from row
+    except csv.Error as error:
+        raise InputError(
+            f"A bad row in the --decontaminate file {file.path}: {error}. Correct or rename it."
+        ) from None
+    finally:
+        csv.field_size_limit(before)

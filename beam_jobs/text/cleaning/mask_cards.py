@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import ClassVar
 
-import pyarrow as pa
+from beam_jobs.text.cleaning.base import Step, Texts
 
-from beam_jobs.text.cleaning.base import Texts
-from beam_jobs.text.cleaning.masking import mask
-
-# ISO/IEC 7812: up to 19 digits, the last of which is a check digit. In one piece, or in the groups
-# that are printed on cards, with one kind of separator: 4-4-4-4, 4-6-5 (American Express), 4-6-4
+# ISO/IEC 7812: up to 19 digits, the last of which is a check digit. In one piece, or in groups as
+# printed on cards, with one kind of separator: 4-4-4-4, 4-6-5 (American Express), 4-6-4
 # (Diners Club).
 _CARD = re.compile(
     r"(?<![\w.,+-])(?:\d{13,19}|\d{4}([ -])\d{4}\1\d{4}\1\d{4}(?:\1\d{1,3})?"
@@ -28,22 +24,22 @@ _SCHEME = re.compile(
 
 
 @dataclasses.dataclass(frozen=True)
-class MaskCards:
-    """Puts a token in the place of numbers of payment cards.
+class MaskCards(Step):
+    """Replaces numbers of payment cards by a token.
 
-    A number counts as one if it begins and is as long as those of a known scheme, is written in one
-    piece or in groups as on cards, and its check digit is right (Luhn, ISO/IEC 7812-1 annex B).
+    A number is a card number if it has the first digits and the length of a known scheme, is
+    written in one piece or in groups as on cards, and has a correct check digit (Luhn, ISO/IEC
+    7812-1 annex B).
 
     Attributes:
-        token: What takes their place.
+        token: The replacement.
     """
 
     token: str = "<CARD>"
-    reports: ClassVar[tuple[pa.Field, ...]] = ()
 
     def __call__(self, texts: Texts) -> None:
         """See Step."""
-        mask(texts, r"\d{13}|\d{4}[ -]\d{4}", _CARD, self.token, _is_card)
+        texts.mask(r"\d{13}|\d{4}[ -]\d{4}", _CARD, self.token, _is_card)
 
 
 def _is_card(found: str) -> bool:
@@ -52,10 +48,10 @@ def _is_card(found: str) -> bool:
 
 
 def luhn(digits: str) -> bool:
-    """Whether the check digit of a number is right.
+    """Whether the check digit of a number is correct.
 
-    From the right, every second digit is doubled, its own digits summed, and all is a multiple
-    of ten.
+    Every second digit from the right is doubled and replaced by the sum of its digits; the total
+    must be a multiple of ten.
     """
     doubled = (sum(divmod(2 * int(digit), 10)) for digit in digits[-2::-2])
     return (sum(map(int, digits[-1::-2])) + sum(doubled)) % 10 == 0

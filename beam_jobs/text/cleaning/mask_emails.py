@@ -1,15 +1,11 @@
-"""Addresses of electronic mail."""
+"""Email addresses."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from typing import ClassVar
 
-import pyarrow as pa
-
-from beam_jobs.text.cleaning.base import Texts
-from beam_jobs.text.cleaning.masking import mask
+from beam_jobs.text.cleaning.base import Step, Texts
 
 # RFC 5321, section 4.5.3.1: at most 64 octets before the @, 63 for each label behind it (RFC 1035).
 # No quoted local parts; letters of any script (RFC 6531).
@@ -20,16 +16,15 @@ _ADDRESS = re.compile(
 
 
 @dataclasses.dataclass(frozen=True)
-class MaskEmails:
-    """Puts a token in the place of addresses of electronic mail.
+class MaskEmails(Step):
+    """Replaces email addresses by a token.
 
     Attributes:
-        token: What takes their place.
+        token: The replacement.
     """
 
     token: str = "<EMAIL>"
-    reports: ClassVar[tuple[pa.Field, ...]] = ()
 
     def __call__(self, texts: Texts) -> None:
         """See Step."""
-        mask(texts, "@", _ADDRESS, self.token)
+        texts.mask("@", _ADDRESS, self.token)

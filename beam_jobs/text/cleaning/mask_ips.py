@@ -1,16 +1,12 @@
-"""Addresses of the Internet protocol."""
+"""IP addresses."""
 
 from __future__ import annotations
 
 import dataclasses
 import ipaddress
 import re
-from typing import ClassVar
 
-import pyarrow as pa
-
-from beam_jobs.text.cleaning.base import Texts
-from beam_jobs.text.cleaning.masking import mask
+from beam_jobs.text.cleaning.base import Step, Texts
 
 _IP = re.compile(
     r"(?<![\w.:-])(?<!version )(?<!Version )(?:\d{1,3}(?:\.\d{1,3}){3}(?![\w-]|\.\w)"
@@ -21,25 +17,24 @@ _DIGIT = re.compile("[0-9]")
 
 
 @dataclasses.dataclass(frozen=True)
-class MaskIps:
-    """Puts a token in the place of IPv4 and IPv6 addresses.
+class MaskIps(Step):
+    """Replaces IPv4 and IPv6 addresses by a token.
 
-    Four numbers with dots are an address unless "v" or "version" stands before them; groups with
-    colons are if there are at least three colons and a digit.
+    Four numbers with dots are an address unless they follow "v" or "version"; groups with colons
+    are if there are at least three colons and a digit.
 
     Attributes:
-        token: What takes their place.
-        public_only: Whether to leave addresses that belong to nobody: private, loopback, examples.
+        token: The replacement.
+        public_only: Whether to keep addresses without an owner: private, loopback, examples.
     """
 
     token: str = "<IP>"
     public_only: bool = True
-    reports: ClassVar[tuple[pa.Field, ...]] = ()
 
     def __call__(self, texts: Texts) -> None:
         """See Step."""
         hint = r"\d\.\d{1,3}\.\d{1,3}\.\d|[0-9A-Fa-f]:[0-9A-Fa-f]*:|::"
-        mask(texts, hint, _IP, self.token, self._is_address)
+        texts.mask(hint, _IP, self.token, self._is_address)
 
     def _is_address(self, found: str) -> bool:
         if ":" in found and (found.count(":") < 3 or not _DIGIT.search(found)):

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import ClassVar
 
-import pyarrow as pa
-
-from beam_jobs.text.cleaning.base import Texts
-from beam_jobs.text.cleaning.masking import mask
+from beam_jobs.text.cleaning.base import Step, Texts
 
 _BEFORE = r"(?<![\w.,/:$\u20ac\u00a3+-])"
 _AFTER = r"(?![\w%]|[-.,/:]\d)"
@@ -26,23 +22,22 @@ _MIN_DIGITS = 8
 
 
 @dataclasses.dataclass(frozen=True)
-class MaskPhones:
-    """Puts a token in the place of telephone numbers.
+class MaskPhones(Step):
+    """Replaces telephone numbers by a token.
 
-    A number counts as one if it is written as telephone numbers are: with a plus sign and a country
-    code, in the groups of North America, or with a leading 0 and separators. Bare runs of digits
-    are not touched, for most are none: some numbers in unusual spellings stay.
+    A telephone number has a plus sign and a country code, or the groups of North America, or a
+    leading 0 and separators. Plain runs of digits are kept, since most are something else; so some
+    numbers in unusual notation are kept too.
 
     Attributes:
-        token: What takes their place.
+        token: The replacement.
     """
 
     token: str = "<PHONE>"
-    reports: ClassVar[tuple[pa.Field, ...]] = ()
 
     def __call__(self, texts: Texts) -> None:
         """See Step."""
-        mask(texts, r"\+[1-9]|\d[-./) ]+\d\d", _PHONE, self.token, _is_phone)
+        texts.mask(r"\+[1-9]|\d[-./) ]+\d\d", _PHONE, self.token, _is_phone)
 
 
 def _is_phone(found: str) -> bool:

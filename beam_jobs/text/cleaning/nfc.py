@@ -5,22 +5,19 @@ from __future__ import annotations
 import dataclasses
 import functools
 import unicodedata
-from typing import ClassVar
 
 import pyarrow as pa
 
-from beam_jobs.text.cleaning.base import Texts
+from beam_jobs.text.cleaning.base import Step, Texts
 
 
 @dataclasses.dataclass(frozen=True)
-class Nfc:
-    """One spelling for what looks the same: letters with their marks composed (UAX #15, NFC).
+class Nfc(Step):
+    """Composes letters and their marks, so that equal characters are equal (UAX #15, NFC).
 
-    Arrow's utf8_normalize is not used: it decomposes and leaves it at that (pyarrow 25 makes two
-    code points of U+00E9).
+    Arrow's utf8_normalize is not used, since it only decomposes (pyarrow 25 turns U+00E9 into two
+    code points).
     """
-
-    reports: ClassVar[tuple[pa.Field, ...]] = ()
 
     def __call__(self, texts: Texts) -> None:
         """See Step."""

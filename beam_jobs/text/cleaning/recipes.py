@@ -1,4 +1,4 @@
-"""--clean STEP[:NAME=VALUE...],...: which steps, in which order, with which parameters."""
+"""Parses --clean STEP[:NAME=VALUE...],...: the steps, their order and their parameters."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from beam_jobs.text.cleaning.base import Applied, Step
 from beam_jobs.text.cleaning.language import Language
 from shard_format import UsageError
 
-# Recipes by name; a name may stand among steps and means all of its own.
+# Recipes by name; a name among steps is replaced by its steps.
 _REPAIRED = "html,ftfy:entities=true,nfc,controls,whitespace,length"
 RECIPES: dict[str, str] = {
     "none": "",
     "default": DEFAULT_CLEANING,
     # Pages in any language: rules that need neither English nor blanks between words.
     "web": f"{_REPAIRED},language,gopher-repetition,fineweb:short_lines=2:line_breaks=1000000",
-    # English pages as FineWeb was made (Penedo et al. 2024, section 3): language, the rules of
-    # MassiveText, those of C4 but that on the ends of lines, with datatrove's bounds, its own.
+    # English pages as in FineWeb (Penedo et al. 2024, section 3): language, the rules of
+    # MassiveText, those of C4 except for the ends of lines, with datatrove's bounds, and its own.
     "web-en": f"{_REPAIRED},language:only=en,gopher-repetition,gopher-quality,"
     "c4:terminal_punctuation=false:min_words_per_line=3:min_sentences=5,fineweb",
 }
@@ -31,11 +31,11 @@ def parse_recipe(recipe: str, steps: Mapping[str, type[Step]]) -> tuple[Applied,
     """The steps of a recipe, in order.
 
     Args:
-        recipe: As --clean has it.
+        recipe: The value of --clean.
         steps: Every step by its name.
 
     Raises:
-        UsageError: A step or a parameter is unknown, or a value is of another kind.
+        UsageError: A step or a parameter is unknown, or a value has another type.
     """
     applied: list[Applied] = []
     for part in filter(None, recipe.split(",")):
@@ -46,8 +46,10 @@ def parse_recipe(recipe: str, steps: Mapping[str, type[Step]]) -> tuple[Applied,
         if name not in steps:
             known = [*steps, *RECIPES]
             near = difflib.get_close_matches(name, known, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else "Name one of these."
-            raise UsageError(f"--clean must name steps of {', '.join(known)}, got {name!r}. {hint}")
+            hint = f"Did you mean {near[0]!r}?" if near else "Choose another one."
+            raise UsageError(
+                f"--clean names the unknown step {name!r}. {hint} Steps: {', '.join(known)}."
+            )
         applied.append(Applied(name, _made(name, steps[name], parameters)))
     return tuple(applied)
 
@@ -57,14 +59,14 @@ def for_languages(steps: tuple[Applied, ...], languages: str) -> tuple[Applied, 
 
     Args:
         steps: Of a recipe.
-        languages: As --languages has it.
+        languages: The value of --languages.
 
     Raises:
         UsageError: There is no such step, or a language is unknown.
     """
     if not any(isinstance(applied.step, Language) for applied in steps):
         raise UsageError(
-            "--languages needs the step 'language', got none in --clean. Add it there."
+            "--languages needs the step 'language', which --clean does not have. Add it there."
         )
     only = "+".join(sorted(parse_names("--languages", languages)))
     return tuple(
@@ -82,9 +84,8 @@ def _made(name: str, step: type[Step], parameters: list[str]) -> Step:
         key, equals, text = parameter.partition("=")
         if key not in kinds or not equals:
             raise UsageError(
-                f"a parameter of the step {name!r} must be one of "
-                f"{', '.join(f'{known}=VALUE' for known in kinds) or 'none at all'}, got "
-                f"{parameter!r} in --clean. Correct it."
+                f"The step {name!r} in --clean has no parameter {parameter!r}. Its parameters are "
+                f"{', '.join(f'{known}=VALUE' for known in kinds) or 'none at all'}."
             )
         values[key] = _value(name, key, text, type(kinds[key].default))
     return step(**values)
@@ -96,10 +97,10 @@ def _value(name: str, key: str, text: str, kind: type) -> Any:
             return {"true": True, "false": False}[text.lower()]
         value = kind(text)
         if value != value:
-            raise ValueError("NaN is no bound")
+            raise ValueError("NaN is not a bound")
         return value
     except (ValueError, KeyError):
         raise UsageError(
-            f"the parameter {key} of the step {name!r} must be of type {kind.__name__}, got "
-            f"{text!r} in --clean. Correct it."
+            f"The parameter {key} of the step {name!r} in --clean is {text!r}, not of type "
+            f"{kind.__name__}. Correct it."
         ) from None

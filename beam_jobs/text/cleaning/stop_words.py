@@ -1,39 +1,36 @@
-"""Stop words: the small words that running text is full of."""
+"""Stop words: the most frequent small words of running text."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from beam_jobs.columns import IntArray
-from beam_jobs.text.cleaning.base import Rule, Texts
-from beam_jobs.text.cleaning.ratios import below
+from beam_jobs.text.cleaning.base import Rule, Step, Texts, below
 from beam_jobs.text.cleaning.words import Words
 from shard_format import UsageError
 
 # Rae et al. 2021, appendix A1.1
 GOPHER_STOP_WORDS = "the+be+to+of+and+that+have+with"
-_MOST = 64  # each is a bit
+_MOST = 64  # one bit each
 
 
 @dataclasses.dataclass(frozen=True)
-class StopWords:
-    """Leaves out documents with too few stop words, which running text of a language has many of.
+class StopWords(Step):
+    """Leaves out documents with too few stop words, of which running text has many.
 
     Attributes:
-        words: The stop words, whatever their case and the punctuation around them.
-        min_share: Least share of the words that are stop words. The eight of the Gopher paper are
-            0.14 of the words of 1,000 English film reviews, and at least 0.08 of each of them.
-        min_different: How many different ones must be there.
+        words: The stop words; case and the punctuation around them are ignored.
+        min_share: Minimum share of stop words. The eight of the Gopher paper are 0.14 of the words
+            of 1,000 English film reviews, and at least 0.08 of each review.
+        min_different: Minimum number of different ones.
     """
 
     words: str = GOPHER_STOP_WORDS
     min_share: float = 0.06
     min_different: int = 0
-    reports: ClassVar[tuple[pa.Field, ...]] = ()
 
     def __post_init__(self) -> None:
         parse_words("stop-words", self.words)
@@ -64,8 +61,8 @@ def parse_words(step: str, text: str) -> tuple[str, ...]:
     words = tuple(dict.fromkeys(word.lower() for word in text.split("+") if word))
     if not 0 < len(words) <= _MOST:
         raise UsageError(
-            f"the step {step!r} must have 1 to {_MOST} stop words with + between them, got "
-            f"{len(words)} in --clean. Write for instance the+be+to+of."
+            f"The step {step!r} in --clean has {len(words)} stop words, not 1 to {_MOST}. Write "
+            "for instance the+be+to+of."
         )
     return words
 
@@ -79,11 +76,11 @@ def _bits(words: Words, known: tuple[str, ...]) -> IntArray:
     """[k] int64, bit j of each word that is stop word j."""
     bits = {word: np.uint64(1 << j).astype(np.int64) for j, word in enumerate(known)}
 
-    def ask(spellings: pa.LargeStringArray) -> IntArray:
+    def bits_of(spellings: pa.LargeStringArray) -> IntArray:
         stripped = (_bare(spelling) for spelling in spellings.to_pylist())
         return np.fromiter((bits.get(word, 0) for word in stripped), np.int64, len(spellings))
 
-    return words.of_spelling(("stop words", known), ask)
+    return words.of_spelling(("stop words", known), bits_of)
 
 
 def _bare(word: str) -> str:

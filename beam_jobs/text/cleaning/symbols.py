@@ -1,25 +1,24 @@
-"""Symbols: what is neither letter, digit, punctuation nor white space."""
+"""Symbols: neither letter, digit, punctuation nor white space."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.text.cleaning.base import Texts
-from beam_jobs.text.cleaning.ratios import above
+from beam_jobs.text.cleaning.base import Step, Texts, above
 
 
 @dataclasses.dataclass(frozen=True)
-class Symbols:
-    r"""Leaves out documents that are symbols, digits or punctuation for the most part.
+class Symbols(Step):
+    r"""Leaves out documents with too many symbols, digits or punctuation.
 
-    The shares are of the characters that are not white space. Marks on letters count as letters.
+    Shares are of the characters that are not white space. Marks on letters count as letters.
 
     Attributes:
         max_symbols: Greatest share of symbols (Unicode categories S*: +, =, <, $, ^, emoji).
@@ -30,7 +29,6 @@ class Symbols:
     max_symbols: float = 0.1
     max_digits: float = 0.25
     max_punctuation: float = 0.25
-    reports: ClassVar[tuple[pa.Field, ...]] = ()
 
     def __call__(self, texts: Texts) -> None:
         """See Step."""

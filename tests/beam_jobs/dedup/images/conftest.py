@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from beam_jobs.images.decode import DecodingOptions, decode_image
-from beam_jobs.images.perception import perceive
+from beam_jobs.images.perceptual_hash import perceive
 
 
 def _columns(pictures):
     """([n, HASH_BYTES], [n, THUMBNAIL_BYTES]) of pictures."""
     looks = [perceive(pixels) for pixels in pictures]
-    hashes = np.stack([np.frombuffer(look.hash, np.uint8) for look in looks])
+    hashes = np.stack([np.frombuffer(look.perceptual_hash, np.uint8) for look in looks])
     return hashes, np.stack([np.frombuffer(look.thumbnail, np.uint8) for look in looks])
 
 

@@ -9,9 +9,8 @@ import simplejpeg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.dedup.images import candidates, clusters
+from beam_jobs.dedup.images import candidates, near_duplicates
 from beam_jobs.dedup.images.candidates import MAX_DISTANCE, find_candidates
-from beam_jobs.dedup.images.clusters import near_pairs
 from beam_jobs.dedup.images.hash_format import (
     HASH_BYTES,
     LUMA_BYTES,
@@ -21,9 +20,10 @@ from beam_jobs.dedup.images.hash_format import (
     certainty,
     view_codes,
 )
+from beam_jobs.dedup.images.near_duplicates import near_pairs
 from beam_jobs.dedup.union_find import components
 from beam_jobs.images.decode import DecodingOptions, decode_image
-from beam_jobs.images.perception import hash_luma
+from beam_jobs.images.perceptual_hash import hash_luma
 from shard_format import UsageError
 
 
@@ -50,7 +50,7 @@ def copied(pixels, kind, generator):
     return jpeg(cv2.resize(pixels, size, interpolation=cv2.INTER_LINEAR))
 
 
-def search(hashes, thumbnails, threshold=clusters.DEFAULT_THRESHOLD, threads=1):
+def search(hashes, thumbnails, threshold=near_duplicates.DEFAULT_THRESHOLD, threads=1):
     return near_pairs(hashes, lambda rows: thumbnails[rows], threshold, threads)
 
 
@@ -81,7 +81,7 @@ def test_copies_find_their_photograph(kind, photographs, looks, columns):
     right = found.pairs[:, 1] - found.pairs[:, 0] == len(photographs)
     assert right.sum() / len(photographs) >= (0.9 if kind == "crop 10" else 0.95)
     assert right.all()
-    assert (found.similarity >= np.float32(clusters.DEFAULT_THRESHOLD)).all()
+    assert (found.similarity >= np.float32(near_duplicates.DEFAULT_THRESHOLD)).all()
 
 
 def test_different_photographs_are_no_pairs(looks):
@@ -123,8 +123,8 @@ def test_threads_and_blocks_change_nothing(monkeypatch):
     hashes, thumbnails = synthetic(1000)
     expected = search(hashes, thumbnails)
     monkeypatch.setattr(candidates, "_BLOCK_ROWS", 100)
-    monkeypatch.setattr(clusters, "_FETCH_PAIRS", 10)
-    monkeypatch.setattr(clusters, "_FETCH_ROWS", 7)
+    monkeypatch.setattr(near_duplicates, "_FETCH_PAIRS", 10)
+    monkeypatch.setattr(near_duplicates, "_FETCH_ROWS", 7)
     found = search(hashes, thumbnails, threads=3)
     np.testing.assert_array_equal(found.pairs, expected.pairs)
     np.testing.assert_array_equal(found.similarity, expected.similarity)
@@ -217,7 +217,7 @@ def test_only_what_is_needed_is_fetched(looks):
 
 @pytest.mark.parametrize("threshold", [0, -0.5, 1.01, float("nan")])
 def test_a_threshold_out_of_range_is_refused(threshold):
-    with pytest.raises(UsageError, match=r"--near-threshold must be .* got .* Try 0\.9"):
+    with pytest.raises(UsageError, match=r"--near-threshold is .* must be .* Try 0\.9"):
         search(np.zeros((1, HASH_BYTES), np.uint8), np.zeros((1, THUMBNAIL_BYTES)), threshold)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from beam_jobs.dedup.text.clusters import Documents
-from beam_jobs.dedup.text.fingerprints import fingerprints
+from beam_jobs.dedup.text.near_duplicates import Documents
+from beam_jobs.dedup.text.normalization import fingerprints
 from beam_jobs.dedup.text.shingles import Shingles, shingles
 from beam_jobs.dedup.text.signatures import signatures
 

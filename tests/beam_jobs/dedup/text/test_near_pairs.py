@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_jobs.dedup.text import clusters
+from beam_jobs.dedup.text import near_duplicates
 from beam_jobs.dedup.text.candidates import LEADERS, NEIGHBOURS, bucket_pairs
-from beam_jobs.dedup.text.clusters import near_pairs
+from beam_jobs.dedup.text.near_duplicates import near_pairs
 from beam_jobs.dedup.union_find import components
 
 
@@ -58,8 +58,8 @@ def test_permuting_rows_permutes_pairs(random_texts, documents):
 def test_fewer_keys_at_a_time_find_the_same_clusters(random_texts, documents, monkeypatch):
     texts = random_texts(200)
     whole = components(len(texts), near_pairs(documents(texts), 0.8).pairs)
-    monkeypatch.setattr(clusters, "KEY_BYTES", 8 * 3 * len(texts))
-    monkeypatch.setattr(clusters, "_PIECE_SHINGLES", 300)
+    monkeypatch.setattr(near_duplicates, "KEY_BYTES", 8 * 3 * len(texts))
+    monkeypatch.setattr(near_duplicates, "_PIECE_SHINGLES", 300)
     assert np.array_equal(components(len(texts), near_pairs(documents(texts), 0.8).pairs), whole)
 
 
@@ -91,9 +91,9 @@ def test_a_crowd_of_copies_costs_little(documents, monkeypatch):
     base = [f"w{number}" for number in range(80)]
     texts = [" ".join([*base[: at % 80], f"x{at}", *base[at % 80 + 1 :]]) for at in range(1000)]
     compared = []
-    original = clusters.jaccard
+    original = near_duplicates.jaccard
     monkeypatch.setattr(
-        clusters,
+        near_duplicates,
         "jaccard",
         lambda sets, pairs: compared.append(len(pairs)) or original(sets, pairs),
     )

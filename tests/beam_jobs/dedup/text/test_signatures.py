@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_jobs.dedup.text.bands import LEAST_RECALL, band_keys, choose_bands
-from beam_jobs.dedup.text.normalization import folded_words
-from beam_jobs.dedup.text.pair_verifier import jaccard
-from beam_jobs.dedup.text.shingles import Shingles, shingles
+from beam_jobs.dedup.text.candidates import LEAST_RECALL, band_keys, choose_bands
+from beam_jobs.dedup.text.normalization import normalized_words
+from beam_jobs.dedup.text.shingles import Shingles, jaccard, shingles
 from beam_jobs.dedup.text.signatures import SIGNATURE, signatures
 from shard_format import UsageError
 
@@ -47,8 +46,8 @@ ALPHABET = "aB1-, \n\u00a0\u00bdé\u0301\u03c2Kﬁ漢か\u3099กำ\u0085한"
 
 @given(st.lists(st.text(ALPHABET, max_size=20), min_size=2, max_size=5))
 def test_words_are_those_of_whole_texts(texts):
-    """They are folded piece by piece, which must make no difference."""
-    whole = folded_words(pa.array(texts, pa.large_string()))
+    """They are normalized piece by piece, which must make no difference."""
+    whole = normalized_words(pa.array(texts, pa.large_string()))
     spans = zip(whole.begins.tolist(), whole.begins[1:].tolist(), strict=False)
     folded = [whole.data[begin:end].tobytes().decode() for begin, end in spans]
     found, expected = sets(of(texts)), [five_grams(text) for text in folded]

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from beam_jobs.stages.plan.splits import Assignment
+from beam_jobs.staging.assignment import Assignment
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format import id_hash, shuffle_keys
 

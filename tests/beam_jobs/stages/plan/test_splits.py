@@ -9,15 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.dedup.clusters import Links, find_clusters
+from beam_jobs.dedup.clusters import NearPairs, find_clusters
 from beam_jobs.dedup.exact import exact_pairs
+from beam_jobs.stages.labels import label_lists, names_in, sorted_names
 from beam_jobs.stages.plan import splits
 from beam_jobs.stages.plan.balance import NO_REPEATS, balance, class_weights
-from beam_jobs.stages.plan.classes import label_lists, names_in, sorted_names
 from shard_format import InputError
 
 FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-NO_LINKS = Links(np.zeros((0, 2), np.int64), np.zeros(0, np.float32))
+NO_NEAR = NearPairs(np.zeros((0, 2), np.int64), np.zeros(0, np.float32))
 FRACTIONS = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
 
@@ -84,7 +84,7 @@ def test_clusters_that_are_kept_are_on_one_side_and_tie_their_groups(sidecars, a
         rows.append({"id": f"a{chain}", "group": f"g{chain % 40}", "fingerprint": f"c{chain}"})
         rows.append({"id": f"b{chain}", "group": None, "fingerprint": f"c{chain}"})
     of = sidecars(rows, 4)
-    clusters = find_clusters(of, exact_pairs(of), NO_LINKS, keep_all=True, drop_conflicts=False)
+    clusters = find_clusters(of, exact_pairs(of), NO_NEAR, keep_all=True, drop_conflicts=False)
     assigned = assignment(of)
     splits.by_fraction(assigned, of, splits.Identity(of, clusters), {"train": 0.5, "test": 0.5})
     split_of = by_id(of, assigned)
@@ -119,7 +119,7 @@ def test_given_splits(sidecars, assignment, by_id):
 def test_a_group_in_two_given_splits_is_told(sidecars, assignment):
     rows = _rows("aaaa", split=lambda n: ["train", "test"][n % 2], group=lambda n: f"g{n // 2}")
     of = sidecars(rows)
-    with pytest.raises(InputError, match=r"got 2 groups in two.* train and test"):
+    with pytest.raises(InputError, match=r"2 groups of --group-by .*two splits.* train and test"):
         splits.by_corpus(assignment(of), of)
 
 

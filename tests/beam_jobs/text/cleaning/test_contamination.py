@@ -91,7 +91,7 @@ def test_files_of_every_kind(
     [
         ("missing.txt", None, "No such file"),
         ("bad.jsonl", b'{"a": "b"}\n{"a"\n', "line 2"),
-        ("bad.json", b"[", "no JSON"),
+        ("bad.json", b"[", "Invalid JSON"),
         ("latin.txt", b"caf\xe9", "offset 3"),
         ("nul.csv", b'a,"b', "eight|8 words"),
         ("short.txt", b"too few words", "8 words"),

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis.strategies import SearchStrategy
 
-from beam_jobs.text.cleaning.repeats import longer, repeated
+from beam_jobs.text.cleaning.gopher_repetition import longer, repeated
 from beam_jobs.text.cleaning.words import Spans, Words, count_words, split_words
 
 

@@ -39,7 +39,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> Path:
 @pytest.fixture(scope="session")
 def tokenizer_file(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> Path:
     """A byte-level BPE of 400 tokens."""
-    from beam_jobs.text.tokenizing.training import train_bpe
+    from beam_jobs.text.tokenizers.training import train_bpe
 
     path = tmp_path_factory.mktemp("tokenizer") / "any name.json"
     path.write_bytes(train_bpe(texts, 400))
@@ -49,7 +49,7 @@ def tokenizer_file(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -
 @pytest.fixture(scope="session")
 def sentence_piece_file(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> Path:
     """A SentencePiece unigram model of about 400 tokens."""
-    from beam_jobs.text.tokenizing.training import train_unigram
+    from beam_jobs.text.tokenizers.training import train_unigram
 
     path = tmp_path_factory.mktemp("tokenizer") / "any name"
     path.write_bytes(train_unigram(texts, 400))

@@ -106,7 +106,7 @@ def test_a_plan_with_other_options_finds_no_shard_done(corpus, tmp_path, changed
 def test_a_trained_tokenizer_is_used_again(corpus, tmp_path, monkeypatch):
     from beam_jobs.build import workspace_of
     from beam_jobs.options import TextOptions
-    from beam_jobs.text.tokenizing import training
+    from beam_jobs.text.tokenizers import training
 
     given = {"train_tokenizer": "bpe:400", "label_column": "label"}
     options = TextOptions((str(corpus),), str(tmp_path / "set"), **given)

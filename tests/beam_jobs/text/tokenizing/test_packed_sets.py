@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from beam_jobs.text.tokenizing.tokenizer import load_tokenizer
+from beam_jobs.text.tokenizers import load_tokenizer
 from shard_format import open_index, verify
 
 LENGTH = 64

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beam_jobs.text.tokenizing.packings import PACKINGS
-from beam_jobs.text.tokenizing.packings.base import Piece
-from beam_jobs.text.tokenizing.packings.best_fit import best_fit
+from beam_jobs.text.packings import PACKINGS
+from beam_jobs.text.packings.base import Piece
+from beam_jobs.text.packings.best_fit import best_fit
 
 lengths = st.lists(st.integers(1, 60), max_size=60)
 

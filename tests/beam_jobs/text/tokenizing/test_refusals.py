@@ -21,7 +21,7 @@ MERGE_WITHOUT_TOKEN = {"model": {"type": "BPE", "vocab": {}, "merges": [["a", "b
         (b'{"vocab": {}}', "it begins with 'vocab'"),
         (b'{"model": 3}', "JSON without a model"),
         (json.dumps(MERGE_WITHOUT_TOKEN).encode(), "Token `a` out of vocabulary"),
-        (b'{"model": {"type": "Unheard"}}', "JSON that is none"),
+        (b'{"model": {"type": "Unheard"}}', "JSON of something else"),
         (b"PK\x03\x04zip", r"begins with 'PK\\x03\\x04zip'"),
         (b"hello world", "begins with 'hello wo'"),
     ],
@@ -69,7 +69,7 @@ def test_text_that_the_tokenizer_has_no_id_for(build_text, tmp_path):
     words = Tokenizer(models.WordLevel({"a": 0}, unk_token="missing"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     words.save(str(tmp_path / "words.json"))
-    with pytest.raises(InputError, match="an id for every text"):
+    with pytest.raises(InputError, match="failed on a text"):
         build_text(tokenizer=str(tmp_path / "words.json"))
 
 
@@ -80,7 +80,7 @@ def test_no_record_to_train_on(build_text, tmp_path):
     options = {"split": "folders", "label_column": None, "train_tokenizer": "bpe:300"}
     build_text("set", tmp_path / "source", **options)  # the only split there is
     options |= {"split": "train=0.000001,test=0.999999"}
-    with pytest.raises(InputError, match="no record in 'train'"):
+    with pytest.raises(InputError, match="No record in the training split 'train'"):
         build_text("other", tmp_path / "source", **options)
 
 

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from beam_jobs.text.tokenizing.tokenizer import load_tokenizer
+from beam_jobs.text.tokenizers import load_tokenizer
 from shard_format import file_sha256, load_manifest, verify
 
 

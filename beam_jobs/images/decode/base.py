@@ -1,0 +1,119 @@
+"""What decoding takes and returns: DecodingOptions and DecodedImage."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from beam_jobs.corpus.record import Rejection
+from shard_format import UsageError
+
+Pixels = npt.NDArray[np.uint8]
+
+# What may be done to an image on the way to 8-bit sRGB, by its name in DecodedImage.repairs.
+REPAIRS = {
+    "orientation": "turned or mirrored as its EXIF orientation says",
+    "exif": "its broken EXIF data were ignored",
+    "colour": "converted to sRGB from its ICC profile, from CMYK or from CIE L*a*b*",
+    "profile": "its ICC profile is broken or for another colour space, and was ignored",
+    "alpha": "composited over the background colour",
+    "depth": "16 (or 12) bits reduced to 8",
+    "frames": "the first of several frames or pages",
+    "damage": "damaged, and kept because of --lenient",
+    "coding": "a JPEG that not every reader decodes: arithmetic, lossless, RGB, rare subsampling",
+}
+
+
+class DecodedImage(NamedTuple):
+    """A decoded image: upright, opaque, sRGB.
+
+    Attributes:
+        pixels: [height, width, 3] uint8, RGB, C-contiguous.
+        format: By content, not by file name: "JPEG", "PNG", ...
+        width: As stored in the file, in pixels, before orientation is applied.
+        height: Likewise.
+        repairs: Keys of REPAIRS. Empty for a JPEG whose bytes can be stored unchanged: baseline or
+            progressive, YCbCr or gray, upright, without a profile or with an sRGB one, and decoded
+            without a warning.
+    """
+
+    pixels: Pixels
+    format: str
+    width: int
+    height: int
+    repairs: frozenset[str] = frozenset()
+
+
+ANIMATED = ("first", "refuse")
+WHITE = (255, 255, 255)
+
+
+@dataclasses.dataclass(frozen=True)
+class DecodingOptions:
+    """How images are decoded; validated when it is created.
+
+    Attributes:
+        max_pixels: Images that declare more are rejected before any pixel is decoded. Pillow's own
+            bound of 178,956,970 pixels applies to everything but JPEG too.
+        lenient: Keep images that decode only with warnings or in part, with the repair "damage".
+        background: Red, green and blue in [0, 255] that show through transparent pixels.
+        animated: "first" takes the first frame or page, "refuse" rejects images with several.
+        time_limit: Seconds that decoding anything but JPEG may take, above 0. The default of 60 is
+            20 times what AVIF, WebP or PNG of the default --max-pixels take on a core of an AMD
+            EPYC; only PNM in decimal digits takes longer, 80 seconds.
+    """
+
+    max_pixels: int
+    lenient: bool = False
+    background: tuple[int, int, int] = WHITE
+    animated: str = "first"
+    time_limit: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.max_pixels < 1:
+            raise UsageError(
+                f"--max-pixels is {self.max_pixels}, but at least 1 is needed. Use a larger number."
+            )
+        if self.animated not in ANIMATED:
+            raise UsageError(f"--animated is {self.animated!r}. Choose {' or '.join(ANIMATED)}.")
+        if not 0 < self.time_limit < float("inf"):
+            raise UsageError(
+                f"--time-limit is {self.time_limit:g} seconds, not a finite number above 0. Write "
+                "for instance 60."
+            )
+
+
+def parse_background(text: str) -> tuple[int, int, int]:
+    """Red, green and blue in [0, 255] of "white" or "#rrggbb".
+
+    Raises:
+        UsageError: It is neither.
+    """
+    if text == "white":
+        return WHITE
+    match = re.fullmatch(r"#([0-9a-fA-F]{2})([0-9a-fA-F]{2})([0-9a-fA-F]{2})", text)
+    if match is None:
+        raise UsageError(
+            f"--background is {text!r}, neither white nor #rrggbb in hexadecimal digits. Write for "
+            "instance '#808080' for a middle gray."
+        )
+    red, green, blue = (int(part, 16) for part in match.groups())
+    return red, green, blue
+
+
+def check_pixels(width: int, height: int, options: DecodingOptions) -> None:
+    """Rejects an image by the size it declares.
+
+    Raises:
+        Rejection: It has more than `max_pixels`.
+    """
+    if width * height > options.max_pixels:
+        raise Rejection(
+            "too-many-pixels",
+            f"the file declares {width} x {height} pixels, more than --max-pixels "
+            f"{options.max_pixels}",
+        )

@@ -1,0 +1,116 @@
+"""A time limit on a call of C code, which cannot be interrupted.
+
+Every calling thread has one helper thread, started by its first call and reused. A call that takes
+too long is abandoned together with its helper, which keeps its memory until the C code returns, and
+then ends. It is a daemon, so it never keeps a process alive.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from beam_jobs.corpus.record import Rejection
+
+T = TypeVar("T")
+
+# The limit is on the CPU time of the helper, so that a busy machine rejects nothing that an idle
+# one accepts. A decoder that waits, or computes in threads of its own, is stopped after this many
+# times the limit of wall-clock time.
+_WALL_FACTOR = 10
+
+_local = threading.local()
+
+
+def within(seconds: float, function: Callable[[], T]) -> T:
+    """Returns or raises what the function does, unless it takes longer.
+
+    Args:
+        seconds: The limit, in CPU seconds of the thread that runs it; above 0.
+        function: Called in another thread, one call at a time for every calling thread.
+
+    Raises:
+        Rejection: "too-slow", it took longer.
+    """
+    helper: _Helper | None = getattr(_local, "helper", None)
+    if helper is None or not helper.alive():  # not alive: this process is a fork
+        helper = _local.helper = _Helper()
+    call = _Call(function)
+    helper.calls.put(call)
+    if not _wait(call, helper, seconds):
+        # The next call gets a new helper; this one ends after its present call.
+        del _local.helper
+        helper.close()
+        raise Rejection("too-slow", f"decoding it takes more than --time-limit {seconds:g} seconds")
+    if call.error is not None:
+        try:
+            raise call.error
+        finally:
+            call.error = None  # an exception that refers to its own frame is freed late
+    return call.result  # type: ignore[return-value]
+
+
+def _wait(call: _Call[Any], helper: _Helper, seconds: float) -> bool:
+    """Whether the call is done before its time is over."""
+    begun_wall, begun_cpu = time.monotonic(), helper.cpu_seconds()
+    left = seconds
+    while not call.done.wait(left):
+        wall = time.monotonic() - begun_wall
+        cpu = helper.cpu_seconds()
+        used = wall if cpu is None or begun_cpu is None else cpu - begun_cpu
+        left = min(seconds - used, _WALL_FACTOR * seconds - wall)
+        if left <= 0:
+            return call.done.is_set()
+        left = max(left, 0.001)  # a shorter wait would only spin
+    return True
+
+
+class _Call(Generic[T]):
+    """A function for a helper, and its result."""
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self.function = function
+        self.done = threading.Event()
+        self.result: T | None = None
+        self.error: BaseException | None = None
+
+
+class _Helper:
+    """A daemon thread that runs calls one after another, and ends with the thread it belongs to.
+
+    `_local` of that thread refers to it, and drops it when that thread ends.
+    """
+
+    def __init__(self) -> None:
+        self.calls: queue.SimpleQueue[_Call[Any] | None] = queue.SimpleQueue()
+        # The thread must not refer to this object, or the object would never be freed.
+        self._thread = threading.Thread(
+            target=_serve, args=(self.calls,), daemon=True, name="shardmill-decode"
+        )
+        self._thread.start()
+        self.close = weakref.finalize(self, self.calls.put, None)
+
+    def alive(self) -> bool:
+        """Whether the thread runs in this process."""
+        return self._thread.is_alive()
+
+    def cpu_seconds(self) -> float | None:
+        """CPU time of the thread so far; None where the system does not report it."""
+        try:
+            return time.clock_gettime(time.pthread_getcpuclockid(self._thread.ident or 0))
+        except (AttributeError, OSError):
+            return None
+
+
+def _serve(calls: queue.SimpleQueue[_Call[Any] | None]) -> None:
+    while (call := calls.get()) is not None:
+        try:
+            call.result = call.function()
+        except BaseException as error:  # raised again in the waiting thread
+            call.error = error
+        call.done.set()
+        del call  # an idle helper must not keep the result in memory

@@ -1,0 +1,174 @@
+"""Perceptual hashes, 164 bytes to find near duplicates, and thumbnails, 1,152 to verify them.
+
+Both are robust against what happens to images on the web: another size, another JPEG quality, a
+mild change of tone, a narrow crop. `beam_jobs/dedup/images` compares them, and its `hash_format.py`
+describes every byte.
+
+All arithmetic is exact, so that every CPU gives the same bytes: the kernels of decision 0005, then
+integers. Some are stored as float64, for which matrix products are fast; they stay below 2**53, so
+neither the order of summation nor a fused multiply-add changes them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import NamedTuple
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+import beam_jobs.images.resize  # noqa: F401 (configures OpenCV: one thread, no IPP)
+from beam_jobs.dedup.images.hash_format import (
+    BAND_POSITIONS,
+    CHROMA_SIDE,
+    CODE_BITS,
+    EDGE_UNITS,
+    FREQUENCIES,
+    LUMA_BYTES,
+    LUMA_SIDE,
+    WEAK_BITS,
+    WINDOWS,
+)
+from beam_jobs.images.decode.base import Pixels
+
+FloatArray = npt.NDArray[np.float64]
+
+# 12 bits of cosine, 8 of pixel and 5 of sum a side: products stay below 2**43. Without their 20
+# lowest bits, the sum of 64 squares stays below 2**53, and its root rounds alike everywhere.
+_BASIS_SCALE = 1 << 12
+_COEFFICIENT_SHIFT = 1 << 20
+# A bit is set where a coefficient exceeds this part of the root of the sum of squares. In symmetric
+# images many coefficients are zero but for noise, and would be random at a threshold of 0.
+_THRESHOLD = 1 / 64
+# Luma levels between the darkest and the brightest pixel of a thumbnail. JPEG at quality 50 leaves
+# noise of about 2 levels after shrinking.
+_FLAT_RANGE = 6
+_HALVE_FROM = 256  # pixels a side
+
+
+class PerceptualHash(NamedTuple):
+    """What near duplicates are found by; names are columns of the sidecar.
+
+    Attributes:
+        perceptual_hash: `hash_format.HASH_BYTES` bytes.
+        thumbnail: `hash_format.THUMBNAIL_BYTES` bytes.
+    """
+
+    perceptual_hash: bytes
+    thumbnail: bytes
+
+
+def perceive(pixels: Pixels) -> PerceptualHash:
+    """The perceptual hash and the thumbnail of an image.
+
+    Args:
+        pixels: [height, width, 3] uint8, RGB, upright, at least 1 x 1; best before any --resize.
+    """
+    thumbnail = _thumbnail(pixels)
+    luma = thumbnail[np.newaxis, :LUMA_BYTES].reshape(1, LUMA_SIDE, LUMA_SIDE)
+    return PerceptualHash(hash_luma(luma).tobytes(), thumbnail.tobytes())
+
+
+def hash_luma(luma: Pixels) -> Pixels:
+    """[n, HASH_BYTES] hashes of the luma [n, LUMA_SIDE, LUMA_SIDE] of thumbnails."""
+    count = len(luma)
+    columns = np.matmul(luma.astype(np.float64), _BASIS.T)
+    products = np.matmul(_BASIS, columns).reshape(count, -1)
+    coefficients = np.floor(products[:, _PICKED] / _COEFFICIENT_SHIFT)
+    thresholds = np.sqrt(np.square(coefficients).sum(axis=2, keepdims=True)) * _THRESHOLD
+    margins = coefficients - thresholds
+    codes = np.packbits(margins > 0, axis=2).reshape(count, -1)
+    distances = np.abs(margins[:, 0])
+    ranks = np.empty((count, CODE_BITS), np.int64)
+    order = np.argsort(distances, axis=1, kind="stable")
+    np.put_along_axis(ranks, order, np.arange(CODE_BITS)[np.newaxis], axis=1)
+    quarters = ranks // (CODE_BITS // 4)
+    certainty = [np.packbits(quarters & 1, axis=1), np.packbits(quarters >> 1, axis=1)]
+    weak = []
+    for positions in BAND_POSITIONS:
+        order = np.argsort(ranks[:, positions], axis=1)[:, :WEAK_BITS]
+        weak.append(positions[order].astype(np.uint8))
+    hashes = np.concatenate([codes, *certainty, *weak], axis=1)
+    pixels = luma.reshape(count, -1)
+    hashes[pixels.max(axis=1) - pixels.min(axis=1) <= _FLAT_RANGE] = 0
+    return hashes
+
+
+def _thumbnail(pixels: Pixels) -> Pixels:
+    """[THUMBNAIL_BYTES] of an image."""
+    small = _square(pixels).astype(np.int64)
+    red, green, blue = small[..., 0], small[..., 1], small[..., 2]
+    luma = (77 * red + 150 * green + 29 * blue + 128) >> 8
+    # Rec. 601 in 1/256, as in JPEG (JFIF 1.02); clipped, since pure colours round up to 256.
+    chroma = np.stack([-43 * red - 85 * green + 128 * blue, 128 * red - 107 * green - 21 * blue])
+    block = LUMA_SIDE // CHROMA_SIDE
+    sums = chroma.reshape(2, CHROMA_SIDE, block, CHROMA_SIDE, block).sum(axis=(2, 4))
+    means = (sums // (block * block) >> 8) + 128
+    return np.concatenate([luma.ravel(), means.clip(0, 255).ravel()]).astype(np.uint8)
+
+
+def _square(pixels: Pixels) -> Pixels:
+    """[LUMA_SIDE, LUMA_SIDE, 3]: the image stretched to a square.
+
+    Large sides are halved first, for which OpenCV has a kernel six times as fast as the general
+    one. An odd side loses its last line: at most 1/256 of it at every step.
+    """
+    height, width = pixels.shape[:2]
+    while max(height, width) >= _HALVE_FROM:
+        down, across = 1 + (height >= _HALVE_FROM), 1 + (width >= _HALVE_FROM)
+        height, width = height // down, width // across
+        pixels = _resize(pixels[: height * down, : width * across], width, height, cv2.INTER_AREA)
+    pixels = _resize(pixels, min(width, LUMA_SIDE), min(height, LUMA_SIDE), cv2.INTER_AREA)
+    return _resize(pixels, LUMA_SIDE, LUMA_SIDE, cv2.INTER_LINEAR_EXACT)
+
+
+def _resize(pixels: Pixels, width: int, height: int, kernel: int) -> Pixels:
+    if pixels.shape[:2] == (height, width):
+        return pixels
+    return np.asarray(cv2.resize(pixels, (width, height), interpolation=kernel), np.uint8)
+
+
+def _basis() -> tuple[FloatArray, npt.NDArray[np.int64]]:
+    """The cosines of all views along one side, and the positions of every view's coefficients.
+
+    The DCT of a view is computed without cutting it out: the cosine covers the window and is
+    integrated over the part of each pixel in it, so a window may end within a pixel.
+
+    Returns:
+        ([windows * frequencies, LUMA_SIDE] integers, [VIEWS, CODE_BITS] positions in the
+        flattened product of basis, luma and transposed basis)
+    """
+    cuts = sorted({window[:2] for window in WINDOWS})
+    frequencies = 1 + max(max(pair) for pair in FREQUENCIES)
+    rows = [_integrated_cosine(*cut, frequency) for cut in cuts for frequency in range(frequencies)]
+    picked = [
+        [
+            (cuts.index((top, bottom)) * frequencies + vertical) * len(rows)
+            + cuts.index((left, right)) * frequencies
+            + horizontal
+            for vertical, horizontal in FREQUENCIES
+        ]
+        for top, bottom, left, right in WINDOWS
+    ]
+    return np.array(rows, np.float64), np.array(picked)
+
+
+def _integrated_cosine(first: int, last: int, frequency: int) -> list[int]:
+    """For every pixel, the integral of cos(pi frequency t), t running from 0 to 1 in the window.
+
+    In 1 / (_BASIS_SCALE LUMA_SIDE), with the factor sqrt(2) of the DCT for all but frequency 0.
+    Rounding removes differences of sin() between C libraries.
+    """
+    edges = []
+    for pixel in range(LUMA_SIDE + 1):
+        inside = (pixel * EDGE_UNITS / LUMA_SIDE - first) / (EDGE_UNITS - first - last)
+        inside = min(max(inside, 0.0), 1.0)
+        angle = math.pi * frequency
+        edges.append(math.sqrt(2) * math.sin(angle * inside) / angle if frequency else inside)
+    scale = _BASIS_SCALE * LUMA_SIDE
+    return [round((after - before) * scale) for before, after in itertools.pairwise(edges)]
+
+
+_BASIS, _PICKED = _basis()

@@ -1,0 +1,202 @@
+"""Documents to examples of token ids: one example each, or packed into sequences of one length."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs.columns import int64
+from beam_jobs.counters import count, count_once, count_values, sum_counters
+from beam_jobs.staging.examples import BuiltExample, ExampleBuilder, StagedRecord
+from beam_jobs.text.packings.base import Packing, Piece
+from beam_jobs.text.tokenizers import Ids, Tokenizer
+from shard_format import Feature, decode_example, encode_features, finish_example
+
+# Text that is encoded at a time: libraries use hundreds of bytes per token of a batch.
+_BATCH_CHARACTERS = 1 << 18
+_BATCH_DOCUMENTS = 1024
+
+
+class TokenExampleBuilder(ExampleBuilder):
+    """Turns every document into an example with its token ids.
+
+    Args:
+        tokenizer: Encodes it.
+        features: Of an example, without late ones.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, features: Sequence[Feature]) -> None:
+        self._encoder = _Encoder(tokenizer)
+        self._features = features
+
+    def build(self, table: pa.Table, staged: Iterator[StagedRecord]) -> Iterator[BuiltExample]:
+        """See ExampleBuilder."""
+        for one in self._encoder(staged):
+            entries = encode_features(
+                self._features, {**one.values, "tokens": one.ids.astype(np.int64)}
+            )
+            example = finish_example(entries + one.record.late)
+            yield BuiltExample(example, one.record.row, {"tokens": len(one.ids)})
+
+    def counters(self) -> pa.Table:
+        """See ExampleBuilder."""
+        return sum_counters(self._encoder.counters())
+
+
+class PackedExampleBuilder(ExampleBuilder):
+    """Packs documents into sequences of one length.
+
+    Args:
+        tokenizer: Encodes them.
+        features: Of an example.
+        packing: Which documents, or parts of them, share a sequence.
+        length: Tokens of a sequence.
+        end: The id behind every document.
+        pad: The id that fills up a sequence.
+        summarized: Columns of the shard's table whose values are counted.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        features: Sequence[Feature],
+        packing: Packing,
+        length: int,
+        end: int,
+        pad: int,
+        summarized: Sequence[str],
+    ) -> None:
+        self._encoder = _Encoder(tokenizer)
+        self._features = features
+        self._packing = packing
+        self._length = length
+        self._end = end
+        self._pad = pad
+        self._summarized = summarized
+        self._rows: list[int] = []
+        self._counts = {"sequences": 0, "stored": 0, "padding": 0, "cut": 0}
+        self._table = pa.table({})
+
+    def build(self, table: pa.Table, staged: Iterator[StagedRecord]) -> Iterator[BuiltExample]:
+        """See ExampleBuilder."""
+        self._table = table
+        ids = table["record_id"]
+        for pieces in self._packing(self._pieces(staged), self._length):
+            yield self._sequence(pieces, [ids[piece.row].as_py() for piece in pieces])
+
+    def _pieces(self, staged: Iterator[StagedRecord]) -> Iterator[Piece]:
+        end = np.array([self._end], np.int32)
+        for one in self._encoder(staged):
+            self._rows.append(one.record.row)
+            tokens = np.concatenate((one.ids, end))
+            yield Piece(one.record.row, 0, tokens, len(tokens))
+
+    def _sequence(self, pieces: list[Piece], documents: list[str]) -> BuiltExample:
+        tokens = np.full(self._length, self._pad, np.int64)
+        segments, positions = np.zeros((2, self._length), np.int64)
+        sizes = [len(piece.tokens) for piece in pieces]
+        filled = sum(sizes)
+        tokens[:filled] = np.concatenate([piece.tokens for piece in pieces])
+        segments[:filled] = np.repeat(np.arange(1, len(pieces) + 1), sizes)
+        begins = np.cumsum(sizes) - sizes
+        positions[:filled] = np.arange(filled) - np.repeat(begins, sizes)
+        padding = self._length - filled
+        self._count(pieces, filled, padding)
+        record_id = f"{documents[0]}#{pieces[0].start}"
+        values: dict[str, Any] = {
+            "id": record_id,
+            "tokens": tokens,
+            "segments": segments,
+            "positions": positions,
+        }
+        digest = hashlib.sha256(tokens.astype("<i8").tobytes()).digest()
+        columns = {
+            "record_id": record_id,
+            "fingerprint": digest[:16],
+            "documents": documents,
+            "starts": [piece.start for piece in pieces],
+            "padding": padding,
+        }
+        example = finish_example(encode_features(self._features, values))
+        return BuiltExample(example, pieces[0].row, columns)
+
+    def _count(self, pieces: list[Piece], filled: int, padding: int) -> None:
+        self._counts["sequences"] += 1
+        self._counts["stored"] += filled
+        self._counts["padding"] += padding
+        # A document that was cut has exactly one first piece.
+        self._counts["cut"] += sum(
+            piece.start == 0 and len(piece.tokens) < piece.document_tokens for piece in pieces
+        )
+
+    def counters(self) -> pa.Table:
+        """See ExampleBuilder."""
+        rows = np.array(self._rows, np.int64)
+        return sum_counters(
+            [
+                *self._encoder.counters(),
+                *(count_values(name, int64(self._table[name])[rows]) for name in self._summarized),
+                *(count_once(what, 1, number) for what, number in self._counts.items()),
+            ]
+        )
+
+
+class _Encoded(NamedTuple):
+    """A staged document with its token ids, and the values of its other features."""
+
+    record: StagedRecord
+    values: dict[str, Any]
+    ids: Ids
+
+
+class _Encoder:
+    """Encodes documents in batches, and counts."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._unknown = tokenizer.vocabulary.unknown
+        self._lengths: list[int] = []
+        self._used = np.zeros(tokenizer.vocabulary.size, np.int64)
+
+    def __call__(self, staged: Iterator[StagedRecord]) -> Iterator[_Encoded]:
+        """Every document with its ids."""
+        waiting: list[tuple[StagedRecord, str, dict[str, Any]]] = []
+        characters = 0
+        for record in staged:
+            text, values = staged_text(record.entries)
+            waiting.append((record, text, values))
+            characters += len(text)
+            if characters >= _BATCH_CHARACTERS or len(waiting) == _BATCH_DOCUMENTS:
+                yield from self._encode(waiting)
+                waiting, characters = [], 0
+        if waiting:
+            yield from self._encode(waiting)
+
+    def _encode(self, batch: list[tuple[StagedRecord, str, dict[str, Any]]]) -> Iterator[_Encoded]:
+        encoded = self._tokenizer.encode([text for _, text, _ in batch])
+        self._lengths += [len(ids) for ids in encoded]
+        self._used += np.bincount(np.concatenate(encoded), minlength=len(self._used))
+        for (record, _, values), ids in zip(batch, encoded, strict=True):
+            yield _Encoded(record, values, ids)
+
+    def counters(self) -> list[pa.Table]:
+        """Of "tokens" (per document), "id", "unknown" and "vocabulary" (its size)."""
+        size = len(self._used)
+        unknown = 0 if self._unknown is None else int(self._used[self._unknown])
+        return [
+            count_values("tokens", np.array(self._lengths, np.int64)),
+            count("id", np.arange(size), self._used),
+            count_once("unknown", 1, unknown),
+            count_once("vocabulary", size, 1),
+        ]
+
+
+def staged_text(entries: bytes) -> tuple[str, dict[str, Any]]:
+    """The text and the other features of a staged document."""
+    values: dict[str, Any] = dict(decode_example(finish_example(entries)))
+    (text,) = values.pop("text")
+    return text.decode(), values
