@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -43,15 +44,14 @@ def parse_resize(text: str) -> Resize:
         UsageError: The mode is unknown, or its size is missing, malformed or too large.
     """
     mode, _, size = text.partition(":")
-    pattern = _PATTERNS.get(mode)
-    match = re.fullmatch(pattern, size) if pattern is not None else None
+    match = re.fullmatch(RESIZE_MODES[mode].size, size) if mode in RESIZE_MODES else None
     sides = [int(side) for side in match.groups()] if match else []
     if match is None or any(not 1 <= side <= MAX_SIDE for side in sides):
         raise UsageError(
             f"--resize is {text!r}, not shorter:N, fit:WxH, crop:WxH, pad:WxH or none with sides "
             f"from 1 to {MAX_SIDE}. Write for instance shorter:256."
         )
-    return Resize(mode, *(sides * 2 if mode == "shorter" else sides))
+    return Resize(mode, *(sides * 2 if len(sides) == 1 else sides))
 
 
 def resize_image(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
@@ -65,7 +65,7 @@ def resize_image(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
     Raises:
         Rejection: The image would be larger than `max_pixels` or than can be stored.
     """
-    return RESIZE_MODES[resize.mode](image, resize, max_pixels)
+    return RESIZE_MODES[resize.mode].apply(image, resize, max_pixels)
 
 
 def keeps_size(width: int, height: int, resize: Resize) -> bool:
@@ -132,15 +132,26 @@ def _pad(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
     return padded
 
 
-RESIZE_MODES: dict[str, Callable[[Pixels, Resize, int], Pixels]] = {
-    "shorter": _scaled,
-    "fit": _scaled,
-    "crop": _crop,
-    "pad": _pad,
-    "none": _scaled,
+class Mode(NamedTuple):
+    """A resize mode.
+
+    Attributes:
+        size: Pattern of what follows its name in --resize, with a group for each side in pixels.
+        apply: (image, what to do, bound on the pixels of any image in between) -> the image.
+    """
+
+    size: str
+    apply: Callable[[Pixels, Resize, int], Pixels]
+
+
+_SIDE = r"(\d{1,9})"
+RESIZE_MODES: dict[str, Mode] = {
+    "shorter": Mode(_SIDE, _scaled),
+    "fit": Mode(f"{_SIDE}x{_SIDE}", _scaled),
+    "crop": Mode(f"{_SIDE}x{_SIDE}", _crop),
+    "pad": Mode(f"{_SIDE}x{_SIDE}", _pad),
+    "none": Mode("", _scaled),
 }
-_BOX = r"(\d{1,9})x(\d{1,9})"
-_PATTERNS = {"shorter": r"(\d{1,9})", "fit": _BOX, "crop": _BOX, "pad": _BOX, "none": ""}
 
 
 def _part(side: int, numerator: int, denominator: int) -> int:

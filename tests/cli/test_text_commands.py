@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import reader
 from cli.commands.preprocess import next_command
 from cli.commands.train import train
 from shard_format import Feature, Schema
@@ -20,10 +21,8 @@ def test_read_tells_tokens_and_padding(shardmill: Any, token_set: Any) -> None:
     assert done.returncode == 0, done.stderr
     assert " tokens/s, " in done.stdout
     (share,) = re.findall(r"([\d.]+)% of the positions", done.stdout)
-    done = shardmill(*arguments, "--json")
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["tokens_per_second"] > found["records_per_second"]
-    assert float(share) / 100 < found["padding_share"] / 2
+    without = reader.load(directory, batch_size=16).info.tokens
+    assert float(share) / 100 < without.padding_share / 2
     done = shardmill("read", directory, "--batch-size", 201)
     assert done.returncode == 2 and "epochs" not in done.stderr
     assert "--batch-size 201 exceeds the 200 records of 'train'" in done.stderr
@@ -31,12 +30,27 @@ def test_read_tells_tokens_and_padding(shardmill: Any, token_set: Any) -> None:
     assert done.returncode == 2 and "does not apply to raw text" in done.stderr
 
 
-def test_read_of_raw_text_and_training_on_it(shardmill: Any, text_set: Any, tmp_path: Any) -> None:
+@pytest.mark.proof
+def test_read_tells_tokens_as_json(shardmill: Any, token_set: Any) -> None:
+    directory = token_set(train=[([1] * (n % 20 + 1), n % 2) for n in range(200)])
+    done = shardmill("read", directory, "--seconds", 0.2, "--batch-size", 16, "--json")
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["tokens_per_second"] > found["records_per_second"]
+    expected = reader.load(directory, batch_size=16).info.tokens
+    assert found["padding_share"] == expected.padding_share
+
+
+@pytest.mark.proof
+def test_read_of_raw_text(shardmill: Any, text_set: Any, tmp_path: Any) -> None:
     directory = text_set(train=[(f"the film {n} was good", n % 2) for n in range(70)])
     (tmp_path / "words").write_text("film, movie\n")
     done = shardmill("read", directory, "--seconds", 0.2, "--synonyms", tmp_path / "words")
     assert done.returncode == 0, done.stderr
     assert "records/s" in done.stdout and "tokens/s" not in done.stdout
+
+
+def test_training_on_raw_text_is_refused(shardmill: Any, text_set: Any) -> None:
+    directory = text_set(train=[(f"the film {n} was good", n % 2) for n in range(70)])
     done = shardmill("train", directory)
     assert done.returncode == 2 and "--train-tokenizer bpe:8000" in done.stderr
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.command_line import run_shardmill
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
@@ -27,10 +29,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def run(folder: Path, repository: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a command in the folder; `shardmill` in this process, which has TensorFlow loaded."""
     path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(repository)}
 
     def run(*command: str) -> subprocess.CompletedProcess[str]:
+        if command[0] == "shardmill":
+            return run_shardmill(folder, *command[1:])
         return subprocess.run(
             command,
             cwd=folder,

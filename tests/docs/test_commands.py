@@ -3,34 +3,89 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
-import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.command_line import run_here
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_commands_of_the_readme_run_in_order(run, repository):
-    """In one test, since they build on each other; the Python of the README comes last."""
-    text = (repository / "README.md").read_text(encoding="utf-8")
-    commands = re.findall(r"^\$ (.+)$", text, re.MULTILINE)
-    assert len(commands) >= 6
-    for command in commands:
-        done = run("sh", "-c", command)
+def commands_of(text: str) -> list[list[str]]:
+    return [shlex.split(line) for line in re.findall(r"^\$ (.+)$", text, re.MULTILINE)]
+
+
+def sections_of(text: str) -> dict[str, str]:
+    """Heading -> text up to the next heading, of sections that have commands or a program."""
+    _, *parts = re.split(r"^##+ (.+)$", text, flags=re.MULTILINE)
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    return {name: text for name, text in sections.items() if "\n$ " in text or "```python" in text}
+
+
+SECTIONS = sections_of(README)
+# Name of a set -> the command that builds it.
+BUILDS = {
+    command[command.index("--out") + 1]: command
+    for command in commands_of(README)
+    if command[:2] == ["shardmill", "preprocess"]
+}
+
+
+def run_program(program, folder):
+    return run_here(lambda: exec(program, {"__name__": "__main__"}), folder, ["program.py"])
+
+
+@pytest.fixture(scope="module")
+def need(folder, run):
+    """Builds the sets of README that a text names, where no earlier test has built them."""
+
+    def need(text: str) -> None:
+        for name, command in BUILDS.items():
+            if re.search(rf"\b(?<!-){name}\b(?!-)", text) and not (folder / name).exists():
+                done = run(*command)
+                assert done.returncode == 0, done.stderr
+
+    return need
+
+
+def test_the_readme_has_commands():
+    assert len(commands_of(README)) >= 20
+    assert sum("```python" in text for text in SECTIONS.values()) == 1
+
+
+# Tests in tests/cli run `read`, `export-index` and `cache`. Most of the time goes into `doctor`,
+# whose own tests are proofs as well.
+LONG = {"Reading"}
+
+
+@pytest.mark.parametrize(
+    "section",
+    [pytest.param(each, marks=[pytest.mark.proof] if each in LONG else []) for each in SECTIONS],
+)
+def test_the_commands_of_a_section_of_the_readme_run_in_order(section, need, run, folder):
+    """On sets that earlier sections have built; a program comes last."""
+    text = SECTIONS[section]
+    for command in commands_of(text):
+        if command not in BUILDS.values():
+            need(" ".join(command[1:]))
+        done = run(*command)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         assert "Traceback" not in done.stderr
-    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    done = run(sys.executable, "-c", program)
-    assert done.returncode == 0, done.stderr
+    for program in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        need(program)
+        done = run_program(program, folder)
+        assert done.returncode == 0, done.stderr
 
 
-def test_the_programs_of_the_page_on_reading_run(run, folder, repository):
-    """As one, on sets that are built like those of the README."""
-    for name in ("set", "clean-set"):
-        if not (folder / name).exists():
-            command = ["shardmill", "preprocess", "images", "samples/clothing", "--out", name]
-            done = run(*command, "--resize", "shorter:64", "--no-report")
-            assert done.returncode == 0, done.stderr
+def test_the_programs_of_the_page_on_reading_run(need, folder, repository):
+    """As one, on sets of the README."""
     text = (repository / "docs" / "reading.md").read_text(encoding="utf-8")
     program = "".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
-    done = run(sys.executable, "-c", program)
+    need(program)
+    done = run_program(program, folder)
     assert done.returncode == 0, done.stderr
 
 

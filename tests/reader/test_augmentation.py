@@ -23,6 +23,7 @@ from reader.transforms import (
 from reader.transforms.augmentation import Steps, find_transforms
 from reader.transforms.normalization import Normalization
 from shard_format import UsageError
+from tests.fixtures.proofs import each_value_once
 
 PIXELS = {
     "count": 9,
@@ -183,9 +184,10 @@ def test_draws_of_one_transform_do_not_depend_on_those_behind(tiny: Path) -> Non
         assert (one == other).all()
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "float32"])
-@pytest.mark.parametrize("normalize", ["none", "zscore"])
-@pytest.mark.parametrize("mixed", [[], ["mixup"]])
+@pytest.mark.parametrize(
+    ("dtype", "normalize", "mixed"),
+    each_value_once(["uint8", "float32"], ["none", "zscore", "none"], [[], ["mixup"], ["mixup"]]),
+)
 def test_channels_first_of_everything(
     make_set: Any, dtype: str, normalize: str, mixed: Any
 ) -> None:

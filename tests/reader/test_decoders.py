@@ -89,7 +89,7 @@ def crops(jpeg: bytes, boxes: Any) -> Any:
     return tf.map_fn(same, boxes, fn_output_signature=tf.bool).numpy()
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     height=st.integers(1, 70),
     width=st.integers(1, 70),

@@ -15,6 +15,7 @@ import reader
 from reader.transforms import CutMix, Mixup
 from reader.transforms.mixing import beta_quantile, find_partners
 from shard_format import UsageError
+from tests.fixtures.proofs import each_value_once
 
 CLASSES = 5
 
@@ -138,8 +139,12 @@ def test_a_batch_of_one_is_left_alone(transform: Any) -> None:
     np.testing.assert_allclose(label, batch["label"].numpy(), atol=1e-6)
 
 
-@pytest.mark.parametrize("augment", ["standard,mixup", "none, cutmix", "standard,mixup,cutmix"])
-@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+@pytest.mark.parametrize(
+    ("augment", "dtype"),
+    each_value_once(
+        ["standard,mixup", "none, cutmix", "standard,mixup,cutmix"], ["uint8", "float32"]
+    ),
+)
 @pytest.mark.usefixtures("small_windows")
 def test_streams_of_mixed_records(tiny: Path, augment: str, dtype: str) -> None:
     stream = reader.load(tiny, batch_size=20, image_size=8, augment=augment, dtype=dtype, seed=2)

@@ -13,6 +13,7 @@ import reader
 from reader.order import numpy_order
 from reader.order.geometry import make_geometry
 from shard_format import load_manifest
+from tests.fixtures.proofs import each_value_once
 
 pytestmark = pytest.mark.usefixtures("small_windows")
 
@@ -27,8 +28,9 @@ def expected_order(directory: Path, seed: int, epoch: int, shuffle: str = "windo
     return numpy_order.epoch_numbers(geometry, seed, epoch, shuffle).tolist()
 
 
-@pytest.mark.parametrize("cache", ["off", "memory"])
-@pytest.mark.parametrize("shuffle", ["window", "full", "off"])
+@pytest.mark.parametrize(
+    ("cache", "shuffle"), each_value_once(["off", "memory"], ["window", "full", "off"])
+)
 def test_batches_follow_the_computed_order_over_epochs(
     tiny: Path, cache: str, shuffle: str
 ) -> None:

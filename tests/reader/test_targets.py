@@ -12,6 +12,7 @@ import tensorflow as tf
 import reader
 from reader.transforms.normalization import Normalization
 from shard_format import ShardSetError
+from tests.fixtures.proofs import each_value_once
 
 PIXELS = {
     "count": 1000,
@@ -28,8 +29,9 @@ def numbers_of(images: Any) -> list[int]:
     return (np.rint((means - 10) / 25).astype(int) @ [100, 10, 1]).tolist()
 
 
-@pytest.mark.parametrize("augment", ["none", "strong"])
-@pytest.mark.parametrize("encoding", ["jpeg", "png", "webp", "raw"])
+@pytest.mark.parametrize(
+    ("augment", "encoding"), each_value_once(["none", "strong"], ["jpeg", "png", "webp", "raw"])
+)
 def test_every_encoding_is_read(make_set: Any, encoding: str, augment: str) -> None:
     directory = make_set({"train": (7, 6)}, sizes=((24, 32), (33, 17)), encoding=encoding)
     stream = reader.load(directory, batch_size=13, image_size=8, augment=augment, epochs=1)
@@ -74,15 +76,15 @@ def test_no_labels(make_set: Any) -> None:
     assert sum(seen) == 80
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "float32"])
-@pytest.mark.parametrize(
-    ("mode", "shift", "scale"),
-    [
-        ("zscore", (100.0, 120.0, 140.0), (50.0, 1.0, 25.0)),
-        ("minmax", (10.0, 10.0, 20.0), (200.0, 1.0, 100.0)),
-    ],
-)
-def test_normalize(make_set: Any, mode: str, shift: Any, scale: Any, dtype: str) -> None:
+NORMALIZED = [
+    Normalization("zscore", (100.0, 120.0, 140.0), (50.0, 1.0, 25.0)),
+    Normalization("minmax", (10.0, 10.0, 20.0), (200.0, 1.0, 100.0)),
+]
+
+
+@pytest.mark.parametrize(("expected", "dtype"), each_value_once(NORMALIZED, ["uint8", "float32"]))
+def test_normalize(make_set: Any, expected: Normalization, dtype: str) -> None:
+    mode, shift, scale = expected.mode, expected.shift, expected.scale
     directory = make_set({"train": (9,), "test": (6,)}, statistics={"pixels": PIXELS})
     for split in ("train", "test"):  # by the training split, whatever is read
         options: dict[str, Any] = {"split": split, "batch_size": 3, "augment": "strong"}

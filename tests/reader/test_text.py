@@ -15,6 +15,7 @@ import tensorflow as tf
 
 import reader
 from shard_format import UsageError
+from tests.fixtures.proofs import each_value_once
 
 MakeSet = Callable[..., Path]
 
@@ -34,9 +35,9 @@ def filled(ids: Any, pad_id: int) -> int:
     return int((ids.numpy() != pad_id).sum())
 
 
-@pytest.mark.parametrize("cache", ["off", "memory"])
-@pytest.mark.parametrize("buckets", [1, 4])
-@pytest.mark.parametrize("batch_size", [7, 16, 64])
+@pytest.mark.parametrize(
+    ("cache", "buckets", "batch_size"), each_value_once(["off", "memory"], [1, 4, 4], [7, 16, 64])
+)
 @pytest.mark.usefixtures("small_windows")
 def test_every_record_comes_once_in_an_epoch(
     token_set: MakeSet, buckets: int, batch_size: int, cache: str
@@ -76,16 +77,19 @@ def test_buckets_are_a_function_of_seed_and_epoch(token_set: MakeSet) -> None:
 
 
 @pytest.mark.usefixtures("small_windows")
-@pytest.mark.parametrize("max_tokens", [None, 12])
 @pytest.mark.parametrize(
-    ("pad", "buckets", "shuffle"),
-    [("longest", 1, "window"), ("longest", 1, "off"), ("longest", 4, "window"),
-     ("max", 4, "window"), ("none", 1, "window")],
+    ("max_tokens", "how", "drop"),
+    each_value_once(
+        [None, 12],
+        [("longest", 1, "window"), ("longest", 1, "off"), ("longest", 4, "window"),
+         ("max", 4, "window"), ("none", 1, "window")],
+        [True, True, False],
+    ),
 )  # fmt: skip
-@pytest.mark.parametrize("drop", [True, False])
 def test_the_padding_share_is_that_of_the_batches(
-    token_set: MakeSet, pad: str, buckets: int, shuffle: str, max_tokens: int | None, drop: bool
+    token_set: MakeSet, how: tuple[str, int, str], max_tokens: int | None, drop: bool
 ) -> None:
+    pad, buckets, shuffle = how
     # 192 = 12 batches of 16, so that no record of the epoch is left out with pad="max"
     directory = token_set(train=documents(192 if drop else 203))
     options: dict[str, Any] = {"pad": pad, "buckets": buckets, "shuffle": shuffle, "seed": 2}
@@ -190,7 +194,7 @@ SEQUENCES = st.lists(
 
 
 @hypothesis.given(SEQUENCES)
-@hypothesis.settings(max_examples=15, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.settings(max_examples=8, suppress_health_check=list(hypothesis.HealthCheck))
 def test_targets_stay_within_their_document(
     packed_set: MakeSet, tmp_path: Path, sequences: list[list[list[int]]]
 ) -> None:

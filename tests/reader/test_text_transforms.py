@@ -172,7 +172,7 @@ def test_any_text_stays_text(texts: list[str]) -> None:
                 assert abs(difference) <= max(1, words // 10)
 
 
-@pytest.mark.parametrize("augment", ["standard", "strong"])
+@pytest.mark.parametrize("augment", ["strong", pytest.param("standard", marks=pytest.mark.proof)])
 def test_an_epoch_is_a_function_of_seed_and_epoch(
     text_set: Any, synonyms: Path, augment: str
 ) -> None:

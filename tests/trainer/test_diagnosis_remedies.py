@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.fixtures.proofs import each_value_once
 from trainer import TrainOptions
 
 SECONDS = 0.05
@@ -33,24 +34,25 @@ def case_of(pictures, build, tmp_path):
     return make
 
 
-@pytest.mark.parametrize("augment", ["none", "standard"])
+APPLYING = {
+    "jpeg": {"decoded-cache", "smaller-images"},
+    "png": {"decoded-cache", "smaller-images", "jpeg"},
+    "webp": {"decoded-cache"},
+    "raw": set(),
+}
+
+
 @pytest.mark.parametrize(
-    ("encoding", "applying"),
-    [
-        ("jpeg", {"decoded-cache", "smaller-images"}),
-        ("png", {"decoded-cache", "smaller-images", "jpeg"}),
-        ("webp", {"decoded-cache"}),
-        ("raw", set()),
-    ],
+    ("augment", "encoding"), each_value_once(["none", "standard"], list(APPLYING))
 )
-def test_remedies_of_decoding(case_of, encoding, applying, augment) -> None:
+def test_remedies_of_decoding(case_of, encoding, augment) -> None:
     from trainer.diagnosis.remedies import REMEDIES
 
     case = case_of(encoding, augment, cache="off")
     trials = {
         name: REMEDIES[name].attempt(case) for name in ("decoded-cache", "smaller-images", "jpeg")
     }
-    assert {name for name, trial in trials.items() if trial is not None} == applying
+    assert {name for name, trial in trials.items() if trial is not None} == APPLYING[encoding]
     for trial in trials.values():
         if trial is not None:
             assert trial.stage == "decode"

@@ -50,26 +50,30 @@ FOUND = {
     "train:2:3": (1, 8, 8),
     "never": (2, 1, 2),
 }
+FOUND_BY_FEWER = {"train:1:3": (1, 0, 0), "history:1": (1, 1, 2), "never": (1, 8, 8)}
+FOUND_BY_TWO = {"train:1:3": (1, 0, 0), "never": (1, 1, 2)}
 
 
 @pytest.mark.parametrize(
-    ("devices", "moments"),
-    [(1, list(FOUND)), pytest.param(2, ["train:1:3"], marks=pytest.mark.proof)],
+    ("devices", "found"),
+    [
+        (1, FOUND_BY_FEWER),
+        pytest.param(1, FOUND, marks=pytest.mark.proof),
+        pytest.param(2, FOUND_BY_TWO, marks=pytest.mark.proof),
+    ],
 )
 def test_a_run_killed_at_any_moment_ends_like_one_that_never_stopped(
-    write_set, run_program, tmp_path, devices, moments
+    write_set, run_program, tmp_path, devices, found
 ):
     directory = write_set(train=70, validation=13)  # 8 steps an epoch
-    for moment in moments:
+    for moment, (epoch, low, high) in found.items():
         done = run_program("killed_run.py", directory, tmp_path / "cut", devices, moment)
         expected = 0 if moment == "never" else -signal.SIGKILL
         assert done.returncode == expected, done.stderr[-3000:]
-        epoch, low, high = FOUND[moment]
         first_epoch, first_step = json.loads(done.stdout)
         assert first_epoch == epoch and low <= first_step <= high
-    for name in ("cut", "whole"):
-        done = run_program("killed_run.py", directory, tmp_path / name, devices, "never")
-        assert done.returncode == 0, done.stderr[-3000:]
+    done = run_program("killed_run.py", directory, tmp_path / "whole", devices, "never")
+    assert done.returncode == 0, done.stderr[-3000:]
     assert_same(tmp_path / "whole", tmp_path / "cut")
 
 
@@ -99,8 +103,13 @@ def terminate_at(phase, epoch):
     ("phase", "words", "place"),
     [
         ("train", "after 1 epoch and 1 of 4 steps of the next, which", (1, 1)),
-        ("validation", "after 1 epoch and 4 of 4 steps of the next, which", (1, 4)),
-        ("end", "after 2 epochs, which are checkpointed. The same command resumes", (2, 0)),
+        *(
+            pytest.param(*each, marks=pytest.mark.proof)
+            for each in [
+                ("validation", "after 1 epoch and 4 of 4 steps of the next, which", (1, 4)),
+                ("end", "after 2 epochs, which are checkpointed. The same command resumes", (2, 0)),
+            ]
+        ),
     ],
 )
 def test_sigterm_ends_a_run_at_a_checkpoint(options, tmp_path, phase, words, place):

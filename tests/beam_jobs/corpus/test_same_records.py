@@ -45,14 +45,13 @@ def test_the_same_bytes_however_the_work_is_done(form, pictures, build, tmp_path
     build(corpus, "folders")
     assert pictures_in(tmp_path / "one") == pictures_in(tmp_path / "folders")
 
-    assert build(source, "two", workers=2, unit_size="1KiB", **options).manifest == plain
     copy = tmp_path / "elsewhere" / source.name
     copy.parent.mkdir()
     (shutil.copytree if source.is_dir() else shutil.copy)(source, copy)
     for path in [copy, *copy.rglob("*")]:
         os.utime(path, (1, 1))
     options = {name: value.replace(str(source), str(copy)) for name, value in options.items()}
-    assert build(copy, "three", workers=2, **options).manifest == plain
+    assert build(copy, "two", workers=2, unit_size="1KiB", **options).manifest == plain
 
 
 def test_a_shard_set_is_a_source_with_its_class_names(pictures, build, records, tmp_path):

@@ -29,12 +29,17 @@ from shard_format.naming import index_file
     [
         {"cache": "off"},
         {"cache": "memory"},
-        {"cache": "disk"},
         {"cache": "disk", "cache_limit": 70_000},
-        {"cache": "auto"},
-        {"cache": "memory", "cache_stage": "decoded"},
         {"cache": "disk", "cache_stage": "decoded"},
-        {"cache": "disk", "shuffle": "full"},
+        *(
+            pytest.param(options, marks=pytest.mark.proof)
+            for options in [
+                {"cache": "disk"},
+                {"cache": "auto"},
+                {"cache": "memory", "cache_stage": "decoded"},
+                {"cache": "disk", "shuffle": "full"},
+            ]
+        ),
     ],
 )
 def test_the_batches_are_the_same(
@@ -155,7 +160,7 @@ def test_a_copy_that_was_cut_is_not_read(
     assert same(plain, batches(url, cache="off", cache_dir=tmp_path)[0])
 
 
-@pytest.mark.parametrize("cache", ["off", "memory"])
+@pytest.mark.parametrize("cache", ["off", pytest.param("memory", marks=pytest.mark.proof)])
 def test_what_stages_take_is_measured_where_the_set_lies(
     tiny: Path, tmp_path: Path, remote: Any, cache: str
 ) -> None:

@@ -79,7 +79,7 @@ def documents(token_set: Callable[..., Path]) -> Path:
     ("sample", "shuffle"),
     [
         ("balanced", "window"),
-        ({"class0": 1.0, "class2": 3}, "full"),
+        pytest.param({"class0": 1.0, "class2": 3}, "full", marks=pytest.mark.proof),
         pytest.param({"class0": 1.0, "class2": 3}, "window", marks=pytest.mark.proof),
         pytest.param("balanced", "full", marks=pytest.mark.proof),
     ],

@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 import reader
+from tests.fixtures.proofs import proofs
 
 # Records are told by their labels. A replica's part of a batch is batch_size / replicas.
 MIRRORED = """
@@ -147,9 +148,7 @@ def read_bytes() -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="needs the counters of Linux")
-@pytest.mark.parametrize(
-    "shuffle", ["window", "full", pytest.param("off", marks=pytest.mark.proof)]
-)
+@pytest.mark.parametrize("shuffle", ["full", *proofs("window", "off")])
 def test_a_worker_reads_its_part_of_the_bytes(text_set: Callable[..., Path], shuffle: str) -> None:
     generator = np.random.default_rng(0)
     texts = ["".join(map(chr, generator.integers(97, 123, 4000))) for _ in range(1100)]

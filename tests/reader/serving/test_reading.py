@@ -26,9 +26,9 @@ PICTURES: dict[str, Any] = {"batch_size": 4, "image_size": 16, "augment": "stand
     "options",
     [
         {"epochs": 2},
-        {"epochs": 2, "remainder": "pad", "shuffle": "full"},
+        pytest.param({"epochs": 2, "remainder": "pad", "shuffle": "full"}, marks=proof),
         pytest.param({"epochs": 1, "remainder": "keep", "shuffle": "off"}, marks=proof),
-        {"epochs": 1, "remainder": "wrap", "worker": (1, 2)},
+        pytest.param({"epochs": 1, "remainder": "wrap", "worker": (1, 2)}, marks=proof),
         pytest.param({"epochs": 1, "sample": {"class1": 1.0, "class2": 3.0}}, marks=proof),
     ],
 )
@@ -44,6 +44,7 @@ def test_every_batch_of_local_reading_comes_once(
     assert by_epoch(served.dataset, steps) == by_epoch(local.dataset, steps)
 
 
+@pytest.mark.proof
 def test_a_set_that_is_named_by_a_file_url(shared: str, tiny: Path, by_epoch: ByEpoch) -> None:
     local = reader.load(tiny, **PICTURES, epochs=1)
     served = reader.load(f"file://{tiny}", **PICTURES, epochs=1, service=shared)

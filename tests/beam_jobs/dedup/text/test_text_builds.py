@@ -133,7 +133,7 @@ VARIANTS = {
 def test_same_bytes_however_the_work_is_done(variant, rows, random_texts, build_texts):
     rows = rows + [{"text": text, "label": "d"} for text in random_texts(150)]
     options = VARIANTS[variant]
-    ways = [(1, None), (2, "4KiB"), (1, "20KiB")]
+    ways = [(1, None), (2, "4KiB")]
     built = [
         build_texts(rows, f"set{number}", workers=workers, unit_size=unit_size, **options)[0]
         for number, (workers, unit_size) in enumerate(ways)

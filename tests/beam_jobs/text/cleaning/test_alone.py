@@ -31,7 +31,7 @@ IDEMPOTENT = ["nfc", "controls", "whitespace", "whitespace:blanks=true:empty_lin
 
 
 @pytest.mark.parametrize("recipe", [*STEPS, *TIGHT])
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_a_batch_is_cleaned_as_each_document_alone(
     recipe: str, data: st.DataObject, nasty: SearchStrategy[str], clean: Callable[..., Any]
