@@ -13,7 +13,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from beam_jobs.engine.logs import quiet_beam, runs_here
 from beam_jobs.options import OPTIONS
@@ -21,31 +21,21 @@ from shard_format import ShardmillError
 from shard_format.extras import naming_extras
 from shard_format.options import declared, default_of, flag_of
 
-
-class _Kind(NamedTuple):
-    record_type: str
-    help: str
-
-
-KINDS = {
-    "images": _Kind("image", "images in folders, archives or tables"),
-    "text": _Kind("text", "documents in files of any format"),
-}
+JOBS = {options.COMMAND: options for options in OPTIONS.values()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one job; the exit code of shardmill."""
     known, beam_args = _parser().parse_known_args(argv)
     values = vars(known)
-    kind = KINDS[values.pop("kind")]
+    job = JOBS[values.pop("job")]
     if runs_here(beam_args):
         quiet_beam()
     try:
         with naming_extras():
             from beam_jobs.run import check_kept, preprocess  # loads Beam: not for --help
 
-        options = OPTIONS[kind.record_type](**values)
-        report = preprocess(options, beam_args)
+        report = preprocess(job(**values), beam_args)
         print(json.dumps(report.manifest.summary()))
         check_kept(report)
     except ShardmillError as error:
@@ -60,12 +50,12 @@ def _parser() -> argparse.ArgumentParser:
         description="Builds a shard set with Apache Beam. Flags that are not listed go to Beam.",
         allow_abbrev=False,  # an abbreviation might be meant for Beam
     )
-    kinds = parser.add_subparsers(dest="kind", required=True)
-    for name, kind in KINDS.items():
-        job = kinds.add_parser(name, help=kind.help, allow_abbrev=False)
+    jobs = parser.add_subparsers(dest="job", required=True)
+    for name, options in JOBS.items():
+        job = jobs.add_parser(name, help=options.ABOUT.partition("\n")[0], allow_abbrev=False)
         job.add_argument("sources", nargs="+", metavar="SRC")
         job.add_argument("--out", required=True, metavar="DIR", help="The new shard set.")
-        for field in declared(OPTIONS[kind.record_type]):
+        for field in declared(options):
             _add_flag(job, field)
     return parser
 

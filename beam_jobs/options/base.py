@@ -41,6 +41,10 @@ class PreprocessOptions:
             `shardmill quarantine replay` sets them.
     """
 
+    # The job of `shardmill preprocess` and `python -m beam_jobs`, and its help.
+    COMMAND: ClassVar[str]
+    ABOUT: ClassVar[str]
+
     # Paths, workers and names: `config` leaves them out, for they do not change the records.
     WITHOUT_EFFECT: ClassVar[frozenset[str]] = frozenset(
         "sources out repaired name labels workers on_bad on_unreadable staging unit_size "

@@ -19,6 +19,27 @@ _SOURCES = ("auto", "class-folders", "table", *CONTAINERS, *formats_of("image")[
 class ImageOptions(PreprocessOptions):
     """See PreprocessOptions."""
 
+    COMMAND: ClassVar[str] = "images"
+    ABOUT: ClassVar[str] = """\
+Turn images in folders, archives or tables into a shard set.
+
+SRC may be class folders (SRC/hat/1.jpg), any folder with --labels FILE, tar or zip archives
+(also of WebDataset), Parquet, Arrow, TFRecord or IDX files. Pass several of one kind, or quoted
+globs.
+
+If the job is interrupted, run the same command again; it resumes. Arguments after -- go to
+Apache Beam.
+
+\b
+Examples:
+  shardmill preprocess images photos --out set
+  shardmill preprocess images photos --labels labels.csv --label-column class --out set
+  shardmill preprocess images 'shards/*.tar' --out set --dedup near --stratify
+  shardmill preprocess images photos --out set --resize crop:224x224 --split train=0.8,test=0.2
+  shardmill preprocess images photos --out set --num-shards 64 --workers 8
+  shardmill preprocess images /data/photos --out /data/set -- --runner=FlinkRunner
+"""
+
     ADDED: ClassVar[frozenset[str]] = PreprocessOptions.ADDED | {"keep_columns"}
     READING: ClassVar[tuple[str, ...]] = ("image_column", *PreprocessOptions.READING)
 

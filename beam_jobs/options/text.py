@@ -23,6 +23,24 @@ DEFAULT_CLEANING = "html,ftfy,nfc,controls,whitespace,length,language"
 class TextOptions(PreprocessOptions):
     """See PreprocessOptions."""
 
+    COMMAND: ClassVar[str] = "text"
+    ABOUT: ClassVar[str] = """\
+Turn documents in files of any format into a shard set.
+
+SRC may be folders, files, tar or zip archives of plain text, HTML, JSON, JSON Lines, CSV, TSV,
+WARC, Parquet, Arrow or TFRecord, compressed or not.
+
+If the job is interrupted, run the same command again; it resumes. Arguments after -- go to
+Apache Beam.
+
+\b
+Examples:
+  shardmill preprocess text reviews --out set
+  shardmill preprocess text corpus.jsonl.zst --text-column body --label-column topic --out set
+  shardmill preprocess text 'crawl/*.warc.gz' --clean web-en --dedup near --no-labels --out set
+  shardmill preprocess text books --no-labels --train-tokenizer bpe:32000 --pack 2048 --out set
+"""
+
     WITHOUT_EFFECT: ClassVar[frozenset[str]] = PreprocessOptions.WITHOUT_EFFECT | {
         "tokenizer",
         "decontaminate",

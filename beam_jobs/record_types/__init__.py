@@ -1,4 +1,8 @@
-"""Record types, by the name that the manifest stores."""
+"""Record types, by the name that the manifest stores.
+
+To add one: write `beam_jobs/options/NAME.py` with its options, `beam_jobs/record_types/NAME.py` and
+`reader/record_types/NAME.py`, and add a line to OPTIONS and to RECORD_TYPES of both packages.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,25 +13,15 @@ from beam_jobs.record_types.base import (
     RecordType,
     SingleRecords,
 )
+from shard_format.members import Members
 
-
-def _image(options: Any) -> RecordType:
-    from beam_jobs.record_types.image import ImageRecords  # loads OpenCV, so only when needed
-
-    return ImageRecords(options)
-
-
-def _text(options: Any) -> RecordType:
-    from beam_jobs.record_types.text import TextRecords  # loads models, so only when needed
-
-    return TextRecords(options)
-
-
-# Each takes the options of its own kind, see `beam_jobs.options.OPTIONS`.
-RECORD_TYPES: dict[str, Callable[[Any], RecordType]] = {
-    "image": _image,
-    "text": _text,
-}
+# Each is created from the options of its own kind, see `beam_jobs.options.OPTIONS`.
+RECORD_TYPES: Members[Callable[[Any], RecordType]] = Members(
+    {
+        "image": "beam_jobs.record_types.image:ImageRecords",
+        "text": "beam_jobs.record_types.text:TextRecords",
+    }
+)
 
 __all__ = [
     "RECORD_TYPES",

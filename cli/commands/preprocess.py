@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import click
 
-from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
+from beam_jobs.options import OPTIONS, PreprocessOptions
 from cli.options import click_options
 from shard_format import Schema
 
@@ -32,57 +32,23 @@ def preprocess() -> None:
     """
 
 
-@preprocess.command(cls=_WithBeamOptions)
-@click.argument("sources", nargs=-1, required=True, metavar="SRC...")
-@click.option("--out", required=True, metavar="DIR", help="The new shard set.")
-@click_options(ImageOptions)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
-@click.pass_obj
-def images(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
-    """Turn images in folders, archives or tables into a shard set.
+def _job(options: type[PreprocessOptions]) -> click.Command:
+    """The command of a job on one record type."""
 
-    SRC may be class folders (SRC/hat/1.jpg), any folder with --labels FILE, tar or zip archives
-    (also of WebDataset), Parquet, Arrow, TFRecord or IDX files. Pass several of one kind, or quoted
-    globs.
+    @click.command(options.COMMAND, cls=_WithBeamOptions, help=options.ABOUT)
+    @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
+    @click.option("--out", required=True, metavar="DIR", help="The new shard set.")
+    @click_options(options)
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
+    @click.pass_obj
+    def job(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
+        build_set(options(**values), beam_args, as_json)
 
-    If the job is interrupted, run the same command again; it resumes. Arguments after -- go to
-    Apache Beam.
-
-    \b
-    Examples:
-      shardmill preprocess images photos --out set
-      shardmill preprocess images photos --labels labels.csv --label-column class --out set
-      shardmill preprocess images 'shards/*.tar' --out set --dedup near --stratify
-      shardmill preprocess images photos --out set --resize crop:224x224 --split train=0.8,test=0.2
-      shardmill preprocess images photos --out set --num-shards 64 --workers 8
-      shardmill preprocess images /data/photos --out /data/set -- --runner=FlinkRunner
-    """
-    build_set(ImageOptions(**values), beam_args, as_json)
+    return job
 
 
-@preprocess.command(cls=_WithBeamOptions)
-@click.argument("sources", nargs=-1, required=True, metavar="SRC...")
-@click.option("--out", required=True, metavar="DIR", help="The new shard set.")
-@click_options(TextOptions)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
-@click.pass_obj
-def text(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
-    """Turn documents in files of any format into a shard set.
-
-    SRC may be folders, files, tar or zip archives of plain text, HTML, JSON, JSON Lines, CSV, TSV,
-    WARC, Parquet, Arrow or TFRecord, compressed or not.
-
-    If the job is interrupted, run the same command again; it resumes. Arguments after -- go to
-    Apache Beam.
-
-    \b
-    Examples:
-      shardmill preprocess text reviews --out set
-      shardmill preprocess text corpus.jsonl.zst --text-column body --label-column topic --out set
-      shardmill preprocess text 'crawl/*.warc.gz' --clean web-en --dedup near --no-labels --out set
-      shardmill preprocess text books --no-labels --train-tokenizer bpe:32000 --pack 2048 --out set
-    """
-    build_set(TextOptions(**values), beam_args, as_json)
+for _options in OPTIONS.values():
+    preprocess.add_command(_job(_options))
 
 
 def build_set(
@@ -102,7 +68,7 @@ def build_set(
     from cli.console import Bars, print_json, say
     from cli.ledger import print_ledger
 
-    units = {"list": "files", "stage": "bytes"} if options.record_type == "text" else {}
+    units = {"list": "files", "stage": "bytes"}
     if runs_here(beam_args):
         quiet_beam()
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from beam_jobs.options import ImageOptions, TextOptions
+from beam_jobs.options import OPTIONS
 from cli.options import click_options
 
 if TYPE_CHECKING:  # pyarrow takes a while to import
@@ -129,7 +129,7 @@ def export(directory: Path, folder: Path, chosen: tuple[str, ...], as_json: bool
     help="Where the corpus is now, if it has moved; repeatable.",
 )
 @click.option("--out", metavar="NEW", help="Build here and do not replace DIR.")
-@click_options([ImageOptions, TextOptions], unset=True)
+@click_options([*OPTIONS.values()], unset=True)
 @_JSON
 def replay(
     directory: Path,
