@@ -23,7 +23,7 @@ def rows(repository):
     return {name: read(name) for name in ("train", "test")}
 
 
-def test_counts_are_those_that_are_told(rows, repository):
+def test_counts_are_those_that_are_reported(rows, repository):
     told = (repository / "samples" / "SOURCES.md").read_text(encoding="utf-8")
     numbers = [int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", told)]
     assert {len(rows["train"]) - 3, len(rows["test"])} <= set(numbers)
@@ -46,7 +46,7 @@ def test_the_last_three_rows_are_the_faults(rows, repository):
     assert raised.value.start > data.rindex(b"\r\n", 0, len(data) - 2)
 
 
-def test_the_licence_lies_beside(repository):
+def test_the_licence_is_next_to(repository):
     told = (repository / "samples" / "SOURCES.md").read_text(encoding="utf-8")
     for name in re.findall(r"licenses/[\w.-]+", told):
         assert (repository / "samples" / name).stat().st_size > 1000, name

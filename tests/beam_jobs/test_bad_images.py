@@ -1,4 +1,4 @@
-"""The pack of bad pictures: our verdict on every file, beside the one that Pillow gave.
+"""The pack of bad images: our verdict on every file, next to the one that Pillow gave.
 
 EXPECTED.tsv holds Pillow's verdict, made when the pack was put together. PngSuite and the
 landscapes have pairs that must come out alike, which is a check that depends on no decoder.
@@ -82,23 +82,23 @@ def verdict(path, **options):
 def test_every_file_has_the_expected_verdict(pack, expected):
     wrong = []
     for name, row in expected.items():
-        ours, picture = verdict(pack / name)
+        ours, one_image = verdict(pack / name)
         if row["verdict_of_Pillow"] == "ok":
             wanted = {STRICTER.get(name, "kept")}
         else:
             wanted = next(ours for start, ours in REASONS if start in row["verdict_of_Pillow"])
         if ours not in wanted:
             wrong.append((name, row["verdict_of_Pillow"], ours))
-        if picture is not None:
-            size = picture.width, picture.height
-            if size != (int(row["width"]), int(row["height"])) or picture.format != row["format"]:
+        if one_image is not None:
+            size = one_image.width, one_image.height
+            if size != (int(row["width"]), int(row["height"])) or one_image.format != row["format"]:
                 wrong.append((name, row["format"], size))
             turned = row["exif_orientation"] in tuple("2345678") and "xmp_tags" not in name
-            if turned != ("orientation" in picture.repairs):
-                wrong.append((name, row["exif_orientation"], picture.repairs))
+            if turned != ("orientation" in one_image.repairs):
+                wrong.append((name, row["exif_orientation"], one_image.repairs))
             animated = row["frames"].isdigit() and int(row["frames"]) > 1
-            if animated != ("frames" in picture.repairs):
-                wrong.append((name, row["frames"], picture.repairs))
+            if animated != ("frames" in one_image.repairs):
+                wrong.append((name, row["frames"], one_image.repairs))
     assert wrong == []
     assert len(expected) == 292
 
@@ -119,7 +119,7 @@ def test_animated_files_can_be_refused(pack, expected):
 
 
 def pairs(folder):
-    """PngSuite's files that show one picture in several ways: (one, other)."""
+    """PngSuite's files that show one image in several ways: (one, other)."""
     files = {path.name for path in folder.glob("*.png")}
     for name in sorted(files):
         if name.startswith("basi"):  # interlaced

@@ -53,8 +53,8 @@ def test_every_bad_image(corpora, shardmill, tmp_path):
     assert verify(out)[1] == []
 
 
-def test_quarantine_in_many_parts(pictures, build, tmp_path, monkeypatch):
-    corpus = pictures(3, classes=1)
+def test_quarantine_in_many_parts(make_images, build, tmp_path, monkeypatch):
+    corpus = make_images(3, classes=1)
     originals = {}
     for number in range(25):
         name = f"class0/broken{number:02d}.jpg"
@@ -72,25 +72,25 @@ def test_quarantine_in_many_parts(pictures, build, tmp_path, monkeypatch):
     assert verify(tmp_path / "many")[1] == []
 
 
-def test_odd_names_are_names(pictures, build, tmp_path):
-    corpus = pictures(4, classes=1)
-    picture = (corpus / "class0" / "000.jpg").read_bytes()
+def test_odd_names_are_names(make_images, build, tmp_path):
+    corpus = make_images(4, classes=1)
+    image = (corpus / "class0" / "000.jpg").read_bytes()
     for number, name in enumerate(
         ["two words", "new\nline", "ünïcode", "emoji-\N{CAT}", "%s{}'\""]
     ):
         folder = corpus / name
         folder.mkdir()
-        (folder / f"{name}.jpg").write_bytes(picture + bytes([number]))
+        (folder / f"{name}.jpg").write_bytes(image + bytes([number]))
     raw = os.fsencode(corpus / "class0") + b"/latin-\xe9.jpg"
     with open(raw, "wb") as file:
-        file.write(picture + b"x")
+        file.write(image + b"x")
     manifest = build(corpus, dedup="off").manifest
     assert manifest.ledger.kept == manifest.ledger.read == 10
     assert "new\nline" in manifest.schema["label"].class_names
 
 
-def test_hidden_files_are_left_out_and_counted(pictures, build):
-    corpus = pictures(4, classes=2)
+def test_hidden_files_are_left_out_and_counted(make_images, build):
+    corpus = make_images(4, classes=2)
     for name in (".DS_Store", "Thumbs.db"):
         (corpus / "class0" / name).write_bytes(b"x")
     (corpus / ".git").mkdir()
@@ -99,8 +99,8 @@ def test_hidden_files_are_left_out_and_counted(pictures, build):
     assert report.ignored == 3
 
 
-def test_links_are_followed_but_not_in_circles(pictures, build, tmp_path):
-    corpus = pictures(4, classes=2)
+def test_links_are_followed_but_not_in_circles(make_images, build, tmp_path):
+    corpus = make_images(4, classes=2)
     (corpus / "class1" / "again").symlink_to(corpus, target_is_directory=True)
     (corpus / "class1" / "gone.jpg").symlink_to(corpus / "nowhere.jpg")
     elsewhere = tmp_path / "elsewhere.jpg"
@@ -114,16 +114,16 @@ def test_links_are_followed_but_not_in_circles(pictures, build, tmp_path):
     assert (ledger.kept, ledger.reasons) == (5, found)
 
 
-def test_a_file_beside_the_class_folders_is_not_lost(pictures, build, tmp_path):
-    corpus = pictures(4)
+def test_a_file_next_to_the_class_folders_is_not_lost(make_images, build, tmp_path):
+    corpus = make_images(4)
     (corpus / "readme.txt").write_text("hello")
     assert build(corpus).manifest.ledger.reasons == {"no-class-folder": 1}
     assert [row["bytes"] for row in quarantine(tmp_path / "set")] == [b"hello"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_files_and_folders_that_may_not_be_read(pictures, build):
-    corpus = pictures(6, classes=2)
+def test_files_and_folders_that_may_not_be_read(make_images, build):
+    corpus = make_images(6, classes=2)
     (corpus / "class0" / "000.jpg").chmod(0)
     (corpus / "class1").chmod(0)
     try:
@@ -132,10 +132,10 @@ def test_files_and_folders_that_may_not_be_read(pictures, build):
         (corpus / "class1").chmod(0o755)
 
 
-def test_a_file_that_vanishes_after_listing_is_counted(pictures, build, monkeypatch):
+def test_a_file_that_vanishes_after_listing_is_counted(make_images, build, monkeypatch):
     from beam_jobs import build as building
 
-    corpus, real = pictures(6), building.list_corpus
+    corpus, real = make_images(6), building.list_corpus
 
     def list_then_remove(*arguments):
         listing = real(*arguments)
@@ -147,10 +147,10 @@ def test_a_file_that_vanishes_after_listing_is_counted(pictures, build, monkeypa
     assert (ledger.read, ledger.kept, ledger.reasons) == (6, 5, {"missing-file": 1})
 
 
-def test_several_sources_are_told_apart(pictures, tmp_path):
+def test_several_sources_are_reported_apart(make_images, tmp_path):
     from beam_jobs.run import preprocess
 
-    one, two = pictures(4, name="one"), pictures(4, name="two")
+    one, two = make_images(4, name="one"), make_images(4, name="two")
     hashes = set()
     for number, sources in enumerate([(one, two), (two, one)]):
         options = ImageOptions(
@@ -167,8 +167,8 @@ def test_several_sources_are_told_apart(pictures, tmp_path):
         preprocess(options)
 
 
-def test_on_bad_fail_stops_with_the_file(pictures, build):
-    corpus = pictures(4)
+def test_on_bad_fail_stops_with_the_file(make_images, build):
+    corpus = make_images(4)
     (corpus / "class0" / "broken.jpg").write_bytes(b"nothing")
     with pytest.raises(InputError, match=r"broken\.jpg is rejected as not-an-image"):
         build(corpus, on_bad="fail")
@@ -194,8 +194,8 @@ def test_a_source_that_cannot_be_used_leaves_no_output(tmp_path, build, make, me
     assert not (tmp_path / "set").exists()
 
 
-def test_an_output_that_is_taken(pictures, build, tmp_path):
-    corpus = pictures()
+def test_an_output_that_is_taken(make_images, build, tmp_path):
+    corpus = make_images()
     (tmp_path / "file").write_text("x")
     with pytest.raises(InputError, match="file is a file, not a folder"):
         build(corpus, "file")
@@ -213,15 +213,15 @@ def test_an_output_that_is_taken(pictures, build, tmp_path):
     assert sorted(os.listdir(tmp_path / "set")) == before
 
 
-def test_the_output_cannot_be_written(pictures, build):
+def test_the_output_cannot_be_written(make_images, build):
     with pytest.raises(InputError, match="shardmill-set"):
-        build(pictures(), "/proc/shardmill-set")
+        build(make_images(), "/proc/shardmill-set")
 
 
-def test_a_full_disk_is_told_without_losing_work(pictures, build, monkeypatch, tmp_path):
+def test_a_full_disk_is_reported_without_losing_work(make_images, build, monkeypatch, tmp_path):
     from beam_jobs.stages import shard
 
-    corpus = pictures(20)
+    corpus = make_images(20)
     real = shard.frame
 
     def full(payload):
@@ -261,7 +261,7 @@ def test_nothing_usable_is_an_empty_set_with_its_evidence(tmp_path, build):
         ({"sources": ()}, "No source given"),
     ],
 )
-def test_wrong_options_are_told(change, message):
+def test_wrong_options_are_reported(change, message):
     with pytest.raises(UsageError, match=message):
         ImageOptions(**({"sources": ("a",), "out": "b"} | change))
 

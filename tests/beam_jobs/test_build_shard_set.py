@@ -17,8 +17,8 @@ from shard_format import InputError, load_manifest, naming, verify
 
 
 @pytest.fixture
-def job(pictures, tmp_path):
-    corpus = pictures(20)
+def job(make_images, tmp_path):
+    corpus = make_images(20)
 
     def make(out="set", **options):
         return ImageOptions((corpus,), tmp_path / out, resize="shorter:32", **options)

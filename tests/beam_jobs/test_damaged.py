@@ -66,7 +66,7 @@ def test_lenient_keeps_what_there_is(kind):
     np.testing.assert_array_equal(found.pixels[first], whole.pixels[first])
 
 
-def test_lenient_still_wants_a_picture():
+def test_lenient_still_wants_a_image():
     assert reason(saved(gradient(), "PNG")[:45], lenient=True) in ("corrupt", "truncated")
     assert reason(b"\xff\xd8\xff\xe0 nothing", lenient=True) == "truncated"
     assert reason(b"", lenient=True) == "empty-file"

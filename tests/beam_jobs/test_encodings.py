@@ -74,7 +74,7 @@ def stored_records(directory, manifest):
         ("raw", b"", 0, 0),
     ],
 )
-def test_every_encoder_gives_the_picture_back(photograph, encoding, magic, least, most):
+def test_every_encoder_gives_the_image_back(photograph, encoding, magic, least, most):
     data = ENCODERS[encoding](photograph, 90)
     assert data.startswith(magic) and data == ENCODERS[encoding](photograph.copy(), 90)
     if encoding == "raw":
@@ -106,8 +106,8 @@ def test_a_webp_has_a_longest_side():
 
 
 @pytest.mark.parametrize("encoding", ["jpeg", "png", "webp", "raw"])
-def test_a_set_of_every_encoding(build, pictures, tmp_path, encoding):
-    source = pictures(9)
+def test_a_set_of_every_encoding(build, make_images, tmp_path, encoding):
+    source = make_images(9)
     report = build(source, encoding=encoding, resize="none")
     schema = report.manifest.schema
     assert schema["image"].encoding == encoding
@@ -126,7 +126,7 @@ def test_a_set_of_every_encoding(build, pictures, tmp_path, encoding):
         assert row["fingerprint"] == hashlib.sha256(size + image).digest()[:16]
 
 
-def test_raw_pictures_of_other_shapes_are_no_duplicates():
+def test_raw_images_of_other_shapes_are_no_duplicates():
     raw = records(encoding="raw", resize="none")
     wide, tall = (saved(np.zeros(size, np.uint8)) for size in ((8, 16, 3), (16, 8, 3)))
     assert raw.prepare("a", wide).fingerprint != raw.prepare("a", tall).fingerprint
@@ -354,7 +354,7 @@ def test_equal_fingerprints_are_confirmed_or_not(photograph):
     assert keep.confirm({"image": [one]}) != keep.confirm({"image": [other]})
 
 
-def test_kept_and_encoded_pictures_have_fingerprints_of_one_kind(photograph):
+def test_kept_and_encoded_images_have_fingerprints_of_one_kind(photograph):
     keep = records(quality="keep:90", resize="none")
     encoded = keep.prepare("a", ENCODERS["png"](photograph, 0))
     kept = keep.prepare("b", encoded.values["image"])
@@ -362,8 +362,8 @@ def test_kept_and_encoded_pictures_have_fingerprints_of_one_kind(photograph):
     assert kept.fingerprint == encoded.fingerprint
 
 
-def test_a_set_of_kept_files(build, pictures, tmp_path):
-    source = pictures(40)
+def test_a_set_of_kept_files(build, make_images, tmp_path):
+    source = make_images(40)
     report = build(source, quality="keep", resize="none")
     assert report.manifest.config["quality"] == "keep:90"
     counted = 0

@@ -22,7 +22,7 @@ def options(**changes):
     )
 
 
-def picture(width, height, pixels=None):
+def image(width, height, pixels=None):
     if pixels is None:
         pixels = np.zeros((height, width, 3), np.uint8)
     return DecodedImage(pixels, "PNG", width, height)
@@ -45,21 +45,21 @@ def gray(values):
 @pytest.mark.parametrize(
     ("change", "given", "expected"),
     [
-        ({}, picture(1, 1), "kept"),
-        ({"min_side": 64}, picture(64, 64), "kept"),
-        ({"min_side": 64}, picture(64, 63), "too-small"),
-        ({"min_side": 64}, picture(63, 900), "too-small"),
-        ({"max_aspect": 3.0}, picture(300, 100), "kept"),
-        ({"max_aspect": 3.0}, picture(301, 100), "too-elongated"),
-        ({"max_aspect": 3.0}, picture(100, 301), "too-elongated"),
-        ({"max_aspect": 2.3}, picture(230, 100), "kept"),  # 2.3 * 100 is below 230 as a float
-        ({"max_aspect": 1.0}, picture(5, 5), "kept"),
-        ({"blank": 2.0}, picture(4, 4), "blank"),
-        ({"blank": 2.0}, picture(2, 1, gray([[100, 103]])), "blank"),  # deviates by 1.5
-        ({"blank": 1.5}, picture(2, 1, gray([[100, 103]])), "kept"),
-        ({"blank": 127.5}, picture(2, 1, gray([[0, 255]])), "kept"),
-        ({"min_side": 9, "max_aspect": 2.0, "blank": 9.0}, picture(8, 1), "too-small"),
-        ({"min_side": 1, "max_aspect": 2.0, "blank": 9.0}, picture(8, 1), "too-elongated"),
+        ({}, image(1, 1), "kept"),
+        ({"min_side": 64}, image(64, 64), "kept"),
+        ({"min_side": 64}, image(64, 63), "too-small"),
+        ({"min_side": 64}, image(63, 900), "too-small"),
+        ({"max_aspect": 3.0}, image(300, 100), "kept"),
+        ({"max_aspect": 3.0}, image(301, 100), "too-elongated"),
+        ({"max_aspect": 3.0}, image(100, 301), "too-elongated"),
+        ({"max_aspect": 2.3}, image(230, 100), "kept"),  # 2.3 * 100 is below 230 as a float
+        ({"max_aspect": 1.0}, image(5, 5), "kept"),
+        ({"blank": 2.0}, image(4, 4), "blank"),
+        ({"blank": 2.0}, image(2, 1, gray([[100, 103]])), "blank"),  # deviates by 1.5
+        ({"blank": 1.5}, image(2, 1, gray([[100, 103]])), "kept"),
+        ({"blank": 127.5}, image(2, 1, gray([[0, 255]])), "kept"),
+        ({"min_side": 9, "max_aspect": 2.0, "blank": 9.0}, image(8, 1), "too-small"),
+        ({"min_side": 1, "max_aspect": 2.0, "blank": 9.0}, image(8, 1), "too-elongated"),
     ],
 )
 def test_verdicts(change, given, expected):
@@ -77,7 +77,7 @@ def test_verdicts(change, given, expected):
         ({"blank": 128.0}, "--blank"),
     ],
 )
-def test_values_that_make_no_sense_are_told(change, flag):
+def test_values_that_make_no_sense_are_reported(change, flag):
     with pytest.raises(UsageError, match=f"{flag} is "):
         make_checks(options(**change))
 
@@ -111,7 +111,7 @@ def test_backgrounds(text, expected):
 
 
 @pytest.mark.parametrize("text", ["", "black", "#fff", "#12345g", "123456", "#1234567", "White"])
-def test_a_wrong_background_is_told(text):
+def test_a_wrong_background_is_reported(text):
     with pytest.raises(UsageError, match="--background is "):
         parse_background(text)
 
@@ -125,6 +125,6 @@ def test_a_wrong_background_is_told(text):
         ({"time_limit": float("nan")}, "--time-limit"),
     ],
 )
-def test_wrong_decoding_options_are_told(change, flag):
+def test_wrong_decoding_options_are_reported(change, flag):
     with pytest.raises(UsageError, match=f"{flag} is "):
         DecodingOptions(**({"max_pixels": 100} | change))

@@ -19,24 +19,24 @@ def job(source, out, **options):
     return ImageOptions((str(source),), str(out), **({"resize": "shorter:32"} | options))
 
 
-def test_bundles_that_run_twice_lose_nothing(pictures, tmp_path, build):
+def test_bundles_that_run_twice_lose_nothing(make_images, tmp_path, build):
     """The common queue of units was empty the second time, and the set came out empty."""
-    corpus = pictures(20)
+    corpus = make_images(20)
     expected = build(corpus, "plain", unit_size="2KiB").manifest
     options = job(corpus, tmp_path / "twice", workers=2, unit_size="2KiB")
     report = preprocess(options, ["--direct_runner_bundle_repeat=1"])
     assert report.manifest == expected
 
 
-def test_a_runner_that_loses_work_is_found_out(pictures, tmp_path, monkeypatch):
+def test_a_runner_that_loses_work_is_found_out(make_images, tmp_path, monkeypatch):
     monkeypatch.setattr("beam_jobs.pipeline.take", lambda *_: iter(()))
     with pytest.raises(InputError, match="lost or repeated work: 0 results for 1 units"):
-        preprocess(job(pictures(), tmp_path / "set", workers=1))
+        preprocess(job(make_images(), tmp_path / "set", workers=1))
     assert not (tmp_path / "set" / naming.MANIFEST).exists()
 
 
-def test_two_builds_in_one_process(pictures, tmp_path):
-    corpus, found = pictures(30), {}
+def test_two_builds_in_one_process(make_images, tmp_path):
+    corpus, found = make_images(30), {}
 
     def run(name):
         options = job(corpus, tmp_path / name, workers=2, unit_size="2KiB")
@@ -60,13 +60,13 @@ def test_a_name_that_is_no_text_does_not_hang_the_engine(tmp_path):
         preprocess(job(tmp_path / "corpus", tmp_path / "set", workers=2, on_bad="fail"))
 
 
-def test_no_two_names_have_one_id(pictures, tmp_path, build):
-    corpus = pictures(2, classes=1)
-    picture = (corpus / "class0" / "000.jpg").read_bytes()
+def test_no_two_names_have_one_id(make_images, tmp_path, build):
+    corpus = make_images(2, classes=1)
+    image = (corpus / "class0" / "000.jpg").read_bytes()
     for number in range(20):
         for name in (f"{number}\\xff.jpg".encode(), b"%d\xff.jpg" % number):
             with open(os.fsencode(corpus / "class0") + b"/" + name, "wb") as file:
-                file.write(picture + name)
+                file.write(image + name)
     hashes = {
         build(corpus, size, dedup="off", unit_size=size).manifest.root_hash
         for size in ("500B", "10KiB", "1GiB")
@@ -74,9 +74,9 @@ def test_no_two_names_have_one_id(pictures, tmp_path, build):
     assert len(hashes) == 1
 
 
-def test_refused_files_do_not_pile_up_in_memory(pictures, tmp_path, samples):
+def test_refused_files_do_not_pile_up_in_memory(make_images, tmp_path, samples):
     """Twelve files of 40 MB in one unit: one at a time is in memory, not all."""
-    corpus = pictures(4, classes=1)
+    corpus = make_images(4, classes=1)
     for number in range(12):
         with (corpus / "class0" / f"film{number}.mp4").open("wb") as file:
             file.truncate(40 << 20)
@@ -103,8 +103,8 @@ def test_refused_files_do_not_pile_up_in_memory(pictures, tmp_path, samples):
 
 
 @pytest.mark.parametrize("suffix", ["arrow", "rejects", "json"])
-def test_a_damaged_unit_is_staged_again(pictures, build, tmp_path, suffix):
-    corpus, staging = pictures(), tmp_path / "staging"
+def test_a_damaged_unit_is_staged_again(make_images, build, tmp_path, suffix):
+    corpus, staging = make_images(), tmp_path / "staging"
     expected = build(corpus, "one", staging=str(staging)).manifest.root_hash
     for file in (staging / "units").glob(f"*.{suffix}"):
         if suffix == "json":
@@ -115,8 +115,8 @@ def test_a_damaged_unit_is_staged_again(pictures, build, tmp_path, suffix):
     assert report.manifest.root_hash == expected
 
 
-def test_a_damaged_payload_is_dropped_and_staged_again(pictures, build, tmp_path):
-    corpus, staging = pictures(), tmp_path / "staging"
+def test_a_damaged_payload_is_dropped_and_staged_again(make_images, build, tmp_path):
+    corpus, staging = make_images(), tmp_path / "staging"
     expected = build(corpus, "one", staging=str(staging)).manifest.root_hash
     (payload,) = (staging / "units").glob("*.tfrecord")
     data = bytearray(payload.read_bytes())
@@ -127,7 +127,7 @@ def test_a_damaged_payload_is_dropped_and_staged_again(pictures, build, tmp_path
     assert build(corpus, "two", staging=str(staging)).manifest.root_hash == expected
 
 
-def test_a_full_disk_that_takes_no_note_either(pictures, build, monkeypatch):
+def test_a_full_disk_that_takes_no_note_either(make_images, build, monkeypatch):
     from beam_jobs import pipeline
     from beam_jobs.stages import shard
 
@@ -137,11 +137,11 @@ def test_a_full_disk_that_takes_no_note_either(pictures, build, monkeypatch):
     monkeypatch.setattr(shard, "frame", full)
     monkeypatch.setattr(pipeline, "write_json", full)
     with pytest.raises(InputError, match="No space left"):
-        build(pictures())
+        build(make_images())
 
 
-def test_a_set_that_lost_a_shard_is_built_again(pictures, build, tmp_path):
-    corpus = pictures()
+def test_a_set_that_lost_a_shard_is_built_again(make_images, build, tmp_path):
+    corpus = make_images()
     expected = build(corpus).manifest
     next((tmp_path / "set").glob("*train*")).unlink()
     report = build(corpus)
@@ -150,14 +150,14 @@ def test_a_set_that_lost_a_shard_is_built_again(pictures, build, tmp_path):
     assert verify(tmp_path / "set")[1] == []
 
 
-def test_another_spelling_of_the_same_folder_is_the_same_corpus(pictures, build, tmp_path):
-    corpus = pictures()
+def test_another_spelling_of_the_same_folder_is_the_same_corpus(make_images, build, tmp_path):
+    corpus = make_images()
     build(corpus)
     assert build(tmp_path / "corpus" / ".." / "corpus").already_built
 
 
-def test_staging_lies_apart(pictures, build, tmp_path):
-    corpus = pictures()
+def test_staging_is_apart(make_images, build, tmp_path):
+    corpus = make_images()
     for staging in (corpus / "staging", tmp_path / "set"):
         with pytest.raises(InputError, match="overlap"):
             build(corpus, staging=str(staging))
@@ -167,30 +167,30 @@ def test_staging_lies_apart(pictures, build, tmp_path):
     assert not (tmp_path / "set").exists()
 
 
-def test_class_names_that_tfds_would_misread(pictures, build, tmp_path):
+def test_class_names_that_tfds_would_misread(make_images, build, tmp_path):
     import tensorflow_datasets as tfds
 
-    corpus = pictures(4, classes=1)
-    picture = (corpus / "class0" / "000.jpg").read_bytes()
+    corpus = make_images(4, classes=1)
+    image = (corpus / "class0" / "000.jpg").read_bytes()
     for number, name in enumerate(["new\nline", " hat", "hat ", "hat"]):
         (corpus / name).mkdir()
-        (corpus / name / "1.jpg").write_bytes(picture + bytes([number]))
+        (corpus / name / "1.jpg").write_bytes(image + bytes([number]))
     manifest = build(corpus, dedup="off").manifest
     builder = tfds.builder_from_directory(tmp_path / "set")
     names = builder.info.features["label"].names
     assert len(names) == len(set(names)) == len(manifest.schema["label"].class_names) == 5
 
 
-def test_folders_nested_deeper_than_python_calls(pictures, build):
-    corpus = pictures(4)
-    picture = (corpus / "class0" / "000.jpg").read_bytes() + b"x"
+def test_folders_nested_deeper_than_python_calls(make_images, build):
+    corpus = make_images(4)
+    image = (corpus / "class0" / "000.jpg").read_bytes() + b"x"
     here = os.getcwd()
     try:
         os.chdir(corpus / "class0")
         for _ in range(1500):
             os.mkdir("d")
             os.chdir("d")
-        (corpus / ("class0/" + "d/" * 1500) / "deep.jpg").write_bytes(picture)
+        (corpus / ("class0/" + "d/" * 1500) / "deep.jpg").write_bytes(image)
         os.chdir(here)
         assert build(corpus, dedup="off").manifest.ledger.kept == 5
     finally:
@@ -201,9 +201,9 @@ def test_folders_nested_deeper_than_python_calls(pictures, build):
 @pytest.mark.parametrize(
     "flags", [["--runner=Nope"], ["--direct_num_workers=abc"], ["--direct_num_worker=3"]]
 )
-def test_wrong_flags_for_beam_are_told(pictures, tmp_path, flags):
+def test_wrong_flags_for_beam_are_reported(make_images, tmp_path, flags):
     with pytest.raises(UsageError, match=r"Nope|--direct_num_worker"):
-        preprocess(job(pictures(), tmp_path / "set"), flags)
+        preprocess(job(make_images(), tmp_path / "set"), flags)
 
 
 @pytest.mark.parametrize(
@@ -215,13 +215,13 @@ def test_wrong_flags_for_beam_are_told(pictures, tmp_path, flags):
         {"out": os.fsdecode(b"/tmp/\xff")},
     ],
 )
-def test_absurd_values_are_told(pictures, change):
+def test_absurd_values_are_reported(make_images, change):
     with pytest.raises(UsageError):
-        preprocess(ImageOptions(**({"sources": (str(pictures()),), "out": "b"} | change)))
+        preprocess(ImageOptions(**({"sources": (str(make_images()),), "out": "b"} | change)))
 
 
-def test_the_rate_counts_what_was_done(pictures, build, tmp_path):
-    corpus = pictures()
+def test_the_rate_counts_what_was_done(make_images, build, tmp_path):
+    corpus = make_images()
     build(corpus, "one", staging=str(tmp_path / "staging"))
     report = build(corpus, "two", staging=str(tmp_path / "staging"))
     assert report.build["units_reused"] == report.build["units"]

@@ -67,11 +67,11 @@ def sidecars_of_one():
     return One()
 
 
-def test_kept_duplicates_in_two_given_splits_are_told(pictures, build, tmp_path):
+def test_kept_duplicates_in_two_given_splits_are_reported(make_images, build, tmp_path):
     """They were left on both sides, a leak, though "keep" promises all of them in one split."""
     corpus = tmp_path / "given"
     for split in ("train", "test"):
-        pictures(4, classes=2, name=f"given/{split}")
+        make_images(4, classes=2, name=f"given/{split}")
     message = r"4 clusters of duplicates are in two splits, .* in test and .* in train"
     with pytest.raises(InputError, match=message):
         build(corpus, split="folders", duplicates="keep")
@@ -91,8 +91,8 @@ def test_two_copies_of_a_record_are_two_recipes(tmp_path):
     assert found[0].recipe_key != found[1].recipe_key
 
 
-def test_other_fractions_find_the_staged_units(pictures, build, tmp_path):
-    corpus, staging = pictures(), str(tmp_path / "staging")
+def test_other_fractions_find_the_staged_units(make_images, build, tmp_path):
+    corpus, staging = make_images(), str(tmp_path / "staging")
     build(corpus, "one", staging=staging)
     report = build(corpus, "two", staging=staging, split="train=0.5,test=0.5")
     assert report.build["units_reused"] == report.build["units"]
@@ -100,9 +100,11 @@ def test_other_fractions_find_the_staged_units(pictures, build, tmp_path):
     assert fresh.manifest.root_hash == report.manifest.root_hash
 
 
-def test_a_member_that_fails_its_checksum_is_not_mended_by_exporting_it(pictures, build, tmp_path):
+def test_a_member_that_fails_its_checksum_is_not_mended_by_exporting_it(
+    make_images, build, tmp_path
+):
     """Its bytes decode, so a replay took what was exported, and nobody had touched, for good."""
-    corpus, root = pictures(6, classes=2), tmp_path / "zipped"
+    corpus, root = make_images(6, classes=2), tmp_path / "zipped"
     root.mkdir()
     names = sorted(path.relative_to(corpus).as_posix() for path in corpus.rglob("*.jpg"))
     with zipfile.ZipFile(root / "a.zip", "w") as archive:
@@ -122,8 +124,8 @@ def test_a_member_that_fails_its_checksum_is_not_mended_by_exporting_it(pictures
     assert _replay(tmp_path / "set", tmp_path / "refused").manifest.ledger.quarantined == 0
 
 
-def test_a_label_that_cannot_be_read_stays_the_reason(pictures, build, tmp_path):
-    corpus, root = pictures(4, classes=1), tmp_path / "tarred"
+def test_a_label_that_cannot_be_read_stays_the_reason(make_images, build, tmp_path):
+    corpus, root = make_images(4, classes=1), tmp_path / "tarred"
     root.mkdir()
     with tarfile.open(root / "a.tar", "w") as archive:
         for number in range(4):
@@ -138,9 +140,9 @@ def test_a_label_that_cannot_be_read_stays_the_reason(pictures, build, tmp_path)
 
 
 @pytest.fixture
-def nested(pictures, build, tmp_path):
+def nested(make_images, build, tmp_path):
     """A set that refused a file, one "inside" of it, and one of a very long name."""
-    corpus, root = pictures(4, classes=1), tmp_path / "zipped"
+    corpus, root = make_images(4, classes=1), tmp_path / "zipped"
     root.mkdir()
     with zipfile.ZipFile(root / "a.zip", "w") as archive:
         for path in corpus.rglob("*.jpg"):
@@ -153,7 +155,7 @@ def nested(pictures, build, tmp_path):
 
 
 def test_a_record_with_the_path_of_a_folder_is_exported(nested, tmp_path):
-    """A damaged a.tar beside refused members of it was a traceback."""
+    """A damaged a.tar next to refused members of it was a traceback."""
     out, _ = nested
     assert export(out, tmp_path / "refused") == (3, 0)
     rows = (tmp_path / "refused" / "quarantine.tsv").read_text().splitlines()[1:]
@@ -179,9 +181,9 @@ def test_a_folder_that_cannot_be_written_to(nested, tmp_path, monkeypatch):
         export(nested[0], tmp_path / "refused")
 
 
-def test_a_replay_removes_nothing_that_it_did_not_make(pictures, build, tmp_path):
+def test_a_replay_removes_nothing_that_it_did_not_make(make_images, build, tmp_path):
     """A folder "set.before" of the user's was taken for the rest of a replay, and removed."""
-    build(pictures())
+    build(make_images())
     backup = tmp_path / "set.before"
     backup.mkdir()
     (backup / "notes.txt").write_text("mine")
@@ -191,8 +193,8 @@ def test_a_replay_removes_nothing_that_it_did_not_make(pictures, build, tmp_path
     assert not (tmp_path / "set" / ".shardmill").exists()
 
 
-def test_a_replay_through_a_link_leaves_the_link(pictures, build, tmp_path):
-    build(pictures(), "real")
+def test_a_replay_through_a_link_leaves_the_link(make_images, build, tmp_path):
+    build(make_images(), "real")
     link = tmp_path / "link"
     link.symlink_to("real")
     report = _replay(link, min_side=8)
@@ -201,8 +203,8 @@ def test_a_replay_through_a_link_leaves_the_link(pictures, build, tmp_path):
     assert sorted(path.name for path in tmp_path.glob("link*")) == ["link"]
 
 
-def test_a_reason_that_no_record_has_is_told(pictures, build, tmp_path, shardmill):
-    corpus = pictures()
+def test_a_reason_that_no_record_has_is_reported(make_images, build, tmp_path, shardmill):
+    corpus = make_images()
     (corpus / "class0" / "\x1b[31mred.jpg").write_bytes(b"no picture")
     build(corpus)
     done = shardmill("quarantine", "list", str(tmp_path / "set"), "--reason", "nope")
@@ -214,9 +216,9 @@ def test_a_reason_that_no_record_has_is_told(pictures, build, tmp_path, shardmil
         assert "\x1b[31m" not in done.stdout
 
 
-def test_copies_are_told_with_the_ledger(pictures, build, tmp_path, shardmill):
+def test_copies_are_reported_with_the_ledger(make_images, build, tmp_path, shardmill):
     """The splits held more than was kept, without a word."""
-    corpus = pictures(9, classes=1)
+    corpus = make_images(9, classes=1)
     lone = corpus / "lone"
     lone.mkdir()
     (corpus / "class0" / "000.jpg").rename(lone / "000.jpg")
@@ -226,9 +228,9 @@ def test_copies_are_told_with_the_ledger(pictures, build, tmp_path, shardmill):
     assert "repeated to balance        7" in done.stdout
 
 
-def test_the_report_of_a_cluster_that_is_left_out(pictures, build, tmp_path, shardmill):
+def test_the_report_of_a_cluster_that_is_left_out(make_images, build, tmp_path, shardmill):
     """It was shown as kept, its first record twice, and records counted as clusters in conflict."""
-    corpus = pictures(9, classes=3)
+    corpus = make_images(9, classes=3)
     data = (corpus / "class0" / "000.jpg").read_bytes()
     for name in ("class0/copy.jpg", "class1/copy.jpg"):
         (corpus / name).write_bytes(data)
@@ -244,9 +246,9 @@ def test_the_report_of_a_cluster_that_is_left_out(pictures, build, tmp_path, sha
     assert "1 with conflicting labels" in shardmill("inspect", str(tmp_path / "set")).stdout
 
 
-def test_the_report_tells_filtered_from_refused(pictures, build, tmp_path):
+def test_the_report_tells_filtered_from_refused(make_images, build, tmp_path):
     """A rule's reason stood below "quarantined", which has its bytes but not its count."""
-    corpus = pictures(6, classes=2)
+    corpus = make_images(6, classes=2)
     (corpus / "class0" / "bad.jpg").write_bytes(b"no picture")
     build(corpus, min_side=25, split="train=1", no_report=False)  # they have 24
     text = (tmp_path / "set" / "report.html").read_text()
@@ -255,9 +257,9 @@ def test_the_report_tells_filtered_from_refused(pictures, build, tmp_path):
     assert parts == sorted(parts)
 
 
-def test_several_labels_in_a_table_of_text(pictures, build, tmp_path):
+def test_several_labels_in_a_table_of_text(make_images, build, tmp_path):
     """In CSV, "a|b" was one class called so, and "b|a" another."""
-    corpus, table = pictures(4, classes=1), tmp_path / "labels.csv"
+    corpus, table = make_images(4, classes=1), tmp_path / "labels.csv"
     names = ["a|b", "b | a", "b", ""]
     rows = [f"class0/{number:03d}.jpg,{label}" for number, label in enumerate(names)]
     table.write_text("\n".join(["path,label", *rows]))

@@ -57,8 +57,8 @@ def write_zip(path, members):
 
 @pytest.mark.parametrize("write", [write_tar, write_zip])
 @pytest.mark.parametrize("other", ["photos/LICENSE.txt", "README.md", "photos/labels.csv"])
-def test_a_file_beside_the_class_folders_does_not_make_one_class_of_all(write, other, tmp_path):
-    """As in flower_photos.tgz: every picture was of the class "photos"."""
+def test_a_file_next_to_the_class_folders_does_not_make_one_class_of_all(write, other, tmp_path):
+    """As in flower_photos.tgz: every image was of the class "photos"."""
     write(tmp_path / "a", {other: b"text", "photos/hat/1.jpg": b"1", "photos/shoe/2.jpg": b"2"})
     found = {item.record_id: item for item in listed(tmp_path / "a")}
     assert found["a/photos/hat/1.jpg"].label == "hat"
@@ -66,21 +66,21 @@ def test_a_file_beside_the_class_folders_does_not_make_one_class_of_all(write, o
     assert found[f"a/{other}"].reason == "no-class-folder"
 
 
-def test_a_file_beside_the_split_folders_does_not_hide_them(tmp_path):
+def test_a_file_next_to_the_split_folders_does_not_hide_them(tmp_path):
     members = {"data/README": b"text", "data/train/hat/1.jpg": b"1", "data/val/hat/2.jpg": b"2"}
     write_tar(tmp_path / "a", members)
     found = [(item.split, item.label) for item in listed(tmp_path / "a", split="folders")]
     assert found == [(None, None), ("train", "hat"), ("validation", "hat")]
 
 
-def test_the_folder_around_pictures_without_extension(tmp_path):
+def test_the_folder_around_images_without_extension(tmp_path):
     write_tar(tmp_path / "a", {"photos/hat/1": b"1", "photos/shoe/2": b"2"})
     assert [item.label for item in listed(tmp_path / "a")] == ["hat", "shoe"]
     write_tar(tmp_path / "b", {"hat/1.jpg": b"1", "photos/shoe/2.jpg": b"2"})
     assert [item.label for item in listed(tmp_path / "b")] == ["hat", "photos"]
 
 
-def test_links_in_circles_beside_pictures(tmp_path):
+def test_links_in_circles_next_to_images(tmp_path):
     """Looking what lies there raised OSError: too many levels of symbolic links."""
     folder = tmp_path / "corpus" / "hat"
     folder.mkdir(parents=True)
@@ -99,7 +99,7 @@ def test_links_in_circles_beside_pictures(tmp_path):
 
 @pytest.mark.parametrize("form", ["parquet", "arrow"])
 @pytest.mark.parametrize("twice", ["image", "label"])
-def test_two_columns_of_one_name_are_told(form, twice, tmp_path):
+def test_two_columns_of_one_name_are_reported(form, twice, tmp_path):
     names = ["image", "label", twice]
     values = {"image": pa.array([b"x"]), "label": pa.array(["a"])}
     table = pa.Table.from_arrays([values[name] for name in names], names)
@@ -114,7 +114,7 @@ def test_two_columns_of_one_name_are_told(form, twice, tmp_path):
     assert f"{twice!r} 2 times" in found.rejection.detail
 
 
-def test_idx_pictures_without_pixels_are_counted(tmp_path):
+def test_idx_images_without_pixels_are_counted(tmp_path):
     shape = struct.pack(">4B3I", 0, 0, 8, 3, 2, 0, 28)
     (tmp_path / "train-images-idx3-ubyte").write_bytes(shape)
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(struct.pack(">4BI2B", 0, 0, 8, 1, 2, 1, 2))
@@ -188,9 +188,9 @@ def test_a_pipe_is_not_waited_for(source, tmp_path):
         listed(tmp_path, labels=str(tmp_path / "pipe"))
 
 
-def test_a_shard_set_of_raw_pixels_is_a_source(pictures, build, tmp_path):
-    """Every picture of it was refused: no header told what the bytes are."""
-    raw = build(pictures(), tmp_path / "raw", encoding="raw").manifest
+def test_a_shard_set_of_raw_pixels_is_a_source(make_images, build, tmp_path):
+    """Every image of it was refused: no header told what the bytes are."""
+    raw = build(make_images(), tmp_path / "raw", encoding="raw").manifest
     again = build(tmp_path / "raw", tmp_path / "again", encoding="raw", resize="none").manifest
     assert (again.ledger.kept, again.ledger.quarantined) == (raw.ledger.kept, 0)
     assert seen(tmp_path / "again", again) == seen(tmp_path / "raw", raw)
@@ -229,10 +229,10 @@ def into(repository):
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["inspect"], ["inspect", "--json"]])
-def test_a_full_disk_behind_the_output_is_told(arguments, pictures, build, into, tmp_path):
+def test_a_full_disk_behind_the_output_is_reported(arguments, make_images, build, into, tmp_path):
     """It ended in a traceback and the exit code 1, or 120."""
     if "inspect" in arguments:
-        build(pictures())
+        build(make_images())
         arguments = [*arguments, tmp_path / "set"]
     with open("/dev/full", "w", encoding="utf-8") as full:
         code, stderr = into(full, *arguments)
@@ -241,9 +241,9 @@ def test_a_full_disk_behind_the_output_is_told(arguments, pictures, build, into,
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_a_reader_of_the_output_may_leave(options, pictures, build, into, tmp_path):
+def test_a_reader_of_the_output_may_leave(options, make_images, build, into, tmp_path):
     """`shardmill inspect set | head -1` exited with 1."""
-    build(pictures())
+    build(make_images())
     read, write = os.pipe()
     os.close(read)
     try:
@@ -252,9 +252,9 @@ def test_a_reader_of_the_output_may_leave(options, pictures, build, into, tmp_pa
         os.close(write)
 
 
-def test_a_closed_stderr_is_no_matter(repository, pictures, tmp_path):
+def test_a_closed_stderr_is_no_matter(repository, make_images, tmp_path):
     """As under some schedulers; it raised, and left native libraries to write into any file."""
-    command = [sys.executable, "-m", "cli.main", "preprocess", "images", pictures(), "--json"]
+    command = [sys.executable, "-m", "cli.main", "preprocess", "images", make_images(), "--json"]
     line = " ".join(map(str, [*command, "--out", tmp_path / "set", "--no-report"]))
     done = subprocess.run(
         ["sh", "-c", f"{line} 2>&-"], stdout=subprocess.PIPE, text=True, check=False, cwd=repository

@@ -38,7 +38,7 @@ def lines(tmp_path):
 
 
 def test_a_replay_takes_the_encoding_of_documents(tmp_path):
-    """It took those of pictures alone, though a refusal says that --encoding auto may help."""
+    """It took those of images alone, though a refusal says that --encoding auto may help."""
     context = replay.make_context("replay", [str(tmp_path), "--encoding", "auto"])
     assert context.params["encoding"] == "auto"
 
@@ -62,7 +62,7 @@ def test_a_number_is_not_read_across_underscores(tmp_path):
         assert report.manifest.ledger.reasons == {"bad-value": 1}
 
 
-def test_a_source_without_documents_is_told_no_option_of_pictures(tmp_path):
+def test_a_source_without_documents_is_reported_no_option_of_images(tmp_path):
     """It was advised to say --labels FILE, which a job on documents does not have."""
     (tmp_path / "data.bin").write_bytes(bytes(range(256)) * 20)
     with pytest.raises(InputError, match="no-class-folder") as raised:
@@ -102,7 +102,7 @@ def test_an_arrow_file_with_impossible_places_is_refused(tmp_path, kind):
 
 
 @pytest.mark.parametrize(("kind", "reasons"), [("text", {}), ("int64", {"bad-value": 1})])
-def test_columns_are_kept_beside_plain_text(tmp_path, kind, reasons):
+def test_columns_are_kept_next_to_plain_text(tmp_path, kind, reasons):
     """A text file among files with columns ended the job with a traceback."""
     corpus = tmp_path / "corpus"
     corpus.mkdir()
@@ -124,7 +124,7 @@ def test_a_mark_in_a_value_stays(tmp_path):
         assert marked.encode() in shard.read_bytes()
 
 
-def test_utf16_that_is_read_as_utf8_is_told_of_the_other_way():
+def test_utf16_that_is_read_as_utf8_is_reported_of_the_other_way():
     """Lines of it have zeros, and were called no text without a way out."""
     text = f"{_SENTENCE.format(1)}\n{_SENTENCE.format(2)}\n"
     with pytest.raises(Rejection, match="--encoding auto"):

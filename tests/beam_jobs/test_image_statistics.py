@@ -44,7 +44,7 @@ def test_sums_are_exact(height, width):
         assert count_pixels(turned) == expected(counted(turned))
 
 
-def test_sums_of_the_largest_picture_are_exact():
+def test_sums_of_the_largest_image_are_exact():
     """Nearly alike values are the hardest: the variance is a small difference of large numbers."""
     image = np.full((4 * 3500, 4 * 3100, 3), 254, np.uint8)
     image[::8, ::4] = 255
@@ -100,7 +100,7 @@ def test_records_that_were_not_counted_are_left_out():
 
 def test_hundreds_of_millions_of_records_do_not_overflow(monkeypatch):
     monkeypatch.setattr("beam_jobs.images.statistics._CHUNK_ROWS", 2)
-    count = 10**12  # pixels a row, more than any picture has
+    count = 10**12  # pixels a row, more than any image has
     squares = count * 255 * 255
     row = {
         "pixel_count": count,
@@ -115,7 +115,7 @@ def test_hundreds_of_millions_of_records_do_not_overflow(monkeypatch):
     assert merged["mean"] == [255.0] * 3 and merged["std"] == [0.0] * 3
 
 
-def test_a_build_counts_every_picture(build, samples, tmp_path):
+def test_a_build_counts_every_image(build, samples, tmp_path):
     """Resized pixels are counted before they are encoded, in the same way for every encoding."""
     merged = []
     for encoding in ("jpeg", "raw"):

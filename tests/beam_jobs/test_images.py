@@ -37,16 +37,16 @@ def quadrants() -> Image.Image:
 
 @pytest.mark.parametrize("kind", ["PNG", "BMP", "GIF", "TIFF", "PPM"])
 def test_lossless_formats_give_their_pixels(kind):
-    picture = decode_image(saved(quadrants(), kind), OPTIONS)
-    assert picture.format == kind
-    np.testing.assert_array_equal(picture.pixels, np.asarray(quadrants()))
+    one_image = decode_image(saved(quadrants(), kind), OPTIONS)
+    assert one_image.format == kind
+    np.testing.assert_array_equal(one_image.pixels, np.asarray(quadrants()))
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "WEBP", "AVIF"])
 def test_lossy_formats_come_close(kind):
-    picture = decode_image(saved(quadrants(), kind, quality=95), OPTIONS)
-    assert picture.format == kind
-    difference = picture.pixels.astype(int) - np.asarray(quadrants())
+    one_image = decode_image(saved(quadrants(), kind, quality=95), OPTIONS)
+    assert one_image.format == kind
+    difference = one_image.pixels.astype(int) - np.asarray(quadrants())
     assert abs(difference).mean() < 6
 
 
@@ -66,13 +66,13 @@ def test_every_exif_orientation_is_undone(orientation, kind):
     stored = upright.transpose(undo[orientation]) if orientation in undo else upright
     exif = Image.Exif()
     exif[0x0112] = orientation
-    picture = decode_image(saved(stored, kind, exif=exif), OPTIONS)
-    assert picture.pixels.shape == (32, 48, 3)
-    assert (picture.width, picture.height) == stored.size
-    assert abs(picture.pixels.astype(int) - np.asarray(upright)).mean() < 6
+    one_image = decode_image(saved(stored, kind, exif=exif), OPTIONS)
+    assert one_image.pixels.shape == (32, 48, 3)
+    assert (one_image.width, one_image.height) == stored.size
+    assert abs(one_image.pixels.astype(int) - np.asarray(upright)).mean() < 6
 
 
-def test_a_broken_exif_tag_does_not_kill_a_picture():
+def test_a_broken_exif_tag_does_not_kill_a_image():
     exif = Image.Exif()
     exif[0x0112] = 6
     data = bytearray(saved(quadrants(), "JPEG", exif=exif))
@@ -148,7 +148,7 @@ def test_messages_are_the_same_every_time():
 
 
 @given(st.binary(max_size=100), st.integers(0, 600))
-def test_any_damage_is_a_refusal_or_a_picture(noise, position):
+def test_any_damage_is_a_refusal_or_a_image(noise, position):
     for kind in ("PNG", "JPEG"):
         data = bytearray(saved(quadrants(), kind))
         data[position : position + len(noise)] = noise
@@ -202,7 +202,7 @@ def test_a_thin_strip_does_not_grow_without_bound():
 @pytest.mark.parametrize(
     "text", ["", "shorter", "shorter:0", "shorter:x", "fit:3", "crop:0x5", "pad:70000x1", "half:2"]
 )
-def test_a_wrong_resize_is_told(text):
+def test_a_wrong_resize_is_reported(text):
     with pytest.raises(UsageError, match="--resize is "):
         parse_resize(text)
 

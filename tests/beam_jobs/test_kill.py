@@ -19,7 +19,7 @@ from shard_format import load_manifest, naming, verify
 
 COMMAND = [sys.executable, "-m", "beam_jobs"]
 COMMON = ["--num-shards", "6", "--workers", "2"]
-PICTURES = ["--unit-size", "100KiB", "--resize", "shorter:200"]
+IMAGES = ["--unit-size", "100KiB", "--resize", "shorter:200"]
 # Everything that planning and sharding can do, by workers that are processes.
 DOCUMENTS = [
     *("--unit-size", "2KiB", "--label-column", "category", "--dedup", "near"),
@@ -66,7 +66,7 @@ def _wait_for_work(out: Path, process: subprocess.Popen[bytes]) -> None:
 
 @pytest.fixture(scope="module")
 def jobs(samples, repository, tmp_path_factory):
-    """By kind; pictures of the samples, and its questions in forty files of JSON Lines."""
+    """By kind; images of the samples, and its questions in forty files of JSON Lines."""
     with (repository / "samples/banking/test.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     questions = tmp_path_factory.mktemp("questions")
@@ -74,7 +74,7 @@ def jobs(samples, repository, tmp_path_factory):
         lines = (json.dumps(row) for row in rows[number::40])
         (questions / f"{number}.jsonl").write_text("\n".join(lines))
     return {
-        "images": _Job(["images", str(samples), *PICTURES], repository),
+        "images": _Job(["images", str(samples), *IMAGES], repository),
         "text": _Job(["text", str(questions), *DOCUMENTS], repository),
     }
 
@@ -252,11 +252,11 @@ def test_a_staged_unit_that_was_cut_is_staged_again(kind, build, tmp_path):
     assert report.manifest.root_hash == expected
 
 
-def test_two_builds_into_one_folder_are_refused(pictures, build, tmp_path):
+def test_two_builds_into_one_folder_are_refused(make_images, build, tmp_path):
     from beam_jobs.workspace import Workspace
     from shard_format import InputError
 
-    corpus = pictures()
+    corpus = make_images()
     with Workspace(tmp_path / "set", None).lock():
         with pytest.raises(InputError, match="Another build is writing to"):
             build(corpus)

@@ -39,7 +39,7 @@ def formats(mutations, samples):
 
 
 @pytest.mark.parametrize("lenient", [False, True])
-def test_damage_is_a_refusal_or_a_picture(mutations, formats, lenient):
+def test_damage_is_a_refusal_or_a_image(mutations, formats, lenient):
     draw = random.Random(11)
     options = DecodingOptions(2_000_000, lenient=lenient)
     kept = 0
@@ -48,21 +48,21 @@ def test_damage_is_a_refusal_or_a_picture(mutations, formats, lenient):
         kind = draw.choice(list(mutations[1].MUTATIONS))
         damaged = mutations[1].MUTATIONS[kind](draw, data, draw.choice(formats)[1])
         try:
-            picture = decode_image(damaged, options)
+            image = decode_image(damaged, options)
         except Rejection as refusal:
             assert refusal.reason in REASONS, (name, kind)
             assert refusal.detail and " at 0x" not in refusal.detail and refusal.stage != "filter"
         else:
             kept += 1
-            assert picture.pixels.dtype == np.uint8 and picture.pixels.flags["C_CONTIGUOUS"]
-            assert picture.pixels.shape[2] == 3 and picture.repairs <= set(REPAIRS)
+            assert image.pixels.dtype == np.uint8 and image.pixels.flags["C_CONTIGUOUS"]
+            assert image.pixels.shape[2] == 3 and image.repairs <= set(REPAIRS)
     assert 60 < kept < 240
 
 
 def test_undamaged_files_are_all_read(formats):
     for name, data in formats:
-        picture = decode_image(data, DecodingOptions(2_000_000))
-        assert not picture.repairs & {"damage", "exif", "profile"}, name
+        image = decode_image(data, DecodingOptions(2_000_000))
+        assert not image.repairs & {"damage", "exif", "profile"}, name
 
 
 def test_a_build_of_damaged_files_is_accounted_for(mutations, samples, tmp_path):

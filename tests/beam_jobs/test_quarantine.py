@@ -120,8 +120,8 @@ def test_files_left_as_they_were_are_refused_as_before(damaged, tmp_path):
     assert _replay(out, tmp_path / "refused").root_hash == before
 
 
-def test_replay_with_other_options(pictures, build, tmp_path):
-    corpus = pictures(12, classes=2)
+def test_replay_with_other_options(make_images, build, tmp_path):
+    corpus = make_images(12, classes=2)
     strict = build(corpus, "set", max_pixels=10).manifest.ledger
     assert strict.kept == 0
     replayed = _replay(tmp_path / "set", max_pixels=10**6)
@@ -178,7 +178,7 @@ def test_long_names_are_cut_and_stay_apart():
     assert len(first.name.encode()) < 255
 
 
-def test_a_folder_that_mends_nothing_is_told(damaged, tmp_path):
+def test_a_folder_that_mends_nothing_is_reported(damaged, tmp_path):
     _, _, out = damaged
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "x.jpg").write_bytes(b"x")
@@ -188,9 +188,9 @@ def test_a_folder_that_mends_nothing_is_told(damaged, tmp_path):
     assert load_manifest(out).root_hash == before
 
 
-def test_balance_needs_something_to_train_on(pictures, build):
+def test_balance_needs_something_to_train_on(make_images, build):
     with pytest.raises(InputError, match="needs a training split, and there are only test"):
-        build(pictures(8), balance="undersample", split="test=1")
+        build(make_images(8), balance="undersample", split="test=1")
 
 
 @pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(b"no Parquet")])

@@ -206,7 +206,7 @@ def test_the_first_frame_or_none(kind):
     assert decode(single, animated="refuse").repairs == set()
 
 
-def test_the_pictures_behind_a_jpeg_are_not_frames():
+def test_the_images_behind_a_jpeg_are_not_frames():
     data = frames("MPO")
     found = decode(data, animated="refuse")
     assert found.format == "JPEG" and found.repairs == set()

@@ -136,7 +136,7 @@ def test_time_that_other_threads_take_does_not_count():
             thread.join()
 
 
-def test_a_slow_picture_is_refused(monkeypatch):
+def test_a_slow_image_is_refused(monkeypatch):
     stop = threading.Event()
     monkeypatch.setattr(decode, "decode_with_pillow", lambda data, options: stop.wait(60))
     try:

@@ -18,8 +18,8 @@ def fill_cache(directory, cache):
     gc.collect()
 
 
-def test_what_was_read_is_shown_and_cleared(pictures, build, shardmill, tmp_path):
-    build(pictures(), tmp_path / "set", split="train=1")
+def test_what_was_read_is_shown_and_cleared(make_images, build, shardmill, tmp_path):
+    build(make_images(), tmp_path / "set", split="train=1")
     cache = tmp_path / "cache"
     options = ("--seconds", 0.1, "--batch-size", 4, "--image-size", 16, "--cache-dir", cache)
     done = shardmill(
@@ -64,7 +64,7 @@ def test_it_loads_no_tensorflow(shardmill, tmp_path):
     assert "reader.cache.store" in done.stderr and "tensorflow" not in done.stderr
 
 
-def test_a_limit_that_is_none_is_told(pictures, build, shardmill, tmp_path):
-    build(pictures(), tmp_path / "set", split="train=1")
+def test_a_limit_that_is_none_is_reported(make_images, build, shardmill, tmp_path):
+    build(make_images(), tmp_path / "set", split="train=1")
     done = shardmill("read", tmp_path / "set", "--batch-size", 4, "--cache-limit", "much")
     assert done.returncode == 2 and "is not a size. Write a number with a unit" in done.stderr

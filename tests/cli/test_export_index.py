@@ -16,13 +16,13 @@ def options():
 
 
 @pytest.fixture
-def built(pictures, build, options):
-    source = pictures()
+def built(make_images, build, options):
+    source = make_images()
     build(source, **options)
     return source.parent / "set"
 
 
-def test_it_writes_beside_the_index(built, shardmill):
+def test_it_writes_next_to_the_index(built, shardmill):
     done = shardmill("export-index", built)
     assert done.returncode == 0, done.stderr
     assert f"written    6 files, 12 records, to {built / 'index'}" in done.stdout
@@ -30,7 +30,7 @@ def test_it_writes_beside_the_index(built, shardmill):
     assert shardmill("verify", built).returncode == 0
 
 
-def test_it_writes_where_it_is_told(built, shardmill, tmp_path):
+def test_it_writes_where_it_is_reported(built, shardmill, tmp_path):
     done = shardmill("export-index", built, "--format", "dali", "--out", tmp_path / "x", "--json")
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)

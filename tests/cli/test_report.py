@@ -71,7 +71,7 @@ def rich(built, tmp_path):
     return out
 
 
-def test_report_says_where_the_page_lies(built, shardmill, tmp_path):
+def test_report_says_where_the_page_is(built, shardmill, tmp_path):
     done = shardmill("report", built)
     assert done.returncode == 0, done.stderr
     assert str(built / "report.html") in done.stdout and "browser" in done.stdout

@@ -101,13 +101,13 @@ def test_no_label(tmp_path):
     ],
 )
 def test_tensorflow_decodes_what_is_kept(options):
-    """Here and not beside the other tests of what is kept: those run in a process without it."""
+    """Here and not next to the other tests of what is kept: those run in a process without it."""
     import tensorflow as tf
 
     from beam_jobs.images.jpeg_passthrough import needs_no_change
 
     file = io.BytesIO()
-    picture = Image.fromarray(np.repeat(np.repeat(PIXELS, 20, axis=0), 20, axis=1))
-    picture.convert(options.get("mode", "RGB")).save(file, "JPEG", **options)
+    one_image = Image.fromarray(np.repeat(np.repeat(PIXELS, 20, axis=0), 20, axis=1))
+    one_image.convert(options.get("mode", "RGB")).save(file, "JPEG", **options)
     assert needs_no_change(file.getvalue()) == (140, 100)
     assert tf.io.decode_jpeg(file.getvalue(), channels=3).shape == (100, 140, 3)

@@ -1,4 +1,4 @@
-"""Shard sets made of numpy pictures: label = record number, mean colour = its last three digits.
+"""Shard sets made of numpy images: label = record number, mean colour = its last three digits.
 
 With many labels, a record has its own number and the next smaller ones down to a multiple of three
 (none at a multiple of five); see `labels_of`.
@@ -45,7 +45,7 @@ def labels_of(number: int) -> list[int]:
     return [] if number % 5 == 0 else list(range(number - number % 3, number + 1))
 
 
-def picture(number: int, height: int, width: int, encoding: str) -> bytes:
+def image(number: int, height: int, width: int, encoding: str) -> bytes:
     pixels = np.empty((height, width, 3), np.uint8)
     pixels[:] = color_of(number)
     return ENCODERS.get(encoding, encode_jpeg)(pixels, 90)
@@ -65,9 +65,9 @@ def write_set(
     Args:
         directory: Where; made here.
         splits: Records of every shard, by split. Record numbers run on from split to split.
-        sizes: (height, width) of the pictures, taken in turn.
+        sizes: (height, width) of the images, taken in turn.
         record_type: Of the schema.
-        encoding: What the schema says of the pictures; one that is not known stores JPEG.
+        encoding: What the schema says of the images; one that is not known stores JPEG.
         labels: "one", "many" or "none".
         statistics: Of every split.
     """
@@ -94,7 +94,7 @@ def write_set(
                         height, width = sizes[number % len(sizes)]
                         values = {
                             "id": f"r{number}",
-                            "image": picture(number, height, width, encoding),
+                            "image": image(number, height, width, encoding),
                             "height": height,
                             "width": width,
                             "label": labels_of(number) if labels == "many" else number,

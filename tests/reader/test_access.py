@@ -32,7 +32,7 @@ def test_records_stand_in_the_order_of_the_index(data: reader.RandomAccess) -> N
     assert type(data[7]["label"]) is int
 
 
-def test_pictures_are_arrays_that_may_be_written_to(data: reader.RandomAccess) -> None:
+def test_images_are_arrays_that_may_be_written_to(data: reader.RandomAccess) -> None:
     image = data[57]["image"]
     assert image.shape == (24, 32, 3) and image.dtype == np.uint8
     assert np.abs(image.mean((0, 1)) - [10, 10 + 25 * 5, 10 + 25 * 7]).max() < 6

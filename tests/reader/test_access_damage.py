@@ -94,7 +94,7 @@ def test_a_missing_shard_costs_its_records(make_set: MakeSet) -> None:
     assert data[4]["label"] == 4
 
 
-def test_a_shard_that_is_a_folder_is_told(make_set: MakeSet) -> None:
+def test_a_shard_that_is_a_folder_is_reported(make_set: MakeSet) -> None:
     directory = make_set({"train": (4,)})
     file = next(directory.glob("*.tfrecord-*"))
     file.unlink()
@@ -124,7 +124,9 @@ def test_an_index_of_other_length_is_refused(make_set: MakeSet) -> None:
     [("shard", 2), ("shard", -1), ("offset", -1), ("offset", 1 << 60), ("length", 3)]
     + [("length", 1 << 60), ("length", (1 << 63) - 1), ("length", -1)],
 )
-def test_an_index_that_points_elsewhere_is_told(make_set: MakeSet, column: str, value: int) -> None:
+def test_an_index_that_points_elsewhere_is_reported(
+    make_set: MakeSet, column: str, value: int
+) -> None:
     directory = make_set({"train": (4, 4)})
 
     def change(table: pa.Table) -> pa.Table:
@@ -143,7 +145,7 @@ def test_an_index_that_points_elsewhere_is_told(make_set: MakeSet, column: str, 
 
 
 @pytest.mark.parametrize("offset", [-1, 1])
-def test_an_index_that_is_off_by_one_is_told(make_set: MakeSet, offset: int) -> None:
+def test_an_index_that_is_off_by_one_is_reported(make_set: MakeSet, offset: int) -> None:
     directory = make_set({"train": (4,)})
 
     def change(table: pa.Table) -> pa.Table:
@@ -178,7 +180,7 @@ def test_a_set_that_was_replaced_is_not_mixed_up(make_set: MakeSet, tmp_path: Pa
         ),
     ],
 )
-def test_a_record_of_another_schema_is_told(
+def test_a_record_of_another_schema_is_reported(
     write_records: Callable[..., Path], declared: Feature, values: dict[str, object], message: str
 ) -> None:
     stored = Schema("text", (Feature("value", "int64", (-1,)),))
@@ -191,7 +193,7 @@ def test_a_record_of_another_schema_is_told(
 
 @pytest.mark.parametrize("stored", [b"no picture", b""])
 @pytest.mark.parametrize("encoding", ["jpeg", "png", "webp", "raw"])
-def test_a_picture_that_is_none_is_told(
+def test_a_image_that_is_none_is_reported(
     write_records: Callable[..., Path], encoding: str, stored: bytes
 ) -> None:
     features = (Feature("image", "image", (-1, -1, 3), encoding),)

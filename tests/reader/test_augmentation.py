@@ -154,10 +154,10 @@ def test_a_transform_of_ones_own_that_is_wrong(tiny: Path, own: Own, message: st
         ["standard", RandAugment(2, 9), "random_erasing"],
     ],
 )
-def test_a_picture_is_the_same_whatever_batch_it_is_in(make_set: Any, augment: Any) -> None:
+def test_a_image_is_the_same_whatever_batch_it_is_in(make_set: Any, augment: Any) -> None:
     directory = make_set({"train": (12,)}, sizes=((40, 60), (1, 1), (3, 200)))
 
-    def pictures(batch_size: int, shuffle: str, seed: int) -> list[dict[int, bytes]]:
+    def make_images(batch_size: int, shuffle: str, seed: int) -> list[dict[int, bytes]]:
         stream = load(
             directory, augment, batch_size=batch_size, shuffle=shuffle, seed=seed, epochs=2
         )
@@ -168,10 +168,10 @@ def test_a_picture_is_the_same_whatever_batch_it_is_in(make_set: Any, augment: A
         ]
         return [dict(records[:12]), dict(records[12:])]
 
-    first, second = pictures(12, "window", 5)
-    assert pictures(3, "off", 5) == [first, second]
+    first, second = make_images(12, "window", 5)
+    assert make_images(3, "off", 5) == [first, second]
     assert sum(first[number] != second[number] for number in first) > 8
-    assert pictures(12, "window", 6)[0] != first
+    assert make_images(12, "window", 6)[0] != first
 
 
 def test_draws_of_one_transform_do_not_depend_on_those_behind(tiny: Path) -> None:
@@ -204,7 +204,7 @@ def test_channels_first_of_everything(
 
 
 def test_normalization_commutes_with_mixing(make_set: Any) -> None:
-    """It comes after it, on pictures in [0, 255]; the order would show nowhere but here."""
+    """It comes after it, on images in [0, 255]; the order would show nowhere but here."""
     directory = make_set({"train": (20,)}, statistics={"pixels": PIXELS})
     plain = load(directory, "standard,mixup", dtype="float32")
     scaled = load(directory, "standard,mixup", normalize="zscore")
@@ -225,7 +225,7 @@ def test_a_normalization_of_ones_own(make_set: Any) -> None:
         load(directory, ["none", own], normalize="zscore")
 
 
-def test_pictures_of_stored_size_take_all_but_crops(tiny: Path) -> None:
+def test_images_of_stored_size_take_all_but_crops(tiny: Path) -> None:
     flipped = load(tiny, [HorizontalFlip(1), "channels_first"], image_size=None, shuffle="off")
     plain = load(tiny, "none", image_size=None, shuffle="off")
     assert flipped.info.element_shape == (3, 24, 32)
@@ -237,11 +237,11 @@ def test_pictures_of_stored_size_take_all_but_crops(tiny: Path) -> None:
         load(tiny, "center_crop", image_size=None)
 
 
-def test_pictures_of_stored_size_are_warped(tiny: Path) -> None:
+def test_images_of_stored_size_are_warped(tiny: Path) -> None:
     """A warp has to know the size when its graph is made, and no decoder tells it."""
     stream = load(tiny, "rotation,scale,rand_augment", image_size=None)
-    pictures, _ = next(iter(stream.dataset))
-    assert pictures.shape == (10, 24, 32, 3) and len(np.unique(pictures)) > 10
+    make_images, _ = next(iter(stream.dataset))
+    assert make_images.shape == (10, 24, 32, 3) and len(np.unique(make_images)) > 10
 
 
 def test_stored_sizes_that_differ_cannot_be_warped(make_set: Any) -> None:

@@ -41,12 +41,21 @@ def same(found: Any, expected: Any) -> bool:
 
 
 @pytest.fixture(
-    params=["pictures", "floats", "many labels", "no labels", "text", "tokens", "ragged", "packed"]
+    params=[
+        "images",
+        "floats",
+        "many labels",
+        "no labels",
+        "text",
+        "tokens",
+        "ragged",
+        "packed",
+    ]
 )
 def stream(request: pytest.FixtureRequest) -> reader.Stream:
     """Two epochs of every kind of set."""
     make: dict[str, Callable[[], Path]] = {
-        name: lambda: request.getfixturevalue("tiny") for name in ("pictures", "floats")
+        name: lambda: request.getfixturevalue("tiny") for name in ("images", "floats")
     }
     make["many labels"] = lambda: request.getfixturevalue("make_set")(
         {"train": (12,)}, labels="many"
@@ -60,7 +69,7 @@ def stream(request: pytest.FixtureRequest) -> reader.Stream:
         6, train=[[[1, 2, 3], [4, 5]], [[6, 7, 8, 9, 10, 11]], [[1, 2]]]
     )
     options: dict[str, Any] = {"batch_size": 2, "epochs": 2}
-    if request.param in ("pictures", "floats", "many labels", "no labels"):
+    if request.param in ("images", "floats", "many labels", "no labels"):
         options |= {"image_size": 16, "augment": "standard", "batch_size": 4}
     if request.param == "floats":
         options["dtype"] = "float32"
@@ -104,22 +113,22 @@ def test_a_constant_of_tensorflow_stays_one(tiny: Path) -> None:
     # It is computed once, and its memory handed out with every batch.
     pytest.importorskip("torch")
     stream = reader.load(tiny, batch_size=4, image_size=16, epochs=1)
-    weighted = stream.dataset.map(lambda pictures, labels: (pictures, labels, tf.ones([300, 300])))
+    weighted = stream.dataset.map(lambda images, labels: (images, labels, tf.ones([300, 300])))
     for _, _, weights in dataclasses.replace(stream, dataset=weighted).torch():
         assert (weights == 1).all()
         weights.zero_()
 
 
-def test_pictures_are_not_copied(tiny: Path) -> None:
+def test_images_are_not_copied(tiny: Path) -> None:
     torch = pytest.importorskip("torch")
     from reader.torch_batches import _to_torch
 
     stream = reader.load(tiny, batch_size=4, image_size=16, epochs=1)
-    pictures, _ = next(iter(stream.dataset))
-    address = np.asarray(memoryview(pictures)).ctypes.data
-    tensor = _to_torch(pictures)
+    images, _ = next(iter(stream.dataset))
+    address = np.asarray(memoryview(images)).ctypes.data
+    tensor = _to_torch(images)
     assert tensor.data_ptr() == address and tensor.dtype == torch.uint8
-    del pictures
+    del images
     assert tensor.float().mean() > 0  # TensorFlow keeps what PyTorch has
 
 
@@ -177,7 +186,7 @@ def test_pytorch_loader_takes_it_as_it_is(tiny: Path) -> None:
     stream = reader.load(tiny, batch_size=25, image_size=8, epochs=1)
     loader = torch.utils.data.DataLoader(stream.torch(), batch_size=None)
     assert len(loader) == 5
-    sizes = [(tuple(pictures.shape), len(labels)) for pictures, labels in loader]
+    sizes = [(tuple(images.shape), len(labels)) for images, labels in loader]
     assert sizes == [((25, 8, 8, 3), 25)] * 4 + [((10, 8, 8, 3), 10)]
 
 
@@ -200,7 +209,7 @@ def test_it_cannot_be_sent_to_another_process(tiny: Path) -> None:
         pickle.dumps(stream.torch())
 
 
-def test_a_device_that_is_not_there_is_told(tiny: Path) -> None:
+def test_a_device_that_is_not_there_is_reported(tiny: Path) -> None:
     torch = pytest.importorskip("torch")
     stream = reader.load(tiny, batch_size=25, image_size=8, epochs=1)
     assert next(iter(stream.torch("cpu")))[0].device == torch.device("cpu")
@@ -210,7 +219,7 @@ def test_a_device_that_is_not_there_is_told(tiny: Path) -> None:
             stream.torch(device)
 
 
-def test_without_pytorch_it_is_told_how_to_install_it(tiny: Path) -> None:
+def test_without_pytorch_it_is_reported_how_to_install_it(tiny: Path) -> None:
     program = f"""
 import sys
 import importlib.abc

@@ -45,7 +45,7 @@ def decoded(encoding: str, pixels: Any, crop: Any = None) -> Any:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("encoding", DECODERS)
-def test_the_whole_picture(encoding: str, size: tuple[int, int]) -> None:
+def test_the_whole_image(encoding: str, size: tuple[int, int]) -> None:
     pixels = textured(*size)
     found = decoded(encoding, pixels)
     assert found.shape == pixels.shape
@@ -78,7 +78,7 @@ def test_a_crop_is_decode_then_cut(encoding: str, size: tuple[int, int]) -> None
 
 
 def crops(jpeg: bytes, boxes: Any) -> Any:
-    """Whether each of these boxes of a JPEG is the same cut of the whole picture."""
+    """Whether each of these boxes of a JPEG is the same cut of the whole image."""
     whole = DECODERS["jpeg"].decode({"image": jpeg}, None)
 
     def same(box: Any) -> Any:
@@ -99,7 +99,7 @@ def crops(jpeg: bytes, boxes: Any) -> Any:
 def test_every_crop_of_a_jpeg_is_a_cut_of_the_whole(
     height: int, width: int, colour: str, seed: int
 ) -> None:
-    """However colour is stored; at edges of the picture too, and of a single column."""
+    """However colour is stored; at edges of the image too, and of a single column."""
     generator = np.random.default_rng(seed)
     pixels = generator.integers(0, 256, (height, width, 1 if colour == "Gray" else 3), np.uint8)
     space = {"colorspace": "GRAY"} if colour == "Gray" else {}

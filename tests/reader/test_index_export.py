@@ -1,4 +1,4 @@
-"""Index files for other readers, beside what the raw bytes of the shards say."""
+"""Index files for other readers, next to what the raw bytes of the shards say."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_every_size_of_record(
         assert lines_of(file) == frames_of(directory / file.stem)
 
 
-def test_they_lie_beside_the_index_and_are_no_part_of_the_set(make_set: MakeSet) -> None:
+def test_they_lie_next_to_the_index_and_are_no_part_of_the_set(make_set: MakeSet) -> None:
     directory = make_set({"train": (3, 2), "test": ()})
     done = reader.export_index(directory)
     assert done.folder == directory / "index" and done.files["test"] == []
@@ -97,9 +97,9 @@ def test_they_lie_beside_the_index_and_are_no_part_of_the_set(make_set: MakeSet)
 
 
 def test_building_the_set_again_removes_them(
-    pictures: Callable[..., Path], build: Callable[..., Any]
+    make_images: Callable[..., Path], build: Callable[..., Any]
 ) -> None:
-    source = pictures()
+    source = make_images()
     build(source, num_shards=2)
     directory = source.parent / "set"
     before = load_manifest(directory).root_hash
@@ -132,13 +132,13 @@ def test_a_failed_write_leaves_the_older_file(
     assert sorted(path.suffix for path in file.parent.iterdir()) == [".arrow", ".idx"]
 
 
-def test_a_file_where_a_folder_should_be_is_told(make_set: MakeSet, tmp_path: Path) -> None:
+def test_a_file_where_a_folder_should_be_is_reported(make_set: MakeSet, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="Cannot write to "):
         reader.export_index(make_set({"train": (3,)}), out=tmp_path / "file")
 
 
-def test_mistakes_are_told(make_set: MakeSet, tmp_path: Path) -> None:
+def test_mistakes_are_reported(make_set: MakeSet, tmp_path: Path) -> None:
     directory = make_set({"train": (3,)})
     with pytest.raises(UsageError, match=r"Unknown format 'dalli'.*mean 'dali'.* Choices: dali"):
         reader.export_index(directory, "dalli")

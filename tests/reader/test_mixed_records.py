@@ -76,7 +76,7 @@ def test_cutmix(dtype: Any, height: int, width: int) -> None:
     for row in range(9):
         foreign = (image[row] != own[row]).any(axis=-1)
         assert (image[row][foreign] == own[partners[row]][foreign]).all()
-        if foreign.any():  # a rectangle, filled but for pixels that two pictures have in common
+        if foreign.any():  # a rectangle, filled but for pixels that two images have in common
             rows, columns = np.where(foreign)
             area = (np.ptp(rows) + 1) * (np.ptp(columns) + 1)
             assert foreign.sum() >= 0.9 * area
@@ -159,7 +159,7 @@ def test_streams_of_mixed_records(tiny: Path, augment: str, dtype: str) -> None:
     labels = np.concatenate([label for _, label in first])
     np.testing.assert_allclose(labels.sum(axis=1), 1, atol=1e-5)
     assert ((labels > 0).sum(axis=1) > 1).mean() > 0.5
-    # The mean colour of a picture tells its record; that of a mixture tells the mixture.
+    # The mean colour of an image tells its record; that of a mixture tells the mixture.
     colors = np.array([[10 + 25 * (n // p % 10) for p in (100, 10, 1)] for n in range(131)])
     for image, label in first:
         np.testing.assert_allclose(image.mean(axis=(1, 2)), label @ colors, atol=8)

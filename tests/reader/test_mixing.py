@@ -122,7 +122,7 @@ def test_a_state_is_of_one_split(make_set: Any) -> None:
     assert reader.mix({directory: 1}, **options, split="test", state=state).first_step == 3
 
 
-def test_pictures_of_sets_that_are_stored_otherwise(make_set: Any, tmp_path: Path) -> None:
+def test_images_of_sets_that_are_stored_otherwise(make_set: Any, tmp_path: Path) -> None:
     first = make_set({"train": (20,)}, encoding="jpeg").rename(tmp_path / "jpeg")
     second = make_set({"train": (20,)}, encoding="png", sizes=((40, 30),))
     stream = reader.mix(
@@ -178,7 +178,7 @@ def test_wrong_options(sets: dict[str, str], change: dict[str, Any], message: st
         reader.mix(**arguments)
 
 
-def test_a_set_that_stands_in_a_mixture_twice(sets: dict[str, str], tmp_path: Path) -> None:
+def test_a_set_that_is_in_a_mixture_twice(sets: dict[str, str], tmp_path: Path) -> None:
     """The weight of one of them was forgotten, or every record came twice in a row."""
     (tmp_path / "link").symlink_to(sets["a"])
     for other in (Path(sets["a"]), f"{sets['a']}/.", tmp_path / "link", f"file://{sets['a']}"):

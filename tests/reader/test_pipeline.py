@@ -51,7 +51,7 @@ def test_chunks_of_uneven_shards_come_in_order(make_set: Any) -> None:
         assert labels_of(stream.dataset) == [expected_order(directory, seed, 0)]
 
 
-def test_a_picture_goes_with_its_label(tiny: Path) -> None:
+def test_a_image_goes_with_its_label(tiny: Path) -> None:
     stream = reader.load(tiny, batch_size=10, image_size=8, augment="standard", seed=1)
     for images, labels in stream.dataset.take(22):
         assert images.shape == (10, 8, 8, 3) and images.dtype == tf.uint8
@@ -114,10 +114,10 @@ def test_every_cache_gives_the_same_batches(tiny: Path, tmp_path: Path) -> None:
 
 
 def test_augmentation_depends_on_seed_epoch_and_record_alone(make_set: Any) -> None:
-    """The same picture in any order of reading; another one in another epoch."""
+    """The same image in any order of reading; another one in another epoch."""
     directory = make_set({"train": (12,)}, sizes=((40, 60),))
 
-    def pictures(shuffle: str, seed: int) -> list[dict[int, bytes]]:
+    def make_images(shuffle: str, seed: int) -> list[dict[int, bytes]]:
         stream = reader.load(
             directory,
             batch_size=12,
@@ -132,10 +132,10 @@ def test_augmentation_depends_on_seed_epoch_and_record_alone(make_set: Any) -> N
             for batch in stream.dataset
         ]
 
-    first, second = pictures("window", 5)
-    assert pictures("off", 5) == [first, second]
+    first, second = make_images("window", 5)
+    assert make_images("off", 5) == [first, second]
     assert all(first[number] != second[number] for number in first)
-    assert pictures("window", 6)[0] != first
+    assert make_images("window", 6)[0] != first
 
 
 def test_dtypes_agree_to_rounding(tiny: Path) -> None:
@@ -148,7 +148,7 @@ def test_dtypes_agree_to_rounding(tiny: Path) -> None:
     assert (first("uint8") == np.floor(exact + 0.5)).all()
 
 
-def test_stored_size_where_all_pictures_have_one(tiny: Path) -> None:
+def test_stored_size_where_all_images_have_one(tiny: Path) -> None:
     stream = reader.load(tiny, batch_size=5)
     assert stream.info.image_shape == (24, 32, 3)
     assert next(iter(stream.dataset))[0].shape == (5, 24, 32, 3)
@@ -160,7 +160,7 @@ def test_stored_sizes_that_differ_come_one_by_one(make_set: Any) -> None:
     assert [images.shape[1:] for images, _ in stream.dataset] == [(24, 32, 3), (16, 40, 3)]
 
 
-def test_pictures_smaller_than_asked_for_are_enlarged(make_set: Any) -> None:
+def test_images_smaller_than_asked_for_are_enlarged(make_set: Any) -> None:
     directory = make_set({"train": (6,)}, sizes=((1, 1), (3, 50), (50, 3)))
     stream = reader.load(directory, batch_size=6, image_size=32, augment="standard")
     for images, labels in stream.dataset.take(20):

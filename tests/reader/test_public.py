@@ -44,7 +44,7 @@ def test_no_exported_name_is_taken_by_a_module() -> None:
     assert "stream" in modules and not modules & set(reader.__all__)
 
 
-def test_an_unknown_name_is_told() -> None:
+def test_an_unknown_name_is_reported() -> None:
     with pytest.raises(AttributeError, match="module 'reader' has no attribute 'laod'"):
         reader.laod  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(ImportError, match="laod"):

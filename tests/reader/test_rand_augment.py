@@ -18,7 +18,7 @@ GREY = (int(FILL),) * 3
 
 
 @st.composite
-def pictures(draw: Any) -> Any:
+def make_images(draw: Any) -> Any:
     """Of many values or few, dark, light, or of one colour."""
     height, width = draw(st.integers(1, 24)), draw(st.integers(1, 24))
     low = draw(st.integers(0, 255))
@@ -32,7 +32,7 @@ def photograph(samples: Any) -> Any:
     return np.asarray(Image.open(path).convert("RGB").resize((64, 64)))
 
 
-@given(pictures())
+@given(make_images())
 def test_tables_are_those_of_pillow_to_the_bit(image: Any) -> None:
     tensor, theirs = tf.constant(image), Image.fromarray(image)
     assert (pillow.autocontrast(tensor).numpy() == np.asarray(ImageOps.autocontrast(theirs))).all()
@@ -45,14 +45,14 @@ def test_tables_are_those_of_pillow_to_the_bit(image: Any) -> None:
         assert (found == np.asarray(ImageOps.solarize(theirs, threshold))).all()
 
 
-@given(pictures(), st.floats(0, 3))
+@given(make_images(), st.floats(0, 3))
 @settings(max_examples=50)
 def test_blends_are_those_of_pillow_within_one(image: Any, factor: float) -> None:
     tensor, theirs = tf.constant(image), Image.fromarray(image)
     for name in ("color", "contrast", "brightness", "sharpness"):
         found = getattr(pillow, name)(tensor, factor).numpy().astype(int)
         expected = getattr(ImageEnhance, name.capitalize())(theirs).enhance(factor)
-        # A rounding of the degenerate picture that falls to the other side counts factor times.
+        # A rounding of the degenerate image that falls to the other side counts factor times.
         assert np.abs(found - np.asarray(expected)).max() <= 1 + abs(1 - factor), name
 
 
@@ -64,7 +64,7 @@ def test_equalize_and_autocontrast_of_a_photograph(samples: Any) -> None:
         assert (found == expected).all() and (found != image).any()
 
 
-AFFINE = {  # of Pillow, around the middle of a picture of 64 pixels, at level 1 and sign 1
+AFFINE = {  # of Pillow, around the middle of an image of 64 pixels, at level 1 and sign 1
     "shear_x": (1, 0.3, -0.3 * 32, 0, 1, 0),
     "shear_y": (1, 0, 0, 0.3, 1, -0.3 * 32),
     "translate_x": (1, 0, MAX_SHIFT * 64, 0, 1, 0),

@@ -96,12 +96,12 @@ def test_window_needs_one(quality, chance, geometry) -> None:
 
 
 @pytest.mark.proof
-def test_a_buffer_of_ten_thousand_is_told_by_every_statistic(quality, chance) -> None:
+def test_a_buffer_of_ten_thousand_is_reported_by_every_statistic(quality, chance) -> None:
     found = told(quality, chance, quality[1].buffer_orders(SORTED))
     assert found == set(chance)
 
 
-def test_chance_is_not_told_from_chance(quality, chance) -> None:
+def test_chance_is_not_reported_from_chance(quality, chance) -> None:
     def fresh(seed, epoch):
         return np.random.default_rng([1, seed, epoch]).permutation(RECORDS)
 

@@ -40,7 +40,7 @@ def documents(token_set):
     return token_set(train=[([1 + n % 40] * (1 + n % 9), n % 2) for n in range(120)])
 
 
-def test_every_stage_of_pictures_is_measured(tiny) -> None:
+def test_every_stage_of_images_is_measured(tiny) -> None:
     stream = reader.load(tiny, batch_size=4, image_size=8, augment="standard", cache="off")
     seen: list[str] = []
     times = measure_stages(stream, SECONDS, seen.append)
@@ -85,8 +85,8 @@ def test_every_prefix_of_texts_gives_batches(text_set) -> None:
         )
 
 
-def test_decoded_pictures_are_those_of_the_decoder(tiny) -> None:
-    """What a cache of decoded pictures gives is what the files give, to the pixel."""
+def test_decoded_images_are_those_of_the_decoder(tiny) -> None:
+    """What a cache of decoded images gives is what the files give, to the pixel."""
     stream = reader.load(tiny, batch_size=4, image_size=8, augment="standard", cache="off")
     made = dataset_of(decoded_source(open_again(stream))).take(stream.steps_per_epoch)
     for expected, found in zip(stream.dataset.take(stream.steps_per_epoch), made, strict=True):

@@ -1,4 +1,4 @@
-"""What a batch holds: pictures of any encoding; one label, several, or none; pixels normalized."""
+"""What a batch holds: images of any encoding; one label, several, or none; pixels normalized."""
 
 from __future__ import annotations
 

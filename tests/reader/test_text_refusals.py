@@ -73,7 +73,7 @@ def test_options_of_other_sets_are_refused(
 
 
 @pytest.mark.parametrize("option", [{"max_tokens": 8}, {"pad": "none"}, {"buckets": 2}])
-def test_options_of_text_are_refused_for_pictures(make_set: Any, option: dict[str, Any]) -> None:
+def test_options_of_text_are_refused_for_images(make_set: Any, option: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"does not apply to images in .* for token ids"):
         reader.load(make_set({"train": (4,)}), batch_size=1, **option)
 

@@ -1,4 +1,4 @@
-"""docs/transforms.md names every transform, with its parameters, a picture or an example."""
+"""docs/transforms.md names every transform, with its parameters, an image or an example."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reader.transforms.text import TEXT_TRANSFORMS, Draws, synonym_replacement
 from reader.transforms.text.synonyms import read_synonyms
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS
 
-MAX_BYTES = 1_000_000  # of all pictures
+MAX_BYTES = 1_000_000  # of all images
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def row_of(text: str, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_every_transform_of_pictures_is_in_the_table(text: str, name: str) -> None:
+def test_every_transform_of_images_is_in_the_table(text: str, name: str) -> None:
     transform: Any = TRANSFORMS[name]()
     _, class_name, parameters, stage, *_ = row_of(text, name)
     assert class_name == f"`{type(transform).__name__}`"
@@ -48,7 +48,7 @@ def test_every_transform_of_pictures_is_in_the_table(text: str, name: str) -> No
     assert parameters == ", ".join(expected)
 
 
-def test_stages_and_augmentations_are_told(text: str) -> None:
+def test_stages_and_augmentations_are_reported(text: str) -> None:
     stages = re.findall(r"^\| (\w+) \| `(?:size|image)`", text, re.MULTILINE)
     assert tuple(stages) == STAGES
     for name in AUGMENTATIONS:
@@ -60,7 +60,7 @@ def test_stages_and_augmentations_are_told(text: str) -> None:
     )
 
 
-def test_pictures_exist_and_are_small(text: str, repository: Path) -> None:
+def test_images_exist_and_are_small(text: str, repository: Path) -> None:
     shown = re.findall(r"\]\((transforms/\w+\.jpg)\)", text)
     found = sorted((repository / "docs" / "transforms").glob("*.jpg"))
     assert sorted(shown) == [f"transforms/{path.name}" for path in found]
@@ -69,7 +69,7 @@ def test_pictures_exist_and_are_small(text: str, repository: Path) -> None:
 
 
 @pytest.mark.proof
-def test_pictures_can_be_made_again(repository: Path, samples: Path, tmp_path: Path) -> None:
+def test_images_can_be_made_again(repository: Path, samples: Path, tmp_path: Path) -> None:
     folder = repository / "docs" / "transforms"
     arguments = ["--samples", samples, "--out", tmp_path, "--side", 16]
     subprocess.run(

@@ -32,11 +32,11 @@ ALMOST_ONE = float(np.nextafter(np.float32(1), np.float32(0)))
 
 numbers = st.floats(0, ALMOST_ONE, width=32)
 # Few sizes, since a size is compiled once.
-pictures = st.tuples(
+images = st.tuples(
     st.sampled_from([(1, 1), (1, 2), (30, 30), (2, 200)]), st.integers(0, 2**32 - 1)
 ).map(lambda drawn: np.random.default_rng(drawn[1]).integers(0, 256, (*drawn[0], 3)))
 
-# Parameters at which a transform of float32 pictures changes nothing, whatever is drawn.
+# Parameters at which a transform of float32 images changes nothing, whatever is drawn.
 IDENTITIES = [
     Rotation(0),
     Scale(1, 1),
@@ -49,7 +49,7 @@ IDENTITIES = [
 
 
 @settings(max_examples=30)
-@given(pictures, st.lists(numbers, min_size=6, max_size=6))
+@given(images, st.lists(numbers, min_size=6, max_size=6))
 def test_nothing_changes_at_no_strength(image: Any, draws: list[float]) -> None:
     image = image.astype(np.float32)
     for transform in IDENTITIES:
@@ -72,9 +72,9 @@ STRONGEST = [
 
 
 @settings(max_examples=30)
-@given(pictures, st.lists(numbers, min_size=6, max_size=6))
+@given(images, st.lists(numbers, min_size=6, max_size=6))
 def test_values_and_shapes_stay_in_range_at_any_strength(image: Any, draws: list[float]) -> None:
-    """Of pictures from 1 x 1 to very wide ones."""
+    """Of images from 1 x 1 to very wide ones."""
     image = tf.constant(image, tf.float32)
     for transform in STRONGEST:
         random = tf.constant(draws[: transform.num_random], tf.float32)

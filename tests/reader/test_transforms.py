@@ -135,7 +135,7 @@ def test_scale() -> None:
     assert np.abs(larger - np.asarray(theirs, np.float32)).max() <= 1.5
     smaller = both_ways(Scale(0.5, 1, fill=3), image, [0.0])
     assert (smaller[:7] == 3).all() and (smaller[:, 25:] == 3).all()
-    # Every second pixel of a bilinear half lies between four of the picture, which are equal here.
+    # Every second pixel of a bilinear half lies between four of the image, which are equal here.
     np.testing.assert_allclose(smaller[9:23, 9:23][::4, ::4], image[3:30, 3:30][::8, ::8], atol=0.1)
 
 
@@ -231,7 +231,7 @@ def test_every_augmentation_crops_first_and_never_goes_back() -> None:
     for names in AUGMENTATIONS.values():
         stages = [STAGES.index(TRANSFORMS[name]().stage) for name in names]
         assert stages == sorted(stages) and stages.count(0) == 1
-    # A name of several could not stand in a list beside the transform of that name.
+    # A name of several could not stand in a list next to the transform of that name.
     assert not set(AUGMENTATIONS) & set(TRANSFORMS)
 
 

@@ -74,7 +74,7 @@ def test_no_file_outside_of_a_set_is_named(tmp_path, name):
             load_manifest(tmp_path)
 
 
-def test_a_missing_set_is_told_apart_from_an_unfinished_one(tmp_path):
+def test_a_missing_set_is_reported_apart_from_an_unfinished_one(tmp_path):
     with pytest.raises(ShardSetError, match="no directory"):
         load_manifest(tmp_path / "none")
     with pytest.raises(ShardSetError, match="Build one with"):

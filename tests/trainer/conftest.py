@@ -18,7 +18,7 @@ sys.path.insert(0, str(PROGRAMS))  # for `import tiny`, and for --model tiny:den
 
 @pytest.fixture
 def run_program():
-    """Runs a program beside tiny.py in a new process; what it needs is one, or 2 CPU devices."""
+    """Runs a program next to tiny.py in a new process; what it needs is one, or 2 CPU devices."""
 
     def run(name, *arguments):
         root = Path(__file__).parents[2]
@@ -59,7 +59,7 @@ def options(tmp_path):
 
 @pytest.fixture
 def write_set(write_records):
-    """Writes a set of tiny's pictures in tmp_path / "data", of so many records a split."""
+    """Writes a set of tiny's images in tmp_path / "data", of so many records a split."""
     import tensorflow as tf
     import tiny
 
@@ -79,7 +79,7 @@ def write_set(write_records):
         splits = {
             name: [record(*pair, label_shape) for pair in zip(*drawn, strict=True)]
             for name, drawn in (
-                (name, tiny.pictures(count, 12, seed))
+                (name, tiny.images(count, 12, seed))
                 for seed, (name, count) in enumerate(counts.items())
             )
         }

@@ -99,7 +99,7 @@ def test_a_set_without_exactly_one_label_is_refused(write_set, options, label_sh
         train(options())
 
 
-def test_normalized_pictures_are_trained_on_and_measured_alike(write_set, options):
+def test_normalized_images_are_trained_on_and_measured_alike(write_set, options):
     pixels = {"mean": [97.5] * 3, "std": [53.0] * 3, "min": [0] * 3, "max": [215] * 3}
     write_set(train=40, test=13, statistics={"pixels": pixels})
     given = options(model="tiny:with_norm", normalize="zscore", epochs=2)

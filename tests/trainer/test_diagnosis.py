@@ -186,9 +186,9 @@ def test_a_command_has_what_was_given_and_what_is_changed() -> None:
 
 
 @pytest.fixture
-def photographs(pictures, build, tmp_path):
-    """A set of 48 pictures of 32 pixels; the folder."""
-    build(pictures(48, 3, side=40), split="train=1")
+def photographs(make_images, build, tmp_path):
+    """A set of 48 images of 32 pixels; the folder."""
+    build(make_images(48, 3, side=40), split="train=1")
     return tmp_path / "set"
 
 

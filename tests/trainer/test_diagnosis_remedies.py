@@ -11,8 +11,8 @@ SECONDS = 0.05
 
 
 @pytest.fixture
-def case_of(pictures, build, tmp_path):
-    """A job on 48 pictures of 40 x 46 pixels, seen at 8; its costs are those of a step alone."""
+def case_of(make_images, build, tmp_path):
+    """A job on 48 images of 40 x 46 pixels, seen at 8; its costs are those of a step alone."""
     from reader.profiling.stages import ChainTimes, StageTimes
     from reader.profiling.storage_benchmark import StorageTimes
     from trainer.diagnosis.costs import Costs
@@ -21,7 +21,7 @@ def case_of(pictures, build, tmp_path):
     from trainer.diagnosis.remedies import Case
 
     def make(encoding: str, augment: str = "standard", **options: object) -> Case:
-        build(pictures(48, 3, side=40), split="train=1", resize="none", encoding=encoding)
+        build(make_images(48, 3, side=40), split="train=1", resize="none", encoding=encoding)
         asked = {"model": "tiny:dense", "image_size": 8, "batch_size": 8, "augment": augment}
         job = open_job(
             TrainOptions(data=tmp_path / "set", run_dir=tmp_path / "run", **asked | options)
@@ -60,7 +60,7 @@ def test_remedies_of_decoding(case_of, encoding, augment) -> None:
             assert trial.costs.step_seconds == case.costs.step_seconds
 
 
-def test_smaller_pictures_say_both_sizes_and_decoded_ones_their_bytes(case_of) -> None:
+def test_smaller_images_say_both_sizes_and_decoded_ones_their_bytes(case_of) -> None:
     from trainer.diagnosis.remedies import REMEDIES
 
     case = case_of("jpeg")

@@ -28,8 +28,8 @@ def make(model="tiny:dense", label_smoothing=0.0):
 
 
 def mixed(count):
-    """Pictures with shares of all classes, a third of them of a single one."""
-    images, labels = tiny.pictures(count, SIZE, 0)
+    """Images with shares of all classes, a third of them of a single one."""
+    images, labels = tiny.make_images(count, SIZE, 0)
     shares = np.random.default_rng(0).dirichlet([1.0] * tiny.NUM_CLASSES, count)
     shares[::3] = np.eye(tiny.NUM_CLASSES)[labels[::3]]
     arrays = (images, shares.astype(np.float32))
@@ -70,9 +70,9 @@ def test_whole_shares_are_classes():
 
 
 @pytest.fixture
-def run(pictures, build, tmp_path):
-    """Trains for two epochs on pictures of noise."""
-    build(pictures(60), split="train=0.7,test=0.3")
+def run(make_images, build, tmp_path):
+    """Trains for two epochs on images of noise."""
+    build(make_images(60), split="train=0.7,test=0.3")
 
     def run(**changes):
         values = {"model": "small_cnn", "image_size": 32, "batch_size": 8, "epochs": 2}

@@ -20,7 +20,7 @@ def noise(count, size):
     "name", ["resnet50", pytest.param("efficientnet_v2_b0", marks=pytest.mark.proof)]
 )
 def test_large_models_build_and_run(name):
-    # build_model itself runs the network on two pictures
+    # build_model itself runs the network on two images
     with dtype_policy("mixed_bfloat16"):
         model = build_model(name, MODELS, (32, 32, 3), 7)
     assert (model.output.shape, model.output.dtype) == ((None, 7), "float32")
@@ -101,7 +101,7 @@ def test_half_precision_probabilities_are_refused_and_logits_are_lifted():
     np.testing.assert_allclose(output.numpy().sum(axis=1), 1.0, atol=1e-6)
 
 
-def test_a_picture_that_is_too_small_is_refused():
+def test_a_image_that_is_too_small_is_refused():
     with pytest.raises(UsageError, match="--image-size may help"):
         build_model("mobilenet_v3_small", MODELS, (8, 8, 3), 3)
 

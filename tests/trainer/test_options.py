@@ -32,7 +32,7 @@ def test_wrong_options_are_refused(options, changes, message):
         options(**changes)
 
 
-def test_identity_holds_what_a_run_means_and_not_where_it_lies(options):
+def test_identity_holds_what_a_run_means_and_not_where_it_is(options):
     same = {"data": "elsewhere", "run_dir": "there", "strategy": "mirrored", "cache": "off"}
     assert options(**same).identity() == options().identity()
     assert options(seed=1).identity() != options().identity()

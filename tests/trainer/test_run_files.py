@@ -61,7 +61,7 @@ def test_a_history_of_other_fields_is_refused(begun, epochs):
         train_on(tiny.data(), begun)
 
 
-def test_a_checkpoint_that_finds_no_room_is_told(begun):
+def test_a_checkpoint_that_finds_no_room_is_reported(begun):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     # Room for history.json and the events, not for the weights.

@@ -235,12 +235,12 @@ def test_defaults_depend_on_the_set(options):
     asked = options(
         **dict.fromkeys(("model", "image_size", "batch_size", "epochs")), learning_rate=0.5
     )
-    pictures, tokens, packed = (asked.settled(kind) for kind in ("image", "tokens", "packed"))
-    assert (pictures.model, pictures.image_size, pictures.max_tokens) == ("small_cnn", 64, None)
-    assert (pictures.batch_size, pictures.epochs, pictures.warmup_epochs) == (32, 10, 3.0)
+    images, tokens, packed = (asked.settled(kind) for kind in ("image", "tokens", "packed"))
+    assert (images.model, images.image_size, images.max_tokens) == ("small_cnn", 64, None)
+    assert (images.batch_size, images.epochs, images.warmup_epochs) == (32, 10, 3.0)
     assert (tokens.model, tokens.image_size, tokens.max_tokens) == ("text_transformer", None, 256)
     assert (packed.model, packed.max_tokens) == ("causal_transformer", None)
-    assert {s.learning_rate for s in (pictures, tokens, packed)} == {0.5}
+    assert {s.learning_rate for s in (images, tokens, packed)} == {0.5}
     assert tokens.settled("tokens") == tokens
 
 

@@ -22,7 +22,7 @@ from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.stages.list import resolve_options
 from shard_format import Feature, Schema, encode_example, frame
 
-PICTURE = b"\xff\xd8\xff" + bytes(range(250)) * 8  # begins as a JPEG does
+JPEG = b"\xff\xd8\xff" + bytes(range(250)) * 8  # begins as a JPEG does
 
 EXAMPLE = Schema("image", (Feature("image", "bytes"), Feature("label", "bytes")))
 

@@ -10,7 +10,7 @@ import pytest
 
 from shard_format import InputError
 
-from .conftest import PICTURE, kept, reasons, tar_of, zip_of, zstd_of
+from .conftest import JPEG, kept, reasons, tar_of, zip_of, zstd_of
 
 
 @pytest.fixture(params=["tar", "tar.gz", "tar.zst", "zip"])
@@ -31,24 +31,24 @@ def pack(request, tmp_path):
 def test_webdataset_members_of_one_key_are_one_record(pack, records):
     archive = pack(
         {
-            "0.jpg": PICTURE,
+            "0.jpg": JPEG,
             "0.cls": b"7\n",
-            "dir.d/1.png": PICTURE + b"1",
+            "dir.d/1.png": JPEG + b"1",
             "dir.d/1.json": b'{"label": "hat", "writer": 3, "fold": "val"}',
             "2.txt": b"shoe",
-            "2.JPG": PICTURE + b"2",
+            "2.JPG": JPEG + b"2",
             "3.seg.png": b"a mask",
-            "3.jpeg": PICTURE + b"3",
+            "3.jpeg": JPEG + b"3",
             "3.cls": "hüte".encode(),
             "3.npy": b"numbers",
         }
     )
     found = records(archive, group_by="writer")
     assert kept(found) == {
-        f"{archive.name}/0.jpg": (PICTURE, "7"),
-        f"{archive.name}/dir.d/1.png": (PICTURE + b"1", "hat"),
-        f"{archive.name}/2.JPG": (PICTURE + b"2", "shoe"),
-        f"{archive.name}/3.jpeg": (PICTURE + b"3", "hüte"),
+        f"{archive.name}/0.jpg": (JPEG, "7"),
+        f"{archive.name}/dir.d/1.png": (JPEG + b"1", "hat"),
+        f"{archive.name}/2.JPG": (JPEG + b"2", "shoe"),
+        f"{archive.name}/3.jpeg": (JPEG + b"3", "hüte"),
     }
     assert found[f"{archive.name}/dir.d/1.png"].group == "3"
     assert records.ignored == [f"{archive.name}/3.seg.png", f"{archive.name}/3.npy"]
@@ -60,23 +60,23 @@ def test_webdataset_members_of_one_key_are_one_record(pack, records):
 def test_webdataset_records_that_are_none(pack, records):
     archive = pack(
         {
-            "0.jpg": PICTURE,
-            "0.png": PICTURE + b"0",
+            "0.jpg": JPEG,
+            "0.png": JPEG + b"0",
             "0.cls": b"7",
-            "1.jpg": PICTURE + b"1",
+            "1.jpg": JPEG + b"1",
             "2.cls": b"2",
             "2.json": b"{}",
-            "3.jpg": PICTURE + b"3",
+            "3.jpg": JPEG + b"3",
             "3.json": b"{not json",
-            "4.jpg": PICTURE + b"4",
+            "4.jpg": JPEG + b"4",
             "4.json": b"[1]",
-            "5.jpg": PICTURE + b"5",
+            "5.jpg": JPEG + b"5",
             "5.cls": b"\xff\xfe",
-            "6.jpg": PICTURE + b"6",
+            "6.jpg": JPEG + b"6",
             "6.json": b'{"label": ["a", "b"]}',
-            "7.jpg": PICTURE + b"7",
+            "7.jpg": JPEG + b"7",
             "7.json": b'{"label": "\\ud800"}',
-            "8.jpg": PICTURE + b"8",
+            "8.jpg": JPEG + b"8",
             "8.json": b'{"label": {"deep": 1}}',
         }
     )
@@ -96,13 +96,13 @@ def test_webdataset_records_that_are_none(pack, records):
     }
     for name, (_, _, data) in found.items():
         number = name.split("/")[1][:1].encode()
-        assert data in (PICTURE, PICTURE + number, b"2", b"{}")
+        assert data in (JPEG, JPEG + number, b"2", b"{}")
     both = records(archive, multi_label=True)[f"{archive.name}/6.jpg"]
     assert both.label == "a\x1fb"
 
 
-def test_without_labels_every_picture_is_taken(pack, records):
-    archive = pack({"0.jpg": PICTURE, "0.png": PICTURE + b"0", "0.txt": b"x", "1.jpg": b"1"})
+def test_without_labels_every_image_is_taken(pack, records):
+    archive = pack({"0.jpg": JPEG, "0.png": JPEG + b"0", "0.txt": b"x", "1.jpg": b"1"})
     found = records(archive, no_labels=True)
     assert [name.split("/")[1] for name in kept(found)] == ["0.jpg", "0.png", "1.jpg"]
     assert not reasons(found)
@@ -111,10 +111,10 @@ def test_without_labels_every_picture_is_taken(pack, records):
 def test_class_folders_inside(pack, records):
     archive = pack(
         {
-            "./hat/deep/1.jpg": PICTURE,
-            "shoe/1.jpg": PICTURE + b"1",
-            "shoe//2.jpg": PICTURE + b"2",
-            "top.jpg": PICTURE,
+            "./hat/deep/1.jpg": JPEG,
+            "shoe/1.jpg": JPEG + b"1",
+            "shoe//2.jpg": JPEG + b"2",
+            "top.jpg": JPEG,
             "hat/._1.jpg": b"AppleDouble",
             "__MACOSX/hat/1.jpg": b"x",
             "annotations.json": b"{}",
@@ -133,45 +133,45 @@ def test_class_folders_inside(pack, records):
 
 
 def test_the_folder_around_all_others_is_no_class(pack, records):
-    archive = pack({"photos/hat/1.jpg": PICTURE, "photos/shoe/a/2.jpg": PICTURE})
+    archive = pack({"photos/hat/1.jpg": JPEG, "photos/shoe/a/2.jpg": JPEG})
     assert sorted(label for _, label in kept(records(archive)).values()) == ["hat", "shoe"]
-    archive = pack({"train/hat/1.jpg": PICTURE, "val/hat/2.jpg": PICTURE}, "b")
+    archive = pack({"train/hat/1.jpg": JPEG, "val/hat/2.jpg": JPEG}, "b")
     found = records(archive, split="folders")
     assert [(raw.split, raw.label) for raw in found.values()] == [
         ("train", "hat"),
         ("validation", "hat"),
     ]
-    archive = pack({"test/hat/1.jpg": PICTURE, "test/shoe/2.jpg": PICTURE}, "c")
+    archive = pack({"test/hat/1.jpg": JPEG, "test/shoe/2.jpg": JPEG}, "c")
     assert {raw.split for raw in records(archive, split="folders").values()} == {"test"}
-    archive = pack({"hat/1.jpg": PICTURE}, "train-0")
+    archive = pack({"hat/1.jpg": JPEG}, "train-0")
     assert {raw.split for raw in records(archive, split="folders").values()} == {"train"}
 
 
 def test_names_that_are_odd_or_equal(pack, records):
     names = ["two words", "new\nline", "ünïcode", "\N{CAT}", "%s{}'\"", "pipe|=", "a+b:c,d"]
-    archive = pack({f"{name}/{name}.jpg": PICTURE + name.encode() for name in names})
+    archive = pack({f"{name}/{name}.jpg": JPEG + name.encode() for name in names})
     found = kept(records(archive))
     assert [label for _, label in found.values()] == names
-    assert [data for data, _ in found.values()] == [PICTURE + name.encode() for name in names]
+    assert [data for data, _ in found.values()] == [JPEG + name.encode() for name in names]
 
 
 @pytest.mark.parametrize("kind", ["tar", "zip"])
-def test_equal_names_are_told_apart(kind, tmp_path, records):
+def test_equal_names_are_reported_apart(kind, tmp_path, records):
     path = tmp_path / f"a.{kind}"
     with pytest.warns(UserWarning) if kind == "zip" else tarfile.open(path, "w") as archive:
         if kind == "zip":
             with zipfile.ZipFile(path, "w") as archive:
                 for number in range(3):
-                    archive.writestr("hat/1.jpg", PICTURE + bytes([number]))
+                    archive.writestr("hat/1.jpg", JPEG + bytes([number]))
         else:
             for number in range(3):
                 info = tarfile.TarInfo("hat/1.jpg" if number else "./hat/1.jpg")
-                info.size = len(PICTURE) + 1
-                archive.addfile(info, io.BytesIO(PICTURE + bytes([number])))
+                info.size = len(JPEG) + 1
+                archive.addfile(info, io.BytesIO(JPEG + bytes([number])))
     assert kept(records(path)) == {
-        f"a.{kind}/hat/1.jpg": (PICTURE + b"\0", "hat"),
-        f"a.{kind}/hat/1.jpg//2": (PICTURE + b"\1", "hat"),
-        f"a.{kind}/hat/1.jpg//3": (PICTURE + b"\2", "hat"),
+        f"a.{kind}/hat/1.jpg": (JPEG + b"\0", "hat"),
+        f"a.{kind}/hat/1.jpg//2": (JPEG + b"\1", "hat"),
+        f"a.{kind}/hat/1.jpg//3": (JPEG + b"\2", "hat"),
     }
 
 
@@ -181,8 +181,8 @@ def test_a_name_that_is_no_utf8(tmp_path, records):
     ) as archive:
         for name in ("hat/\xe9.jpg", "hat/a//xe9.jpg"):
             info = tarfile.TarInfo(name)
-            info.size = len(PICTURE)
-            archive.addfile(info, io.BytesIO(PICTURE))
+            info.size = len(JPEG)
+            archive.addfile(info, io.BytesIO(JPEG))
     assert list(records(tmp_path / "a.tar")) == ["a.tar/hat///xe9.jpg", "a.tar/hat/a/xe9.jpg"]
 
 
@@ -190,8 +190,8 @@ def test_nothing_leaves_the_archive(pack, records):
     members = {
         "../../etc/cron.d/x": b"evil",
         "/etc/passwd": b"root",
-        "hat/../../x.jpg": PICTURE,
-        "hat/fine.jpg": PICTURE,
+        "hat/../../x.jpg": JPEG,
+        "hat/fine.jpg": JPEG,
         "..": b"dots",
     }
     archive = pack(members)

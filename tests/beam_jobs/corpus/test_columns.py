@@ -14,7 +14,7 @@ from shard_format import InputError
 
 from .conftest import files_of, kept, reasons
 
-PICTURE = b"\xff\xd8\xff" + bytes(range(200))
+JPEG = b"\xff\xd8\xff" + bytes(range(200))
 
 
 def parquet_file(path, table, **options):
@@ -49,7 +49,7 @@ def store(request, tmp_path):
 
 
 def test_labels_of_every_type(store, records):
-    images = pa.array([PICTURE + bytes([n]) for n in range(3)], pa.large_binary())
+    images = pa.array([JPEG + bytes([n]) for n in range(3)], pa.large_binary())
     for values, labels in [
         (pa.array([3, 1, None], pa.int8()), ["3", "1", None]),
         (pa.array(["a", "007", " "]), ["a", "007", None]),
@@ -65,7 +65,7 @@ def test_labels_of_every_type(store, records):
 
 
 def test_several_labels(store, records):
-    images = [PICTURE + bytes([n]) for n in range(5)]
+    images = [JPEG + bytes([n]) for n in range(5)]
     labels = [["b", "a", "b"], [], None, ["c"], ["bad\x1fname"]]
     path = store({"image": images, "label": labels})
     found = records(path, multi_label=True)
@@ -82,7 +82,7 @@ def test_groups_splits_and_class_names(store, records):
     features = {"features": {"label": {"_type": "ClassLabel", "names": ["cat", "dog"]}}}
     table = pa.table(
         {
-            "image": [PICTURE] * 5,
+            "image": [JPEG] * 5,
             "label": [1, 0, -1, 7, 0],
             "writer": [10, None, 11, 12, 13],
             "fold": ["train", "VAL", "test", "train", "holdout"],
@@ -95,12 +95,12 @@ def test_groups_splits_and_class_names(store, records):
         (None, "11", "test"),
     ]
     assert [raw[0] for raw in found[3:]] == ["bad-label", "no-split"]
-    assert found[4][2] == PICTURE
+    assert found[4][2] == JPEG
 
 
-def test_cells_without_picture(store, records):
+def test_cells_without_image(store, records):
     cells = [
-        {"bytes": PICTURE, "path": "a.jpg"},
+        {"bytes": JPEG, "path": "a.jpg"},
         {"bytes": None, "path": "/data/b.jpg"},
         {"bytes": None, "path": None},
         None,
@@ -110,12 +110,12 @@ def test_cells_without_picture(store, records):
     path = store({"image": pa.array(cells, kind), "label": ["x"] * 5}, row_group_size=2)
     found = records(path)
     assert list(reasons(found).values()) == ["external-path", "no-image", "no-image"]
-    assert [data for data, _ in kept(found).values()] == [PICTURE, b""]
+    assert [data for data, _ in kept(found).values()] == [JPEG, b""]
     assert "/data/b.jpg" in found["a.file/000000001"][1]
 
 
 def test_columns_that_are_missing_are_named(store, records):
-    path = store({"img": [PICTURE], "label": ["x"], "n": [1]})
+    path = store({"img": [JPEG], "label": ["x"], "n": [1]})
     with pytest.raises(
         InputError,
         match=r"a\.file has no column 'image' \(--image-column\).*Use --image-column img",
@@ -135,7 +135,7 @@ def test_empty_files_and_many_groups(store, records):
     empty = pa.table({"image": pa.array([], pa.binary()), "label": pa.array([], pa.string())})
     assert reasons(records(store(empty))) == {"a.file": "no-images"}
     rows = 2500
-    images = [PICTURE + str(n).encode() for n in range(rows)]
+    images = [JPEG + str(n).encode() for n in range(rows)]
     found = records(
         store({"image": images, "label": [n % 7 for n in range(rows)]}, "b", row_group_size=100)
     )
@@ -171,7 +171,7 @@ def test_damage_is_never_fatal(write, tmp_path, records):
 
 
 def test_a_cut_arrow_file_gives_its_whole_batches(tmp_path, records):
-    images = [PICTURE * 5 + bytes([n]) for n in range(60)]
+    images = [JPEG * 5 + bytes([n]) for n in range(60)]
     table = pa.table({"image": images, "label": ["x"] * 60})
     for write in (arrow_file, arrow_stream):
         path = write(tmp_path / "a.arrow", table, row_group_size=10)
@@ -181,8 +181,8 @@ def test_a_cut_arrow_file_gives_its_whole_batches(tmp_path, records):
         assert list(reasons(found).values()) == ["damaged-file"]
 
 
-def test_other_files_beside(tmp_path, records):
-    table = pa.table({"image": [PICTURE], "label": ["x"]})
+def test_other_files_next_to(tmp_path, records):
+    table = pa.table({"image": [JPEG], "label": ["x"]})
     folder = tmp_path / "data"
     folder.mkdir()
     parquet_file(folder / "test-00000-of-00001.parquet", table)
@@ -211,8 +211,8 @@ def test_real_files_of_other_writers(corpora, records):
     assert [data for data, _ in kept(found).values()] == [bytes([n]) for n in range(12)]
 
 
-def test_units_are_whole_row_groups(pictures, build, tmp_path):
-    files = files_of(pictures(6))
+def test_units_are_whole_row_groups(make_images, build, tmp_path):
+    files = files_of(make_images(6))
     table = pa.table({"image": list(files.values()), "label": ["x"] * 6})
     manifest = build(
         parquet_file(tmp_path / "a.parquet", table, row_group_size=2), unit_size="1KiB"

@@ -14,7 +14,7 @@ import zlib
 import pyarrow as pa
 import pytest
 
-from .conftest import PICTURE, files_of, kept, reasons, tar_of, zip_of, zstd_of
+from .conftest import JPEG, files_of, kept, reasons, tar_of, zip_of, zstd_of
 
 
 @pytest.mark.parametrize("compress", [None, "gzip", "zstd", "bz2", "xz"])
@@ -35,8 +35,8 @@ def test_a_truncated_archive_gives_what_is_there(compress, keep, tmp_path, recor
     path.write_bytes(data[: int(len(data) * keep)])
     found = records(path)
     there = kept(found)
-    for name, (picture, label) in there.items():
-        assert (picture, label) == (members[name.removeprefix("cut.tar/")], "hat")
+    for name, (image, label) in there.items():
+        assert (image, label) == (members[name.removeprefix("cut.tar/")], "hat")
     reason, detail, rest = found["cut.tar"]
     assert list(found)[-1] == "cut.tar" and rest is not None
     if not there:
@@ -50,7 +50,7 @@ def test_a_truncated_archive_gives_what_is_there(compress, keep, tmp_path, recor
 
 
 def test_damage_in_the_middle_loses_no_neighbour(tmp_path, records):
-    members = {f"hat/{number}.jpg": PICTURE + bytes([number]) for number in range(9)}
+    members = {f"hat/{number}.jpg": JPEG + bytes([number]) for number in range(9)}
     path = tar_of(tmp_path / "a.tar", members)
     data = bytearray(path.read_bytes())
     for number in (3, 6):
@@ -77,7 +77,7 @@ def test_a_flipped_bit_in_a_compressed_archive(tmp_path, records):
 
 
 def test_other_files_and_empty_archives(tmp_path, records):
-    tar_of(tmp_path / "tars" / "a.tar", {"hat/1.jpg": PICTURE})
+    tar_of(tmp_path / "tars" / "a.tar", {"hat/1.jpg": JPEG})
     tar_of(tmp_path / "tars" / "empty.tar", {})
     (tmp_path / "tars" / "nothing.tar").write_bytes(b"")
     (tmp_path / "tars" / "README.md").write_text("# Tars")
@@ -100,7 +100,7 @@ def test_other_files_and_empty_archives(tmp_path, records):
 
 
 def test_frames_of_one_archive_and_padding_behind_it(tmp_path, records):
-    members = {f"hat/{number}.jpg": PICTURE + bytes([number]) for number in range(9)}
+    members = {f"hat/{number}.jpg": JPEG + bytes([number]) for number in range(9)}
     data = tar_of(tmp_path / "whole.tar", members).read_bytes()
     halves = data[:7000], data[7000:]
     (tmp_path / "a.tar.gz").write_bytes(b"".join(map(gzip.compress, halves)) + bytes(512))
@@ -111,8 +111,8 @@ def test_frames_of_one_archive_and_padding_behind_it(tmp_path, records):
         assert len(kept(found)) == 9 and not reasons(found)
 
 
-def test_a_zip_that_lies(tmp_path, records, monkeypatch):
-    members = {f"hat/{number}.jpg": PICTURE * (number + 1) for number in range(4)}
+def test_a_zip_that_is(tmp_path, records, monkeypatch):
+    members = {f"hat/{number}.jpg": JPEG * (number + 1) for number in range(4)}
     path = zip_of(tmp_path / "a.zip", members, zipfile.ZIP_DEFLATED)
     data = bytearray(path.read_bytes())
     at = [match for match in range(len(data)) if data[match : match + 4] == b"PK\1\2"]
@@ -128,25 +128,25 @@ def test_a_zip_that_lies(tmp_path, records, monkeypatch):
         "damaged-record",
         "damaged-record",
     ]
-    assert found["a.zip/hat/2.jpg"][2] == PICTURE * 3
-    assert zlib.decompress(found["a.zip/hat/0.jpg"][2], -15) == PICTURE
+    assert found["a.zip/hat/2.jpg"][2] == JPEG * 3
+    assert zlib.decompress(found["a.zip/hat/0.jpg"][2], -15) == JPEG
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_rare_methods(method, tmp_path, records):
-    path = zip_of(tmp_path / "a.zip", {"hat/1.jpg": PICTURE, "hat/2.jpg": PICTURE + b"2"}, method)
-    assert [data for data, _ in kept(records(path)).values()] == [PICTURE, PICTURE + b"2"]
+    path = zip_of(tmp_path / "a.zip", {"hat/1.jpg": JPEG, "hat/2.jpg": JPEG + b"2"}, method)
+    assert [data for data, _ in kept(records(path)).values()] == [JPEG, JPEG + b"2"]
 
 
 def test_an_encrypted_zip_and_one_that_unpacks_itself(tmp_path, records):
-    path = zip_of(tmp_path / "a.zip", {"hat/1.jpg": PICTURE, "hat/2.jpg": PICTURE + b"2"})
+    path = zip_of(tmp_path / "a.zip", {"hat/1.jpg": JPEG, "hat/2.jpg": JPEG + b"2"})
     data = bytearray(b"#!/bin/sh\nunpack\n" + path.read_bytes())
     data[data.index(b"PK\1\2") + 8] |= 1
     path.write_bytes(data)
     found = records(path, source="zip")
     assert found["a.zip/hat/1.jpg"][0] == "encrypted"
-    assert found["a.zip/hat/1.jpg"][2] == PICTURE
-    assert found["a.zip/hat/2.jpg"].data == PICTURE + b"2"
+    assert found["a.zip/hat/1.jpg"][2] == JPEG
+    assert found["a.zip/hat/2.jpg"].data == JPEG + b"2"
 
 
 def test_a_large_zip_and_windows_names(tmp_path, records, monkeypatch):
@@ -157,12 +157,12 @@ def test_a_large_zip_and_windows_names(tmp_path, records, monkeypatch):
             info = zipfile.ZipInfo(name)
             info.create_system, info.filename = 0, name
             with archive.open(info, "w", force_zip64=True) as file:
-                file.write(PICTURE)
+                file.write(JPEG)
     assert list(kept(records(tmp_path / "a.zip"))) == ["a.zip/hat/1.jpg", "a.zip/hat/2.jpg"]
 
 
 def test_a_zip_without_its_end(tmp_path, records):
-    path = zip_of(tmp_path / "a.zip", {"hat/1.jpg": PICTURE})
+    path = zip_of(tmp_path / "a.zip", {"hat/1.jpg": JPEG})
     data = path.read_bytes()
     path.write_bytes(data[:-30])
     assert records(path)["a.zip"] == ("not-a-zip", "it has no directory at its end", data[:-30])
@@ -173,8 +173,8 @@ def test_a_zip_without_its_end(tmp_path, records):
     assert found["a.zip"][0] == "damaged-archive" and found["a.zip"][2] == damaged
 
 
-def test_the_whole_pipeline_loses_nothing(pictures, build, tmp_path):
-    members = {f"p/{name}": data for name, data in files_of(pictures(9)).items()}
+def test_the_whole_pipeline_loses_nothing(make_images, build, tmp_path):
+    members = {f"p/{name}": data for name, data in files_of(make_images(9)).items()}
     members |= {"p/class0/broken.jpg": b"broken", "../evil.jpg": b"evil", "p/class1/dup.jpg": b""}
     members["p/class1/dup.jpg"] = members["p/class1/001.jpg"]
     path = tar_of(tmp_path / "tars" / "a.tar.gz", members, "w:gz")

@@ -20,8 +20,8 @@ def detected(*sources, **options):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_names_do_not_matter(form, pictures, tmp_path):
-    source, options = FORMS[form](pictures(6), tmp_path / "form")
+def test_names_do_not_matter(form, make_images, tmp_path):
+    source, options = FORMS[form](make_images(6), tmp_path / "form")
     expected = detected(source, **options)
     if expected in ("class-folders", "table"):
         return
@@ -35,15 +35,15 @@ def test_names_do_not_matter(form, pictures, tmp_path):
     assert detected(folder) == expected
 
 
-def test_what_is_mixed_is_asked(pictures, tmp_path):
-    corpus = pictures(6)
+def test_what_is_mixed_is_asked(make_images, tmp_path):
+    corpus = make_images(6)
     tar_of(corpus / "class0" / "more.tar", {"a/1.jpg": b"x"})
     with pytest.raises(InputError, match=r"6 image, 1 tar\. .*--source \(class-folders"):
         detected(corpus)
     assert detected(corpus, source="class-folders") == "class-folders"
     one = tar_of(tmp_path / "a.tar", {"a/1.jpg": b"x"})
     with pytest.raises(InputError, match="several kinds"):
-        detected(one, pictures(3, name="other"))
+        detected(one, make_images(3, name="other"))
 
 
 def test_what_is_nothing_is_left_to_class_folders(tmp_path):
@@ -80,15 +80,15 @@ def test_a_look_is_bounded(tmp_path, monkeypatch):
     assert len(opened) == 45
 
 
-def test_links_in_circles_and_pipes(pictures):
-    corpus = pictures(3)
+def test_links_in_circles_and_pipes(make_images):
+    corpus = make_images(3)
     (corpus / "again").symlink_to(corpus, target_is_directory=True)
     os.mkfifo(corpus / "class0" / "pipe")
     assert detected(corpus) == "class-folders"
 
 
-def test_a_shard_set_and_a_folder_of_them(pictures, build, tmp_path, records):
-    build(pictures(6), "sets/one")
+def test_a_shard_set_and_a_folder_of_them(make_images, build, tmp_path, records):
+    build(make_images(6), "sets/one")
     (tmp_path / "sets").mkdir(exist_ok=True)
     assert detected(tmp_path / "sets" / "one") == "tfrecord"
     assert detected(tmp_path / "sets") == "tfrecord"

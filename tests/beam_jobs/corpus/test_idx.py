@@ -19,7 +19,7 @@ def idx(array):
 
 @pytest.fixture
 def mnist(tmp_path):
-    """Writes train and test files; returns their folder and the pictures."""
+    """Writes train and test files; returns their folder and the images."""
 
     def make(compress=bytes, suffix="", shape=(5, 4), between="-"):
         folder = tmp_path / "mnist"
@@ -41,7 +41,7 @@ def mnist(tmp_path):
 
 @pytest.mark.parametrize("between", ["-", "."])
 @pytest.mark.parametrize(("compress", "suffix"), [(bytes, ""), (gzip.compress, ".gz")])
-def test_every_row_is_a_picture(mnist, records, compress, suffix, between):
+def test_every_row_is_a_image(mnist, records, compress, suffix, between):
     folder, made = mnist(compress, suffix, between=between)
     found = records(folder, split="folders")
     assert not reasons(found)
@@ -54,7 +54,7 @@ def test_every_row_is_a_picture(mnist, records, compress, suffix, between):
     assert len(found) == 10 and records.ignored == []
 
 
-def test_pictures_are_decoded_as_they_are(mnist, build, tmp_path):
+def test_images_are_decoded_as_they_are(mnist, build, tmp_path):
     from shard_format import decode_example, read_records
 
     folder, _ = mnist(shape=(30, 40))
@@ -72,7 +72,7 @@ def test_pictures_are_decoded_as_they_are(mnist, build, tmp_path):
     )
 
 
-def test_coloured_pictures(mnist, records):
+def test_coloured_images(mnist, records):
     folder, made = mnist(shape=(5, 4, 3))
     found = kept(records(folder))
     assert found["train-images-idx4-ubyte/000000002"][0] == (
@@ -106,7 +106,7 @@ def test_labels_that_are_missing_or_too_few(mnist, records):
 
 
 @pytest.mark.parametrize(("compress", "suffix"), [(bytes, ""), (gzip.compress, ".gz")])
-def test_a_cut_file_gives_its_whole_pictures(mnist, records, compress, suffix):
+def test_a_cut_file_gives_its_whole_images(mnist, records, compress, suffix):
     folder, made = mnist(compress, suffix)
     file = folder / f"train-images-idx3-ubyte{suffix}"
     data = idx(made["train"])

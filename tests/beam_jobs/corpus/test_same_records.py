@@ -1,4 +1,4 @@
-"""One corpus in every form: the same pictures, and the same bytes however the work is done."""
+"""One corpus in every form: the same images, and the same bytes however the work is done."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from shard_format import decode_example, read_records, verify
 from .conftest import FORMS, files_of, kept
 
 
-def pictures_in(out):
-    """Every (class name, stored picture) of a set, sorted."""
+def images_in(out):
+    """Every (class name, stored image) of a set, sorted."""
     found = []
     names = (out / "label.labels.txt").read_text().splitlines()
     for shard in sorted(out.glob("*.tfrecord-*")):
@@ -24,8 +24,8 @@ def pictures_in(out):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_gives_the_pictures_of_class_folders(form, pictures, records, tmp_path):
-    corpus = pictures(13)
+def test_every_form_gives_the_images_of_class_folders(form, make_images, records, tmp_path):
+    corpus = make_images(13)
     source, options = FORMS[form](corpus, tmp_path / "form")
     found = kept(records(source, **options))
     assert records.source == form.partition(",")[0].partition(" ")[0].replace(
@@ -36,14 +36,14 @@ def test_every_form_gives_the_pictures_of_class_folders(form, pictures, records,
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "class-folders"])
-def test_the_same_bytes_however_the_work_is_done(form, pictures, build, tmp_path):
-    corpus = pictures(13)
+def test_the_same_bytes_however_the_work_is_done(form, make_images, build, tmp_path):
+    corpus = make_images(13)
     source, options = FORMS[form](corpus, tmp_path / "form")
     plain = build(source, "one", **options).manifest
     assert plain.ledger.kept == plain.ledger.read == 13
     assert verify(tmp_path / "one")[1] == []
     build(corpus, "folders")
-    assert pictures_in(tmp_path / "one") == pictures_in(tmp_path / "folders")
+    assert images_in(tmp_path / "one") == images_in(tmp_path / "folders")
 
     copy = tmp_path / "elsewhere" / source.name
     copy.parent.mkdir()
@@ -54,13 +54,11 @@ def test_the_same_bytes_however_the_work_is_done(form, pictures, build, tmp_path
     assert build(copy, "two", workers=2, unit_size="1KiB", **options).manifest == plain
 
 
-def test_a_shard_set_is_a_source_with_its_class_names(pictures, build, records, tmp_path):
-    build(pictures(13), "first", split="train=0.5,test=0.5", num_shards=2)
+def test_a_shard_set_is_a_source_with_its_class_names(make_images, build, records, tmp_path):
+    build(make_images(13), "first", split="train=0.5,test=0.5", num_shards=2)
     found = kept(records(tmp_path / "first"))
     assert records.source == "tfrecord"
-    assert sorted((label, data) for data, label in found.values()) == pictures_in(
-        tmp_path / "first"
-    )
+    assert sorted((label, data) for data, label in found.values()) == images_in(tmp_path / "first")
     again = build(tmp_path / "first", "again").manifest
     assert again.ledger.kept == 13
     assert again.schema["label"].class_names == ("class0", "class1", "class2")
@@ -68,8 +66,8 @@ def test_a_shard_set_is_a_source_with_its_class_names(pictures, build, records, 
     assert {item.split for item in records.items} == {"train", "test"}
 
 
-def test_several_archives_in_any_order(pictures, build, tmp_path):
-    source, _ = FORMS["tar"](pictures(13), tmp_path / "form")
+def test_several_archives_in_any_order(make_images, build, tmp_path):
+    source, _ = FORMS["tar"](make_images(13), tmp_path / "form")
     from beam_jobs.options import ImageOptions
     from beam_jobs.run import preprocess
 

@@ -189,7 +189,7 @@ def test_columns_that_are_missing_are_named(form, flat, tmp_path, records):
         ("a.jsonl.gz", gzip.compress(b'{"path": "1.jpg"}', mtime=0)[:-9], "decompressing fails"),
     ],
 )
-def test_a_table_that_cannot_be_read_is_told(name, content, message, flat, tmp_path, records):
+def test_a_table_that_cannot_be_read_is_reported(name, content, message, flat, tmp_path, records):
     root = flat("1.jpg")
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message):
@@ -203,8 +203,8 @@ def test_a_table_that_is_not_there(flat, tmp_path, records):
         records(flat("1.jpg"), labels=str(tmp_path))
 
 
-def test_the_whole_pipeline_loses_nothing(pictures, build, tmp_path):
-    root = pictures(6, classes=1) / "class0"
+def test_the_whole_pipeline_loses_nothing(make_images, build, tmp_path):
+    root = make_images(6, classes=1) / "class0"
     (root / "broken.jpg").write_bytes(b"broken")
     table = root / "t.csv"
     names = sorted(os.listdir(root))

@@ -1,4 +1,4 @@
-"""The header reader beside the standard library's, and where that one gives up."""
+"""The header reader next to the standard library's, and where that one gives up."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def test_a_size_in_base_256_and_a_pax_size(tmp_path):
     assert read(data, tmp_path)[0].size == 5
 
 
-def test_sparse_files_are_told(tmp_path):
+def test_sparse_files_are_reported(tmp_path):
     info = tarfile.TarInfo("x")
     info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.name": "real"}
     assert read(info.tobuf(tarfile.PAX_FORMAT), tmp_path)[0].kind == "a sparse file"
 
 
 @pytest.mark.parametrize("cut", [1, 511, 512, 600, 811])
-def test_what_stands_before_the_end_is_read(cut, tmp_path):
+def test_what_is_before_the_end_is_read(cut, tmp_path):
     data = packed([(tarfile.TarInfo(name), name.encode() * 300) for name in "abc"])
     *members, gap = read(data[: 2 * 1024 + cut], tmp_path)
     assert [member.name for member in members] == [b"a", b"b"]

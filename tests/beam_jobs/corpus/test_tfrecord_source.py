@@ -13,25 +13,23 @@ from shard_format import Feature, InputError, Schema, encode_example, frame, mas
 
 from .conftest import EXAMPLE, framed, kept, reasons
 
-PICTURE = b"\xff\xd8\xff" + bytes(range(200))
+JPEG = b"\xff\xd8\xff" + bytes(range(200))
 NUMBERS = Schema("image", (Feature("image", "bytes"), Feature("label", "int64", (-1,))))
 
 
 def examples(count, label=lambda n: f"class{n % 3}"):
-    return [{"image": PICTURE + bytes([n]), "label": label(n)} for n in range(count)]
+    return [{"image": JPEG + bytes([n]), "label": label(n)} for n in range(count)]
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, zlib.compress])
 def test_records_have_numbers(compress, tmp_path, records):
     (tmp_path / "a.tfrecord").write_bytes(compress(framed(examples(5))))
     found = kept(records(tmp_path / "a.tfrecord"))
-    assert found == {
-        f"a.tfrecord/{n:09d}": (PICTURE + bytes([n]), f"class{n % 3}") for n in range(5)
-    }
+    assert found == {f"a.tfrecord/{n:09d}": (JPEG + bytes([n]), f"class{n % 3}") for n in range(5)}
     assert len(records.items) == 1, "a small file is one item"
 
 
-def test_whole_numbers_get_the_names_beside(tmp_path, records):
+def test_whole_numbers_get_the_names_next_to(tmp_path, records):
     file = tmp_path / "images-train.tfrecord-00000-of-00001"
     file.write_bytes(framed(examples(4, lambda n: [n - 1]), NUMBERS))
     assert [label for _, label in kept(records(tmp_path)).values()] == ["-1", "0", "1", "2"]
@@ -58,8 +56,8 @@ def test_several_labels_groups_and_other_names(tmp_path, records):
         ),
     )
     rows = [
-        {"image/encoded": PICTURE, "tags": [b"b", b"a"], "writer": 3, "fold": "val"},
-        {"image/encoded": PICTURE, "tags": [], "writer": 4, "fold": "?"},
+        {"image/encoded": JPEG, "tags": [b"b", b"a"], "writer": 3, "fold": "val"},
+        {"image/encoded": JPEG, "tags": [], "writer": 4, "fold": "?"},
     ]
     (tmp_path / "a").write_bytes(framed(rows, schema))
     options = {"label_column": "tags", "group_by": "writer", "split": "column:fold"}
@@ -72,7 +70,7 @@ def test_several_labels_groups_and_other_names(tmp_path, records):
         records(tmp_path / "a")
 
 
-def test_records_that_are_no_pictures(tmp_path, records):
+def test_records_that_are_no_images(tmp_path, records):
     other = Schema("x", (Feature("image", "int64"), Feature("label", "bytes")))
     two = Schema("x", (Feature("image", "bytes", (-1,)), Feature("label", "bytes")))
     payloads = [
@@ -81,7 +79,7 @@ def test_records_that_are_no_pictures(tmp_path, records):
         encode_example(other, {"image": 3, "label": "x"}),
         encode_example(two, {"image": [b"1", b"2"], "label": "x"}),
         encode_example(two, {"image": [], "label": "x"}),
-        encode_example(EXAMPLE, {"image": PICTURE, "label": b"\xff"}),
+        encode_example(EXAMPLE, {"image": JPEG, "label": b"\xff"}),
         b"",
     ]
     (tmp_path / "a").write_bytes(b"".join(map(frame, payloads)))
@@ -89,7 +87,7 @@ def test_records_that_are_no_pictures(tmp_path, records):
     assert list(reasons(found).values()) == [
         "not-an-example", "no-image", "no-image", "no-image", "bad-label", "no-image",
     ]  # fmt: skip
-    assert [found[name][2] for name in reasons(found)] == [*payloads[1:5], PICTURE, b""]
+    assert [found[name][2] for name in reasons(found)] == [*payloads[1:5], JPEG, b""]
 
 
 def test_a_payload_that_differs_from_its_checksum(tmp_path, records):
@@ -159,8 +157,8 @@ def test_other_and_empty_files(tmp_path, records):
     assert len(kept(found)) == 2
 
 
-def test_a_shard_set_that_lost_a_shard(pictures, build, records, tmp_path):
-    build(pictures(6), "first")
+def test_a_shard_set_that_lost_a_shard(make_images, build, records, tmp_path):
+    build(make_images(6), "first")
     next((tmp_path / "first").glob("*train*")).unlink()
     with pytest.raises(InputError, match="is missing in the set"):
         records(tmp_path / "first")

@@ -108,8 +108,8 @@ def test_nothing_was_kept(tmp_path, sets, report):
     assert "read 1" in parsed.sections["ledger"]
 
 
-def test_nothing_was_left_out(build, pictures, tmp_path, report):
-    build(pictures(30), "set", split="train=0.999,rest=0.001")
+def test_nothing_was_left_out(build, make_images, tmp_path, report):
+    build(make_images(30), "set", split="train=0.999,rest=0.001")
     parsed = report(tmp_path / "set")
     assert load_manifest(tmp_path / "set").splits["rest"].records == 0
     assert "Nothing was refused" in parsed.sections["quarantine"]

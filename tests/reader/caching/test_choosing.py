@@ -57,7 +57,7 @@ def test_memory_is_what_the_container_leaves(tmp_path: Path) -> None:
         assert resources.available_memory_bytes() > 10**6
 
 
-def test_network_file_systems_are_told_from_the_mount_table(tmp_path: Path) -> None:
+def test_network_file_systems_are_reported_from_the_mount_table(tmp_path: Path) -> None:
     parts = [
         mock.Mock(mountpoint="/", fstype="ext4"),
         mock.Mock(mountpoint=str(tmp_path), fstype="nfs4"),

@@ -1,4 +1,4 @@
-"""Pictures that are cached decoded: the same batches, from pixels."""
+"""Images that are cached decoded: the same batches, from pixels."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_no_room_is_said_before_anything_is_decoded(make_set: Any, tmp_path: Pat
     assert not list((tmp_path / "c").rglob("*tfrecord*"))
 
 
-def test_damage_is_told_and_leaves_nothing(make_set: Any, tmp_path: Path) -> None:
+def test_damage_is_reported_and_leaves_nothing(make_set: Any, tmp_path: Path) -> None:
     directory = make_set({"train": (9, 12)})
     shard = directory / load_manifest(directory).splits["train"].shards[1].file
     content = bytearray(shard.read_bytes())
@@ -167,7 +167,7 @@ def test_damage_is_told_and_leaves_nothing(make_set: Any, tmp_path: Path) -> Non
     assert not [path for path in (tmp_path / "cache").rglob("*") if "train" in path.name]
 
 
-def test_an_index_with_wrong_sizes_is_told(write_records: Any, make_set: Any) -> None:
+def test_an_index_with_wrong_sizes_is_reported(write_records: Any, make_set: Any) -> None:
     (_, payload), *_ = read_records(next(make_set({"train": (1,)}).glob("*train.tfrecord*")))
     import pyarrow as pa
 
@@ -195,7 +195,7 @@ def test_an_index_with_wrong_sizes_is_told(write_records: Any, make_set: Any) ->
         reader.load(directory, **options)
 
 
-def test_a_picture_that_is_none_is_told(write_records: Any) -> None:
+def test_a_image_that_is_none_is_reported(write_records: Any) -> None:
     import pyarrow as pa
 
     image = Feature("image", "image", (-1, -1, 3), "jpeg")

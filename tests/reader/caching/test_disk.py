@@ -65,7 +65,7 @@ def test_one_data_set_goes_over_to_the_copies(make_set: Any, tmp_path: Path, sam
     assert same([plain], [[x.numpy() for x, _ in stream.dataset]])
 
 
-def test_what_does_not_fit_is_read_where_it_lies(
+def test_what_does_not_fit_is_read_where_it_is(
     tiny: Path, tmp_path: Path, batches: Any, same: Any
 ) -> None:
     plain, _ = batches(tiny, cache="off")

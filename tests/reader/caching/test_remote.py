@@ -86,7 +86,7 @@ def test_a_file_that_stays_cut_is_damage(tiny: Path, tmp_path: Path, remote: Any
     assert not list(tmp_path.rglob("train.arrow*"))
 
 
-def test_what_cannot_be_reached_is_told(tiny: Path, tmp_path: Path, remote: Any) -> None:
+def test_what_cannot_be_reached_is_reported(tiny: Path, tmp_path: Path, remote: Any) -> None:
     url, files = remote(tiny)
     files.dies = True
     with pytest.raises(ShardSetError, match=r"Cannot read .*Could not connect"):
@@ -161,7 +161,7 @@ def test_a_copy_that_was_cut_is_not_read(
 
 
 @pytest.mark.parametrize("cache", ["off", pytest.param("memory", marks=pytest.mark.proof)])
-def test_what_stages_take_is_measured_where_the_set_lies(
+def test_what_stages_take_is_measured_where_the_set_is(
     tiny: Path, tmp_path: Path, remote: Any, cache: str
 ) -> None:
     url, _ = remote(tiny)

@@ -116,6 +116,6 @@ def test_a_record_that_comes_again_is_augmented_anew(
     options = {"image_size": 8, "augment": "strong", "epochs": 1, "seed": 1}
     sample = {"class3": 1.0, "class7": 1.0}
     stream = reader.load(directory, batch_size=12, sample=sample, **options)
-    ((pictures, labels),) = taken(stream.dataset)
+    ((images, labels),) = taken(stream.dataset)
     assert Counter(labels.tolist()) == {3: 6, 7: 6}
-    assert len({picture.tobytes() for picture in pictures}) == 12
+    assert len({image.tobytes() for image in images}) == 12

@@ -106,10 +106,10 @@ def test_processes_share_every_batch(
     options = {"image_size": 8, "augment": "strong", "seed": 2, "epochs": 1, "remainder": "drop"}
     whole = taken(reader.load(tiny, batch_size=20, **options).dataset)
     assert len(whole) == len(workers[0]) == len(workers[1]) == 5
-    for step, (pictures, labels) in enumerate(whole):
+    for step, (images, labels) in enumerate(whole):
         for index, worker in enumerate(workers):
             assert worker[step][0] == labels[index::2].tolist()
-            assert worker[step][1] == pictures[index::2].astype(float).sum()
+            assert worker[step][1] == images[index::2].astype(float).sum()
 
 
 def test_options_arrive(tiny: Path) -> None:
@@ -130,7 +130,7 @@ def test_options_arrive(tiny: Path) -> None:
 def test_order_holds_under_load(
     make_set: Callable[..., Path], taken: Callable[..., list[list[Any]]], threads: int
 ) -> None:
-    """Pictures that take very different times to decode, by more threads than cores."""
+    """Images that take very different times to decode, by more threads than cores."""
     directory = make_set({"train": (60, 60)}, sizes=((8, 8), (600, 900), (20, 20)))
     options = {"batch_size": 24, "image_size": 8, "augment": "strong", "cache": "off"}
     options |= {"epochs": 2, "seed": 9}

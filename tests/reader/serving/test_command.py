@@ -65,7 +65,9 @@ def test_workers_of_another_machine_join(
         joined.wait()
 
 
-def test_a_taken_port_is_told(shardmill: Any, free_ports: Callable[[int], int], tiny: Path) -> None:
+def test_a_taken_port_is_reported(
+    shardmill: Any, free_ports: Callable[[int], int], tiny: Path
+) -> None:
     first = free_ports(3)
     for taken in (first, first + 2):
         with socket.socket() as other:
@@ -77,7 +79,7 @@ def test_a_taken_port_is_told(shardmill: Any, free_ports: Callable[[int], int], 
         assert "Traceback" not in done.stderr
 
 
-def test_what_is_wrong_with_serve_is_told(
+def test_what_is_wrong_with_serve_is_reported(
     shardmill: Any, free_ports: Callable[[int], int], tiny: Path, tmp_path: Path
 ) -> None:
     for arguments, code, text in [

@@ -17,21 +17,21 @@ from reader.service.address import parse_address
 pytestmark = [pytest.mark.usefixtures("small_windows"), pytest.mark.timeout(600)]
 
 ByEpoch = Callable[..., list[Counter[bytes]]]
-PICTURES: dict[str, Any] = {"batch_size": 4, "image_size": 16, "augment": "standard", "seed": 3}
+IMAGES: dict[str, Any] = {"batch_size": 4, "image_size": 16, "augment": "standard", "seed": 3}
 
 
 def test_a_killed_worker_costs_no_batch(
     serve: Callable[..., Any], tiny: Path, by_epoch: ByEpoch
 ) -> None:
     served = serve(tiny, "--workers", "2")
-    stream = reader.load(tiny, **PICTURES, epochs=2, service=served.address)
+    stream = reader.load(tiny, **IMAGES, epochs=2, service=served.address)
     steps = stream.steps_per_epoch
 
     def kill(number: int) -> None:
         if number == 4:
             served.workers()[0].kill()
 
-    expected = by_epoch(reader.load(tiny, **PICTURES, epochs=2).dataset, steps)
+    expected = by_epoch(reader.load(tiny, **IMAGES, epochs=2).dataset, steps)
     assert by_epoch(stream.dataset, steps, kill) == expected
     # What the worker had in hand was lost, or it had not begun: either is right.
     served.process.send_signal(signal.SIGTERM)
@@ -51,10 +51,10 @@ def test_a_lost_service_is_replaced_by_this_process(
             served.kill()
 
     with mock.patch("reader.service.client.PATIENCE", 5):
-        stream = reader.load(tiny, **PICTURES, epochs=3, service=served.address)
+        stream = reader.load(tiny, **IMAGES, epochs=3, service=served.address)
         steps = stream.steps_per_epoch
         found = by_epoch(stream.dataset, steps, kill)
-    assert found == by_epoch(reader.load(tiny, **PICTURES, epochs=3).dataset, steps)
+    assert found == by_epoch(reader.load(tiny, **IMAGES, epochs=3).dataset, steps)
     told = f"{steps} of {steps} batches of epoch 2 did not come from {served.address}"
     assert told in capfd.readouterr().err
 
@@ -65,7 +65,7 @@ def test_a_service_that_comes_back_goes_on(
 ) -> None:
     journal = ("--journal", str(tmp_path / "journal"))
     served = serve(tiny, *journal)
-    stream = reader.load(tiny, **PICTURES, epochs=2, service=served.address)
+    stream = reader.load(tiny, **IMAGES, epochs=2, service=served.address)
     steps = stream.steps_per_epoch
 
     def kill(number: int) -> None:
@@ -73,5 +73,5 @@ def test_a_service_that_comes_back_goes_on(
             served.kill()
             serve(tiny, *journal, port=parse_address(served.address, "a test").port)
 
-    expected = by_epoch(reader.load(tiny, **PICTURES, epochs=2).dataset, steps)
+    expected = by_epoch(reader.load(tiny, **IMAGES, epochs=2).dataset, steps)
     assert by_epoch(stream.dataset, steps, kill) == expected

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.usefixtures("small_windows"), pytest.mark.timeout(600)
 
 proof = pytest.mark.proof
 ByEpoch = Callable[..., list[Counter[bytes]]]
-PICTURES: dict[str, Any] = {"batch_size": 4, "image_size": 16, "augment": "standard", "seed": 3}
+IMAGES: dict[str, Any] = {"batch_size": 4, "image_size": 16, "augment": "standard", "seed": 3}
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,8 @@ PICTURES: dict[str, Any] = {"batch_size": 4, "image_size": 16, "augment": "stand
 def test_every_batch_of_local_reading_comes_once(
     shared: str, tiny: Path, by_epoch: ByEpoch, options: dict[str, Any]
 ) -> None:
-    local = reader.load(tiny, **PICTURES, **options)
-    served = reader.load(tiny, **PICTURES, **options, service=shared)
+    local = reader.load(tiny, **IMAGES, **options)
+    served = reader.load(tiny, **IMAGES, **options, service=shared)
     steps = local.steps_per_epoch
     assert served.steps_per_epoch == steps
     assert served.dataset.element_spec == local.dataset.element_spec
@@ -46,8 +46,8 @@ def test_every_batch_of_local_reading_comes_once(
 
 @pytest.mark.proof
 def test_a_set_that_is_named_by_a_file_url(shared: str, tiny: Path, by_epoch: ByEpoch) -> None:
-    local = reader.load(tiny, **PICTURES, epochs=1)
-    served = reader.load(f"file://{tiny}", **PICTURES, epochs=1, service=shared)
+    local = reader.load(tiny, **IMAGES, epochs=1)
+    served = reader.load(f"file://{tiny}", **IMAGES, epochs=1, service=shared)
     steps = local.steps_per_epoch
     assert by_epoch(served.dataset, steps) == by_epoch(local.dataset, steps)
 
@@ -83,8 +83,8 @@ def test_documents(shared: str, text_set: Callable[..., Path], by_epoch: ByEpoch
 
 @pytest.mark.proof
 def test_endless_epochs_follow_each_other(shared: str, tiny: Path, by_epoch: ByEpoch) -> None:
-    local = reader.load(tiny, **PICTURES)
-    served = reader.load(tiny, **PICTURES, service=shared)
+    local = reader.load(tiny, **IMAGES)
+    served = reader.load(tiny, **IMAGES, service=shared)
     assert served.dataset.cardinality() == tf.data.INFINITE_CARDINALITY
     steps = local.steps_per_epoch
     expected = by_epoch(local.dataset.take(3 * steps), steps)
@@ -95,7 +95,7 @@ def test_endless_epochs_follow_each_other(shared: str, tiny: Path, by_epoch: ByE
 def test_one_data_set_may_be_iterated_twice_at_once(
     shared: str, tiny: Path, by_epoch: ByEpoch
 ) -> None:
-    served = reader.load(tiny, **PICTURES, epochs=1, service=shared)
+    served = reader.load(tiny, **IMAGES, epochs=1, service=shared)
     steps = served.steps_per_epoch
     both = list(tf.data.Dataset.zip((served.dataset, served.dataset)))
     first, second = (by_epoch(batches, steps) for batches in zip(*both, strict=True))
@@ -104,20 +104,20 @@ def test_one_data_set_may_be_iterated_twice_at_once(
 
 
 def test_its_stages_are_those_of_other_machines(shared: str, tiny: Path) -> None:
-    served = reader.load(tiny, **PICTURES, service=shared)
+    served = reader.load(tiny, **IMAGES, service=shared)
     with pytest.raises(UsageError, match=r"service's stream cannot be measured .* without service"):
         reader.measure_stages(served, 0.1)
 
 
 def test_states_lie_between_epochs(shared: str, tiny: Path, by_epoch: ByEpoch) -> None:
-    local = reader.load(tiny, **PICTURES, epochs=2)
-    served = reader.load(tiny, **PICTURES, epochs=2, service=shared)
+    local = reader.load(tiny, **IMAGES, epochs=2)
+    served = reader.load(tiny, **IMAGES, epochs=2, service=shared)
     steps = local.steps_per_epoch
     assert served.state(steps) == local.state(steps)
     with pytest.raises(UsageError, match=r"steps_done=3 after .* within an epoch"):
         served.state(3)
     # A state of a stream without service may lie anywhere: what is left is read.
-    rest = reader.load(tiny, **PICTURES, epochs=2, service=shared, state=local.state(5))
+    rest = reader.load(tiny, **IMAGES, epochs=2, service=shared, state=local.state(5))
     found, expected = list(rest.dataset), list(local.dataset)
     left = steps - 5
     assert by_epoch(found[:left], steps) == by_epoch(expected[5:steps], steps)
@@ -142,6 +142,6 @@ def test_damage_is_an_error_and_not_a_gap(shared: str, make_set: Any, by_epoch: 
     data = bytearray(shard.read_bytes())
     data[len(data) // 2] ^= 4
     shard.write_bytes(data)
-    stream = reader.load(directory, **PICTURES, epochs=1, service=shared)
+    stream = reader.load(directory, **IMAGES, epochs=1, service=shared)
     with pytest.raises(tf.errors.DataLossError):
         by_epoch(stream.dataset, stream.steps_per_epoch)

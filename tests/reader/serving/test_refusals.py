@@ -14,7 +14,7 @@ import reader
 from reader.service.address import Address, check_answers, parse_address
 from shard_format import UsageError
 
-PICTURES: dict[str, Any] = {"batch_size": 4, "image_size": 16, "augment": "standard", "seed": 3}
+IMAGES: dict[str, Any] = {"batch_size": 4, "image_size": 16, "augment": "standard", "seed": 3}
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ PICTURES: dict[str, Any] = {"batch_size": 4, "image_size": 16, "augment": "stand
 )
 def test_an_address_is_checked(address: Any, tiny: Path) -> None:
     with pytest.raises(UsageError, match="grpc://host:5050"):
-        reader.load(tiny, **PICTURES, service=address)
+        reader.load(tiny, **IMAGES, service=address)
 
 
 def test_addresses_are_read_as_they_are_written() -> None:
@@ -33,12 +33,12 @@ def test_addresses_are_read_as_they_are_written() -> None:
     assert parse_address("grpc://Node01:5050", "a test") == Address("node01", 5050)
 
 
-def test_a_service_that_does_not_answer_is_told(
+def test_a_service_that_does_not_answer_is_reported(
     free_ports: Callable[[int], int], tiny: Path
 ) -> None:
     address = str(Address("localhost", free_ports(1)))
     with pytest.raises(UsageError, match=r"No service answers.*refused.*shardmill serve DIR"):
-        reader.load(tiny, **PICTURES, service=address)
+        reader.load(tiny, **IMAGES, service=address)
 
 
 def test_other_servers_are_no_service() -> None:
@@ -50,15 +50,15 @@ def test_other_servers_are_no_service() -> None:
 @pytest.mark.parametrize("option", [{"cache": "memory"}, {"cache": "disk"}, {"synonyms": "words"}])
 def test_what_cannot_be_sent_is_refused(option: dict[str, Any], tiny: Path) -> None:
     with pytest.raises(UsageError, match="with service"):
-        reader.load(tiny, **PICTURES, **option, service="grpc://localhost:1")
+        reader.load(tiny, **IMAGES, **option, service="grpc://localhost:1")
 
 
 def test_a_set_at_a_url_is_refused() -> None:
     """It was looked for in a directory "s3:" of the working directory."""
     with pytest.raises(UsageError, match=r"directories only, not at s3://.* Leave service"):
-        reader.load("s3://bucket/set", **PICTURES, service="grpc://localhost:1")
+        reader.load("s3://bucket/set", **IMAGES, service="grpc://localhost:1")
 
 
 def test_a_mixture_has_no_service(tiny: Path) -> None:
     with pytest.raises(UsageError, match="service"):
-        reader.mix({tiny: 1.0}, **PICTURES, service="grpc://localhost:1")
+        reader.mix({tiny: 1.0}, **IMAGES, service="grpc://localhost:1")

@@ -1,6 +1,6 @@
 """mixed_float16 on two replicas, with an overflow injected into the gradient of one of them.
 
-The model's only weight is 1. Its gradient is infinite on a replica that sees a picture of 255s.
+The model's only weight is 1. Its gradient is infinite on a replica that sees an image of 255s.
 Prints JSON: after every step, the loss scale and the weight on each replica.
 """
 

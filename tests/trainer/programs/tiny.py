@@ -1,6 +1,6 @@
-"""Pictures of one colour for each class, streams of them, and models that learn them in seconds.
+"""Images of one colour for each class, streams of them, and models that learn them in seconds.
 
-Used by the tests in their own process, by the programs beside this file in another one, and as
+Used by the tests in their own process, by the programs next to this file in another one, and as
 `--model tiny:dense`.
 """
 
@@ -32,7 +32,7 @@ class Stream:
         return {"step": self.first_step + steps_done}
 
 
-def pictures(count: int, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def make_images(count: int, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Noise with one channel lifted: images [count, size, size, 3] uint8, labels [count] int64."""
     generator = np.random.default_rng(seed)
     labels = generator.integers(0, NUM_CLASSES, count)
@@ -42,14 +42,14 @@ def pictures(count: int, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def endless(count: int, size: int, batch_size: int, state: dict | None = None) -> Stream:
-    arrays = tf.data.Dataset.from_tensor_slices(pictures(count, size, seed=0))
+    arrays = tf.data.Dataset.from_tensor_slices(make_images(count, size, seed=0))
     first_step = state["step"] if state else 0
     dataset = arrays.repeat().batch(batch_size, drop_remainder=True).skip(first_step)
     return Stream(dataset, count // batch_size, Info(count), first_step)
 
 
 def finite(count: int, size: int, batch_size: int, seed: int = 1) -> Stream:
-    dataset = tf.data.Dataset.from_tensor_slices(pictures(count, size, seed)).batch(batch_size)
+    dataset = tf.data.Dataset.from_tensor_slices(make_images(count, size, seed)).batch(batch_size)
     return Stream(dataset, -(-count // batch_size), Info(count))
 
 

@@ -123,7 +123,7 @@ def test_the_zip_of_a_program_is_no_archive_of_documents(first, file, packed, do
     assert read.rejects["a.docx"].data == data
 
 
-def test_an_archive_in_an_archive_is_told(file, packed, documents):
+def test_an_archive_in_an_archive_is_reported(file, packed, documents):
     inner = packed("zip", {"a.txt": b"x"})
     read = documents(file("a.tar", packed("tar", {"in.zip": inner})), no_labels=True)
     assert read.reasons == {"a.tar/in.zip": "unknown-format"}

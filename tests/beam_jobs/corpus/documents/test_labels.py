@@ -208,7 +208,7 @@ def test_encodings_of_files_and_lines(name, file, documents):
     assert list(read.texts.values()) == text.split("\n")[:-1]
 
 
-def test_what_was_chosen_is_told(file, documents):
+def test_what_was_chosen_is_reported(file, documents):
     text = (
         "Tous les \u00eatres humains naissent libres et \u00e9gaux en dignit\u00e9 et en droits. "
         "Ils sont dou\u00e9s de raison et de conscience et doivent agir dans un esprit de "

@@ -62,7 +62,7 @@ def test_a_shard_set_is_a_source(file, build_text, documents, tmp_path):
     assert not read.rejects
 
 
-def test_class_names_beside_tfrecord_files(file, documents):
+def test_class_names_next_to_tfrecord_files(file, documents):
     schema = Schema("text", (Feature("text", "text"), Feature("label", "int64")))
     file("label.labels.txt", "neg\npos\n")
     file("dataset_info.json", "{}")

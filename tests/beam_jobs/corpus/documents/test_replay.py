@@ -155,7 +155,7 @@ def test_only_the_units_with_mended_files_are_staged_again(file, build_text, tmp
     assert built["units"] - built["units_reused"] == 1 and built["units"] > 3
 
 
-def test_a_folder_that_mends_nothing_is_told(corpus, build_text, tmp_path):
+def test_a_folder_that_mends_nothing_is_reported(corpus, build_text, tmp_path):
     root, _ = corpus
     build_text(root)
     (tmp_path / "elsewhere").mkdir()

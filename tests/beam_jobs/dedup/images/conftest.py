@@ -9,9 +9,9 @@ from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.perceptual_hash import perceive
 
 
-def _columns(pictures):
-    """([n, HASH_BYTES], [n, THUMBNAIL_BYTES]) of pictures."""
-    looks = [perceive(pixels) for pixels in pictures]
+def _columns(make_images):
+    """([n, HASH_BYTES], [n, THUMBNAIL_BYTES]) of images."""
+    looks = [perceive(pixels) for pixels in make_images]
     hashes = np.stack([np.frombuffer(look.perceptual_hash, np.uint8) for look in looks])
     return hashes, np.stack([np.frombuffer(look.thumbnail, np.uint8) for look in looks])
 
@@ -32,5 +32,5 @@ def looks(photographs):
 
 @pytest.fixture(scope="session")
 def columns():
-    """Makes ([n, HASH_BYTES], [n, THUMBNAIL_BYTES]) of pictures."""
+    """Makes ([n, HASH_BYTES], [n, THUMBNAIL_BYTES]) of images."""
     return _columns

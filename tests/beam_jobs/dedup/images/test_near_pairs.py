@@ -55,7 +55,7 @@ def search(hashes, thumbnails, threshold=near_duplicates.DEFAULT_THRESHOLD, thre
 
 
 def synthetic(count, seed=3):
-    """Looks of random smooth pictures, the last tenth of which are noisy copies of the first."""
+    """Looks of random smooth images, the last tenth of which are noisy copies of the first."""
     generator = np.random.default_rng(seed)
     coarse = generator.integers(0, 256, (count, 8, 8), np.uint8)
     size = (LUMA_SIDE, LUMA_SIDE)
@@ -155,7 +155,7 @@ def counting(thumbnails, counts):
     return fetch
 
 
-def test_a_great_many_equal_pictures_are_linked_in_linear_time(looks):
+def test_a_great_many_equal_images_are_linked_in_linear_time(looks):
     hashes, thumbnails = (np.repeat(column[:1], 20_000, axis=0) for column in looks)
     counts = []
     found = near_pairs(hashes, counting(thumbnails, counts))
@@ -175,7 +175,7 @@ def test_equal_hashes_with_unlike_thumbnails_are_no_pairs(looks):
     assert sum(counts) <= 3000 * 2 * candidates.CROWD
 
 
-def test_blank_pictures_are_pairs_only_if_their_thumbnails_are_equal(columns):
+def test_blank_images_are_pairs_only_if_their_thumbnails_are_equal(columns):
     colours = [(255, 255, 255), (255, 255, 255), (0, 0, 0), (76, 76, 76), (255, 0, 0)]
     blanks = [np.full((20 + row, 30, 3), colour, np.uint8) for row, colour in enumerate(colours)]
     noise = np.random.default_rng(3).integers(254, 256, (2, 40, 40, 3), np.uint8)
@@ -184,7 +184,7 @@ def test_blank_pictures_are_pairs_only_if_their_thumbnails_are_equal(columns):
     assert found.similarity.tolist() == [1.0]
 
 
-def test_pictures_of_one_pixel_do_no_harm(columns):
+def test_images_of_one_pixel_do_no_harm(columns):
     pixels = np.random.default_rng(3).integers(0, 256, (6, 1, 1, 3), np.uint8)
     assert len(search(*columns(list(pixels))).pairs) == 0
 
@@ -198,7 +198,7 @@ def test_too_few_for_a_pair(count, looks):
 
 
 def test_a_crowd_of_nearly_equal_codes_stays_linear():
-    """5,000 pictures that differ in little: one bucket, of which each probe sees a part."""
+    """5,000 images that differ in little: one bucket, of which each probe sees a part."""
     generator = np.random.default_rng(3)
     luma = np.indices((LUMA_SIDE, LUMA_SIDE)).sum(axis=0) * 4
     noisy = (luma + generator.integers(-4, 5, (5000, *luma.shape))).clip(0, 255).astype(np.uint8)

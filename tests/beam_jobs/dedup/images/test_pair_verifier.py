@@ -53,7 +53,7 @@ def test_all_sums_fit_into_float32(looks):
 
 
 @pytest.mark.parametrize("view", range(VIEWS))
-def test_a_crop_is_found_again_and_another_picture_is_not(view, photographs, columns):
+def test_a_crop_is_found_again_and_another_image_is_not(view, photographs, columns):
     top, bottom, left, right = (edge / EDGE_UNITS for edge in WINDOWS[view])
     originals = photographs[:20]
     crops = []
@@ -86,7 +86,7 @@ def test_what_comes_out_does_not_depend_on_what_else_is_compared(looks):
     assert together.tolist() == alone
 
 
-def test_the_same_picture_is_alike_and_its_negative_is_not(looks):
+def test_the_same_image_is_alike_and_its_negative_is_not(looks):
     _, thumbnails = looks
     views = np.zeros(len(thumbnails), np.int64)
     look = PairVerifier()
@@ -94,7 +94,7 @@ def test_the_same_picture_is_alike_and_its_negative_is_not(looks):
     assert (look.similarities(thumbnails, 255 - thumbnails, views, 0.9) == 0).all()
 
 
-def test_the_same_structure_in_another_colour_is_another_picture(looks):
+def test_the_same_structure_in_another_colour_is_another_image(looks):
     _, thumbnails = looks
     recoloured = thumbnails.copy()
     recoloured[:, LUMA_BYTES:] ^= 0x40
@@ -103,7 +103,7 @@ def test_the_same_structure_in_another_colour_is_another_picture(looks):
     assert not PairVerifier().similarities(thumbnails, recoloured, views, 0.5).any()
 
 
-def test_a_blank_picture_is_like_nothing(looks):
+def test_a_blank_image_is_like_nothing(looks):
     _, thumbnails = looks
     blank = np.full_like(thumbnails, 128)
     views = np.zeros(len(thumbnails), np.int64)

@@ -1,4 +1,4 @@
-"""The perceptual hash and the thumbnail of a picture."""
+"""The perceptual hash and the thumbnail of an image."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_any_shape_gives_the_fixed_sizes(shape):
 
 
 @pytest.mark.parametrize("colour", [(0, 0, 0), (255, 255, 255), (255, 0, 0), (0, 0, 255)])
-def test_a_blank_picture_is_flat_and_keeps_its_colour(colour):
+def test_a_blank_image_is_flat_and_keeps_its_colour(colour):
     pixels = np.full((50, 70, 3), colour, np.uint8)
     thumbnail = np.frombuffer(perceive(pixels).thumbnail, np.uint8)
     assert is_flat(hashed(pixels))[0]
@@ -91,7 +91,7 @@ def test_noise_as_jpeg_leaves_it_is_still_flat():
     assert is_flat(hashed(pixels))[0]
 
 
-def test_the_thumbnail_is_the_picture_made_small():
+def test_the_thumbnail_is_the_image_made_small():
     pixels = photograph(height=128, width=256)
     luma = np.frombuffer(perceive(pixels).thumbnail, np.uint8)[:LUMA_BYTES].astype(int)
     expected = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
@@ -99,7 +99,7 @@ def test_the_thumbnail_is_the_picture_made_small():
     assert abs(luma.reshape(LUMA_SIDE, LUMA_SIDE) - expected).max() <= 2
 
 
-def test_a_strided_picture_gives_the_same_as_a_copy_of_it():
+def test_a_strided_image_gives_the_same_as_a_copy_of_it():
     pixels = photograph()[::2, 10:-10]
     assert perceive(pixels) == perceive(np.ascontiguousarray(pixels))
 
@@ -120,7 +120,7 @@ def test_a_view_has_the_code_of_the_crop(view):
     assert distance(hashed(crop), hashed(original), view) <= 2
 
 
-def test_another_picture_has_another_hash():
+def test_another_image_has_another_hash():
     assert distance(hashed(photograph(1)), hashed(photograph(2))) > 16
 
 

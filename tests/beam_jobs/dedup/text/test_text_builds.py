@@ -49,7 +49,7 @@ def rows():
 
 
 @pytest.mark.parametrize("kind", ["lines", "paragraphs"])
-def test_every_long_part_stands_once(kind, rows, build_texts, texts_in):
+def test_every_long_part_is_once(kind, rows, build_texts, texts_in):
     manifest, folder = build_texts(rows, dedup_parts=kind, split="train=0.7,test=0.3")
     kept = texts_in(folder)
     after = collections.Counter(
@@ -166,7 +166,7 @@ def test_near_duplicates_are_left_out_and_shown(random_texts, build_texts, texts
     assert all(len(one) == 500 for one in previews)
 
 
-def test_a_preview_is_never_taken_for_a_picture(build_texts, shardmill):
+def test_a_preview_is_never_taken_for_a_image(build_texts, shardmill):
     text = "P3 1 1 255 255 0 0 # a picture for programs that look at bytes"
     _, folder = build_texts([{"text": text}, {"text": text + "!"}, {"text": "x"}], dedup="near")
     (preview,) = pq.read_table(folder / "duplicates.parquet")["preview"].to_pylist()

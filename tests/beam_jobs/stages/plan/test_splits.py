@@ -116,7 +116,7 @@ def test_given_splits(sidecars, assignment, by_id):
     assert [assigned.names[split_of[f"r{n:04d}"]] for n in range(4)] == given_split
 
 
-def test_a_group_in_two_given_splits_is_told(sidecars, assignment):
+def test_a_group_in_two_given_splits_is_reported(sidecars, assignment):
     rows = _rows("aaaa", split=lambda n: ["train", "test"][n % 2], group=lambda n: f"g{n // 2}")
     of = sidecars(rows)
     with pytest.raises(InputError, match=r"2 groups of --group-by .*two splits.* train and test"):

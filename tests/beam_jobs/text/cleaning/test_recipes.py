@@ -48,7 +48,7 @@ def test_the_config_tells_every_parameter_in_order_and_is_json() -> None:
         assert json.loads(json.dumps(told)) == told
 
 
-def test_languages_are_told_once_and_in_one_order() -> None:
+def test_languages_are_reported_once_and_in_one_order() -> None:
     one = config(languages="en,de")
     assert one == config(languages=" de, en")
     assert one == config(clean="html,ftfy,nfc,controls,whitespace,length,language:only=de+en")
@@ -69,7 +69,7 @@ def test_languages_are_told_once_and_in_one_order() -> None:
         ("contamination", "unknown step 'contamination'"),
     ],
 )
-def test_mistakes_are_told(recipe: str, message: str) -> None:
+def test_mistakes_are_reported(recipe: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         make_steps(recipe)
 

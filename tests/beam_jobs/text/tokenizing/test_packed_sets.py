@@ -39,7 +39,7 @@ def segments_of(example):
 
 
 @PACKINGS
-def test_every_document_stands_in_it_once(
+def test_every_document_is_in_it_once(
     build_packed, build_text, examples, tokenizer_file, tmp_path, packing
 ):
     manifest = build_packed(packing=packing, num_shards=3)

@@ -21,7 +21,7 @@ def documents(sizes):
 
 @pytest.mark.parametrize("name", PACKINGS)
 @given(lengths, st.integers(1, 25))
-def test_every_token_stands_exactly_once_and_in_order(name, sizes, length):
+def test_every_token_is_exactly_once_and_in_order(name, sizes, length):
     sequences = list(PACKINGS[name](documents(sizes), length))
     pieces = [piece for sequence in sequences for piece in sequence]
     by_document = sorted(pieces, key=lambda piece: (piece.row, piece.start))

@@ -119,7 +119,7 @@ def test_another_tokenizer_is_another_set(build_text, tokenizer_file, tmp_path):
         build_text("set", tokenizer=str(other))
 
 
-def test_where_the_tokenizer_lies_does_not_matter(build_text, tokenizer_file, tmp_path):
+def test_where_the_tokenizer_is_does_not_matter(build_text, tokenizer_file, tmp_path):
     moved = tmp_path / "elsewhere"
     shutil.copy(tokenizer_file, moved)
     first = build_text("set", tokenizer=str(tokenizer_file))
