@@ -68,11 +68,12 @@ class LabelTable:
         self._without_path = table.filter(pc.is_null(table["key"]))
         rows = table.filter(pc.is_valid(table["key"])).combine_chunks()
         self._rows = rows.take(pc.sort_indices(rows["key"])) if len(rows) else rows
-        keys = self._rows["key"].to_pylist()
-        starts = [0, *(at for at in range(1, len(keys)) if keys[at] != keys[at - 1]), len(keys)]
-        # Of every distinct key its first row, by the hash of the key.
-        self._starts = np.array(starts if keys else [0], np.int64)
-        hashes = np.array([_hash(keys[at]) for at in starts[:-1]] if keys else [], np.uint64)
+        keys = self._rows["key"].combine_chunks()
+        differs = pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
+        # The first row of every distinct key, and the number of rows.
+        self._starts = np.array([*[0] * bool(len(keys)), *np.flatnonzero(differs) + 1, len(keys)])
+        first_rows = keys.take(pa.array(self._starts[:-1]))
+        hashes = np.fromiter((_hash(key.as_py()) for key in first_rows), np.uint64)
         self._order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[self._order]
         self._used = np.zeros(len(hashes), bool)

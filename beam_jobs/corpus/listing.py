@@ -269,7 +269,7 @@ class CorpusListing:
         """(format, splits) of a large file; none if it cannot be split."""
         path = item.replacement or item.path
         form = self._payload.known_format(item)
-        if form == "image":
+        if form and FORMATS[form].is_record:
             return "", []
         with opened(FileRange(path)) as file:
             head = file.head(HEAD_BYTES)

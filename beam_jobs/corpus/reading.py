@@ -165,7 +165,7 @@ class CorpusReader:
         if locator.is_split:
             file_id = item.record_id.rpartition("/")[0]
         content = _Content(source, "", known) if known else self._content(item, source)
-        if known and not self._formats.is_stored_plain(known, locator):
+        if known and not (FORMATS[known].is_record or locator.is_split):
             content = content._replace(codec=_codec_in(source, known))
         if content.format == UNKNOWN:
             data = _bytes_of(content.source, _KEPT_BYTES)
@@ -307,10 +307,6 @@ class Formats(dict[str, Format]):
     def __missing__(self, name: str) -> Format:
         self[name] = FORMATS[name].load()(self._options, self._payload)
         return self[name]
-
-    def is_stored_plain(self, name: str, locator: Locator) -> bool:
-        """Whether a file of a known format cannot be compressed: it was split, or is an image."""
-        return locator.is_split or name == "image"
 
 
 def read_part(

@@ -20,12 +20,14 @@ class FileFormat(NamedTuple):
         magic: Beginnings of such files; none if the text decides.
         extensions: Names of such files end with these; for files that are empty or damaged, and
             for text.
+        is_record: Whether every file is one record, and is read as it is stored.
     """
 
     target: str
     kinds: tuple[str, ...] = ()
     magic: tuple[bytes, ...] = ()
     extensions: tuple[str, ...] = ()
+    is_record: bool = False
 
     def load(self) -> Any:
         """The class."""
@@ -42,6 +44,7 @@ FORMATS = {
         ("image",),
         (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"II*\0", b"MM\0*"),
         ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "avif"),
+        is_record=True,
     ),
     "txt": FileFormat(
         f"{_FORMATS}.plain_text:PlainText",
