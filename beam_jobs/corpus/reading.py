@@ -135,7 +135,7 @@ class CorpusReader:
         replaced = partial(FileRange, item.replacement)
         if not item.locator.is_split:
             # An original that was exported and not changed is rejected as before.
-            before = next(self._records(item, source), None)
+            before = next(self._records(item._replace(replacement=b""), source), None)
             if isinstance(before, RejectedRecord) and before.record_id == item.record_id:
                 if before.rejection.data == _bytes_of(replaced, self._payload.limit):
                     yield before

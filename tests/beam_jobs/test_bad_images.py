@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from beam_jobs.corpus.record import Rejection
+from beam_jobs.corpus.record import FILTER, Rejection
 from beam_jobs.images.decode import DecodingOptions, decode_image
 
 MAX_PIXELS = 60_000_000  # the bound under which EXPECTED.tsv was made
@@ -75,7 +75,7 @@ def verdict(path, **options):
     try:
         return "kept", decode(path, **options)
     except Rejection as refusal:
-        assert not refusal.filtered and refusal.detail
+        assert refusal.stage != FILTER and refusal.detail
         return refusal.reason, None
 
 

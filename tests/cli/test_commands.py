@@ -204,8 +204,8 @@ def test_train_then_train_again(shard_set, shardmill, tmp_path):
     [
         (["frobnicate"], 2, "No such command"),
         (["preprocess", "images"], 2, "Missing argument"),
-        (["preprocess", "images", "nowhere", "--out", "{tmp}/x"], 3, "a source must exist"),
-        (["preprocess", "images", "{tmp}", "--out", "{tmp}-x"], 3, "must hold files"),
+        (["preprocess", "images", "nowhere", "--out", "{tmp}/x"], 3, "nowhere does not exist"),
+        (["preprocess", "images", "{tmp}", "--out", "{tmp}-x"], 3, "Found no files in"),
         (
             ["preprocess", "images", "a", "--out", "b", "--dedup", "fuzzy"],
             2,
@@ -221,7 +221,7 @@ def test_train_then_train_again(shard_set, shardmill, tmp_path):
         (["report", "{tmp}/none"], 3, "no directory"),
         (["report", "{tmp}"], 3, "shardmill preprocess images"),
         (["report", "{set}", "--out", "{tmp}"], 2, "is a directory"),
-        (["report", "{set}", "--out", "{tmp}/no/page.html"], 3, "Choose another place with --out"),
+        (["report", "{set}", "--out", "{tmp}/no/page.html"], 3, "Choose another file with --out"),
         (["read", "{tmp}"], 3, "manifest.json"),
         (["train", "{tmp}"], 3, "manifest.json"),
         (["train", "{set}", "--model", "resnet5"], 2, "Did you mean 'resnet50'"),

@@ -169,7 +169,7 @@ def flip_a_bit(path: Path) -> None:
 
 def test_flipped_bit_is_named_where_all_bytes_are_read_first(shard: Path) -> None:
     flip_a_bit(shard)
-    with pytest.raises(DamageError, match=f"checksum, it differs in {shard} at byte"):
+    with pytest.raises(DamageError, match=f"does not match its checksum in {shard} at byte"):
         reader.load(shard.parent, batch_size=5, image_size=8, cache="memory")
 
 

@@ -167,7 +167,7 @@ def test_a_sentence_says_why_or_that_there_is_nothing() -> None:
     padded = rank(example(), 100.0, [trial(example(step_seconds=0.005, step_cpu_seconds=0.001))])
     assert sentence(verdict, padded) == "The bottleneck is the model's step: of a reason."
     decoding = judge(example(cpu_seconds={"decode": 0.06, "parse": 0.005}))
-    assert "decoding pictures: it takes 75%" in sentence(decoding, ())
+    assert "decoding images: it takes 75%" in sentence(decoding, ())
 
 
 def test_a_command_has_what_was_given_and_what_is_changed() -> None:
@@ -240,7 +240,7 @@ def test_doctor_tells_a_person(token_set, shardmill) -> None:
         (("set", "--model", "resnet5"), 2, "Did you mean 'resnet50'?"),
         (("set", "--seconds", 0), 2, "--seconds"),
         (("set", "--seconds", "nan"), 2, "--seconds is nan. Pass a finite number above 0"),
-        (("set", "--buckets", 4), 2, "--buckets 4 does not apply to images .* for token ids"),
+        (("set", "--buckets", 4), 2, "--buckets 4 does not apply to images"),
         (("set", "--batch-size", 1000), 2, "Pass 48 or less"),
     ],
 )

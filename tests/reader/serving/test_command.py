@@ -85,7 +85,7 @@ def test_what_is_wrong_with_serve_is_reported(
     for arguments, code, text in [
         ((tmp_path,), 3, "manifest"),
         ((tiny, "--workers", -1), 2, "workers"),
-        ((tiny, "--port", 65535), 2, "ports"),
+        ((tiny, "--port", 65535), 2, "Port 65535 and the 2 next"),
         ((tiny, "--join", "there:5050"), 2, "grpc://host:5050"),
         ((tiny, "--join", f"grpc://localhost:{free_ports(1)}"), 2, "No service answers"),
     ]:
