@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RECORD_TYPES, RecordType
-from beam_jobs.report import write_report
 from beam_jobs.stages.list import list_corpus, resolve_options
 from beam_jobs.staging.units import UNREADABLE
 from beam_jobs.workspace import Workspace, read_json, write_json
@@ -218,6 +217,8 @@ def finish(
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> None:
     """Writes the report, if there is none of this build, and removes the work folder."""
+    from beam_jobs.report import write_report  # loads image libraries, not for every worker
+
     has_report = not rebuilt and storage.stat(workspace.out / naming.REPORT) is not None
     if not options.no_report and not has_report:
         on_progress(0)
