@@ -301,8 +301,8 @@ def _missing(flag: str, name: str, file_id: str, columns: list[str], guess: str)
         hint = f"Use {flag} {guess}."
     elif flag == "--label-column":
         hint = "Name one of these, or use --no-labels."
-    if len(columns) == 1 and (columns[0].count(";") or columns[0].count("\t")):
-        hint += " The header looks delimited by something else than the format says."
+    if len(columns) == 1 and any(delimiter in columns[0] for delimiter in ";\t"):
+        hint = "The header seems to use another delimiter: .csv takes commas, .tsv takes tabs."
     return f"{file_id} has no column {name!r} ({flag}). Its columns are {shown}. {hint}"
 
 

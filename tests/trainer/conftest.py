@@ -79,7 +79,7 @@ def write_set(write_records):
         splits = {
             name: [record(*pair, label_shape) for pair in zip(*drawn, strict=True)]
             for name, drawn in (
-                (name, tiny.images(count, 12, seed))
+                (name, tiny.make_images(count, 12, seed))
                 for seed, (name, count) in enumerate(counts.items())
             )
         }

@@ -28,7 +28,7 @@ def test_validation_counts_every_example_of_a_partial_batch_once():
     model, loop = make(keras.optimizers.SGD(0.1))
     stream = tiny.finite(13, SIZE, 8)  # batches of 8 and 5
     totals = loop.validate(iter(stream.dataset), stream.steps_per_epoch, nothing)
-    images, labels = tiny.some_images(13, SIZE, 1)
+    images, labels = tiny.make_images(13, SIZE, 1)
     probabilities = model(images.astype(np.float32)).numpy()
     losses = -np.log(probabilities[np.arange(13), labels])
     assert totals.examples == 13
@@ -75,7 +75,7 @@ def test_totals_do_not_depend_on_how_steps_are_cut_into_calls():
 
 
 def test_the_first_step_that_is_not_finite_is_named():
-    images, labels = tiny.some_images(32, SIZE, 0)
+    images, labels = tiny.make_images(32, SIZE, 0)
     images = images.astype(np.float32)
     images[20] = np.inf  # in the third batch of eight
     dataset = tf.data.Dataset.from_tensor_slices((images, labels)).batch(8)

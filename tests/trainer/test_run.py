@@ -32,7 +32,7 @@ def test_a_run_leaves_a_model_a_history_and_tensorboard_files(options):
     assert set(history[0]) >= {"loss", "accuracy", "val_loss", "val_accuracy", "learning_rate"}
     assert history[0]["loss_scale"] == 2.0**15
 
-    images, labels = tiny.some_images(13, 8, 1)
+    images, labels = tiny.make_images(13, 8, 1)
     predicted = keras.models.load_model(result.model_path).predict(images, verbose=0)
     assert (predicted.argmax(axis=1) == labels).mean() == pytest.approx(result.final.val_accuracy)
 

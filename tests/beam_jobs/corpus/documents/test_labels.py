@@ -80,11 +80,11 @@ def test_columns_that_are_not_there(file):
     with pytest.raises(InputError, match="--stratify needs labels"):
         resolved(path, text_column="content", stratify=True)
     plain = file("b.txt", "x")
-    with pytest.raises(InputError, match=r"--label-column must name a column.*plain text"):
+    with pytest.raises(InputError, match=r"--label-column names the column .label.*plain text"):
         resolved(plain, label_column="label")
     with pytest.raises(InputError, match="--multi-label needs labels"):
         resolved(plain, multi_label=True)
-    with pytest.raises(InputError, match="separated by something else"):
+    with pytest.raises(InputError, match="another delimiter"):
         resolved(file("c.csv", "text;label\nx;y\n"))
 
 
