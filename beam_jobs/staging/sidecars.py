@@ -51,6 +51,11 @@ class Sidecars:
         """The sidecar of one unit."""
         return read_table(unit_files(self._workspace, self.keys[unit])["arrow"])
 
+    def rows_of(self, unit: int, records: IntArray) -> tuple[slice, IntArray]:
+        """Which of some records, ascending, are in a unit, and their rows in its sidecar."""
+        first, last = np.searchsorted(records, self.begins[unit : unit + 2]).tolist()
+        return slice(first, last), records[first:last] - self.begins[unit]
+
     def example(self, record: int) -> dict[str, Any]:
         """The staged features of a record, from its payload; slow, so for a few records only."""
         unit = int(np.searchsorted(self.begins, record, side="right")) - 1

@@ -60,9 +60,8 @@ def near_duplicates(
     """
     hashes = np.empty((len(records), HASH_BYTES), np.uint8)
     for unit, table in sidecars:
-        first, last = np.searchsorted(records, sidecars.begins[unit : unit + 2])
-        rows = records[first:last] - sidecars.begins[unit]
-        hashes[first:last] = fixed_bytes(table["perceptual_hash"], HASH_BYTES)[rows]
+        own, rows = sidecars.rows_of(unit, records)
+        hashes[own] = fixed_bytes(table["perceptual_hash"], HASH_BYTES)[rows]
 
     def thumbnails(rows: IntArray) -> npt.NDArray[np.uint8]:
         column = sidecars.take(records[rows], ["thumbnail"])["thumbnail"]

@@ -68,14 +68,14 @@ def near_duplicates(
     fingerprints = np.empty(len(records), np.uint64)
     sizes = np.empty(len(records), np.int32)
     for unit, table in sidecars:
-        own, rows = _rows(sidecars, records, unit)
+        own, rows = sidecars.rows_of(unit, records)
         heads = fixed_bytes(table["fingerprint"], 16)[rows, :8]
         fingerprints[own] = np.ascontiguousarray(heads).view("<u8")[:, 0]
         sizes[own] = pc.list_value_length(table["near_shingles"]).to_numpy()[rows]
 
     def signatures() -> Iterator[npt.NDArray[np.uint32]]:
         for unit in range(len(sidecars.keys)):
-            _, rows = _rows(sidecars, records, unit)
+            _, rows = sidecars.rows_of(unit, records)
             stored = fixed_bytes(sidecars.table(unit)["near_signature"], SIGNATURE_BYTES)
             yield stored.view("<u4")[rows]
 
@@ -90,12 +90,6 @@ def near_duplicates(
     threads = min(workers or math.ceil(usable_cores()), _MAX_THREADS)
     found = near_pairs(documents, threshold, threads)
     return NearPairs(records[found.pairs], found.similarity)
-
-
-def _rows(sidecars: Sidecars, records: IntArray, unit: int) -> tuple[slice, IntArray]:
-    """Which of the records are in a unit, and their rows in it."""
-    first, last = np.searchsorted(records, sidecars.begins[unit : unit + 2]).tolist()
-    return slice(first, last), records[first:last] - sidecars.begins[unit]
 
 
 def near_pairs(documents: Documents, threshold: float, threads: int = 1) -> NearPairs:

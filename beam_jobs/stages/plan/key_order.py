@@ -58,9 +58,9 @@ def copies_of(
         sidecars: All units.
         repeats: What is repeated.
     """
-    first, last = np.searchsorted(repeats.records, sidecars.begins[unit : unit + 2])
-    extra = repeats.extra[first:last]
-    row = np.repeat(repeats.records[first:last] - sidecars.begins[unit], extra)
+    own, rows = sidecars.rows_of(unit, repeats.records)
+    extra = repeats.extra[own]
+    row = np.repeat(rows, extra)
     number = np.arange(len(row)) - np.repeat(np.cumsum(extra) - extra, extra) + 1
     return row, copy_keys(keys[row], number)
 
