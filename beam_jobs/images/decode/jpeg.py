@@ -125,7 +125,7 @@ def _decode(
 
 def _reason(message: str) -> tuple[str, str]:
     if "remature end of JPEG" in message or "Unexpected end" in message:
-        return "truncated", f"the image ends before its last line: {message}"
+        return "truncated", f"the picture ends before its last line: {message}"
     if "Unsupported" in message and "marker" not in message:  # 12 bits, and the like
         return "unsupported-format", f"libjpeg-turbo: {message}"
     return "corrupt", f"libjpeg-turbo: {message}"
