@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from shard_format import InputError, Manifest, load_manifest, naming
+from beam_jobs.corpus.source_io import path_of, place_of
+from shard_format import InputError, Manifest, load_manifest, naming, storage
 
 # Of TFDS, Hugging Face, Spark and shardmill.
 _NOTES = frozenset(
@@ -45,17 +46,18 @@ class FeatureNames(NamedTuple):
 
 def is_note(path: bytes) -> bool:
     """Whether a file describes files of records in its folder, and holds no record itself."""
-    folder, name = os.path.split(os.fsdecode(path))
+    place = place_of(path)
+    name = place.name
     if name not in _NOTES and not name.endswith(_LABELS):
         return False
     try:
-        neighbours = os.listdir(folder)
+        neighbours = [entry.name for entry in storage.list_folder(place.parent)]
     except OSError:
         return False
     return any(mark in other for other in neighbours for mark in _DESCRIBED)
 
 
-def set_files(root: Path) -> set[bytes] | None:
+def set_files(root: storage.Place) -> set[bytes] | None:
     """The shards of the shard set in a folder; None if there is no set.
 
     Raises:
@@ -67,13 +69,13 @@ def set_files(root: Path) -> set[bytes] | None:
     if manifest is None:
         return None
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
-    missing = [shard.file for shard in shards if not (root / shard.file).is_file()]
+    missing = [shard.file for shard in shards if storage.stat(root / shard.file) is None]
     if missing:
         raise InputError(
             f"The shard {missing[0]!r} is missing in the set {root}. Run 'shardmill verify' on it, "
             "and restore the shards that are missing."
         )
-    return {os.fsencode(root / shard.file) for shard in shards}
+    return {path_of(root / shard.file) for shard in shards}
 
 
 class ShardSets:
@@ -92,7 +94,7 @@ class ShardSets:
         found, passed = None, []
         while folder not in self._sets:  # folders may be nested deeper than Python calls
             passed.append(folder)
-            found = set_files(Path(os.fsdecode(folder)))
+            found = set_files(place_of(folder))
             above = os.path.dirname(folder)
             if found is not None or len(above) < self._shortest or above == folder:
                 break
@@ -110,7 +112,7 @@ def feature_names(folder: bytes, label_column: str) -> FeatureNames:
         folder: With TFRecord files.
         label_column: The feature whose class names are wanted.
     """
-    root = Path(os.fsdecode(folder))
+    root = place_of(folder)
     manifest = _manifest(root)
     if manifest is not None:
         features = manifest.schema.features
@@ -118,16 +120,16 @@ def feature_names(folder: bytes, label_column: str) -> FeatureNames:
         names = [name for one in features if one.name == label_column for name in one.class_names]
         return FeatureNames(tuple(names), raw)
     try:
-        text = (root / f"{label_column}{_LABELS}").read_text(encoding="utf-8")
+        text = storage.read_bytes(root / f"{label_column}{_LABELS}").decode()
     except (OSError, ValueError):
         return FeatureNames()
     return FeatureNames(tuple(line.strip() for line in text.splitlines() if line.strip()))
 
 
-def _manifest(root: Path) -> Manifest | None:
+def _manifest(root: storage.Place) -> Manifest | None:
     """The manifest of a shard set; None if another program's file has that name."""
     try:
-        raw = json.loads((root / naming.MANIFEST).read_text(encoding="utf-8"))
+        raw = json.loads(storage.read_bytes(root / naming.MANIFEST))
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(raw, dict) or not {"format_version", "root_hash", "schema"} <= set(raw):

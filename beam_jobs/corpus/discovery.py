@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
-import stat
+import struct
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from beam_jobs.corpus.dataset_metadata import ShardSets, is_note
 from beam_jobs.corpus.names import is_hidden, prefixes, readable_name
 from beam_jobs.corpus.record import Rejection, SourceItem
-from beam_jobs.corpus.source_io import UnreadableError, retried
-from shard_format import InputError
+from beam_jobs.corpus.source_io import UnreadableError, place_of, retried
+from shard_format import InputError, storage
+
+_PACKED = struct.Struct("<B?qq")  # kind, is_link, size, mtime_ns
 
 OnIgnored = Callable[[str], None]
 
@@ -68,9 +72,9 @@ def find_files(
     """
     sets = ShardSets(roots)
     for prefix, root in prefixes(roots):
-        if not root.is_dir():
+        if not storage.is_folder(root):
             file_id = prefix.removesuffix("/") or readable_name(os.fsencode(root.name))
-            yield FoundFile(_file_item(file_id, os.fsencode(root), root.stat()), ())
+            yield FoundFile(_file_item(file_id, os.fsencode(root), storage.stat(root)), ())
             continue
         walk = _Walk(root, on_ignored, follow_links, on_unreadable)
         for found in walk.files(prefix):
@@ -89,7 +93,7 @@ class _Folder(NamedTuple):
     path: bytes
     prefix: str  # of the record ids below it
     names: tuple[str, ...]  # of itself and the folders above, below the root
-    above: tuple[tuple[int, int], ...]  # device and inode of itself and all folders above
+    above: tuple[bytes, ...]  # itself and all folders above, without symbolic links
 
 
 class _Walk:
@@ -106,9 +110,7 @@ class _Walk:
 
     def files(self, prefix: str) -> Iterator[FoundFile]:
         """Depth first, by name; a stack of iterators, since folders nest deeper than calls."""
-        status = os.stat(self._root)
-        above = ((status.st_dev, status.st_ino),)
-        stack = [self._entries(_Folder(self._root, prefix, (), above))]
+        stack = [self._entries(_Folder(self._root, prefix, (), (self._real_root,)))]
         while stack:
             found = next(stack[-1], None)
             if found is None:
@@ -120,13 +122,15 @@ class _Walk:
 
     def _entries(self, folder: _Folder) -> Iterator[FoundFile | _Folder]:
         try:
-            entries = retried(lambda: _names_in(folder.path), folder.path)
+            entries = retried(lambda: _sorted_entries(folder.path), folder.path)
         except (Rejection, UnreadableError) as error:
             name = folder.prefix.rstrip("/") or "."
             item = SourceItem(name, folder.path, None, 0, 0)
             yield FoundFile(item.rejected(self._unreadable(error)), folder.names)
             return
-        for raw_name, is_link in entries:
+        for packed in entries:
+            raw_name = packed[: -_PACKED.size - 1]
+            kind, is_link, size, mtime_ns = _PACKED.unpack_from(packed, len(raw_name) + 1)
             name = readable_name(raw_name)
             record_id = folder.prefix + name
             if is_hidden(raw_name):
@@ -134,41 +138,53 @@ class _Walk:
                 continue
             path = os.path.join(folder.path, raw_name)
             try:
-                status = self._status(path, is_link)
-                identity = (status.st_dev, status.st_ino)
-                if stat.S_ISDIR(status.st_mode) and identity in folder.above:
-                    raise Rejection("link-cycle", "the link leads to a folder above it")
+                target = self._target(path) if is_link else b""
+                if kind == storage.UNKNOWN:
+                    kind, size, mtime_ns = retried(partial(_look_again, path), path)
+                if kind == storage.FOLDER:
+                    yield self._below(folder, raw_name, target)
+                    continue
             except (Rejection, UnreadableError) as error:
                 item = SourceItem(record_id, path, None, 0, 0)
                 yield FoundFile(item.rejected(self._unreadable(error)), folder.names)
                 continue
-            if stat.S_ISDIR(status.st_mode):
-                yield _Folder(
-                    path, f"{record_id}/", (*folder.names, name), (*folder.above, identity)
-                )
-            else:
-                yield FoundFile(_file_item(record_id, path, status), folder.names)
+            status = storage.Stat(size, mtime_ns) if kind == storage.FILE else None
+            yield FoundFile(_file_item(record_id, path, status), folder.names)
 
-    def _status(self, path: bytes, is_link: bool) -> os.stat_result:
-        """What an entry is.
+    def _below(self, folder: _Folder, raw_name: bytes, target: bytes) -> _Folder:
+        """A folder in another; `target` is where it is if it is a symbolic link.
 
         Raises:
-            Rejection: It is a link that leads nowhere, or out of the root.
-            UnreadableError: The file system does not say.
+            Rejection: It is one of the folders above.
         """
-        if not is_link:
-            return retried(lambda: os.stat(path), path)
+        real = target or os.path.join(folder.above[-1], raw_name)
+        if real in folder.above:
+            raise Rejection("link-cycle", "the link leads to a folder above it")
+        name = readable_name(raw_name)
+        return _Folder(
+            os.path.join(folder.path, raw_name),
+            f"{folder.prefix}{name}/",
+            (*folder.names, name),
+            (*folder.above, real),
+        )
+
+    def _target(self, link: bytes) -> bytes:
+        """Where a symbolic link leads to.
+
+        Raises:
+            Rejection: It leads nowhere, or out of the root.
+        """
         try:
-            status = os.stat(path)
+            os.stat(link)
         except OSError as error:
             raise Rejection("broken-link", str(error.strerror)) from None
-        target = os.path.realpath(path)
+        target = os.path.realpath(link)
         inside = target == self._real_root or target.startswith(self._real_root + b"/")
         if not inside and not self._follow_links:
             raise Rejection(
                 "outside-link", "the link leads out of the source; --follow-links follows it"
             )
-        return status
+        return target
 
     def _unreadable(self, error: Rejection | UnreadableError) -> Rejection:
         """Why an entry is rejected.
@@ -186,18 +202,32 @@ class _Walk:
         return Rejection("unreadable", str(error.error.strerror))
 
 
-def _names_in(folder: bytes) -> list[tuple[bytes, bool]]:
-    """(name, whether it is a symbolic link) of every entry, sorted.
+def _sorted_entries(folder: bytes) -> list[bytes]:
+    """Every entry of a folder, by name.
 
-    Not the entries themselves: each keeps what `stat` says, and a folder may hold a million.
+    Packed, since a folder may hold a million: the name, a zero byte, which sorts before all that a
+    name can have, and the rest.
     """
-    with os.scandir(folder) as entries:
-        return sorted((entry.name, entry.is_symlink()) for entry in entries)
+    return sorted(
+        os.fsencode(name) + b"\0" + _PACKED.pack(kind, is_link, *stat)
+        for name, kind, stat, is_link in storage.list_folder(place_of(folder))
+    )
 
 
-def _file_item(record_id: str, path: bytes, status: os.stat_result) -> SourceItem:
+def _look_again(path: bytes) -> tuple[int, int, int]:
+    """(kind, size, mtime_ns) of a file or folder that was listed and could not be looked at."""
+    place = place_of(path)
+    if storage.is_folder(place):
+        return storage.FOLDER, 0, 0
+    found = storage.stat(place)
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fsdecode(path))
+    return storage.FILE, *found
+
+
+def _file_item(record_id: str, path: bytes, status: storage.Stat | None) -> SourceItem:
     """A file without label; rejected if it is not regular, since it might be read without end."""
-    if not stat.S_ISREG(status.st_mode):
+    if status is None:
         item = SourceItem(record_id, path, None, 0, 0)
         return item.rejected(Rejection("not-a-file", "it is a device, a pipe or a socket"))
-    return SourceItem(record_id, path, None, status.st_size, status.st_mtime_ns)
+    return SourceItem(record_id, path, None, status.size, status.mtime_ns)

@@ -28,7 +28,7 @@ from beam_jobs.corpus.record import Annotations, Rejection, SourceItem
 from beam_jobs.corpus.source_io import UnreadableError
 from beam_jobs.corpus.streams import ByteStream, FileRange, opened
 from beam_jobs.options import PreprocessOptions
-from shard_format import InputError
+from shard_format import InputError, storage
 
 _PARQUET = b"PAR1"  # how a Parquet file begins
 _BATCH_ROWS = 8192
@@ -143,6 +143,10 @@ def _annotations(row: dict[str, Any]) -> Annotations | Rejection:
     return Annotations(row["label"], row["group"], row["split"], tuple(orjson.loads(row["kept"])))
 
 
+def _arrow_file(path: str) -> pa.NativeFile:
+    return storage.open_arrow(storage.place_of(path), mapped=False)
+
+
 def _hash(key: bytes) -> int:
     return xxhash.xxh3_64_intdigest(key)
 
@@ -153,7 +157,8 @@ def _read_table(path: str, options: PreprocessOptions) -> pa.Table:
     Raises:
         InputError: It cannot be read, or lacks a column.
     """
-    if os.path.exists(path) and not os.path.isfile(path):
+    place = storage.place_of(path)
+    if storage.stat(place) is None and os.path.exists(path):
         # It is opened more than once; a pipe would lose rows, or be waited for without end.
         raise InputError(
             f"--labels {path} is a folder, a pipe or a device. Write the table to a file, which "
@@ -258,7 +263,8 @@ class _Table:
         self._form = self._find_form(head)
         self.class_names: list[str] = []
         if self._form == "parquet" and "label" in columns:
-            self.class_names = huggingface_classes(pq.read_schema(path), columns["label"])
+            schema = pq.read_schema(_arrow_file(path))
+            self.class_names = huggingface_classes(schema, columns["label"])
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Every row, by column."""
@@ -304,7 +310,7 @@ class _Table:
             _check_whole(file)
 
     def _parquet(self) -> Iterator[dict[str, Any]]:
-        file = pq.ParquetFile(self._shown, pre_buffer=False)
+        file = pq.ParquetFile(_arrow_file(self._shown), pre_buffer=False)
         self._check_columns(file.schema_arrow.names)
         for batch in file.iter_batches(_BATCH_ROWS, columns=self._wanted):
             yield from _rows_of(batch)

@@ -29,7 +29,7 @@ from beam_jobs.corpus.record import (
 )
 from beam_jobs.corpus.replacements import Replacement, Replacements
 from beam_jobs.corpus.sniffing import HEAD_BYTES, UNKNOWN, container_in
-from beam_jobs.corpus.source_io import UnreadableError, check_size, read_file
+from beam_jobs.corpus.source_io import UnreadableError, check_size, is_file, read_file
 from beam_jobs.corpus.streams import (
     ByteStream,
     FileRange,
@@ -271,7 +271,7 @@ class CorpusReader:
         """An item that listing rejected, with its bytes if it has some."""
         data = None
         locator = item.locator
-        if os.path.isfile(item.path):  # a pipe might be waited for without end
+        if is_file(item.path):  # a pipe might be waited for without end
             try:
                 if locator.gaps:
                     data = b"".join(

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from beam_jobs.corpus.record import SourceItem
-from shard_format import InputError
+from shard_format import InputError, storage
 
 # The file of a record whose path is a folder, as of a damaged a.tar next to its a.tar/1.jpg.
 # No part of a record id is written so.
@@ -114,7 +113,7 @@ class Replacements:
         for folder in reversed(self._folders):
             path = original_path(folder, file_id)
             try:
-                names = sorted(os.listdir(path))
+                names = [entry.name for entry in storage.list_folder(path)]
             except OSError:
                 continue  # most files have none, and no folder here
             for name in names:
@@ -141,9 +140,9 @@ class Replacements:
 def _found(path: Path) -> Replacement | None:
     for place in (path, own_path(path)):
         try:
-            status = os.stat(place)
+            found = storage.stat(place)
         except OSError:
             return None
-        if stat.S_ISREG(status.st_mode):
-            return Replacement(os.fsencode(place), status.st_size, status.st_mtime_ns)
+        if found is not None:
+            return Replacement(os.fsencode(place), found.size, found.mtime_ns)
     return None

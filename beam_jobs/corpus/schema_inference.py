@@ -30,10 +30,10 @@ from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.reading import CorpusReader
 from beam_jobs.corpus.record import Rejection, SourceItem
 from beam_jobs.corpus.sniffing import IMAGE, UNKNOWN, image_kind
-from beam_jobs.corpus.source_io import UnreadableError
+from beam_jobs.corpus.source_io import UnreadableError, path_of
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
 from beam_jobs.options.values import SPLIT_BY_FOLDER
-from shard_format import InputError
+from shard_format import InputError, storage
 
 _MAX_FILES = 64  # opened to see what they hold
 _MAX_MEMBERS = 64  # of one archive
@@ -48,7 +48,7 @@ _DESCRIBING = re.compile(
     r"(readme|licen[cs]e|copying|notice|changelog|changes|citation|authors|contributing)([._-].*)?",
     re.IGNORECASE,
 )
-_ARCHIVE_NAME = re.compile(rb"\.(zip|tar|tgz|tar\.\w+|t(gz|zst|xz|bz2))$")
+_ARCHIVE_NAME = re.compile(r"\.(zip|tar|tgz|tar\.\w+|t(gz|zst|xz|bz2))$")
 # Usual names of text columns.
 _USUAL = ("text", "content", "document", "body", "article", "review", "sentence", "markdown")
 
@@ -68,7 +68,7 @@ def detect_source(options: ImageOptions) -> ImageOptions:
         return dataclasses.replace(options, source="table")
     found: Counter[str] = Counter()
     for source in options.sources:
-        found.update(_kinds(os.fsencode(source)))
+        found.update(_kinds(storage.place_of(source)))
     kinds = sorted(kind for kind in found if kind != UNKNOWN)
     if not kinds or kinds == [IMAGE]:
         # Listing says what is wrong, if there are no images either.
@@ -83,34 +83,37 @@ def detect_source(options: ImageOptions) -> ImageOptions:
     )
 
 
-def _kinds(source: bytes) -> Iterator[str]:
+def _kinds(source: storage.Place) -> Iterator[str]:
     """The kinds of some of the files of a source."""
-    if os.path.isfile(source):
-        yield image_kind(source)
+    if storage.stat(source) is not None:
+        yield image_kind(path_of(source))
         return
     folders = deque([source])
     for _ in range(_MAX_FOLDERS):
         if not folders:
             return
         folder = folders.popleft()
-        if set_files(Path(os.fsdecode(folder))) is not None:
+        if set_files(folder) is not None:
             yield "tfrecord"
             continue
         files = 0
-        for path in _entries(folder, _MAX_FOLDER_ENTRIES):
-            if os.path.isdir(path):
-                folders.append(path)
-            elif files < _MAX_FILES and os.path.isfile(path) and not is_note(path):
-                files += 1
-                yield image_kind(path)
+        for entry in _entries(folder, _MAX_FOLDER_ENTRIES):
+            place = folder / entry.name
+            if entry.kind == storage.FOLDER:
+                folders.append(place)
+            elif files < _MAX_FILES and entry.kind == storage.FILE:
+                path = path_of(place)
+                if not is_note(path):
+                    files += 1
+                    yield image_kind(path)
 
 
-def _entries(folder: bytes, most: int) -> list[bytes]:
+def _entries(folder: storage.Place, most: int) -> list[storage.Entry]:
     """Some entries of a folder by name, hidden ones left out; none if it cannot be read."""
     try:
-        with os.scandir(folder) as entries:
-            shown = (entry.path for entry in entries if not is_hidden(entry.name))
-            return sorted(itertools.islice(shown, most))
+        entries = storage.list_folder(folder)
+        shown = (entry for entry in entries if not is_hidden(os.fsencode(entry.name)))
+        return sorted(itertools.islice(shown, most), key=lambda entry: os.fsencode(entry.name))
     except OSError:
         return []
 
@@ -236,18 +239,21 @@ def _some_members(item: SourceItem, container: str) -> Iterator[tuple[Member, st
 
 def _no_file_next_to_folders(roots: Sequence[Path], options: PreprocessOptions) -> bool:
     """Whether all files below the roots are in folders, besides those that describe the rest."""
-    folders = [os.fsencode(root) for _, root in prefixes(roots)]
+    folders: list[storage.Place] = [root for _, root in prefixes(roots)]
     if options.split == SPLIT_BY_FOLDER:
-        inside = [entry for folder in folders for entry in _entries(folder, _MAX_TOP_ENTRIES)]
-        splits = [one for one in inside if split_name(os.fsdecode(os.path.basename(one)))]
-        folders += [one for one in splits if os.path.isdir(one)]
-    for folder in folders:
-        for path in _entries(folder, _MAX_TOP_ENTRIES):
-            name = os.fsdecode(os.path.basename(path))
-            is_archive = _ARCHIVE_NAME.search(path.lower()) is not None
-            if os.path.isfile(path) and not describes_others(name) and not is_archive:
-                return False
-    return True
+        folders += [
+            folder / entry.name
+            for folder in list(folders)
+            for entry in _entries(folder, _MAX_TOP_ENTRIES)
+            if entry.kind == storage.FOLDER and split_name(entry.name)
+        ]
+    return not any(
+        entry.kind == storage.FILE
+        and not describes_others(entry.name)
+        and not _ARCHIVE_NAME.search(entry.name.lower())
+        for folder in folders
+        for entry in _entries(folder, _MAX_TOP_ENTRIES)
+    )
 
 
 def _check_look(options: PreprocessOptions, payload: Payload, look: _Look) -> None:

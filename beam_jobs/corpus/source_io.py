@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from beam_jobs.corpus.record import Rejection
+from shard_format import storage
 
 Result = TypeVar("Result")
 
@@ -21,7 +22,6 @@ RETRY_SECONDS = (0.1, 0.5, 2.0)
 # After a failure other files of the same storage are tried once, or a lost mount with a million
 # files would be waited for a million times.
 _NO_RETRY_SECONDS = 10.0
-_READ_BYTES = 1 << 20  # 1 MiB a system call, where a file turns out longer than listed
 
 _last_failure = float("-inf")  # monotonic seconds; per process
 
@@ -42,6 +42,21 @@ class UnreadableError(Exception):
     def __str__(self) -> str:
         name = self.path.decode("utf-8", "backslashreplace")
         return f"{self.error.strerror or type(self.error).__name__}: {name}"
+
+
+def place_of(path: bytes) -> storage.Place:
+    """Where a path of an item is, for the storage layer."""
+    return storage.place_of(os.fsdecode(path))
+
+
+def file_of(path: bytes) -> storage.File:
+    """`place_of` without a Path, which takes as long as reading a small file."""
+    return storage.place_of(os.fsdecode(path)) if b"://" in path else path
+
+
+def path_of(place: storage.Place) -> bytes:
+    """A place as an item has it: the reverse of `place_of`."""
+    return os.fsencode(str(place))
 
 
 def retried(operation: Callable[[], Result], path: bytes) -> Result:
@@ -78,33 +93,33 @@ def _is_gone(error: OSError, path: bytes) -> bool:
     """
     if error.errno != errno.ENOENT:
         return False
-    folder, name = os.path.split(path)
+    place = place_of(path)
     try:
-        with os.scandir(folder) as entries:
-            names = {entry.name for entry in entries}
+        names = {entry.name for entry in storage.list_folder(place.parent)}
     except OSError:
         return False
-    return bool(names) and name not in names
+    return bool(names) and place.name not in names
 
 
 def is_readable(path: bytes) -> bool:
     """Whether the first byte of a file can be read now, or it is known to be removed."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.read(descriptor, 1)
-        finally:
-            os.close(descriptor)
+        storage.read_range(place_of(path), 0, 1)
     except OSError as error:
         return _is_gone(error, path)
     return True
 
 
-def read_file(path: bytes, size: int, limit: int) -> bytes:
-    """The whole file, with three system calls where `open` and `read` make seven.
+def is_file(path: bytes) -> bool:
+    """Whether there is a regular file; reading it may still fail."""
+    try:
+        return storage.stat(place_of(path)) is not None
+    except OSError:
+        return False
 
-    Every system call gives up the interpreter's lock, and with several threads taking it back
-    costs more than the call.
+
+def read_file(path: bytes, size: int, limit: int) -> bytes:
+    """The whole file.
 
     Args:
         path: The file.
@@ -116,24 +131,10 @@ def read_file(path: bytes, size: int, limit: int) -> bytes:
         UnreadableError: It cannot be read.
     """
     check_size(size, limit)
-    data = retried(lambda: _read_all(path, size, limit), path)
+    file = file_of(path)
+    data = retried(lambda: storage.read_file(file, size, limit), path)
     check_size(len(data), limit)
     return data
-
-
-def _read_all(path: bytes, size: int, limit: int) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        data = os.read(descriptor, size + 1)
-        # It has changed since it was listed, or came in pieces.
-        while len(data) != size and len(data) <= limit:
-            more = os.read(descriptor, _READ_BYTES)
-            if not more:
-                break
-            data += more
-        return data
-    finally:
-        os.close(descriptor)
 
 
 def check_size(size: int, limit: int) -> None:

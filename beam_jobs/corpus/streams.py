@@ -10,13 +10,16 @@ from __future__ import annotations
 import abc
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from beam_jobs.corpus.codecs import decompressed
 from beam_jobs.corpus.record import Rejection
-from beam_jobs.corpus.source_io import retried
+from beam_jobs.corpus.source_io import file_of, retried
+from shard_format import storage
+
+Result = TypeVar("Result")
 
 _BUFFER_BYTES = 1 << 18  # 256 KiB a system call
 HEADER_BUFFER_BYTES = 1 << 12  # 4 KiB: for readers that go from header to header
@@ -113,17 +116,17 @@ class FileRange(RawStream):
         self._path = path
         self._offset, self._size, self._position = offset, size, 0
         self._damage_at_end = damage
-        self._descriptor = -1
+        self._file: storage.RandomAccessFile | None = None
         retried(self._open, path)
 
     def readinto(self, buffer: Any, /) -> int:
         """See RawIOBase; the usual case without a copy."""
         view = memoryview(buffer)
         if self._size < 0 and not self._pushed and self.damage is None:
-            found = self._retried(lambda at: os.preadv(self._descriptor, [view], at))
+            found = self._retried(lambda file, at: file.read_into(at, view))
             self._position += found
             if found:
-                return int(found)
+                return found
         return super().readinto(view)
 
     def more(self, size: int) -> bytes:
@@ -131,7 +134,7 @@ class FileRange(RawStream):
         left = size if self._size < 0 else min(size, self._size - self._position)
         data: bytes = b""
         if left > 0:
-            data = self._retried(lambda at: os.pread(self._descriptor, left, at))
+            data = self._retried(lambda file, at: file.read_at(at, left))
         self._position += len(data)
         if not data and size:
             if self._damage_at_end is not None:
@@ -154,31 +157,32 @@ class FileRange(RawStream):
         if whence == os.SEEK_CUR:
             offset += self.tell()
         elif whence == os.SEEK_END:
-            end = os.fstat(self._descriptor).st_size - self._offset
-            offset += end if self._size < 0 else self._size
+            offset += self._open().size - self._offset if self._size < 0 else self._size
         self._pushed, self._position = b"", offset
         return offset
 
     def close(self) -> None:
         """See RawIOBase."""
-        if not self.closed and self._descriptor >= 0:
-            os.close(self._descriptor)
+        if self._file is not None:
+            self._file.close()
+            self._file = None
         super().close()
 
-    def _open(self) -> None:
-        self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+    def _open(self) -> storage.RandomAccessFile:
+        if self._file is None:
+            self._file = storage.open_random(file_of(self._path))
+        return self._file
 
-    def _retried(self, read: Any) -> Any:
+    def _retried(self, read: Callable[[storage.RandomAccessFile, int], Result]) -> Result:
         """The result of a read at the position; a retry opens the file anew (a stale handle)."""
 
-        def attempt() -> Any:
-            if self._descriptor < 0:
-                self._open()
+        def attempt() -> Result:
+            file = self._open()
             try:
-                return read(self._offset + self._position)
+                return read(file, self._offset + self._position)
             except OSError:
-                os.close(self._descriptor)
-                self._descriptor = -1
+                file.close()
+                self._file = None
                 raise
 
         return retried(attempt, self._path)

@@ -11,6 +11,27 @@ import pytest
 from shard_format import storage
 
 
+class MemoryFile:
+    """An object that is read with a request each."""
+
+    def __init__(self, objects, place):
+        self._data = objects.read_file(place, 0, 0)
+        self._objects = objects
+        self.size = len(self._data)
+
+    def read_at(self, offset, size):
+        self._objects.requests += 1
+        return self._data[offset : offset + size]
+
+    def read_into(self, offset, buffer):
+        data = self.read_at(offset, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self):
+        pass
+
+
 class MemoryStorage:
     """Objects by URL; `requests` counts what an object store would be asked."""
 
@@ -23,9 +44,16 @@ class MemoryStorage:
             self.requests += 1
             yield self._get(place)[offset : offset + size]
 
+    def read_file(self, place, size, limit):
+        self.requests += 1
+        return self._get(place)
+
     def open_input(self, place):
         self.requests += 1
         return io.BytesIO(self._get(place))
+
+    def open_random(self, place):
+        return MemoryFile(self, place)
 
     def _get(self, place):
         try:
@@ -38,6 +66,9 @@ class MemoryStorage:
         found = self.objects.get(str(place))
         return storage.Stat(len(found[0]), found[1]) if found else None
 
+    def is_folder(self, place):
+        return any(True for _ in self.list_folder(place))
+
     def list_folder(self, place):
         self.requests += 1
         prefix, folders = f"{place}/", set()
@@ -45,10 +76,10 @@ class MemoryStorage:
             if url.startswith(prefix):
                 name, below, _ = url[len(prefix) :].partition("/")
                 if not below:
-                    yield storage.Entry(name, False, storage.Stat(len(data), changed))
+                    yield storage.Entry(name, storage.FILE, storage.Stat(len(data), changed))
                 elif name not in folders:
                     folders.add(name)
-                    yield storage.Entry(name, True, storage.Stat(0, 0))
+                    yield storage.Entry(name, storage.FOLDER, storage.Stat(0, 0))
 
     def make_folder(self, place):
         pass

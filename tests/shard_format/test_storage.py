@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 
@@ -79,14 +80,15 @@ def test_a_folder_is_listed_one_level_deep(root):
         storage.make_folder((root / name).parent)
         storage.write_bytes(root / name, b"123")
     entries = sorted(storage.list_folder(root))
-    assert [(entry.name, entry.is_folder) for entry in entries] == [
-        ("a", False),
-        ("b", False),
-        ("folder", True),
+    assert [(entry.name, entry.kind) for entry in entries] == [
+        ("a", storage.FILE),
+        ("b", storage.FILE),
+        ("folder", storage.FOLDER),
     ]
     assert [entry.stat.size for entry in entries[:2]] == [3, 3]
     assert entries[0].stat == storage.stat(root / "a")
     assert storage.stat(root / "folder") is None
+    assert [storage.is_folder(root / name) for name in ("a", "folder", "nothing")] == [0, 1, 0]
 
 
 def test_files_and_folders_are_deleted(root):
@@ -102,7 +104,13 @@ def test_files_and_folders_are_deleted(root):
 
 
 def test_what_is_not_there_is_said_in_one_way(root):
-    for read in (storage.read_bytes, storage.open_input, lambda p: storage.read_range(p, 0, 1)):
+    for read in (
+        storage.read_bytes,
+        storage.open_input,
+        lambda place: storage.read_range(place, 0, 1),
+        lambda place: storage.read_file(place, 1, 1),
+        lambda place: storage.open_random(place).read_at(0, 1),
+    ):
         with pytest.raises(FileNotFoundError) as caught:
             read(root / "nothing")
         assert str(caught.value.filename) == str(root / "nothing")
@@ -135,8 +143,59 @@ def test_a_missing_folder_is_an_error_and_not_made(tmp_path):
 
 def test_a_link_that_leads_nowhere_is_listed_and_is_no_file(tmp_path):
     os.symlink(tmp_path / "nowhere", tmp_path / "link")
-    assert [(e.name, e.is_folder) for e in storage.list_folder(tmp_path)] == [("link", False)]
+    (entry,) = storage.list_folder(tmp_path)
+    assert (entry.name, entry.kind, entry.is_link) == ("link", storage.OTHER, True)
     assert storage.stat(tmp_path / "link") is None
+
+
+def test_kinds_of_local_entries(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_bytes(b"1")
+    for name in ("pipe", "folder", "file"):
+        os.symlink(tmp_path / name, tmp_path / f"{name}-link")
+    kinds = {"pipe": storage.OTHER, "folder": storage.FOLDER, "file": storage.FILE}
+    for entry in storage.list_folder(tmp_path):
+        name = entry.name.removesuffix("-link")
+        assert (entry.kind, entry.is_link) == (kinds[name], name != entry.name)
+
+
+def test_what_cannot_be_looked_at_is_listed(tmp_path, monkeypatch):
+    """It must not vanish from a corpus because a file system fails for a moment."""
+    (tmp_path / "file").write_bytes(b"1")
+    scandir = os.scandir
+
+    class Failing:
+        def __init__(self, entry):
+            self.name, self.is_symlink = entry.name, entry.is_symlink
+
+        def stat(self):
+            raise OSError(5, "Input/output error")
+
+    @contextlib.contextmanager
+    def failing(folder):
+        with scandir(folder) as entries:
+            yield map(Failing, entries)
+
+    monkeypatch.setattr(os, "scandir", failing)
+    assert [(e.name, e.kind) for e in storage.list_folder(tmp_path)] == [("file", storage.UNKNOWN)]
+
+
+def test_a_file_is_read_at_any_place(root):
+    place = root / "file"
+    storage.write_bytes(place, bytes(range(100)))
+    file = storage.open_random(place)
+    assert (file.size, file.read_at(98, 10), file.read_at(100, 1)) == (100, b"bc", b"")
+    buffer = bytearray(4)
+    assert (file.read_into(97, memoryview(buffer)), bytes(buffer)) == (3, b"abc\0")
+    file.close()
+
+
+@pytest.mark.parametrize("listed", [0, 99, 100, 1000])
+def test_a_small_file_is_read_whole_whatever_was_listed(root, listed):
+    place = root / "file"
+    storage.write_bytes(place, bytes(range(100)))
+    assert storage.read_file(place, listed, 1000) == bytes(range(100))
 
 
 def test_a_place_is_a_path_or_a_url(memory):

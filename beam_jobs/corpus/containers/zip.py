@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import lzma
-import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -25,8 +24,9 @@ from beam_jobs.corpus.containers.zip_directory import (
     read_directory,
 )
 from beam_jobs.corpus.record import Locator, Rejection, SourceItem
-from beam_jobs.corpus.source_io import UnreadableError, retried
+from beam_jobs.corpus.source_io import UnreadableError, file_of, retried
 from beam_jobs.corpus.streams import ByteStream, FileRange, RawStream, opened
+from shard_format import storage
 
 _STORED, _DEFLATED, _BZIP2, _LZMA = 0, 8, 12, 14  # APPNOTE.TXT 6.3.10, section 4.4.5
 _NOT_DECOMPRESSED = -1  # the stored bytes, of a member that cannot be decompressed
@@ -43,9 +43,9 @@ class Zip(Container):
 
     def members(self, file: SourceItem, report: ArchiveReport) -> Iterator[Member]:
         """See Container."""
-        descriptor = retried(lambda: os.open(file.path, os.O_RDONLY | os.O_CLOEXEC), file.path)
+        archive = retried(lambda: storage.open_random(file_of(file.path)), file.path)
         try:
-            for found in read_directory(descriptor):
+            for found in read_directory(archive):
                 if found.kind == FOLDER:
                     continue
                 member = Member(
@@ -65,7 +65,7 @@ class Zip(Container):
         except OSError as error:
             raise UnreadableError(file.path, error) from error
         finally:
-            os.close(descriptor)
+            archive.close()
 
     def open(self, path: bytes, locator: Locator) -> RawStream:
         """See Container."""

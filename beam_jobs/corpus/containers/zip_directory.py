@@ -6,13 +6,13 @@ this keeps none. Format: PKWARE's APPNOTE.TXT 6.3.10, sections 4.3 and 4.4.
 
 from __future__ import annotations
 
-import os
 import stat
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from beam_jobs.corpus.record import Rejection
+from shard_format.storage import RandomAccessFile
 
 FOLDER, ENCRYPTED = "a folder", "encrypted"
 LOCAL_BYTES = 30  # of a local header, without name and extra field
@@ -50,17 +50,17 @@ class ZipEntry(NamedTuple):
     kind: str
 
 
-def read_directory(descriptor: int) -> Iterator[ZipEntry]:
+def read_directory(file: RandomAccessFile) -> Iterator[ZipEntry]:
     """Every entry in the order of the directory.
 
     Raises:
         Rejection: There is no directory, or it is damaged; entries before the damage were given.
     """
-    start, size, entries, shift = _find_directory(descriptor)
+    start, size, entries, shift = _find_directory(file)
     position, end, data, at = start, start + size, b"", 0
     for number in range(entries):
         if len(data) - at < 3 * _MAX_COMMENT_BYTES + _CENTRAL.size and position < end:
-            more = os.pread(descriptor, min(_BLOCK_BYTES, end - position), position)
+            more = file.read_at(position, min(_BLOCK_BYTES, end - position))
             data, at, position = data[at:] + more, 0, position + len(more)
         if len(data) - at < _CENTRAL.size or data[at : at + 4] != b"PK\1\2":
             raise Rejection(
@@ -85,21 +85,21 @@ def data_offset(header: bytes, offset: int) -> int:
     return int(offset + LOCAL_BYTES + fields[9] + fields[10])
 
 
-def _find_directory(descriptor: int) -> tuple[int, int, int, int]:
+def _find_directory(file: RandomAccessFile) -> tuple[int, int, int, int]:
     """(start, bytes, entries, bytes before the archive in the file) of the directory."""
-    file_size = os.fstat(descriptor).st_size
+    file_size = file.size
     tail_start = max(0, file_size - _MAX_COMMENT_BYTES - _END.size)
-    tail = os.pread(descriptor, file_size - tail_start, tail_start)
+    tail = file.read_at(tail_start, file_size - tail_start)
     found = tail.rfind(b"PK\5\6")
     if found < 0 or found + _END.size > len(tail):
         raise Rejection("not-a-zip", "it has no directory at its end")
     _, _, _, _, entries, size, start, _ = _END.unpack_from(tail, found)
     end = tail_start + found
-    locator = os.pread(descriptor, _END_64_LOCATOR.size, max(0, end - _END_64_LOCATOR.size))
+    locator = file.read_at(max(0, end - _END_64_LOCATOR.size), _END_64_LOCATOR.size)
     if locator[:4] == b"PK\6\7":
         # Right before its locator, unless there is a rare extensible sector.
         record = end - _END_64_LOCATOR.size - _END_64.size
-        large = os.pread(descriptor, _END_64.size, max(0, record))
+        large = file.read_at(max(0, record), _END_64.size)
         if large[:4] == b"PK\6\6" and len(large) == _END_64.size:
             *_, entries, size, start = _END_64.unpack(large)
             end = record

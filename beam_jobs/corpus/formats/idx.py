@@ -23,6 +23,7 @@ from beam_jobs.corpus.formats.base import (
     Split,
 )
 from beam_jobs.corpus.record import RawRecord, Rejection
+from beam_jobs.corpus.source_io import is_file
 from beam_jobs.corpus.streams import ByteStream, FileRange, SequentialReader, opened
 from shard_format import InputError
 
@@ -189,7 +190,7 @@ def partner(path: bytes, own: bytes, other: bytes) -> bytes | None:
             if old in plain:
                 for suffix in (b"", b".gz"):
                     found = os.path.join(folder, plain.replace(old, number) + suffix)
-                    if os.path.isfile(found):
+                    if is_file(found):
                         return found
     return None
 
