@@ -11,6 +11,7 @@ import pytest
 pytest_plugins = [
     "tests.fixtures.command_line",
     "tests.fixtures.corpora",
+    "tests.fixtures.graphs",
     "tests.fixtures.sets",
 ]
 

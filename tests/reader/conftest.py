@@ -152,3 +152,8 @@ def small_windows() -> Iterator[None]:
         mock.patch("reader.order.geometry.BUCKET_STREAMS", 4),
     ):
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def graphs(unoptimized_graphs: None) -> None:
+    """Every test here has them."""

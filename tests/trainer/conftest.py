@@ -87,3 +87,8 @@ def write_set(write_records):
         return write_records(Schema("image", features), splits, columns, statistics, "data")
 
     return write
+
+
+@pytest.fixture(autouse=True, scope="session")
+def graphs(unoptimized_graphs: None) -> None:
+    """Every test here has them."""
