@@ -161,7 +161,9 @@ CASES = [
         "a resize mode",
         (
             Function("beam_jobs/images/resize.py", "RESIZE_MODES"),
-            Line("beam_jobs/images/resize.py", "RESIZE_MODES", r'"toy": Mode(r"(\d+)", _toy)'),
+            Line(
+                "beam_jobs/images/resize.py", "RESIZE_MODES", '"toy": Mode(_SIDE, _box_size, toy)'
+            ),
         ),
         ("python programs/toy_images.py",),
         sets=("set",),
