@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray
-from beam_jobs.dedup.exact import Pairs
+from beam_jobs.dedup.exact import NO_PAIRS, Pairs
 from beam_jobs.dedup.union_find import components
 from beam_jobs.staging.sidecars import Sidecars
 
@@ -69,6 +69,9 @@ class NearPairs(NamedTuple):
 
     pairs: Pairs
     similarity: npt.NDArray[np.float32]
+
+
+NO_NEAR_PAIRS = NearPairs(NO_PAIRS, np.zeros(0, np.float32))
 
 
 def find_clusters(

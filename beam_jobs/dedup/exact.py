@@ -17,6 +17,7 @@ from beam_jobs.staging.sidecars import PARTITION_ROWS, Sidecars
 
 # [n, 2] int64: numbers of two equal records.
 Pairs = IntArray
+NO_PAIRS: Pairs = np.zeros((0, 2), np.int64)
 
 # From numbers of records to [n, 16] uint8 that are equal for exact duplicates only.
 Confirm = Callable[[IntArray], npt.NDArray[np.uint8]]
@@ -37,7 +38,7 @@ def exact_pairs(
         _equal(_full(sidecars, _repeated(sidecars, partition, partitions), confirm))
         for partition in range(partitions)
     ]
-    return np.concatenate([*parts, np.zeros((0, 2), np.int64)])
+    return np.concatenate([*parts, NO_PAIRS])
 
 
 def _repeated(sidecars: Sidecars, partition: int, partitions: int) -> IntArray:
@@ -81,7 +82,7 @@ def _equal(found: tuple[IntArray, npt.NDArray[np.uint8]]) -> Pairs:
     """Pairs of neighbours with equal fingerprints, in the order of fingerprints."""
     records, fingerprints = found
     if not len(records):
-        return np.zeros((0, 2), np.int64)
+        return NO_PAIRS
     table = pa.table(
         {
             "record": records,

@@ -72,7 +72,7 @@ def keeps_size(width: int, height: int, resize: Resize) -> bool:
     """Whether `resize_image` would return an image of this size unchanged."""
     if max(width, height) > MAX_SIDE:
         return False  # it would reject it
-    return SIZES[resize.mode](width, height, resize) == (width, height)
+    return RESIZE_MODES[resize.mode].result(width, height, resize) == (width, height)
 
 
 def _shorter_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
@@ -94,20 +94,10 @@ def _same_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
     return width, height
 
 
-# (width, height) of the result, from those of the image.
-SIZES: dict[str, Callable[[int, int, Resize], tuple[int, int]]] = {
-    "shorter": _shorter_size,
-    "fit": _fit_size,
-    "crop": _box_size,
-    "pad": _box_size,
-    "none": _same_size,
-}
-
-
 def _scaled(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
     """The whole image in the size of its mode."""
     height, width = image.shape[:2]
-    return _scale(image, *SIZES[resize.mode](width, height, resize), max_pixels)
+    return _scale(image, *RESIZE_MODES[resize.mode].result(width, height, resize), max_pixels)
 
 
 def _crop(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
@@ -137,20 +127,22 @@ class Mode(NamedTuple):
 
     Attributes:
         size: Pattern of what follows its name in --resize, with a group for each side in pixels.
+        result: (width, height, what to do) -> width and height of the result.
         apply: (image, what to do, bound on the pixels of any image in between) -> the image.
     """
 
     size: str
+    result: Callable[[int, int, Resize], tuple[int, int]]
     apply: Callable[[Pixels, Resize, int], Pixels]
 
 
 _SIDE = r"(\d{1,9})"
 RESIZE_MODES: dict[str, Mode] = {
-    "shorter": Mode(_SIDE, _scaled),
-    "fit": Mode(f"{_SIDE}x{_SIDE}", _scaled),
-    "crop": Mode(f"{_SIDE}x{_SIDE}", _crop),
-    "pad": Mode(f"{_SIDE}x{_SIDE}", _pad),
-    "none": Mode("", _scaled),
+    "shorter": Mode(_SIDE, _shorter_size, _scaled),
+    "fit": Mode(f"{_SIDE}x{_SIDE}", _fit_size, _scaled),
+    "crop": Mode(f"{_SIDE}x{_SIDE}", _box_size, _crop),
+    "pad": Mode(f"{_SIDE}x{_SIDE}", _box_size, _pad),
+    "none": Mode("", _same_size, _scaled),
 }
 
 

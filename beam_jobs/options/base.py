@@ -87,7 +87,8 @@ class PreprocessOptions:
         excludes={"--no-labels": "needs labels"},
     )
     no_labels: bool = option(False, "Records have no label; every record found is read.", type=bool)
-    dedup: str = option("exact", "Which duplicates to find.", choices=("exact", "near", "off"))
+    # "near" is a choice of the record types that find near duplicates.
+    dedup: str = option("exact", "Which duplicates to find.", choices=("exact", "off"))
     near_threshold: float = option(
         0.9,  # measured at dedup.images.near_duplicates.DEFAULT_THRESHOLD
         "With --dedup near: the least similarity of two duplicates, 0.5 to 1.",

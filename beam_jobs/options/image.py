@@ -116,6 +116,7 @@ Examples:
     dedup: str = redeclared(
         PreprocessOptions,
         "dedup",
+        choices=("exact", "near", "off"),
         help="exact finds images with equal pixels; near also finds resized, recompressed and "
         "slightly cropped copies.",
     )

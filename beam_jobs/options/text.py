@@ -124,6 +124,7 @@ Examples:
     dedup: str = redeclared(
         PreprocessOptions,
         "dedup",
+        choices=("exact", "near", "off"),
         help="exact finds documents with equal words, whatever their case and spacing; near also "
         "finds those that share most of their word sequences (MinHash).",
     )

@@ -17,7 +17,7 @@ import pyarrow as pa
 from beam_jobs.columns import IntArray
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import RawRecord, Rejection
-from beam_jobs.dedup.clusters import NearPairs
+from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, NearPairs
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_kept
 from beam_jobs.staging.assignment import Assignment
@@ -34,7 +34,7 @@ class Prepared(NamedTuple):
     Attributes:
         values: The value of every feature that is not late, by name.
         fingerprint: 16 bytes that are equal for exact duplicates; where the record type
-            `confirms`, equal for some others too.
+            has a `confirm`, equal for some others too.
         statistics: A value for every statistics and dedup feature column, by name.
     """
 
@@ -89,8 +89,6 @@ class RecordType(abc.ABC):
         summarized: Integer columns summarized in the manifest (range, mean, histogram).
         dedup_features: Columns that finding duplicates needs and the index does not keep.
         late_columns: Index columns, besides the label, that sharding fills in.
-        confirms: Whether records with equal fingerprints are duplicates only if `confirm` returns
-            the same for both.
         planning_passes: How often `near_duplicates` and `plan_changes` read all sidecars.
         runs_python: Whether its kernels hold the interpreter's lock, so that the local engine
             should use processes instead of threads.
@@ -103,7 +101,6 @@ class RecordType(abc.ABC):
     summarized: tuple[str, ...] = ()
     dedup_features: tuple[pa.Field, ...] = ()
     late_columns: tuple[pa.Field, ...] = ()
-    confirms: bool = False
     planning_passes: int = 0
     runs_python: bool = False
 
@@ -141,24 +138,26 @@ class RecordType(abc.ABC):
 
     # Planning
 
-    def confirm(self, example: Mapping[str, Any]) -> bytes:
-        """16 bytes that are equal for exact duplicates and for nothing else.
+    @property
+    def confirm(self) -> Callable[[Mapping[str, Any]], bytes] | None:
+        """Confirms exact duplicates; None if equal fingerprints already do.
 
-        It costs more than a fingerprint, so it is called only for records that share theirs.
-
-        Args:
-            example: Staged values by feature, as `shard_format.decode_example` returns them.
+        From staged values by feature, as `shard_format.decode_example` returns them, to 16 bytes
+        that are equal for exact duplicates and for nothing else. It costs more than a fingerprint,
+        so it is called only for records that share theirs.
         """
-        raise NotImplementedError(f"fingerprints of {type(self).__name__} need no confirmation")
+        return None
 
     def near_duplicates(self, sidecars: Sidecars, records: IntArray) -> NearPairs:
-        """Near duplicates among some records, if the options ask for them.
+        """Near duplicates among some records; none, unless the record type finds them.
+
+        It is called with --dedup near, a choice that its options then have.
 
         Args:
             sidecars: All staged units.
             records: [n] int64, numbers of records, ascending; one of each set of exact duplicates.
         """
-        raise NotImplementedError(f"{type(self).__name__} finds no near duplicates")
+        return NO_NEAR_PAIRS
 
     def plan_changes(
         self, sidecars: Sidecars, assignment: Assignment, workspace: Workspace, partition_rows: int

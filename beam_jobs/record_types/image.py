@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import cv2
@@ -81,7 +81,6 @@ class ImageRecords(SingleRecords):
         self.planning_passes = int(self._near)
         self.schema = _schema(options)
         self.late_columns = (LABELS_FIELD,) if options.multi_label else ()
-        self.confirms = self._keeps
 
     def stage_options(self) -> dict[str, Any]:
         """Resizing, encoding, decoding, filters, and the versions of the kernels."""
@@ -172,10 +171,10 @@ class ImageRecords(SingleRecords):
         digest.update(stored)
         return digest.digest()[:16]
 
-    def confirm(self, example: Mapping[str, Any]) -> bytes:
-        """Half of the SHA-256 over the size and all pixels of a stored JPEG."""
-        pixels = decode_jpeg_strictly(example["image"][0])
-        return pixels_hash(pixels.shape[1], pixels.shape[0], pixels)
+    @property
+    def confirm(self) -> Callable[[Mapping[str, Any]], bytes] | None:
+        """With --quality keep, which computes fingerprints from shrunk images: all pixels."""
+        return _all_pixels_hash if self._keeps else None
 
     def near_duplicates(self, sidecars: Sidecars, records: IntArray) -> NearPairs:
         """See RecordType."""
@@ -190,6 +189,12 @@ class ImageRecords(SingleRecords):
     def preview(self, example: Mapping[str, Any]) -> bytes | None:
         """A small JPEG."""
         return preview(decode_stored(example, self._encoding))
+
+
+def _all_pixels_hash(example: Mapping[str, Any]) -> bytes:
+    """Half of the SHA-256 over the size and all pixels of a stored JPEG."""
+    pixels = decode_jpeg_strictly(example["image"][0])
+    return pixels_hash(pixels.shape[1], pixels.shape[0], pixels)
 
 
 def _sizes(width: int, height: int, image: DecodedImage, data: bytes) -> dict[str, Any]:

@@ -240,18 +240,22 @@ def test_mistakes_have_one_clear_message(shardmill, shard_set, tmp_path, argumen
     assert "Traceback" not in done.stderr + done.stdout
 
 
-def test_the_beam_way_gives_the_same_set(repository, samples, tmp_path, shard_set):
-    out = tmp_path / "set"
-    done = subprocess.run(
-        [sys.executable, "-m", "beam_jobs", "images", str(samples), "--out", str(out)]
-        + ["--resize", "shorter:64", "--num-shards", "3", "--runner=DirectRunner"]
-        + ["--direct_num_workers=3"],
+def run_module(repository, *arguments):
+    """`python -m beam_jobs images ARGUMENTS`."""
+    return subprocess.run(
+        [sys.executable, "-m", "beam_jobs", "images", *arguments],
         capture_output=True,
         text=True,
         check=False,
         cwd=repository,
         timeout=120,
     )
+
+
+def test_the_beam_way_gives_the_same_set(repository, samples, tmp_path, shard_set):
+    beam = ("--runner=DirectRunner", "--direct_num_workers=3")
+    job = (samples, "--out", tmp_path / "set", "--resize", "shorter:64", "--num-shards", "3")
+    done = run_module(repository, *job, *beam)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout.splitlines()[-1])
     ours = json.loads((shard_set[0] / "manifest.json").read_text())
@@ -260,14 +264,7 @@ def test_the_beam_way_gives_the_same_set(repository, samples, tmp_path, shard_se
 
 def test_another_runner_is_honoured(repository, samples, tmp_path):
     """A runner that does not exist must not silently become the local one."""
-    done = subprocess.run(
-        [sys.executable, "-m", "beam_jobs", "images", str(samples), "--out", str(tmp_path / "set")]
-        + ["--runner=NoSuchRunner"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=repository,
-        timeout=120,
-    )
+    out = tmp_path / "set"
+    done = run_module(repository, samples, "--out", out, "--runner=NoSuchRunner")
     assert done.returncode != 0
     assert "NoSuchRunner" in done.stderr

@@ -6,6 +6,7 @@ With many labels, a record has its own number and the next smaller ones down to 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest import mock
@@ -15,21 +16,8 @@ import pyarrow as pa
 import pytest
 
 from beam_jobs.images.encode import ENCODERS, encode_jpeg
-from shard_format import (
-    LABELS_FIELD,
-    Feature,
-    IndexWriter,
-    Ledger,
-    Manifest,
-    Schema,
-    ShardInfo,
-    SplitInfo,
-    encode_example,
-    file_sha256,
-    frame,
-    index_schema,
-)
-from shard_format.naming import MANIFEST, index_file, shard_file
+from shard_format import Feature, Schema
+from tests.fixtures.sets import Record, write_shard_set
 
 STATISTICS = (pa.field("width", pa.int32()), pa.field("height", pa.int32()))
 MakeSet = Callable[..., Path]
@@ -79,51 +67,30 @@ def write_set(
     if labels != "none":
         shape = (-1,) if labels == "many" else ()
         features.append(Feature("label", "class_label", shape, "", names, late=True))
-    schema = Schema(record_type, tuple(features))
-    columns = (*STATISTICS, *([LABELS_FIELD] if labels == "many" else []))
-    (directory / "index").mkdir(parents=True)
-    infos, files, number = {}, {}, 0
-    for split, counts in splits.items():
-        shards = []
-        with IndexWriter(directory / index_file(split), columns) as index:
-            for shard, count in enumerate(counts):
-                path = directory / shard_file("tiny", split, shard, len(counts))
-                rows, offset = [], 0
-                with path.open("wb") as file:
-                    for _ in range(count):
-                        height, width = sizes[number % len(sizes)]
-                        values = {
-                            "id": f"r{number}",
-                            "image": image(number, height, width, encoding),
-                            "height": height,
-                            "width": width,
-                            "label": labels_of(number) if labels == "many" else number,
-                        }
-                        framed = frame(encode_example(schema, values))
-                        file.write(framed)
-                        rows.append(
-                            {
-                                "shard": shard,
-                                "offset": offset,
-                                "length": len(framed),
-                                "key": number,
-                                "record_id": f"r{number}",
-                                "label": number if labels == "one" else None,
-                                "labels": labels_of(number),
-                                "fingerprint": number.to_bytes(16, "big"),
-                                "width": width,
-                                "height": height,
-                            }
-                        )
-                        offset, number = offset + len(framed), number + 1
-                index.append(pa.Table.from_pylist(rows, schema=index_schema(columns)))
-                shards.append(ShardInfo(path.name, count, offset, file_sha256(path)))
-        infos[split] = SplitInfo(tuple(shards), statistics or {})
-        path = directory / index_file(split)
-        files[index_file(split)] = {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
-    ledger = Ledger(total, total, 0, 0, 0, {})
-    manifest = Manifest("tiny", schema, infos, ledger, {}, files)
-    (directory / MANIFEST).write_text(manifest.to_text())
+
+    def record(number: int) -> Record:
+        height, width = sizes[number % len(sizes)]
+        row = {"record_id": f"r{number}", "width": width, "height": height}
+        values = {
+            "id": f"r{number}",
+            "image": image(number, height, width, encoding),
+            "height": height,
+            "width": width,
+            "label": labels_of(number) if labels == "many" else number,
+        }
+        return values, row
+
+    numbers = itertools.count()
+    write_shard_set(
+        directory,
+        Schema(record_type, tuple(features)),
+        {
+            split: [[record(next(numbers)) for _ in range(count)] for count in counts]
+            for split, counts in splits.items()
+        },
+        STATISTICS,
+        dict.fromkeys(splits, statistics or {}),
+    )
     return directory
 
 

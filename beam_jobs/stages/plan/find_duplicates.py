@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.columns import IntArray
-from beam_jobs.dedup.clusters import Clusters, NearPairs, find_clusters
-from beam_jobs.dedup.exact import Pairs, exact_pairs
+from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, Clusters, find_clusters
+from beam_jobs.dedup.exact import NO_PAIRS, exact_pairs
 from beam_jobs.dedup.union_find import components
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RecordType
 from beam_jobs.staging.sidecars import Sidecars
-
-_NO_PAIRS: Pairs = np.zeros((0, 2), np.int64)
 
 
 def find_duplicates(
@@ -32,9 +32,9 @@ def find_duplicates(
         record_type: Confirms exact duplicates and finds near ones.
         partition_rows: About how many rows are compared at a time.
     """
-    exact, near = _NO_PAIRS, NearPairs(_NO_PAIRS, np.zeros(0, np.float32))
+    exact, near = NO_PAIRS, NO_NEAR_PAIRS
     if options.dedup != "off":
-        confirm = partial(_confirm, sidecars, record_type) if record_type.confirms else None
+        confirm = record_type.confirm and partial(_confirm, sidecars, record_type.confirm)
         exact = exact_pairs(sidecars, confirm, partition_rows)
     if options.dedup == "near" and sidecars.records:
         # Of exact duplicates only the first record is compared.
@@ -50,10 +50,10 @@ def find_duplicates(
 
 
 def _confirm(
-    sidecars: Sidecars, record_type: RecordType, records: IntArray
+    sidecars: Sidecars, confirm: Callable[[Mapping[str, Any]], bytes], records: IntArray
 ) -> npt.NDArray[np.uint8]:
     """[n, 16] uint8, computed from the payload of the few records that need it."""
-    digests = [record_type.confirm(sidecars.example(record)) for record in records.tolist()]
+    digests = [confirm(sidecars.example(record)) for record in records.tolist()]
     return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 16)
 
 

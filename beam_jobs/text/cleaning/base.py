@@ -7,6 +7,7 @@ itself, since which documents share a batch depends on how the work is divided.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 import importlib.metadata
@@ -218,7 +219,7 @@ class Measures:
         return matches(self.text, pattern)
 
 
-class Step:
+class Step(abc.ABC):
     """A cleaning step: a frozen dataclass whose fields are its parameters.
 
     Attributes:
@@ -230,9 +231,9 @@ class Step:
     reports: ClassVar[tuple[pa.Field, ...]] = ()
     packages: ClassVar[tuple[str, ...]] = ()
 
+    @abc.abstractmethod
     def __call__(self, texts: Texts) -> None:
         """Changes the documents, leaves some out, or reports something about them."""
-        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,19 +16,14 @@ from PIL import Image
 
 from shard_format import (
     Feature,
-    IndexWriter,
     Ledger,
-    Manifest,
     Schema,
-    ShardInfo,
-    SplitInfo,
-    encode_example,
     file_sha256,
-    frame,
     load_manifest,
     naming,
     open_index,
 )
+from tests.fixtures.sets import write_shard_set
 
 DUPLICATES_SCHEMA = pa.schema(
     [
@@ -145,40 +140,28 @@ def hand_made(directory, records, classes=(), encoding="jpeg", splits=("train", 
     if classes:
         shape = (-1,) if many else ()
         features.append(Feature("label", "class_label", shape, class_names=tuple(classes)))
-    schema, generator = Schema("image", tuple(features)), np.random.default_rng(3)
-    (directory / naming.INDEX_DIR).mkdir(parents=True)
-    columns = [pa.field("width", pa.int32()), pa.field("height", pa.int32())]
-    columns += [pa.field("labels", pa.list_(pa.int64()))] if many else []
-    infos, offset, frames, rows = {}, 0, [], []
-    for number, (record_id, label) in enumerate(records):
-        height, width = 20 + number, 30
-        pixels = generator.integers(0, 256, (height, width, 3), np.uint8)
+    generator = np.random.default_rng(3)
+
+    def record(number, record_id, label):
+        sides = {"height": 20 + number, "width": 30}
+        pixels = generator.integers(0, 256, (*sides.values(), 3), np.uint8)
         values = {"id": record_id, "image": encoded(encoding, pixels), "label": label}
-        framed = frame(encode_example(schema, values | {"height": height, "width": width}))
-        frames.append(framed)
-        rows.append(
-            {"shard": 0, "offset": offset, "length": len(framed), "key": number}
-            | {"record_id": record_id, "label": None if many else label, "labels": label}
-            | {"fingerprint": number.to_bytes(16, "big"), "width": width, "height": height}
-        )
-        offset += len(framed)
-    file = naming.shard_file("odd", splits[0], 0, 1)
-    (directory / file).write_bytes(b"".join(frames))
-    for split in splits:
-        with IndexWriter(directory / naming.index_file(split), columns) as writer:
-            if split == splits[0] and rows:
-                writer.append(pa.Table.from_pylist(rows, writer._schema))
-        own = [labels for _, labels in records] if split == splits[0] else []
-        flat = [number for item in own for number in (item if many else [item])]
-        counts = {name: flat.count(number) for number, name in enumerate(classes)}
-        shard = ShardInfo(file, len(rows), offset, file_sha256(directory / file))
-        infos[split] = SplitInfo(
-            (shard,) if split == splits[0] and rows else (), {"class_counts": counts}
-        )
-    ledger = Ledger(len(rows), len(rows), 0, 0, 0, {})
-    manifest = Manifest("odd", schema, infos, ledger, {"seed": 5}, {})
-    (directory / naming.MANIFEST).write_text(manifest.to_text(), encoding="utf-8")
-    return manifest
+        return values | sides, {"record_id": record_id, **sides}
+
+    made = [record(number, *of) for number, of in enumerate(records)]
+    flat = [number for _, label in records for number in (label if many else [label])]
+    counts = {name: flat.count(number) for number, name in enumerate(classes)}
+    none = dict.fromkeys(classes, 0)
+    return write_shard_set(
+        directory,
+        Schema("image", tuple(features)),
+        {split: [made] if made and split == splits[0] else [] for split in splits},
+        [pa.field("width", pa.int32()), pa.field("height", pa.int32())],
+        {split: {"class_counts": counts if split == splits[0] else none} for split in splits},
+        name="odd",
+        config={"seed": 5},
+        files={},
+    )
 
 
 def add_quarantine(directory, rows):

@@ -11,17 +11,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from beam_jobs.report import write_report
 from shard_format import (
     Feature,
-    IndexWriter,
     Ledger,
-    Manifest,
     Schema,
-    ShardInfo,
-    SplitInfo,
-    encode_example,
-    file_sha256,
-    frame,
-    naming,
 )
+from tests.fixtures.sets import write_shard_set
 
 WORDS = ["[PAD]", "a", "document", "of", "tokens", "<script>"]
 STATISTICS = {
@@ -37,31 +30,27 @@ def token_set(tmp_path):
     def make(pack=1000, statistics=STATISTICS, tokenizer=True, languages=("en", "en", None)):
         schema = Schema("text", (Feature("id", "text"), Feature("tokens", "int64", (-1,))))
         directory = tmp_path / "set"
-        (directory / naming.INDEX_DIR).mkdir(parents=True)
-        file, offset, frames, rows = naming.shard_file("odd", "train", 0, 1), 0, [], []
-        for number, language in enumerate(languages):
-            ids = [1, 2, 3, 4, 5] * 200 if number == 0 else [2, 9999, -1]
-            framed = frame(encode_example(schema, {"id": f"{number}", "tokens": ids}))
-            frames.append(framed)
-            row = {"shard": 0, "offset": offset, "length": len(framed), "key": number}
-            row |= {"record_id": f"{number}", "label": None, "language": language}
-            rows.append(row | {"fingerprint": number.to_bytes(16, "big")})
-            offset += len(framed)
-        (directory / file).write_bytes(b"".join(frames))
-        path = directory / naming.index_file("train")
-        with IndexWriter(path, [pa.field("language", pa.string())]) as writer:
-            writer.append(pa.Table.from_pylist(rows, writer._schema))
-        files = {}
+        records = [
+            (
+                {"id": f"{n}", "tokens": [2, 9999, -1] if n else [1, 2, 3, 4, 5] * 200},
+                {"language": language},
+            )
+            for n, language in enumerate(languages)
+        ]
+        write_shard_set(
+            directory,
+            schema,
+            {"train": [records]},
+            [pa.field("language", pa.string())],
+            {"train": statistics},
+            config={"pack": pack},
+            files={"tokenizer.json": {"bytes": 1, "sha256": ""}} if tokenizer else {},
+            ledger=Ledger(12, 12, 0, 0, 0, {}),
+        )
         if tokenizer:
             made = Tokenizer(models.WordLevel({w: i for i, w in enumerate(WORDS)}, "[PAD]"))
             made.pre_tokenizer = pre_tokenizers.Whitespace()
             made.save(str(directory / "tokenizer.json"))
-            files["tokenizer.json"] = {"bytes": 1, "sha256": ""}
-        shard = ShardInfo(file, len(rows), offset, file_sha256(directory / file))
-        splits = {"train": SplitInfo((shard,), statistics)}
-        ledger = Ledger(12, 12, 0, 0, 0, {})
-        manifest = Manifest("odd", schema, splits, ledger, {"pack": pack}, files)
-        (directory / naming.MANIFEST).write_text(manifest.to_text(), encoding="utf-8")
         return directory
 
     return make

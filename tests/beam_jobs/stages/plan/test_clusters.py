@@ -9,10 +9,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.dedup.clusters import NearPairs, find_clusters
+from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, NearPairs, find_clusters
 from beam_jobs.dedup.exact import exact_pairs
+from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
+from shard_format import UsageError
 
-NO_NEAR = NearPairs(np.zeros((0, 2), np.int64), np.zeros(0, np.float32))
+
+def test_near_is_a_choice_of_record_types_that_find_near_duplicates():
+    for options in (ImageOptions, TextOptions):
+        assert options(("src",), "out", dedup="near").dedup == "near"
+    with pytest.raises(UsageError, match="Unknown --dedup 'near'"):
+        PreprocessOptions(("src",), "out", dedup="near")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -28,7 +35,7 @@ def test_exact_duplicates_by_the_obvious_way(sidecars, rows, units, partition_ro
     ]
     of = sidecars(rows, units)
     pairs = exact_pairs(of, None, partition_rows)
-    found = find_clusters(of, pairs, NO_NEAR, keep_all=False, drop_conflicts=False)
+    found = find_clusters(of, pairs, NO_NEAR_PAIRS, keep_all=False, drop_conflicts=False)
     groups = collections.defaultdict(list)
     for row in rows:
         groups[row["fingerprint"]].append(row)
@@ -105,11 +112,11 @@ def test_a_leak_is_mended_on_the_side_of_training(sidecars):
         {"id": "c", "fingerprint": "1", "split": "validation"},
     ]
     of = sidecars(rows)
-    found = find_clusters(of, exact_pairs(of), NO_NEAR, keep_all=False, drop_conflicts=False)
+    found = find_clusters(of, exact_pairs(of), NO_NEAR_PAIRS, keep_all=False, drop_conflicts=False)
     assert {row["kept_id"] for row in found.members.to_pylist()} == {"b"}
 
 
 def test_no_duplicates(sidecars):
     of = sidecars([{"id": "a"}, {"id": "b"}])
-    found = find_clusters(of, exact_pairs(of), NO_NEAR, keep_all=False, drop_conflicts=True)
+    found = find_clusters(of, exact_pairs(of), NO_NEAR_PAIRS, keep_all=False, drop_conflicts=True)
     assert (found.number, len(found.dropped), len(found.members)) == (0, 0, 0)

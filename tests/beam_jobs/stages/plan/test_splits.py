@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.dedup.clusters import NearPairs, find_clusters
+from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, find_clusters
 from beam_jobs.dedup.exact import exact_pairs
 from beam_jobs.stages.labels import label_lists, names_in, sorted_names
 from beam_jobs.stages.plan import splits
@@ -17,7 +17,6 @@ from beam_jobs.stages.plan.balance import NO_REPEATS, balance, class_weights
 from shard_format import InputError
 
 FIXTURES = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-NO_NEAR = NearPairs(np.zeros((0, 2), np.int64), np.zeros(0, np.float32))
 FRACTIONS = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
 
@@ -84,7 +83,9 @@ def test_clusters_that_are_kept_are_on_one_side_and_tie_their_groups(sidecars, a
         rows.append({"id": f"a{chain}", "group": f"g{chain % 40}", "fingerprint": f"c{chain}"})
         rows.append({"id": f"b{chain}", "group": None, "fingerprint": f"c{chain}"})
     of = sidecars(rows, 4)
-    clusters = find_clusters(of, exact_pairs(of), NO_NEAR, keep_all=True, drop_conflicts=False)
+    clusters = find_clusters(
+        of, exact_pairs(of), NO_NEAR_PAIRS, keep_all=True, drop_conflicts=False
+    )
     assigned = assignment(of)
     splits.by_fraction(assigned, of, splits.Identity(of, clusters), {"train": 0.5, "test": 0.5})
     split_of = by_id(of, assigned)
@@ -123,15 +124,23 @@ def test_a_group_in_two_given_splits_is_reported(sidecars, assignment):
         splits.by_corpus(assignment(of), of)
 
 
-@FIXTURES
-@given(st.lists(st.sampled_from("aaaaaaaabbbc"), min_size=1, max_size=200), st.integers(1, 3))
-def test_oversampling_is_exact(sidecars, assignment, labels, units):
+UNBALANCED = st.lists(st.sampled_from("aaaaaaaabbbc"), min_size=1, max_size=200)
+
+
+def _split_by_fraction(sidecars, assignment, labels, units):
+    """(sidecars, assignment, label of every record)."""
     of = sidecars(_rows(labels), units)
     assigned = assignment(of)
     splits.by_fraction(assigned, of, splits.Identity(of, None), {"train": 0.7, "test": 0.3})
-    names = sorted(set(labels))
     label_of = np.concatenate([t["label"].to_numpy(zero_copy_only=False) for _, t in of])
-    repeats, left_out = balance("oversample", assigned, of, names)
+    return of, assigned, label_of
+
+
+@FIXTURES
+@given(UNBALANCED, st.integers(1, 3))
+def test_oversampling_is_exact(sidecars, assignment, labels, units):
+    of, assigned, label_of = _split_by_fraction(sidecars, assignment, labels, units)
+    repeats, left_out = balance("oversample", assigned, of, sorted(set(labels)))
     assert left_out == 0
     extra = np.zeros(of.records, np.int64)
     extra[repeats.records] = repeats.extra
@@ -146,13 +155,10 @@ def test_oversampling_is_exact(sidecars, assignment, labels, units):
 
 
 @FIXTURES
-@given(st.lists(st.sampled_from("aaaaaaaabbbc"), min_size=1, max_size=200), st.integers(1, 3))
+@given(UNBALANCED, st.integers(1, 3))
 def test_undersampling_is_exact(sidecars, assignment, labels, units):
-    of = sidecars(_rows(labels), units)
-    assigned = assignment(of)
-    splits.by_fraction(assigned, of, splits.Identity(of, None), {"train": 0.7, "test": 0.3})
+    of, assigned, label_of = _split_by_fraction(sidecars, assignment, labels, units)
     before = assigned.split_of.copy()
-    label_of = np.concatenate([t["label"].to_numpy(zero_copy_only=False) for _, t in of])
     repeats, left_out = balance("undersample", assigned, of, sorted(set(labels)))
     assert repeats is NO_REPEATS
     counts = collections.Counter(label_of[assigned.split_of == 0].tolist())

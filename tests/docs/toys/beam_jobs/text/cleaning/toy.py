@@ -1,0 +1,16 @@
+"""Leaves out documents with a word."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from beam_jobs.text.cleaning.base import Step, Texts
+
+
+@dataclasses.dataclass(frozen=True)
+class Toy(Step):
+    word: str = "toy"
+
+    def __call__(self, texts: Texts) -> None:
+        out = texts.measured.containing(self.word)
+        texts.leave_out(out, "toy", lambda row: f"it has the word {self.word}")
