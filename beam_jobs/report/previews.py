@@ -10,7 +10,7 @@ import base64
 import io
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import simplejpeg
@@ -20,7 +20,8 @@ from beam_jobs.images.decode.base import Pixels
 from beam_jobs.images.decode.pillow import PILLOW_FORMATS
 from beam_jobs.report.finished_set import FinishedSet, RecordLocation
 from beam_jobs.report.markup import DataUri
-from shard_format import Feature
+from beam_jobs.text.tokenizers import load_tokenizer
+from shard_format import Feature, InputError, naming
 from shard_format.example import Values
 
 _THUMBNAIL_SIDE = 96  # pixels
@@ -185,7 +186,11 @@ def _text_reader(finished: FinishedSet) -> Callable[[Mapping[str, Values]], Exce
         ids = values.get(name)
         if ids is None:
             return None
-        text = decode([int(number) for number in ids[:_MOST_TOKENS]])
+        shown = [int(number) for number in ids[:_MOST_TOKENS]]
+        try:
+            text = decode(shown)
+        except Exception:  # An id that the tokenizer does not have.
+            text = _numbers(shown)
         return _cut(text, len(ids) > _MOST_TOKENS)
 
     return from_tokens
@@ -205,43 +210,13 @@ def _cut(text: str, more: bool) -> Excerpt:
 
 def _decoder(finished: FinishedSet) -> _Decode:
     """Token ids to text by the tokenizer of the set; to numbers if it has none that loads."""
-    for name, load in _TOKENIZERS.items():
-        if name not in finished.manifest.files:
-            continue
-        try:
-            decode = load(str(finished.directory / name))
-        except Exception:  # Whatever its parser raises; the numbers can be shown.
-            return _numbers
-        return lambda ids: _decoded(decode, ids)
+    for name in naming.TOKENIZERS.values():
+        if name in finished.manifest.files:
+            try:
+                return load_tokenizer(finished.directory / name).decode
+            except InputError:  # The numbers can be shown.
+                break
     return _numbers
-
-
-def _decoded(decode: _Decode, ids: Sequence[int]) -> str:
-    try:
-        return decode(ids)
-    except Exception:  # An id that the tokenizer does not have.
-        return _numbers(ids)
-
-
-# The packages of tokenizers are imported only for sets of tokens.
-def _hugging_face(path: str) -> _Decode:
-    from tokenizers import Tokenizer
-
-    tokenizer: Any = Tokenizer.from_file(path)
-    return lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=False))
-
-
-def _sentence_piece(path: str) -> _Decode:
-    from sentencepiece import SentencePieceProcessor
-
-    processor: Any = SentencePieceProcessor(model_file=path)
-    return lambda ids: str(processor.decode(list(ids)))
-
-
-_TOKENIZERS: dict[str, Callable[[str], _Decode]] = {
-    "tokenizer.json": _hugging_face,
-    "tokenizer.model": _sentence_piece,
-}
 
 
 def _numbers(ids: Sequence[int]) -> str:
