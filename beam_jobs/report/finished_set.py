@@ -78,6 +78,11 @@ class FinishedSet:
         """Whether a record is a sequence packed with several documents."""
         return bool(self.manifest.config.get("pack"))
 
+    @property
+    def records(self) -> int:
+        """Number of records of all splits."""
+        return sum(split.records for split in self.manifest.splits.values())
+
     @functools.cached_property
     def image(self) -> Feature | None:
         """The feature that holds the image, if records have one."""
@@ -105,9 +110,8 @@ class FinishedSet:
             if feature.class_names:
                 return feature.class_names
         for split in self.manifest.splits.values():
-            counts = split.statistics.get("class_counts")
-            if isinstance(counts, dict) and counts:
-                return tuple(map(str, counts))
+            if counts := split.statistics.get("class_counts"):
+                return tuple(counts)
         return ()
 
     @functools.cached_property
@@ -123,11 +127,9 @@ class FinishedSet:
     def class_weights(self) -> dict[str, float]:
         """The weight of every class in training; empty if the set has none."""
         for split in self.manifest.splits.values():
-            weights = split.statistics.get("class_weights")
-            if isinstance(weights, dict):
-                return {str(name): float(weight) for name, weight in weights.items()}
-            if isinstance(weights, list):
-                return dict(zip(self.class_names, map(float, weights), strict=False))
+            if weights := split.statistics.get("class_weights"):
+                named = isinstance(weights, dict)  # in the first sets they are a list
+                return weights if named else dict(zip(self.class_names, weights, strict=False))
         return {}
 
     @functools.cached_property

@@ -75,4 +75,4 @@ def document(content: object, caption: object, kind: str = "") -> Html:
 
 def tiles(shown: Iterable[Html]) -> Html:
     """Tiles in rows, as many in each as the width allows."""
-    return element("div", list(shown), class_="tiles")
+    return element("div", shown, class_="tiles")
