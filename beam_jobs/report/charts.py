@@ -54,17 +54,15 @@ def counted_histogram(
     summary: object,
     title: str,
     wording: Callable[[float], str],
-    noun: str,
     unit: int = 1,
 ) -> Html | None:
-    """A figure of an integer column that the manifest summarizes, on a log scale.
+    """A figure of an integer column of documents that the manifest summarizes, on a log scale.
 
     Args:
         summary: Its statistics in the manifest: "min", "max", "mean", and "histogram" with "edges"
             and "counts". A manifest may hold anything here; None is returned if it is not that.
         title: What the values are.
         wording: How a value is written.
-        noun: What was counted.
         unit: As in `histogram`.
     """
     if not isinstance(summary, Mapping) or not _SUMMARY_KEYS <= set(summary):
@@ -81,7 +79,7 @@ def counted_histogram(
     if np.any(np.diff(edges) <= 0):
         return None
     spread = f"{wording(least)} to {wording(greatest)}, mean {wording(mean)}"
-    return _distribution(edges, counts, True, title, wording, noun, unit, spread)
+    return _distribution(edges, counts, True, title, wording, "document", unit, spread)
 
 
 def _distribution(

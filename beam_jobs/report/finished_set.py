@@ -39,8 +39,6 @@ class RecordLocation(NamedTuple):
     offset: int
     length: int
     record_id: str
-    height: int  # pixels as stored, 0 where the index does not say
-    width: int
 
 
 class FinishedSet:
@@ -225,10 +223,7 @@ class FinishedSet:
 
 def locations_of(split: str, rows: pa.Table | pa.RecordBatch) -> list[RecordLocation]:
     """The locations in rows of an index."""
-    columns = [rows[name].to_pylist() for name in ("shard", "offset", "length", "record_id")]
-    for name in ("height", "width"):
-        known = name in rows.schema.names
-        columns.append(pc.fill_null(rows[name], 0).to_pylist() if known else [0] * len(rows))
+    columns = [rows[name].to_pylist() for name in RecordLocation._fields[1:]]
     return [RecordLocation(split, *values) for values in zip(*columns, strict=True)]
 
 

@@ -21,6 +21,9 @@ class Html(str):
     __slots__ = ()
 
 
+_Rows = Iterable[Iterable[object]]
+
+
 class DataUri(str):
     """An image that this package encoded, as a data: URI."""
 
@@ -147,12 +150,7 @@ def foreign_words(text: str) -> str:
     return shortened(visible(text), _SHOWN_CHARACTERS)
 
 
-def table(
-    head: Iterable[object],
-    rows: Iterable[Iterable[object]],
-    caption: object = None,
-    kind: str | None = None,
-) -> Html:
+def table(head: Iterable[object], rows: _Rows, caption: object = None, kind: str = "") -> Html:
     """A table whose first column names the rows and whose other columns hold numbers.
 
     It scrolls horizontally where the screen is too narrow for it.
@@ -161,13 +159,13 @@ def table(
         head: The names of the columns.
         rows: Their cells.
         caption: A line above it, or None.
-        kind: A class of the style sheet for the element around it; None if there is no such one.
+        kind: A class of the style sheet for an element around it; empty if there is none.
     """
     heads = [element("th", cell, scope="col") for cell in head]
-    body = []
-    for first, *rest in rows:
-        cells = [element("th", first, scope="row"), *(element("td", cell) for cell in rest)]
-        body.append(element("tr", cells))
+    body = [
+        element("tr", element("th", first, scope="row"), [element("td", cell) for cell in rest])
+        for first, *rest in rows
+    ]
     content = element(
         "table",
         element("caption", caption) if caption is not None else None,
@@ -193,18 +191,11 @@ def drawing(shapes: object, size: str, description: str, **attributes: object) -
         description: For those who do not see it.
         attributes: Further ones, such as `class_`.
     """
-    return element(
-        "svg",
-        shapes,
-        viewBox=f"0 0 {size}",
-        preserveAspectRatio="none",
-        **attributes,
-        role="img",
-        aria_label=description,
-    )
+    stretched = {"viewBox": f"0 0 {size}", "preserveAspectRatio": "none", **attributes}
+    return element("svg", shapes, **stretched, role="img", aria_label=description)
 
 
-def folded(title: str, head: Iterable[object], rows: Iterable[Iterable[object]]) -> Html:
+def folded(title: str, head: Iterable[object], rows: _Rows) -> Html:
     """A table of words that a click on its title opens."""
     return element("details", element("summary", title), table(head, rows), class_="words")
 

@@ -21,7 +21,7 @@ from beam_jobs.images.decode.pillow import PILLOW_FORMATS
 from beam_jobs.report.finished_set import FinishedSet, RecordLocation
 from beam_jobs.report.markup import DataUri
 from beam_jobs.text.tokenizers import load_tokenizer
-from shard_format import Feature, InputError, naming
+from shard_format import Feature, naming
 from shard_format.example import Values
 
 _THUMBNAIL_SIDE = 96  # pixels
@@ -66,7 +66,7 @@ def read_previews(
     elif finished.image is not None:
         for location, values in finished.read(locations):
             try:
-                yield location, values, _thumbnail(location, values, finished.image)
+                yield location, values, _thumbnail(values, finished.image)
             except Exception:  # Written by other software, perhaps in a format not read here.
                 yield location, values, None
 
@@ -84,11 +84,10 @@ def encode_thumbnail(pixels: Pixels) -> DataUri:
     return DataUri(f"data:image/jpeg;base64,{base64.b64encode(encoded).decode()}")
 
 
-def _thumbnail(location: RecordLocation, values: Mapping[str, Values], feature: Feature) -> Pixels:
+def _thumbnail(values: Mapping[str, Values], feature: Feature) -> Pixels:
     """The image of a record, scaled down to a thumbnail: [height, width, 3] RGB.
 
     Args:
-        location: Has the sides of the image as the index states them.
         values: The decoded example.
         feature: The feature that holds the image.
 
@@ -98,11 +97,8 @@ def _thumbnail(location: RecordLocation, values: Mapping[str, Values], feature: 
     data = bytes(values[feature.name][0])  # type: ignore[arg-type]
     if feature.encoding != "raw":
         return _decode_with_pillow(data, _MOST_STORED_PIXELS)
-    height, width = (
-        int(values[name][0]) if name in values else getattr(location, name)
-        for name in ("height", "width")
-    )
-    pixels = np.frombuffer(data, np.uint8).reshape(height, width, 3)
+    size = int(values["height"][0]), int(values["width"][0])
+    pixels = np.frombuffer(data, np.uint8).reshape(*size, 3)
     return _shrink(Image.fromarray(pixels))
 
 
@@ -165,9 +161,10 @@ def text_of_bytes(data: bytes) -> Excerpt | None:
     return _cut(begin.decode("utf-8", "backslashreplace"), len(data) > len(begin))
 
 
-def text_of_preview(data: bytes) -> Excerpt:
-    """The beginning of a document as duplicates.parquet stores it."""
-    return _cut(data.decode("utf-8", "replace"), False)
+def text_of_document(data: bytes) -> Excerpt:
+    """The beginning of a document as shards and duplicates.parquet store it."""
+    begin = data[: 4 * _MOST_CHARACTERS]
+    return _cut(begin.decode("utf-8", "replace"), len(data) > len(begin))
 
 
 def _text_reader(finished: FinishedSet) -> Callable[[Mapping[str, Values]], Excerpt | None]:
@@ -200,8 +197,7 @@ def _stored_text(values: Mapping[str, Values]) -> Excerpt | None:
     stored = values.get("text")
     if not stored or not isinstance(stored[0], bytes):
         return None
-    begin = stored[0][: 4 * _MOST_CHARACTERS]
-    return _cut(begin.decode("utf-8", "replace"), len(stored[0]) > len(begin))
+    return text_of_document(stored[0])
 
 
 def _cut(text: str, more: bool) -> Excerpt:
@@ -214,7 +210,7 @@ def _decoder(finished: FinishedSet) -> _Decode:
         if name in finished.manifest.files:
             try:
                 return load_tokenizer(finished.directory / name).decode
-            except InputError:  # The numbers can be shown.
+            except Exception:  # Whatever its parser raises; the numbers can be shown.
                 break
     return _numbers
 

@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import int64
-from beam_jobs.report.markup import Html, element, escape, foreign, note
+from beam_jobs.report.markup import Html, element, escape, figure, foreign, note
 from beam_jobs.report.previews import (
     Preview,
     as_preview,
     image_of_bytes,
     read_previews,
-    text_of_preview,
+    text_of_document,
 )
 from beam_jobs.report.sampling import ReportedSet
-from beam_jobs.report.sections.base import document, image, text, tile, tiles
+from beam_jobs.report.sections.base import image, text, tile, tiles
 from shard_format import naming
 from shard_format.dropped import DuplicateCounts, count_duplicates, read_columns
 from shard_format.wording import counted
@@ -148,7 +148,8 @@ def _record(
 ) -> Html:
     words = (foreign(record_id, 40), label, element("small", foreign(fate, 80)))
     if reported.holds_text:
-        return document(text(preview, _SHOWN_CHARACTERS, _SHOWN_LINES), words, kind)
+        shown = text(preview, _SHOWN_CHARACTERS, _SHOWN_LINES)
+        return figure(shown, words, class_=f"document {kind}".strip())
     return tile(image(preview, record_id), words, kind)
 
 
@@ -171,8 +172,7 @@ def _chosen(directory: Path) -> list[str]:
         for chosen, ids in ((contradictory, found), (first, kept)):
             if len(chosen) < _MOST_CLUSTERS:
                 chosen.update(dict.fromkeys(pc.unique(ids)[:_MOST_CLUSTERS].to_pylist()))
-    ordered = [*contradictory, *(kept_id for kept_id in first if kept_id not in contradictory)]
-    return ordered[:_MOST_CLUSTERS]
+    return list(contradictory | first)[:_MOST_CLUSTERS]
 
 
 def _read_members(directory: Path, chosen: list[str]) -> list[Cluster]:
@@ -220,7 +220,7 @@ def _add_previews_of_members(reported: ReportedSet, clusters: Iterable[Cluster])
     if not members:
         return
     start, last = 0, max(members)
-    see = text_of_preview if reported.holds_text else image_of_bytes
+    see = text_of_document if reported.holds_text else image_of_bytes
     for batch in read_columns(reported.directory, naming.DUPLICATES, ["preview"], _PREVIEW_ROWS):
         for row in sorted(members.keys() & range(start, start + len(batch))):
             value = batch["preview"][row - start]

@@ -71,10 +71,10 @@ def _first_locations(reported: ReportedSet) -> Iterator[RecordLocation]:
 def _row(feature: Feature, records: list[Values]) -> tuple[object, ...]:
     values: list[bytes | int | float] = [found[0] for found in records if found]
     counts = collections.Counter(values)
-    examples: list[object] = []
-    for value, count in counts.most_common(_MOST_EXAMPLES):
-        shown = shown_value(value, _EXAMPLE_CHARACTERS)
-        examples.append(element("li", shown, element("small", f" {count:,}")))
+    examples = [
+        element("li", shown_value(value, _EXAMPLE_CHARACTERS), element("small", f" {count:,}"))
+        for value, count in counts.most_common(_MOST_EXAMPLES)
+    ]
     return (
         (foreign(feature.name, 40), element("small", f" {feature.kind}")),
         f"{len(values) / len(records):.1%}",

@@ -10,7 +10,7 @@ from beam_jobs.report.sampling import (
     ReportedSet,
     SampledRecord,
 )
-from beam_jobs.report.sections.base import framed, image, text, tiles
+from beam_jobs.report.sections.base import image, text, tiles
 from beam_jobs.report.sections.kept_columns import shown_value
 
 _SHOWN_CHARACTERS, _SHOWN_LINES = 320, 8  # of a document
@@ -51,7 +51,7 @@ def _class(reported: ReportedSet, sample: ClassSample) -> Html:
 
 
 def _image(record: SampledRecord) -> Html:
-    return element("div", framed(image(record.preview, record.record_id)), _kept_values(record))
+    return element("div", image(record.preview, record.record_id), _kept_values(record))
 
 
 def _document(record: SampledRecord) -> Html:

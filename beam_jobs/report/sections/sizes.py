@@ -57,7 +57,7 @@ def _of_images(reported: ReportedSet) -> tuple[list[Html | None], str]:
 def _of_documents(reported: ReportedSet) -> tuple[list[Html | None], str]:
     for split, info in reported.manifest.splits.items():
         charts = [
-            counted_histogram(info.statistics.get(name), title, wording, "document", unit)
+            counted_histogram(info.statistics.get(name), title, wording, unit)
             for name, title, wording, unit in _LENGTHS
         ]
         if any(charts):
