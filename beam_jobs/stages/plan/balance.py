@@ -95,7 +95,7 @@ def _training(
     assignment: Assignment, sidecars: Sidecars, class_names: list[str]
 ) -> tuple[IntArray, IntArray, UInt64Array]:
     """(number, class, hash) of every labelled record of the training split."""
-    # Not even an empty corpus has no part, so that there is something to concatenate.
+    # An empty part first: a corpus without records has no other one to concatenate.
     records: list[IntArray] = [np.zeros(0, np.int64)]
     labels: list[IntArray] = [np.zeros(0, np.int64)]
     hashes: list[UInt64Array] = [np.zeros(0, np.uint64)]
