@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RECORD_TYPES, RecordType
-from beam_jobs.stages.list import list_corpus, resolve_options
+from beam_jobs.stages.list import Listing, list_corpus, resolve_options
 from beam_jobs.staging.units import UNREADABLE
 from beam_jobs.workspace import Workspace, read_json, write_json
 from shard_format import InputError, ShardmillError, load_build, load_manifest, naming, storage
@@ -28,19 +28,13 @@ class Build(NamedTuple):
     """A build whose corpus is listed.
 
     Attributes:
-        build_id: Content address of the corpus and the options.
+        listing: The corpus as it was found.
         started: When it began, in seconds since the epoch.
-        items: Number of listed files, members of archives and splits.
-        bytes: Their size.
-        ignored: Number of files that are not read, such as hidden ones.
         complete: Whether the output holds this very set already.
     """
 
-    build_id: str
+    listing: Listing
     started: float
-    items: int
-    bytes: int
-    ignored: int
     complete: bool
 
 
@@ -133,14 +127,14 @@ def begin(
     unfinished = workspace.plan.exists()
     try:
         workspace.create()
-        write_json(workspace, _owner_file(workspace), run_id)
+        write_json(workspace, workspace.owner, run_id)
         listing = list_corpus(options, record_type, workspace, on_progress)
         complete = is_complete(workspace, listing.build_id)
     except (ShardmillError, OSError):
         if not unfinished:
             workspace.remove()
         raise
-    return Build(listing.build_id, started, listing.items, listing.bytes, listing.ignored, complete)
+    return Build(listing, started, complete)
 
 
 def check_owner(workspace: Workspace, run_id: str) -> None:
@@ -152,7 +146,7 @@ def check_owner(workspace: Workspace, run_id: str) -> None:
     Raises:
         InputError: The output was removed, or another build took it over.
     """
-    owner = read_json(_owner_file(workspace))
+    owner = read_json(workspace.owner)
     if owner is None:
         raise _removed(workspace)
     if owner != run_id:
@@ -160,10 +154,6 @@ def check_owner(workspace: Workspace, run_id: str) -> None:
             f"Another build into {workspace.out} began and took it over. Wait for that one, or "
             "choose another --out."
         )
-
-
-def _owner_file(workspace: Workspace) -> Path:
-    return workspace.work / "run.json"
 
 
 def _removed(workspace: Workspace) -> InputError:
@@ -203,7 +193,7 @@ def is_complete(workspace: Workspace, build_id: str) -> bool:
     }
     sizes |= {name: info["bytes"] for name, info in manifest.files.items()}
     found = {name: storage.stat(workspace.out / name) for name in sizes}
-    if all(stat is not None and stat.size == sizes[name] for name, stat in found.items()):
+    if all(stat and stat.size == sizes[name] for name, stat in found.items()):
         return True
     storage.delete(path)  # files are missing or truncated: the set is built again
     return False

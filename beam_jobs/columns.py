@@ -23,14 +23,11 @@ def int64(column: pa.ChunkedArray) -> IntArray:
 
 def fixed_bytes(column: pa.ChunkedArray, size: int) -> npt.NDArray[np.uint8]:
     """[n, size] uint8 of a fixed-size binary column without nulls."""
-    parts: list[Any] = [
-        np.frombuffer(chunk.buffers()[1], np.uint8).reshape(-1, size)[
-            chunk.offset : chunk.offset + len(chunk)
-        ]
-        for chunk in column.chunks
-        if len(chunk)
-    ]
-    return np.concatenate(parts) if parts else np.zeros((0, size), np.uint8)
+    if not len(column):
+        return np.zeros((0, size), np.uint8)
+    whole = column.combine_chunks()
+    values = np.frombuffer(whole.buffers()[1], np.uint8).reshape(-1, size)
+    return values[whole.offset : whole.offset + len(whole)]
 
 
 def run_starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

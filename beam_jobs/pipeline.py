@@ -61,7 +61,15 @@ class BuildShardSet(beam.PTransform):
     def expand(self, root: Any) -> Any:
         """See beam.PTransform."""
         job = (self._options, self.run_id)
-        builds = root | "ListCorpus" >> ListCorpus(*job, self._build)  # Build
+        if self._build:
+            builds = root | "ListCorpus" >> beam.Create([self._build])  # Build
+        else:
+            builds = (
+                root
+                | "Start" >> beam.Create([None])
+                | "ListCorpus" >> beam.ParDo(ListCorpus(*job))
+                | "KeepBuild" >> beam.Reshuffle()  # a retry of a later stage must not list again
+            )
         units = (
             builds
             | "ListUnits" >> beam.ParDo(ListUnits(*job))
@@ -79,32 +87,6 @@ class BuildShardSet(beam.PTransform):
             beam.pvalue.AsList(summaries),
             beam.pvalue.AsList(results),
         )  # root hash
-
-
-class ListCorpus(beam.PTransform):
-    """A pipeline in, one Build out, whose records are in the listing.
-
-    Args:
-        options: The job.
-        run_id: A name that no other run has.
-        build: Of a launcher that has listed the corpus already.
-    """
-
-    def __init__(self, options: PreprocessOptions, run_id: str, build: Build | None) -> None:
-        super().__init__()
-        self._job = (options, run_id)
-        self._build = build
-
-    def expand(self, root: Any) -> Any:
-        """See beam.PTransform."""
-        if self._build:
-            return root | beam.Create([self._build])
-        return (
-            root
-            | "Start" >> beam.Create([None])
-            | "BeginBuild" >> beam.ParDo(BeginBuild(*self._job))
-            | "KeepBuild" >> beam.Reshuffle()  # a retry of a later stage must not list again
-        )
 
 
 # By run id, from workers that are threads of the launcher; others leave a file.
@@ -150,8 +132,8 @@ class _Stage(beam.DoFn):
             write_json(self._workspace, self._workspace.error, kept)
 
 
-class BeginBuild(_Stage):
-    """Anything in, the Build out."""
+class ListCorpus(_Stage):
+    """Anything in, one Build out, whose records are in the listing."""
 
     def process(self, _: None) -> Iterator[Build]:
         """See beam.DoFn."""
@@ -217,10 +199,11 @@ class Commit(_Stage):
         build = Build(*build)
         # A retry finds the set complete, and the work folder removed.
         with self._reporting_errors(owned=False):
-            if not is_complete(self._workspace, build.build_id):
+            build_id = build.listing.build_id
+            if not is_complete(self._workspace, build_id):
                 check_owner(self._workspace, self._run_id)
                 job = (self._options, self._record_type, self._workspace)
-                commit(summaries, results, build.build_id, build.started, *job)
+                commit(summaries, results, build_id, build.started, *job)
             if self._finishes:
                 finish(self._options, self._workspace, rebuilt=not build.complete)
             yield load_manifest(self._workspace.out).root_hash

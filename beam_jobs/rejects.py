@@ -32,21 +32,10 @@ class RejectWriter:
     def append(self, position: int, record_id: str, label: str | None, reject: Rejection) -> None:
         """Adds one record; `position` is its place in the unit, as listed."""
         (self.filtered if reject.stage == FILTER else self.refused)[reject.reason] += 1
-        row = {
-            "position": position,
-            "record_id": record_id,
-            "label": label,
-            "stage": reject.stage,
-            "reason": reject.reason,
-            "detail": reject.detail,
-        }
-        columns = [
-            _without_copy(reject.data)
-            if field.name == "bytes"
-            else pa.array([row[field.name]], field.type)
-            for field in _SCHEMA
-        ]
-        self._writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
+        row = (position, record_id, label, reject.stage, reject.reason, reject.detail)
+        short = [pa.array([value], kind) for value, kind in zip(row, _SCHEMA.types, strict=False)]
+        batch = pa.record_batch([*short, _without_copy(reject.data)], schema=_SCHEMA)
+        self._writer.write_batch(batch)
 
     def __enter__(self) -> RejectWriter:
         return self

@@ -68,15 +68,12 @@ def preprocess(
         build = begin(
             options, record_type, workspace, run_id, lambda done: on_progress("list", done, 0)
         )
-        on_progress("list", build.items, build.items)
+        found = build.listing
+        on_progress("list", found.items, found.items)
         if not build.complete:
-            choose_mode(
-                beam_options,
-                beam_args,
-                runs_python=record_type.runs_python,
-                corpus_bytes=build.bytes,
-            )
-            on_progress("stage", 0, build.bytes)
+            runs_python = record_type.runs_python
+            choose_mode(beam_options, beam_args, runs_python=runs_python, corpus_bytes=found.bytes)
+            on_progress("stage", 0, found.bytes)
             job = BuildShardSet(options, build, run_id)
             _run_pipeline(job, workspace, runner, beam_options, on_progress)
         finish(
@@ -90,7 +87,7 @@ def preprocess(
             out=workspace.out,
             manifest=load_manifest(workspace.out),
             build=info,
-            ignored=build.ignored + info.get("ignored", 0),
+            ignored=found.ignored + info.get("ignored", 0),
             already_built=build.complete,
         )
 

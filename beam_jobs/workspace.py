@@ -49,6 +49,7 @@ class Workspace:
         self.clusters = self.plan / "clusters.arrow"
         self.settled = self.work / "settled"
         self.shards = self.work / "shards"
+        self.owner = self.work / "run.json"
         self.progress = self.work / "progress"
         self.error = self.work / "error.json"
 

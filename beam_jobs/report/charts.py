@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.report.markup import Html, element, figure
+from beam_jobs.report.markup import Html, drawing, element, figure
 from shard_format.wording import counted
 
 _BINS = 36
@@ -39,35 +38,31 @@ def histogram(
     if not len(values):
         return None
     numbers = np.asarray(values, np.float64)
-    least, median, greatest = (float(part) for part in np.quantile(numbers, (0, 0.5, 1)))
-    heading = element("strong", title)
+    least, median, greatest = np.quantile(numbers, (0, 0.5, 1)).tolist()
     if least == greatest:
         value = element("div", wording(least), class_="single")
-        return figure(value, (heading, ": the same for every record"), class_="histogram")
+        caption = (element("strong", title), ": the same for every record")
+        return figure(value, caption, class_="histogram")
     logarithmic = least > 0 and greatest / least >= _LOGARITHMIC_FROM
     edges = _edges(least, greatest, logarithmic, np.issubdtype(values.dtype, np.integer))
     counts = np.histogram(numbers, edges)[0]
-    scale = _Scale(float(edges[0]), float(edges[-1]), logarithmic)
     spread = f"{wording(least)} to {wording(greatest)}, median {wording(median)}"
-    most = counted(int(counts.max()), "record")
-    return _distribution(edges, counts, scale, wording, title, spread, most, unit)
+    return _distribution(edges, counts, logarithmic, title, wording, "record", unit, spread)
 
 
 def counted_histogram(
     summary: object,
     title: str,
     wording: Callable[[float], str],
-    noun: str,
     unit: int = 1,
 ) -> Html | None:
-    """A figure of an integer column that the manifest summarizes, on a log scale.
+    """A figure of an integer column of documents that the manifest summarizes, on a log scale.
 
     Args:
         summary: Its statistics in the manifest: "min", "max", "mean", and "histogram" with "edges"
             and "counts". A manifest may hold anything here; None is returned if it is not that.
         title: What the values are.
         wording: How a value is written.
-        noun: What was counted.
         unit: As in `histogram`.
     """
     if not isinstance(summary, Mapping) or not _SUMMARY_KEYS <= set(summary):
@@ -81,32 +76,32 @@ def counted_histogram(
         return None
     edges[-1] = min(edges[-1], greatest + 1)
     edges = np.maximum(edges, 0.5)  # a log scale has no 0
-    if any(left >= right for left, right in itertools.pairwise(edges)):
+    if np.any(np.diff(edges) <= 0):
         return None
     spread = f"{wording(least)} to {wording(greatest)}, mean {wording(mean)}"
-    scale = _Scale(float(edges[0]), float(edges[-1]), logarithmic=True)
-    most = counted(int(counts.max()), noun)
-    return _distribution(edges, counts, scale, wording, title, spread, most, unit)
+    return _distribution(edges, counts, True, title, wording, "document", unit, spread)
 
 
 def _distribution(
     edges: Array,
     counts: npt.NDArray[np.intp],
-    scale: _Scale,
-    wording: Callable[[float], str],
+    logarithmic: bool,
     title: str,
-    spread: str,
-    most: str,
+    wording: Callable[[float], str],
+    noun: str,
     unit: int,
+    spread: str,
 ) -> Html:
-    drawing = _bars(edges, counts, scale, wording, f"Histogram of {title.lower()}: {spread}")
-    greatest = element("div", most, class_="most", aria_hidden="true")
-    caption = (
-        element("strong", title),
-        f": {spread}",
-        "; log scale" if scale.logarithmic else "",
+    scale = _Scale(float(edges[0]), float(edges[-1]), logarithmic)
+    bars = drawing(
+        _bars(edges, counts, scale, wording),
+        f"{_WIDTH} {_HEIGHT}",
+        f"Histogram of {title.lower()}: {spread}",
+        class_="s0",
     )
-    return figure((greatest, drawing, _axis(scale, wording, unit)), caption, class_="histogram")
+    most = element("div", counted(int(counts.max()), noun), class_="most", aria_hidden="true")
+    caption = (element("strong", title), f": {spread}", "; log scale" if logarithmic else "")
+    return figure((most, bars, _axis(scale, wording, unit)), caption, class_="histogram")
 
 
 def _edges(least: float, greatest: float, logarithmic: bool, integers: bool) -> Array:
@@ -134,9 +129,9 @@ class _Scale:
     def ticks(self, unit: int) -> list[float]:
         """A few round values inside the scale: multiples of the unit, or powers of 2 for bytes."""
         inside = _Scale(self.least / unit, self.greatest / unit, self.logarithmic)
-        if not self.logarithmic:
-            return [tick * unit for tick in inside._multiples()]
-        return [tick * unit for tick in inside._powers(10 if unit == 1 else 2)]
+        base = 10 if unit == 1 else 2
+        ticks = inside._powers(base) if self.logarithmic else inside._multiples()
+        return [tick * unit for tick in ticks]
 
     def _powers(self, base: int) -> list[float]:
         exponents = range(math.floor(math.log(self.least, base)), 64)
@@ -160,12 +155,8 @@ class _Scale:
 
 
 def _bars(
-    edges: Array,
-    counts: npt.NDArray[np.intp],
-    scale: _Scale,
-    wording: Callable[[float], str],
-    description: str,
-) -> Html:
+    edges: Array, counts: npt.NDArray[np.intp], scale: _Scale, wording: Callable[[float], str]
+) -> list[Html]:
     bars = []
     for left, right, count in zip(edges[:-1], edges[1:], counts, strict=True):
         if not count:
@@ -183,15 +174,7 @@ def _bars(
                 height=f"{height:.2f}",
             )
         )
-    return element(
-        "svg",
-        bars,
-        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
-        preserveAspectRatio="none",
-        class_="s0",
-        role="img",
-        aria_label=description,
-    )
+    return bars
 
 
 def _axis(scale: _Scale, wording: Callable[[float], str], unit: int) -> Html:
@@ -204,8 +187,13 @@ def _axis(scale: _Scale, wording: Callable[[float], str], unit: int) -> Html:
     return element("div", marks, class_="axis", aria_hidden="true")
 
 
-def stacked_bar(counts: Sequence[int], greatest: int) -> Html:
-    """A thin bar whose parts are the splits; `greatest` fills the width."""
+def stacked_bar(counts: Sequence[float], greatest: float) -> Html:
+    """A thin bar with a part for each count, such as those of the splits.
+
+    Args:
+        counts: The lengths of the parts.
+        greatest: What fills the width.
+    """
     parts = [
         element("span", class_=f"s{number % 6}", style=f"width:{100 * count / greatest:.2f}%")
         for number, count in enumerate(counts)
@@ -233,12 +221,4 @@ def rank_curve(counts: Sequence[int], description: str) -> Html:
         f"V{_HEIGHT * (1 - math.log1p(count) / highest):.1f}h{width:.2f}" for count in shown
     )
     area = element("path", d=f"M0 {_HEIGHT}{points}V{_HEIGHT}Z")
-    return element(
-        "svg",
-        area,
-        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
-        preserveAspectRatio="none",
-        class_="s0 curve",
-        role="img",
-        aria_label=description,
-    )
+    return drawing(area, f"{_WIDTH} {_HEIGHT}", description, class_="s0 curve")

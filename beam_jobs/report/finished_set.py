@@ -39,8 +39,6 @@ class RecordLocation(NamedTuple):
     offset: int
     length: int
     record_id: str
-    height: int  # pixels as stored, 0 where the index does not say
-    width: int
 
 
 class FinishedSet:
@@ -78,6 +76,11 @@ class FinishedSet:
         """Whether a record is a sequence packed with several documents."""
         return bool(self.manifest.config.get("pack"))
 
+    @property
+    def records(self) -> int:
+        """Number of records of all splits."""
+        return sum(split.records for split in self.manifest.splits.values())
+
     @functools.cached_property
     def image(self) -> Feature | None:
         """The feature that holds the image, if records have one."""
@@ -105,9 +108,8 @@ class FinishedSet:
             if feature.class_names:
                 return feature.class_names
         for split in self.manifest.splits.values():
-            counts = split.statistics.get("class_counts")
-            if isinstance(counts, dict) and counts:
-                return tuple(map(str, counts))
+            if counts := split.statistics.get("class_counts"):
+                return tuple(counts)
         return ()
 
     @functools.cached_property
@@ -123,11 +125,9 @@ class FinishedSet:
     def class_weights(self) -> dict[str, float]:
         """The weight of every class in training; empty if the set has none."""
         for split in self.manifest.splits.values():
-            weights = split.statistics.get("class_weights")
-            if isinstance(weights, dict):
-                return {str(name): float(weight) for name, weight in weights.items()}
-            if isinstance(weights, list):
-                return dict(zip(self.class_names, map(float, weights), strict=False))
+            if weights := split.statistics.get("class_weights"):
+                named = isinstance(weights, dict)  # in the first sets they are a list
+                return weights if named else dict(zip(self.class_names, weights, strict=False))
         return {}
 
     @functools.cached_property
@@ -223,10 +223,7 @@ class FinishedSet:
 
 def locations_of(split: str, rows: pa.Table | pa.RecordBatch) -> list[RecordLocation]:
     """The locations in rows of an index."""
-    columns = [rows[name].to_pylist() for name in ("shard", "offset", "length", "record_id")]
-    for name in ("height", "width"):
-        known = name in rows.schema.names
-        columns.append(pc.fill_null(rows[name], 0).to_pylist() if known else [0] * len(rows))
+    columns = [rows[name].to_pylist() for name in RecordLocation._fields[1:]]
     return [RecordLocation(split, *values) for values in zip(*columns, strict=True)]
 
 

@@ -21,6 +21,9 @@ class Html(str):
     __slots__ = ()
 
 
+_Rows = Iterable[Iterable[object]]
+
+
 class DataUri(str):
     """An image that this package encoded, as a data: URI."""
 
@@ -147,28 +150,54 @@ def foreign_words(text: str) -> str:
     return shortened(visible(text), _SHOWN_CHARACTERS)
 
 
-def table(head: Iterable[object], rows: Iterable[Iterable[object]], caption: object = None) -> Html:
+def table(head: Iterable[object], rows: _Rows, caption: object = None, kind: str = "") -> Html:
     """A table whose first column names the rows and whose other columns hold numbers.
 
     It scrolls horizontally where the screen is too narrow for it.
+
+    Args:
+        head: The names of the columns.
+        rows: Their cells.
+        caption: A line above it, or None.
+        kind: A class of the style sheet for an element around it; empty if there is none.
     """
     heads = [element("th", cell, scope="col") for cell in head]
-    body = []
-    for first, *rest in rows:
-        cells = [element("th", first, scope="row"), *(element("td", cell) for cell in rest)]
-        body.append(element("tr", cells))
+    body = [
+        element("tr", element("th", first, scope="row"), [element("td", cell) for cell in rest])
+        for first, *rest in rows
+    ]
     content = element(
         "table",
         element("caption", caption) if caption is not None else None,
         element("thead", element("tr", heads)),
         element("tbody", body),
     )
-    return element("div", content, class_="scroll", tabindex=0, role="region", aria_label="table")
+    region = {"tabindex": 0, "role": "region", "aria_label": "table"}
+    shown = element("div", content, class_="scroll", **region)
+    return element("div", shown, class_=kind) if kind else shown
 
 
 def figure(content: object, caption: object, **attributes: object) -> Html:
     """A figure with its caption above it."""
     return element("figure", element("figcaption", caption), content, **attributes)
+
+
+def drawing(shapes: object, size: str, description: str, **attributes: object) -> Html:
+    """An SVG that stretches to the width of its parent.
+
+    Args:
+        shapes: Its content.
+        size: "WIDTH HEIGHT" of its coordinates.
+        description: For those who do not see it.
+        attributes: Further ones, such as `class_`.
+    """
+    stretched = {"viewBox": f"0 0 {size}", "preserveAspectRatio": "none", **attributes}
+    return element("svg", shapes, **stretched, role="img", aria_label=description)
+
+
+def folded(title: str, head: Iterable[object], rows: _Rows) -> Html:
+    """A table of words that a click on its title opens."""
+    return element("details", element("summary", title), table(head, rows), class_="words")
 
 
 def note(text: object) -> Html:

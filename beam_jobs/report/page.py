@@ -7,9 +7,10 @@ from pathlib import Path
 from beam_jobs.report.markup import Html, element, style_sheet
 from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections import SECTIONS
-from beam_jobs.report.style import STYLE
 from shard_format import InputError, naming, storage
 
+# Dense, light and dark, from a phone to a wide screen.
+_STYLE = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
 # Nothing may be loaded and nothing may run, whatever a name in the corpus says.
 _POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
@@ -68,7 +69,7 @@ def render(reported: ReportedSet) -> Html:
         element("meta", name="color-scheme", content="light dark"),
         element("meta", name="referrer", content="no-referrer"),
         element("title", name),
-        style_sheet(STYLE),
+        style_sheet(_STYLE),
     )
     header = element(
         "header",

@@ -10,7 +10,7 @@ import base64
 import io
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import simplejpeg
@@ -20,7 +20,8 @@ from beam_jobs.images.decode.base import Pixels
 from beam_jobs.images.decode.pillow import PILLOW_FORMATS
 from beam_jobs.report.finished_set import FinishedSet, RecordLocation
 from beam_jobs.report.markup import DataUri
-from shard_format import Feature
+from beam_jobs.text.tokenizers import load_tokenizer
+from shard_format import Feature, naming
 from shard_format.example import Values
 
 _THUMBNAIL_SIDE = 96  # pixels
@@ -65,7 +66,7 @@ def read_previews(
     elif finished.image is not None:
         for location, values in finished.read(locations):
             try:
-                yield location, values, _thumbnail(location, values, finished.image)
+                yield location, values, _thumbnail(values, finished.image)
             except Exception:  # Written by other software, perhaps in a format not read here.
                 yield location, values, None
 
@@ -83,11 +84,10 @@ def encode_thumbnail(pixels: Pixels) -> DataUri:
     return DataUri(f"data:image/jpeg;base64,{base64.b64encode(encoded).decode()}")
 
 
-def _thumbnail(location: RecordLocation, values: Mapping[str, Values], feature: Feature) -> Pixels:
+def _thumbnail(values: Mapping[str, Values], feature: Feature) -> Pixels:
     """The image of a record, scaled down to a thumbnail: [height, width, 3] RGB.
 
     Args:
-        location: Has the sides of the image as the index states them.
         values: The decoded example.
         feature: The feature that holds the image.
 
@@ -97,11 +97,8 @@ def _thumbnail(location: RecordLocation, values: Mapping[str, Values], feature: 
     data = bytes(values[feature.name][0])  # type: ignore[arg-type]
     if feature.encoding != "raw":
         return _decode_with_pillow(data, _MOST_STORED_PIXELS)
-    height, width = (
-        int(values[name][0]) if name in values else getattr(location, name)
-        for name in ("height", "width")
-    )
-    pixels = np.frombuffer(data, np.uint8).reshape(height, width, 3)
+    size = int(values["height"][0]), int(values["width"][0])
+    pixels = np.frombuffer(data, np.uint8).reshape(*size, 3)
     return _shrink(Image.fromarray(pixels))
 
 
@@ -164,9 +161,10 @@ def text_of_bytes(data: bytes) -> Excerpt | None:
     return _cut(begin.decode("utf-8", "backslashreplace"), len(data) > len(begin))
 
 
-def text_of_preview(data: bytes) -> Excerpt:
-    """The beginning of a document as duplicates.parquet stores it."""
-    return _cut(data.decode("utf-8", "replace"), False)
+def text_of_document(data: bytes) -> Excerpt:
+    """The beginning of a document as shards and duplicates.parquet store it."""
+    begin = data[: 4 * _MOST_CHARACTERS]
+    return _cut(begin.decode("utf-8", "replace"), len(data) > len(begin))
 
 
 def _text_reader(finished: FinishedSet) -> Callable[[Mapping[str, Values]], Excerpt | None]:
@@ -185,7 +183,11 @@ def _text_reader(finished: FinishedSet) -> Callable[[Mapping[str, Values]], Exce
         ids = values.get(name)
         if ids is None:
             return None
-        text = decode([int(number) for number in ids[:_MOST_TOKENS]])
+        shown = [int(number) for number in ids[:_MOST_TOKENS]]
+        try:
+            text = decode(shown)
+        except Exception:  # An id that the tokenizer does not have.
+            text = _numbers(shown)
         return _cut(text, len(ids) > _MOST_TOKENS)
 
     return from_tokens
@@ -195,8 +197,7 @@ def _stored_text(values: Mapping[str, Values]) -> Excerpt | None:
     stored = values.get("text")
     if not stored or not isinstance(stored[0], bytes):
         return None
-    begin = stored[0][: 4 * _MOST_CHARACTERS]
-    return _cut(begin.decode("utf-8", "replace"), len(stored[0]) > len(begin))
+    return text_of_document(stored[0])
 
 
 def _cut(text: str, more: bool) -> Excerpt:
@@ -205,43 +206,13 @@ def _cut(text: str, more: bool) -> Excerpt:
 
 def _decoder(finished: FinishedSet) -> _Decode:
     """Token ids to text by the tokenizer of the set; to numbers if it has none that loads."""
-    for name, load in _TOKENIZERS.items():
-        if name not in finished.manifest.files:
-            continue
-        try:
-            decode = load(str(finished.directory / name))
-        except Exception:  # Whatever its parser raises; the numbers can be shown.
-            return _numbers
-        return lambda ids: _decoded(decode, ids)
+    for name in naming.TOKENIZERS.values():
+        if name in finished.manifest.files:
+            try:
+                return load_tokenizer(finished.directory / name).decode
+            except Exception:  # Whatever its parser raises; the numbers can be shown.
+                break
     return _numbers
-
-
-def _decoded(decode: _Decode, ids: Sequence[int]) -> str:
-    try:
-        return decode(ids)
-    except Exception:  # An id that the tokenizer does not have.
-        return _numbers(ids)
-
-
-# The packages of tokenizers are imported only for sets of tokens.
-def _hugging_face(path: str) -> _Decode:
-    from tokenizers import Tokenizer
-
-    tokenizer: Any = Tokenizer.from_file(path)
-    return lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=False))
-
-
-def _sentence_piece(path: str) -> _Decode:
-    from sentencepiece import SentencePieceProcessor
-
-    processor: Any = SentencePieceProcessor(model_file=path)
-    return lambda ids: str(processor.decode(list(ids)))
-
-
-_TOKENIZERS: dict[str, Callable[[str], _Decode]] = {
-    "tokenizer.json": _hugging_face,
-    "tokenizer.model": _sentence_piece,
-}
 
 
 def _numbers(ids: Sequence[int]) -> str:

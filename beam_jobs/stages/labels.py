@@ -65,30 +65,24 @@ class Labels:
     """
 
     def __init__(self, names: pa.ChunkedArray, schema: Schema, class_names: list[str]) -> None:
-        self._feature = label_feature(schema)
-        self._several = self._feature is not None and bool(self._feature.shape)
+        feature = label_feature(schema)
+        self._several = feature is not None and bool(feature.shape)
         self._values: list[Any] = [None] * len(names)
-        if self._feature is None:
+        self._encoded: dict[Any, bytes] = {None: b""}
+        if feature is None:
             return
         if self._several:
-            self._values = label_lists(names, class_names)
+            self._values = [tuple(numbers) for numbers in label_lists(names, class_names)]
         else:
             numbers = label_numbers(names, class_names).tolist()
             self._values = [None if number < 0 else number for number in numbers]
-            # Encoded once per class, not once per record.
-            self._encoded = [
-                encode_features([self._feature], {"label": number})
-                for number in range(len(class_names))
-            ]
+        # Encoded once per class, not once per record.
+        for value in set(self._values) - {None}:
+            self._encoded[value] = encode_features([feature], {"label": value})
 
     def entries(self, start: int, end: int) -> list[bytes]:
         """The encoded feature of the records in [start, end); b"" where there is none."""
-        values = self._values[start:end]
-        if self._feature is None:
-            return [b""] * len(values)
-        if self._several:
-            return [encode_features([self._feature], {"label": value}) for value in values]
-        return [b"" if value is None else self._encoded[value] for value in values]
+        return [self._encoded[value] for value in self._values[start:end]]
 
     def columns(self) -> dict[str, Any]:
         """The columns of the index."""

@@ -26,7 +26,7 @@ from beam_jobs.options.values import splits_are_given
 from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.staging.units import Unit
 from beam_jobs.workspace import Workspace, read_table, write_table
-from shard_format import InputError, id_hash, storage
+from shard_format import InputError, id_hash
 from shard_format.wording import parse_size
 
 # Raised whenever the files of a staged unit change their layout.
@@ -44,14 +44,12 @@ class Listing(NamedTuple):
     """The corpus as it was found.
 
     Attributes:
-        units: Number of work units.
         items: Number of files, members of archives and splits, rejected ones included.
         bytes: Their bytes.
         ignored: Hidden files that were left out.
         build_id: Content address of the whole input with all options.
     """
 
-    units: int
     items: int
     bytes: int
     ignored: int
@@ -109,9 +107,11 @@ def list_corpus(
     # but not how they are cut.
     build = hashlib.blake2b(digest_size=16)
     build.update(json.dumps([options.config(), options.name, stage_options]).encode())
-    units = _write_units(_cut(workspace.listing, unit_bytes, stage_options, build), workspace)
+    cut = _cut(workspace.listing, unit_bytes, stage_options, build)
+    units = [unit._asdict() for unit in cut]
+    write_table(workspace, workspace.unit_table, pa.Table.from_pylist(units))
     workspace.mark("stage")
-    return Listing(units, count, total_bytes, len(ignored), build.hexdigest())
+    return Listing(count, total_bytes, len(ignored), build.hexdigest())
 
 
 def read_units(workspace: Workspace) -> Iterator[Unit]:
@@ -134,12 +134,6 @@ def _units(table: pa.Table) -> Iterator[Unit]:
 def read_unit(listing: Path, unit: Unit) -> Iterator[SourceItem]:
     """The items of one unit, in listing order."""
     return items_in(read_table(listing).slice(unit.start, unit.end - unit.start))
-
-
-def _write_units(units: Iterator[Unit], workspace: Workspace) -> int:
-    rows = [unit._asdict() for unit in units]
-    write_table(workspace, workspace.unit_table, pa.Table.from_pylist(rows))
-    return len(rows)
 
 
 def _write_listing(
@@ -170,7 +164,7 @@ def _check_not_empty(
             "not read."
         )
     if not usable:
-        first = next(_batches(workspace.listing))
+        first = read_table(workspace.listing).slice(0, 1)
         plural = RECORD_TYPES[options.record_type](options).payload.plural
         raise InputError(
             f"No usable {plural} among {items:,} files in {where}: "
@@ -186,12 +180,6 @@ def _unit_bytes(total_bytes: int) -> int:
     return min(_MAX_UNIT_BYTES, max(_MIN_UNIT_BYTES, 1 << (aimed - 1).bit_length()))
 
 
-def _batches(listing: Path) -> Iterator[pa.RecordBatch]:
-    file = pa.ipc.open_file(storage.open_arrow(listing))
-    for number in range(file.num_record_batches):
-        yield file.get_batch(number)
-
-
 def _cut(
     listing: Path, unit_bytes: int, stage_options: dict[str, Any], build: hashlib.blake2b
 ) -> Iterator[Unit]:
@@ -205,7 +193,7 @@ def _cut(
     prefix = json.dumps(stage_options, sort_keys=True).encode()
     digest, start, position, size = hashlib.blake2b(prefix, digest_size=16), 0, 0, 0
     ends, block = False, 0  # whether the unit is to end, and the block that it must not cut
-    for batch in _batches(listing):
+    for batch in read_table(listing).to_batches():
         for item in items_in(batch):
             if ends and (not block or item.block != block):
                 yield Unit(digest.hexdigest(), start, position, size)

@@ -23,6 +23,7 @@ from beam_jobs.stages.plan import ShardSpec, load_plan
 from beam_jobs.staging import unit_files
 from beam_jobs.staging.examples import BuiltExample, StagedRecord
 from beam_jobs.staging.reader import read_staged
+from beam_jobs.staging.sidecars import take_rows
 from beam_jobs.workspace import Workspace, read_json, read_table, write_json, write_table
 from shard_format import InputError, ShardInfo, frame, index_schema, storage
 
@@ -106,21 +107,18 @@ def _rows(
     """The sidecar rows of the shard in final order, with the other columns of the recipe."""
     # These may be as large as the payload, and are not needed any more.
     unused = [field.name for field in record_type.dedup_features]
-    units, rows = int64(recipe["unit"]), int64(recipe["row"])
-    by_unit = np.argsort(units, kind="stable")
-    parts = []
-    for unit in np.unique(units).tolist():
-        taken = rows[by_unit[slice(*np.searchsorted(units[by_unit], [unit, unit + 1]))]]
+
+    def columns_of(unit: int) -> pa.Table:
         path = unit_files(workspace, keys[unit])["arrow"]
         try:
-            parts.append(read_table(path).drop_columns(unused).take(pa.array(taken)))
+            return read_table(path).drop_columns(unused)
         except FileNotFoundError as error:
             raise InputError(
                 f"The staged file {path} was removed during the build. Run the same command again."
             ) from error
-    back = np.empty(len(by_unit), np.int64)
-    back[by_unit] = np.arange(len(by_unit))
-    table = pa.concat_tables(parts).take(pa.array(back)).combine_chunks()
+
+    units, rows = int64(recipe["unit"]), int64(recipe["row"])
+    table = take_rows(units, rows, columns_of).combine_chunks()
     # A copy of a record has a key of its own.
     table = table.set_column(table.column_names.index("key"), "key", recipe["key"])
     for name in recipe.column_names:

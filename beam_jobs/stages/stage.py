@@ -70,7 +70,12 @@ def stage_unit(
             Spool(workspace.scratch_file()) as spool,
         ):
             work = _UnitAtWork(options, record_type, rejects, spool)
-            _read_all(items, options, record_type, work, workspace)
+            with CorpusReader(options, record_type.payload, workspace.scratch_file()) as reader:
+                for item in items:
+                    for result in reader.read(item):
+                        work.add(result)
+                    report(workspace.progress, "stage", item.size)
+                work.flush()
             sidecar = work.write_in_shuffle_order(payload)
             payload_bytes = payload.tell()
     except UnreadableError as error:
@@ -113,36 +118,12 @@ def check_readable(summaries: Sequence[UnitSummary]) -> None:
         )
 
 
-def _read_all(
-    items: Sequence[SourceItem],
-    options: PreprocessOptions,
-    record_type: RecordType,
-    work: _UnitAtWork,
-    workspace: Workspace,
-) -> None:
-    """Reads and prepares every record of the items."""
-    scratch = workspace.scratch_file()
-    with CorpusReader(options, record_type.payload, scratch) as reader:
-        for item in items:
-            for result in reader.read(item):
-                work.add(result)
-            report(workspace.progress, "stage", item.size)
-        work.flush()
-
-
 def _unreadable(unit: Unit, items: Sequence[SourceItem], error: UnreadableError) -> UnitSummary:
     """What to say of a unit that is not staged because of an I/O error."""
     paths = {item.path for item in items if not item.reason and not item.replacement}
     files = sum(not is_readable(path) for path in paths)
     return UnitSummary(
-        key=unit.key,
-        read=0,
-        kept=0,
-        refused={},
-        filtered={},
-        reused=False,
-        unreadable=max(1, files),
-        error=str(error),
+        unit.key, 0, 0, {}, {}, reused=False, unreadable=max(1, files), error=str(error)
     )
 
 

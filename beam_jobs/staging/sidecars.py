@@ -78,17 +78,24 @@ class Sidecars:
             records: [n] int64, numbers of records.
             columns: Names.
         """
-        order = np.argsort(records, kind="stable")
-        ordered = records[order]
-        edges = np.searchsorted(ordered, self.begins)
-        parts = [
-            self.table(unit)
-            .select(list(columns))
-            .take(pa.array(ordered[edges[unit] : edges[unit + 1]] - self.begins[unit]))
-            for unit in np.flatnonzero(np.diff(edges)).tolist()
-        ]
-        if not parts:
+        if not len(records):
             return pa.table({name: pa.array([], pa.null()) for name in columns})
-        back = np.empty(len(order), np.int64)
-        back[order] = np.arange(len(order))
-        return pa.concat_tables(parts).take(pa.array(back))
+        units = np.searchsorted(self.begins, records, side="right") - 1
+        rows = records - self.begins[units]
+        return take_rows(units, rows, lambda unit: self.table(unit).select(list(columns)))
+
+
+def take_rows(units: IntArray, rows: IntArray, table_of: Callable[[int], pa.Table]) -> pa.Table:
+    """Rows of some units in the order given; every unit is opened once.
+
+    Args:
+        units: [n] int64, numbers of units; at least one.
+        rows: [n] int64, the row of each in its unit.
+        table_of: From the number of a unit to its columns.
+    """
+    order = np.lexsort((rows, units))
+    runs = np.split(order, np.flatnonzero(np.diff(units[order])) + 1)
+    parts = [table_of(int(units[run[0]])).take(pa.array(rows[run])) for run in runs]
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    return pa.concat_tables(parts).take(pa.array(back))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from beam_jobs.report.markup import Html, element, excerpt, figure, foreign_words
+from beam_jobs.report.markup import DataUri, Html, element, excerpt, foreign_words
 from beam_jobs.report.previews import Excerpt, Preview
 from beam_jobs.report.sampling import ReportedSet
 
@@ -28,21 +28,17 @@ class Section(NamedTuple):
     applies: Callable[[ReportedSet], bool] = lambda reported: True
 
 
-def framed(content: object) -> Html:
-    """Content in the square of a thumbnail."""
-    return element("div", content, class_="frame")
-
-
 def image(preview: Preview | None, name: str) -> Html:
-    """An image, or a note that there is none.
+    """An image, or a note that there is none, in the square of a thumbnail.
 
     Args:
         preview: The image.
         name: What it shows, for those who do not see it.
     """
-    if preview is None or isinstance(preview, Excerpt):
-        return element("span", "no preview", class_="none")
-    return element("img", src=preview, alt=foreign_words(name), title=foreign_words(name))
+    shown = element("span", "no preview", class_="none")
+    if isinstance(preview, DataUri):
+        shown = element("img", src=preview, alt=foreign_words(name), title=foreign_words(name))
+    return element("div", shown, class_="frame")
 
 
 def text(preview: Preview | None, characters: int, lines: int) -> Html:
@@ -60,19 +56,10 @@ def text(preview: Preview | None, characters: int, lines: int) -> Html:
 
 def tile(content: object, caption: object, kind: str = "") -> Html:
     """An image with a few words below it."""
-    return element(
-        "figure",
-        framed(content),
-        element("figcaption", caption),
-        class_=f"tile {kind}".strip(),
-    )
-
-
-def document(content: object, caption: object, kind: str = "") -> Html:
-    """A text with a few words above it."""
-    return figure(content, caption, class_=f"document {kind}".strip())
+    kind = f"tile {kind}".strip()
+    return element("figure", content, element("figcaption", caption), class_=kind)
 
 
 def tiles(shown: Iterable[Html]) -> Html:
     """Tiles in rows, as many in each as the width allows."""
-    return element("div", list(shown), class_="tiles")
+    return element("div", shown, class_="tiles")

@@ -27,18 +27,18 @@ def _table(split: str, pixels: Mapping[str, Any]) -> Html:
     rows = []
     for number, name in enumerate(_CHANNELS):
         mean, deviation = pixels["mean"][number], pixels["std"][number]
-        cells = [f"{mean:.2f}", f"{deviation:.2f}", f"{mean / _WHITE:.4f}"]
-        cells.append(f"{deviation / _WHITE:.4f}")
+        cells = [f"{mean:.2f}", f"{deviation:.2f}"]
+        cells += [f"{mean / _WHITE:.4f}", f"{deviation / _WHITE:.4f}"]
         if bounds:
             cells += [f"{pixels['min'][number]:g}", f"{pixels['max'][number]:g}"]
         rows.append(((name, _bar(name, mean, deviation)), *cells))
-    head = ("channel", "mean", "deviation", "mean / 255", "deviation / 255")
+    head: tuple[str, ...] = ("channel", "mean", "deviation", "mean / 255", "deviation / 255")
     over = f"Over split {split}, in [0, 255]"
     if "count" in pixels:
         over += f", {pixels['count']:,} counted"
     caption = f"{over}. The bar is mean plus and minus one standard deviation."
-    channels = table((*head, *(("least", "greatest") if bounds else ())), rows)
-    return escape((note(caption), element("div", channels, class_="channels")))
+    head += ("least", "greatest") if bounds else ()
+    return escape((note(caption), table(head, rows, kind="channels")))
 
 
 def _bar(name: str, mean: float, deviation: float) -> Html:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from beam_jobs.report.charts import legend, rank_curve, stacked_bar
-from beam_jobs.report.markup import Html, element, escape, figure, foreign, note, table
+from beam_jobs.report.markup import Html, escape, figure, foreign, note, table
 from beam_jobs.report.sampling import ReportedSet
 from shard_format.wording import counted
 
@@ -35,7 +35,7 @@ def content(reported: ReportedSet) -> Html:
         (
             _summary(totals),
             legend(list(counts)),
-            element("div", table(head, rows), class_="classes"),
+            table(head, rows, kind="classes"),
             _rest(names, totals, len(shown)),
         )
     )

@@ -5,22 +5,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.report.markup import Html, element, escape, foreign, note
+from beam_jobs.columns import int64
+from beam_jobs.report.markup import Html, element, escape, figure, foreign, note
 from beam_jobs.report.previews import (
     Preview,
     as_preview,
     image_of_bytes,
     read_previews,
-    text_of_preview,
+    text_of_document,
 )
 from beam_jobs.report.sampling import ReportedSet
-from beam_jobs.report.sections.base import document, image, text, tile, tiles
+from beam_jobs.report.sections.base import image, text, tile, tiles
 from shard_format import naming
 from shard_format.dropped import DuplicateCounts, count_duplicates, read_columns
 from shard_format.wording import counted
@@ -30,8 +30,7 @@ _MOST_MEMBERS = 6
 _SHOWN_CHARACTERS, _SHOWN_LINES = 200, 4  # of each document of a cluster
 _PREVIEW_ROWS = 1024  # of the column with images: a few MiB
 _MOST_PREVIEW_BYTES = 1 << 20  # 1 MiB; those that a build writes have a few KiB
-_COLUMNS = ["kept_id", "kept_label", "record_id", "label", "split", "kind", "similarity"]
-_FLAGS = ["conflict", "dropped"]
+_COLUMNS = ["record_id", "label", "split", "kind", "similarity", "conflict", "dropped"]
 
 
 @dataclasses.dataclass
@@ -59,8 +58,8 @@ class Cluster:
 
     Attributes:
         kept_id: The record that represents the cluster.
-        kept_label: Its class, or None.
         size: Members in all, the kept record not counted.
+        kept_label: The class of the kept record, or None.
         members: Those to show.
         kept_split: The split of the kept record, or None if it is in none.
         left_out: Whether the cluster is dropped for its conflicting labels, so nothing is kept.
@@ -68,8 +67,8 @@ class Cluster:
     """
 
     kept_id: str
-    kept_label: str | None
-    size: int = 0
+    size: int
+    kept_label: str | None = None
     members: list[Member] = dataclasses.field(default_factory=list)
     kept_split: str | None = None
     left_out: bool = False
@@ -112,12 +111,9 @@ def _cluster(reported: ReportedSet, cluster: Cluster) -> Html:
     split = f"kept in {cluster.kept_split}" if cluster.kept_split else "kept, but in no split"
     if cluster.left_out:
         split = "left out, because the labels differ"
-    label = None
-    if cluster.kept_label is not None:
-        label = element("small", foreign(cluster.kept_label, 40))
-    words = (foreign(cluster.kept_id, 40), label, element("small", foreign(split, 80)))
     kind = "" if cluster.left_out else "kept"
-    kept = _record(reported, cluster.preview, cluster.kept_id, words, kind)
+    label = _label(cluster.kept_label)
+    kept = _record(reported, cluster.preview, cluster.kept_id, label, split, kind)
     rest = cluster.size - len(cluster.members)
     return element(
         "div",
@@ -131,25 +127,29 @@ def _member(reported: ReportedSet, member: Member) -> Html:
     kind = "exact" if member.kind == "exact" else f"{member.kind} {member.similarity:.3f}"
     if not member.dropped:
         kind += f", stays in {member.split}" if member.split else ", stays"
-    label: Html | None = None
+    label = _label(member.label)
     if member.conflict:
         label = element("small", "other label: ", foreign(member.label or "none", 40))
         label = element("strong", label, class_="warning")
-    elif member.label is not None:
-        label = element("small", foreign(member.label, 40))
-    words = (foreign(member.record_id, 40), label, element("small", foreign(kind, 80)))
-    return _record(reported, member.preview, member.record_id, words)
+    return _record(reported, member.preview, member.record_id, label, kind)
+
+
+def _label(name: str | None) -> Html | None:
+    return None if name is None else element("small", foreign(name, 40))
 
 
 def _record(
     reported: ReportedSet,
     preview: Preview | None,
     record_id: str,
-    words: Iterable[object],
+    label: Html | None,
+    fate: str,
     kind: str = "",
 ) -> Html:
+    words = (foreign(record_id, 40), label, element("small", foreign(fate, 80)))
     if reported.holds_text:
-        return document(text(preview, _SHOWN_CHARACTERS, _SHOWN_LINES), words, kind)
+        shown = text(preview, _SHOWN_CHARACTERS, _SHOWN_LINES)
+        return figure(shown, words, class_=f"document {kind}".strip())
     return tile(image(preview, record_id), words, kind)
 
 
@@ -172,37 +172,41 @@ def _chosen(directory: Path) -> list[str]:
         for chosen, ids in ((contradictory, found), (first, kept)):
             if len(chosen) < _MOST_CLUSTERS:
                 chosen.update(dict.fromkeys(pc.unique(ids)[:_MOST_CLUSTERS].to_pylist()))
-    ordered = [*contradictory, *(kept_id for kept_id in first if kept_id not in contradictory)]
-    return ordered[:_MOST_CLUSTERS]
+    return list(contradictory | first)[:_MOST_CLUSTERS]
 
 
 def _read_members(directory: Path, chosen: list[str]) -> list[Cluster]:
-    clusters: dict[str, Cluster] = {}
     wanted = pa.array(chosen, pa.string())
+    sizes = np.zeros(len(chosen), np.int64)
+    first: list[pa.Table] = []  # the rows to show; a cluster may span several batches
     start = 0
-    for batch in read_columns(directory, naming.DUPLICATES, [*_COLUMNS, *_FLAGS]):
-        codes = np.asarray(pc.fill_null(pc.index_in(batch["kept_id"], wanted), -1))
-        conflict = np.asarray(_disagrees(batch).cast("int8"))
-        own = np.asarray(pc.equal(batch["record_id"], batch["kept_id"]).cast("int8"))
-        order = -conflict - 2 * own
-        for code in np.unique(codes[codes >= 0]):
-            rows = np.flatnonzero(codes == code)
-            shown = rows[np.argsort(order[rows], kind="stable")][:_MOST_MEMBERS]
-            values = batch.take(pa.array(shown)).to_pylist()
-            kept_id = chosen[code]
-            cluster = clusters.setdefault(kept_id, Cluster(kept_id, values[0]["kept_label"]))
-            cluster.size += len(rows)
-            cluster.members += [
-                _member_of(start + row, value | {"conflict": bool(conflict[row])})
-                for row, value in zip(shown, values, strict=True)
-            ]
+    for batch in read_columns(directory, naming.DUPLICATES, ["kept_id", "kept_label", *_COLUMNS]):
+        columns = {
+            **{name: batch[name] for name in batch.schema.names},
+            "conflict": _disagrees(batch),
+            "row": np.arange(start, start + len(batch)),
+            "cluster": pc.index_in(batch["kept_id"], wanted),
+            "own": pc.equal(batch["record_id"], batch["kept_id"]),
+        }
+        rows = pa.table(columns).filter(pc.is_valid(columns["cluster"]))
+        sizes += np.bincount(int64(rows["cluster"]), minlength=len(chosen))
+        first = [_first_members(pa.concat_tables([*first, rows]))]
         start += len(batch)
-    for cluster in clusters.values():  # a cluster may span several batches
-        cluster.members.sort(
-            key=lambda member: (member.record_id != cluster.kept_id, not member.conflict)
-        )
-        del cluster.members[_MOST_MEMBERS:]
-    return [clusters[kept_id] for kept_id in chosen]
+    clusters = [Cluster(*named) for named in zip(chosen, sizes.tolist(), strict=True)]
+    for value in (value for rows in first for value in rows.to_pylist()):
+        cluster = clusters[value["cluster"]]
+        cluster.kept_label = value["kept_label"]
+        cluster.members.append(Member(value["row"], *(value[name] for name in _COLUMNS)))
+    return clusters
+
+
+def _first_members(rows: pa.Table) -> pa.Table:
+    """The rows of each cluster to show: the kept record, then those with another label."""
+    keys = [("cluster", "ascending"), ("own", "descending"), ("conflict", "descending")]
+    rows = rows.sort_by([*keys, ("row", "ascending")])
+    cluster = int64(rows["cluster"])
+    rank = np.arange(len(cluster)) - np.searchsorted(cluster, cluster)
+    return rows.filter(pa.array(rank < _MOST_MEMBERS))
 
 
 def _disagrees(batch: pa.RecordBatch) -> pa.Array:
@@ -211,17 +215,12 @@ def _disagrees(batch: pa.RecordBatch) -> pa.Array:
     return pc.and_(pc.fill_null(batch["conflict"], False), differs)
 
 
-def _member_of(row: int, value: dict[str, Any]) -> Member:
-    own = {name: item for name, item in value.items() if not name.startswith("kept_")}
-    return Member(row=int(row), **own)
-
-
 def _add_previews_of_members(reported: ReportedSet, clusters: Iterable[Cluster]) -> None:
     members = {member.row: member for cluster in clusters for member in cluster.members}
     if not members:
         return
     start, last = 0, max(members)
-    see = text_of_preview if reported.holds_text else image_of_bytes
+    see = text_of_document if reported.holds_text else image_of_bytes
     for batch in read_columns(reported.directory, naming.DUPLICATES, ["preview"], _PREVIEW_ROWS):
         for row in sorted(members.keys() & range(start, start + len(batch))):
             value = batch["preview"][row - start]

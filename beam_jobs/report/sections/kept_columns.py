@@ -36,13 +36,12 @@ def content(reported: ReportedSet) -> Html:
             found.append(values.get(name, []))
     if not read:
         return note("There are no records whose columns could be summarized.")
-    total = sum(split.records for split in reported.manifest.splits.values())
-    over = f"Over the first {read:,} of {total:,} records in shuffled order."
-    if read == total:
-        over = f"Over all {counted(total, 'record')}."
+    over = f"Over the first {read:,} of {reported.records:,} records in shuffled order."
+    if read == reported.records:
+        over = f"Over all {counted(read, 'record')}."
     rows = [_row(feature, columns[feature.name]) for feature in reported.kept_columns]
     head = ("column", "with a value", "distinct", "range", "most frequent values")
-    return escape((note(over), element("div", table(head, rows), class_="kept-columns")))
+    return escape((note(over), table(head, rows, kind="kept-columns")))
 
 
 def shown_value(value: bytes | int | float, limit: int) -> Html:
@@ -72,10 +71,10 @@ def _first_locations(reported: ReportedSet) -> Iterator[RecordLocation]:
 def _row(feature: Feature, records: list[Values]) -> tuple[object, ...]:
     values: list[bytes | int | float] = [found[0] for found in records if found]
     counts = collections.Counter(values)
-    examples: list[object] = []
-    for value, count in counts.most_common(_MOST_EXAMPLES):
-        shown = shown_value(value, _EXAMPLE_CHARACTERS)
-        examples.append(element("li", shown, element("small", f" {count:,}")))
+    examples = [
+        element("li", shown_value(value, _EXAMPLE_CHARACTERS), element("small", f" {count:,}"))
+        for value, count in counts.most_common(_MOST_EXAMPLES)
+    ]
     return (
         (foreign(feature.name, 40), element("small", f" {feature.kind}")),
         f"{len(values) / len(records):.1%}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from beam_jobs.report.charts import legend, stacked_bar
 from beam_jobs.report.markup import Html, element, escape, foreign, note, table
 from beam_jobs.report.sampling import ReportedSet
@@ -22,10 +24,9 @@ def content(reported: ReportedSet) -> Html:
     tables = []
     for column, title in _COLUMNS:
         counts = {split: count_values(reported.index(split), column) for split in splits}
-        totals: dict[str | None, int] = {}
+        totals: Counter[str | None] = Counter()
         for own in counts.values():
-            for value, count in own.items():
-                totals[value] = totals.get(value, 0) + count
+            totals.update(own)
         if totals:
             tables.append(_table(title, counts, totals))
     if not tables:
@@ -41,7 +42,7 @@ def content(reported: ReportedSet) -> Html:
 
 
 def _table(
-    title: str, counts: dict[str, dict[str | None, int]], totals: dict[str | None, int]
+    title: str, counts: dict[str, dict[str | None, int]], totals: Counter[str | None]
 ) -> Html:
     order = sorted(totals, key=lambda value: (-totals[value], value or ""))
     greatest = max(totals.values())
@@ -51,11 +52,6 @@ def _table(
         name = "unknown" if value is None else foreign(value, 40)
         rows.append(((name, stacked_bar(own, greatest)), *(f"{count:,}" for count in own)))
     rest = order[_MOST_ROWS:]
-    return element(
-        "div",
-        table((title, *counts), rows),
-        note(f"and {len(rest)} more, of {sum(totals[value] for value in rest):,} records")
-        if rest
-        else None,
-        class_="classes",
-    )
+    more = f"and {len(rest)} more, of {sum(totals[value] for value in rest):,} records"
+    shown = table((title, *counts), rows)
+    return element("div", shown, note(more) if rest else None, class_="classes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from beam_jobs.report.markup import Html, element, escape, foreign, note, table
+from beam_jobs.report.markup import Html, drawing, element, escape, foreign, note, table
 from beam_jobs.report.sampling import ReportedSet
 from shard_format.wording import counted
 
@@ -75,11 +75,10 @@ def content(reported: ReportedSet) -> Html:
 
 def _splits(reported: ReportedSet) -> list[Node]:
     nodes = []
-    total = sum(split.records for split in reported.manifest.splits.values())
     for number, (name, split) in enumerate(reported.manifest.splits.items()):
         count, amount = split.records, None
         if reported.packed:  # sequences are another unit: they share the width of the documents
-            count = round(reported.manifest.ledger.kept * count / max(1, total))
+            count = round(reported.manifest.ledger.kept * count / max(1, reported.records))
             amount = counted(split.records, "sequence")
         nodes.append(Node(escape(name), count, f"s{number % 6}", amount=amount))
     return nodes
@@ -100,14 +99,13 @@ def _share(count: int, total: int) -> str:
 
 
 def _balance(reported: ReportedSet) -> Html | None:
-    records = sum(split.records for split in reported.manifest.splits.values())
-    difference = records - reported.manifest.ledger.kept
+    difference = reported.records - reported.manifest.ledger.kept
     if not difference:
         return None
     if reported.packed:
         return note(
             f"The {reported.manifest.ledger.kept:,} documents that were kept are packed into "
-            f"{records:,} sequences, which are the records of the splits."
+            f"{reported.records:,} sequences, which are the records of the splits."
         )
     what = "more" if difference > 0 else "fewer"
     return note(
@@ -139,20 +137,12 @@ def _draw_flow(total: Node, description: str) -> Html:
         for column, nodes in enumerate(([total], second, third))
         for node in nodes
     ]
-    drawing = element(
-        "svg",
-        bands,
-        bars,
-        viewBox=f"0 0 {_WIDTH} {height:.1f}",
-        preserveAspectRatio="none",
-        style=f"height:{height:.1f}px",
-        role="img",
-        aria_label=description,
-    )
+    style = f"height:{height:.1f}px"
+    flow = drawing((bands, bars), f"{_WIDTH} {height:.1f}", description, style=style)
     labels = [_label(total, "first", _COLUMNS[0], total.top - 13)]
     labels += [_label(node, "", _COLUMNS[1] + _BAR / _WIDTH, _middle(node)) for node in second]
     labels += [_label(node, "last", 0.0, _middle(node)) for node in third]
-    return element("div", drawing, labels, class_="flow", style=f"height:{height:.1f}px")
+    return element("div", flow, labels, class_="flow", style=style)
 
 
 def _stack(nodes: Sequence[Node]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from beam_jobs.report.markup import Html, element, escape, foreign, note
 from beam_jobs.report.previews import image_of_bytes, text_of_bytes
 from beam_jobs.report.sampling import ReportedSet
-from beam_jobs.report.sections.base import framed, image, text
+from beam_jobs.report.sections.base import image, text
 from shard_format.dropped import Refused, refused_bytes
 
 _MOST_REASONS = 24
@@ -58,7 +58,7 @@ def _document(data: bytes | None) -> Html:
 def _image(data: bytes | None, refused: Refused) -> Html:
     found = image_of_bytes(data)
     if found is not None:
-        return framed(image(found, f"What can be decoded of an example of {refused.reason}"))
+        return image(found, f"What can be decoded of an example of {refused.reason}")
     if data is None:
         return element("div", "no preview: too large, or not kept", class_="frame blank")
     begins = element("code", _hex(data, 16) or "no bytes")

@@ -10,7 +10,7 @@ from beam_jobs.report.sampling import (
     ReportedSet,
     SampledRecord,
 )
-from beam_jobs.report.sections.base import framed, image, text
+from beam_jobs.report.sections.base import image, text, tiles
 from beam_jobs.report.sections.kept_columns import shown_value
 
 _SHOWN_CHARACTERS, _SHOWN_LINES = 320, 8  # of a document
@@ -23,8 +23,7 @@ def content(reported: ReportedSet) -> Html:
     samples = reported.class_samples
     if not samples:
         return note(f"There are no {'documents' if reported.holds_text else 'images'} to show.")
-    show = _documents if reported.holds_text else _images
-    shown = [show(sample, alone=not reported.class_names) for sample in samples]
+    shown = [_class(reported, sample) for sample in samples]
     layout = "documents" if reported.holds_text else "strips"
     if reported.kept_columns:
         layout += " annotated"
@@ -43,29 +42,26 @@ def _explanation(reported: ReportedSet) -> str:
     return words
 
 
-def _images(sample: ClassSample, alone: bool) -> Html:
-    shown = [
-        element("div", framed(image(record.preview, record.record_id)), _kept_values(record))
-        for record in sample.shown
-    ]
-    heading = None if alone else element("h3", foreign(sample.name, 60))
-    return element("div", heading, element("div", shown, class_="tiles"), class_="strip")
+def _class(reported: ReportedSet, sample: ClassSample) -> Html:
+    heading = element("h3", foreign(sample.name, 60)) if reported.class_names else None
+    if not reported.holds_text:
+        return element("div", heading, tiles(map(_image, sample.shown)), class_="strip")
+    shown = escape(map(_document, sample.shown))
+    return shown if heading is None else element("div", heading, shown)
 
 
-def _documents(sample: ClassSample, alone: bool) -> Html:
-    shown = [
-        element(
-            "div",
-            text(record.preview, _SHOWN_CHARACTERS, _SHOWN_LINES),
-            _kept_values(record),
-            note(foreign(record.record_id, 60)),
-            class_="document",
-        )
-        for record in sample.shown
-    ]
-    if alone:
-        return escape(shown)
-    return element("div", element("h3", foreign(sample.name, 60)), shown)
+def _image(record: SampledRecord) -> Html:
+    return element("div", image(record.preview, record.record_id), _kept_values(record))
+
+
+def _document(record: SampledRecord) -> Html:
+    return element(
+        "div",
+        text(record.preview, _SHOWN_CHARACTERS, _SHOWN_LINES),
+        _kept_values(record),
+        note(foreign(record.record_id, 60)),
+        class_="document",
+    )
 
 
 def _kept_values(record: SampledRecord) -> Html | None:

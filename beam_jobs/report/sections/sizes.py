@@ -48,7 +48,7 @@ def _of_images(reported: ReportedSet) -> tuple[list[Html | None], str]:
         values = _column(reported, name)
         unit = 1 << 20 if len(values) and values.max() >= 4 << 20 else 1 << 10
         charts.append(histogram(values, title, _size, unit))
-    total = _records(reported)
+    total = reported.records
     if total > _MOST_ROWS:
         return charts, f"Over the first {_MOST_ROWS:,} of {total:,} records in shuffled order."
     return charts, f"Over all {total:,} records." if total != 1 else "Over one record."
@@ -57,7 +57,7 @@ def _of_images(reported: ReportedSet) -> tuple[list[Html | None], str]:
 def _of_documents(reported: ReportedSet) -> tuple[list[Html | None], str]:
     for split, info in reported.manifest.splits.items():
         charts = [
-            counted_histogram(info.statistics.get(name), title, wording, "document", unit)
+            counted_histogram(info.statistics.get(name), title, wording, unit)
             for name, title, wording, unit in _LENGTHS
         ]
         if any(charts):
@@ -68,7 +68,7 @@ def _of_documents(reported: ReportedSet) -> tuple[list[Html | None], str]:
 
 def _column(reported: ReportedSet, name: str) -> npt.NDArray[np.int64]:
     """A column of the index over all splits, each with its share of the rows that are read."""
-    share = min(1.0, _MOST_ROWS / max(1, _records(reported)))
+    share = min(1.0, _MOST_ROWS / max(1, reported.records))
     parts = [np.zeros(0, np.int64)]
     for split in reported.manifest.splits:
         index = reported.index(split)
@@ -76,10 +76,6 @@ def _column(reported: ReportedSet, name: str) -> npt.NDArray[np.int64]:
             rows = index[name].slice(0, round(len(index) * share))
             parts.append(np.asarray(rows.drop_null(), np.int64))
     return np.concatenate(parts)
-
-
-def _records(reported: ReportedSet) -> int:
-    return sum(split.records for split in reported.manifest.splits.values())
 
 
 def _exact(value: float) -> str:

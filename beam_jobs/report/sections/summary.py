@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from beam_jobs.report.markup import Html, element, escape, foreign, table
+from beam_jobs.report.markup import Html, element, escape, folded, foreign, table
 from beam_jobs.report.sampling import ReportedSet
 from shard_format import SplitInfo
 from shard_format.cleaning import cleaning_steps
@@ -16,7 +16,7 @@ def content(reported: ReportedSet) -> Html:
     manifest = reported.manifest
     splits = manifest.splits.values()
     numbers = [
-        (sum(split.records for split in splits), "record", "records"),
+        (reported.records, "record", "records"),
         (len(manifest.splits), "split", "splits"),
         (len(reported.class_names), "class", "classes"),
         (sum(len(split.shards) for split in splits), "shard", "shards"),
@@ -72,8 +72,7 @@ def _cleaning(reported: ReportedSet) -> Html | None:
         ((f"{number}. ", foreign(name)), foreign(parameters))
         for number, (name, parameters) in enumerate(steps, 1)
     ]
-    summary = element("summary", counted(len(steps), "cleaning step"))
-    return element("details", summary, table(("step", "parameters"), rows), class_="words")
+    return folded(counted(len(steps), "cleaning step"), ("step", "parameters"), rows)
 
 
 def _options(reported: ReportedSet) -> Html:
@@ -82,9 +81,4 @@ def _options(reported: ReportedSet) -> Html:
         for option, value in reported.manifest.config.items()
         if option != "clean" or not cleaning_steps(reported.manifest.config)
     ]
-    return element(
-        "details",
-        element("summary", "Options that this set was built with"),
-        table(("option", "value"), rows),
-        class_="words",
-    )
+    return folded("Options that this set was built with", ("option", "value"), rows)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from beam_jobs.report.markup import Html, element, escape, foreign, note, table
+from beam_jobs.report.charts import stacked_bar
+from beam_jobs.report.markup import Html, escape, folded, foreign, note, table
 from beam_jobs.report.sampling import ReportedSet
 from shard_format.wording import format_bytes
 
@@ -42,9 +43,7 @@ def _stages(build: Mapping[str, Any]) -> Html | None:
     longest = max((_number(item.get("seconds")) or 0.0 for item in known), default=0.0)
     for item in known[:_MOST_STAGES]:
         seconds, records = _number(item.get("seconds")), _number(item.get("records"))
-        width = 100 * (seconds or 0.0) / longest if longest else 0.0
-        part = element("span", class_="s0", style=f"width:{width:.1f}%")
-        bar = element("span", part, class_="bar", aria_hidden="true")
+        bar = stacked_bar([seconds or 0.0], longest)
         rate = f"{records / seconds:,.0f}" if seconds and records is not None else ""
         rows.append(
             (
@@ -54,11 +53,8 @@ def _stages(build: Mapping[str, Any]) -> Html | None:
                 rate,
             )
         )
-    if not rows:
-        return None
-    return element(
-        "div", table(("stage", "seconds", "records", "records/s"), rows), class_="classes"
-    )
+    head = ("stage", "seconds", "records", "records/s")
+    return table(head, rows, kind="classes") if rows else None
 
 
 def _machine(build: Mapping[str, Any]) -> Html:
@@ -69,8 +65,7 @@ def _machine(build: Mapping[str, Any]) -> Html:
             size = _number(value) if name == "memory_bytes" else None
             shown = format_bytes(size) if size is not None else str(value)
             rows.append((foreign(str(name).removesuffix("_bytes"), 60), foreign(shown)))
-    summary = element("summary", "Machine and versions")
-    return element("details", summary, table(("", "value"), rows), class_="words")
+    return folded("Machine and versions", ("", "value"), rows)
 
 
 def _number(value: object) -> float | None:

@@ -42,4 +42,4 @@ def _table(caption: str, numbers: Mapping[str, Any]) -> Html:
         share = is_share(name, value)
         bar = stacked_bar([round(value * _PARTS)], _PARTS) if share else None
         rows.append(((foreign(name.replace("_", " "), 40), bar), foreign(shown, 24)))
-    return element("div", table(("", "value"), rows, caption), class_="classes")
+    return table(("", "value"), rows, caption, kind="classes")

@@ -18,11 +18,6 @@ _PREVIEWED_CLUSTERS = 200
 _SHOWN_PER_CLUSTER = 8
 _ROW_GROUP = 1 << 16
 
-_FIELDS = (
-    pa.field("split", pa.string()),  # of the kept record; null if the whole cluster is left out
-    pa.field("preview", pa.large_binary()),
-)
-
 
 def write_duplicates(
     workspace: Workspace, sidecars: Sidecars, record_type: RecordType, names: list[str]
@@ -42,13 +37,9 @@ def write_duplicates(
     if not len(members):
         return []
     records = int64(members["record"])
-    columns = {
-        "split": _splits(workspace, members, names),
-        "preview": _previews(members, records, sidecars, record_type),
-    }
     table = members.drop_columns(["record"])
-    for field in _FIELDS:
-        table = table.append_column(field, columns[field.name])
+    table = table.append_column("split", _splits(workspace, members, names))
+    table = table.append_column("preview", _previews(members, records, sidecars, record_type))
     # The kept records are in the shards.
     kept = pc.and_not(pc.equal(table["record_id"], table["kept_id"]), table["dropped"])
     table = table.filter(pc.invert(kept))
@@ -58,7 +49,7 @@ def write_duplicates(
 
 
 def _splits(workspace: Workspace, members: pa.Table, names: list[str]) -> pa.Array:
-    """The split of each row's kept record."""
+    """The split of each row's kept record; null if the whole cluster is left out."""
     split_of = np.load(workspace.plan / "splits.npy", mmap_mode="r")
     kept = members.filter(pc.equal(members["record_id"], members["kept_id"]))
     numbers = split_of[int64(kept["record"])].astype(np.int64)

@@ -95,18 +95,16 @@ def _training(
     assignment: Assignment, sidecars: Sidecars, class_names: list[str]
 ) -> tuple[IntArray, IntArray, UInt64Array]:
     """(number, class, hash) of every labelled record of the training split."""
-    records: list[IntArray] = []
-    labels: list[IntArray] = []
-    hashes: list[UInt64Array] = []
+    # An empty part first: a corpus without records has no other one to concatenate.
+    records: list[IntArray] = [np.zeros(0, np.int64)]
+    labels: list[IntArray] = [np.zeros(0, np.int64)]
+    hashes: list[UInt64Array] = [np.zeros(0, np.uint64)]
     for unit, table, split_of in assignment.units(sidecars):
         label = label_numbers(table["label"], class_names)
         inside = np.flatnonzero((split_of == assignment.training) & (label >= 0))
         records.append(inside + sidecars.begins[unit])
         labels.append(label[inside])
         hashes.append(mix(uint64(table["id_hash"])[inside] ^ _BALANCE_STREAM))
-    if not records:
-        nothing = np.zeros(0, np.int64)
-        return nothing, nothing, np.zeros(0, np.uint64)
     return np.concatenate(records), np.concatenate(labels), np.concatenate(hashes)
 
 

@@ -34,7 +34,7 @@ class Quantiles:
     def __init__(self, bits: int) -> None:
         self._shift = np.uint64(64 - bits)
         self.histogram: npt.NDArray[np.int64] = np.zeros(1 << bits, np.int64)
-        self._ranks = np.zeros(0, np.int64)
+        self._ranks = self._bins = np.zeros(0, np.int64)
         self._wanted = np.zeros(0, bool)
         self._collected: list[UInt64Array] = []
 
@@ -51,9 +51,9 @@ class Quantiles:
     def choose(self, num_shards: int) -> None:
         """Sets the number of shards n; shard i begins at rank floor(i * records / n)."""
         self._ranks = np.arange(1, num_shards, dtype=np.int64) * self.records // num_shards
-        bins = np.searchsorted(np.cumsum(self.histogram), self._ranks, side="right")
+        self._bins = np.searchsorted(np.cumsum(self.histogram), self._ranks, side="right")
         self._wanted = np.zeros(len(self.histogram), bool)
-        self._wanted[bins] = True
+        self._wanted[self._bins] = True
 
     def collect(self, keys: UInt64Array) -> None:
         """Second pass."""
@@ -70,5 +70,4 @@ class Quantiles:
         collected = np.sort(np.concatenate(self._collected))
         # Rank among the collected keys: the keys of the bins that were not collected are skipped.
         skipped = np.cumsum(np.where(self._wanted, 0, self.histogram))
-        bins = np.searchsorted(np.cumsum(self.histogram), self._ranks, side="right")
-        return collected[self._ranks - skipped[bins]]
+        return collected[self._ranks - skipped[self._bins]]

@@ -91,14 +91,9 @@ def sorted_partitions(
             split = assignment.unit(unit)[row].astype(np.int64)
             parts.append(Rows(key, split, np.full(len(row), unit), row))
         if parts:
-            rows = Rows(
-                np.concatenate([part.key for part in parts]),
-                np.concatenate([part.split for part in parts]),
-                np.concatenate([part.unit for part in parts]),
-                np.concatenate([part.row for part in parts]),
-            )
+            rows = Rows._make(map(np.concatenate, zip(*parts, strict=True)))
             order = _order(rows, sidecars)
-            yield Rows(rows.key[order], rows.split[order], rows.unit[order], rows.row[order])
+            yield Rows._make(column[order] for column in rows)
 
 
 _LAST_KEY = (1 << 64) - 1  # as the end of a range: up to and including it

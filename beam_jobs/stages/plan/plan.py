@@ -21,14 +21,13 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_splits, splits_are_given
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
-from beam_jobs.record_types.base import PlannedChanges
 from beam_jobs.stages.labels import names_in, sorted_names
 from beam_jobs.stages.list import read_units
 from beam_jobs.stages.plan.balance import NO_REPEATS, Repeats, balance, balance_warnings
 from beam_jobs.stages.plan.boundaries import Quantiles, histogram_bits
 from beam_jobs.stages.plan.find_duplicates import conflict_warnings, find_duplicates
 from beam_jobs.stages.plan.key_order import Rows, SplitKeys, copies_of, sorted_partitions
-from beam_jobs.stages.plan.recipes import RecipeColumns, RecipeWriter, ShardSpec
+from beam_jobs.stages.plan.recipes import RecipeWriter, ShardSpec
 from beam_jobs.stages.plan.splits import (
     Identity,
     by_corpus,
@@ -140,7 +139,9 @@ def plan_shards(
         num_shards,
         sidecars.keys,
         json.dumps(salt).encode(),
-        _recipe_columns(changes, sidecars),
+        lambda units, rows: (
+            changes.recipe_columns(sidecars.begins[units] + rows) if changes else {}
+        ),
     )
     rows = sorted_partitions(sidecars, assignment, repeats, splits, partition_rows)
     return _write_recipes(writer, rows, splits)
@@ -276,13 +277,6 @@ def _check_trains(assignment: Assignment) -> None:
             f"--balance needs a training split, and there are only {', '.join(assignment.names)}. "
             "Leave --balance out, or correct --split."
         )
-
-
-def _recipe_columns(changes: PlannedChanges | None, sidecars: Sidecars) -> RecipeColumns:
-    """The planned columns of the recipe rows (unit, row)."""
-    if changes is None:
-        return lambda units, rows: {}
-    return lambda units, rows: changes.recipe_columns(sidecars.begins[units] + rows)
 
 
 def _write_recipes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -35,36 +36,33 @@ class ShardSpec(NamedTuple):
     recipe_key: str
 
 
-class _Piece(NamedTuple):
-    units: IntArray
-    rows: IntArray
-    keys: UInt64Array
-
+_Piece = tuple[IntArray, IntArray, UInt64Array]  # units, rows, keys
 
 # From units and rows to the further columns of a recipe.
 RecipeColumns = Callable[[IntArray, IntArray], Mapping[str, pa.Array]]
 
 
+@dataclasses.dataclass
 class RecipeWriter:
-    """Collects rows in key order and writes the recipe of a shard as soon as it is complete."""
+    """Collects rows in key order and writes the recipe of a shard as soon as it is complete.
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        name: str,
-        num_shards: Mapping[str, int],
-        keys: Sequence[str],
-        salt: bytes,
-        columns: RecipeColumns = lambda units, rows: {},
-    ) -> None:
-        self._workspace = workspace
-        self._name = name
-        self._num_shards = num_shards
-        self._keys = keys
-        self._salt = salt
-        self._columns = columns
-        self._open: dict[str, tuple[int, list[_Piece]]] = {}
-        self._specs: list[ShardSpec] = []
+    Attributes:
+        workspace: The build.
+        name: Of the shard set.
+        num_shards: Of every split.
+        unit_keys: The key of every unit, by its number.
+        salt: What decides the bytes of every shard, besides its rows.
+        columns: The columns that the record type planned.
+    """
+
+    workspace: Workspace
+    name: str
+    num_shards: Mapping[str, int]
+    unit_keys: Sequence[str]
+    salt: bytes
+    columns: RecipeColumns = lambda units, rows: {}
+    _open: dict[str, tuple[int, list[_Piece]]] = dataclasses.field(default_factory=dict)
+    _specs: list[ShardSpec] = dataclasses.field(default_factory=list)
 
     def append(
         self, split: str, shard_of: IntArray, units: IntArray, rows: IntArray, keys: UInt64Array
@@ -79,13 +77,13 @@ class RecipeWriter:
             if shard != current:
                 self._write(split, current, pieces)
                 pieces = []
-            self._open[split] = (shard, [*pieces, _Piece(units[piece], rows[piece], keys[piece])])
+            self._open[split] = (shard, [*pieces, (units[piece], rows[piece], keys[piece])])
 
     def finish(self) -> list[ShardSpec]:
         """Writes the open recipes; the spec of every shard, by split and number."""
         for split, (shard, pieces) in self._open.items():
             self._write(split, shard, pieces)
-        order = list(self._num_shards)
+        order = list(self.num_shards)
         return sorted(self._specs, key=lambda spec: (order.index(spec.split), spec.shard))
 
     def _write(self, split: str, shard: int, pieces: list[_Piece]) -> None:
@@ -96,16 +94,16 @@ class RecipeWriter:
             "row": pa.array(rows.astype(np.int32)),
             # Distinguishes copies of a record, and is in the index.
             "key": pa.array(keys),
-            **self._columns(units, rows),
+            **self.columns(units, rows),
         }
-        names = json.dumps([self._keys[unit] for unit in used.tolist()]).encode()
+        names = json.dumps([self.unit_keys[unit] for unit in used.tolist()]).encode()
         batch = pa.record_batch(columns)
-        digest = hashlib.blake2b(self._salt, digest_size=16)
+        digest = hashlib.blake2b(self.salt, digest_size=16)
         digest.update(f"{split} {shard} {batch.schema}".encode())
         digest.update(names)
         digest.update(batch.serialize())
-        path = self._workspace.plan / f"{split}-{shard:05d}.arrow"
+        path = self.workspace.plan / f"{split}-{shard:05d}.arrow"
         table = pa.Table.from_batches([batch]).replace_schema_metadata({"units": names})
-        write_table(self._workspace, path, table)
-        file = naming.shard_file(self._name, split, shard, self._num_shards[split])
+        write_table(self.workspace, path, table)
+        file = naming.shard_file(self.name, split, shard, self.num_shards[split])
         self._specs.append(ShardSpec(split, shard, file, str(path), digest.hexdigest()))

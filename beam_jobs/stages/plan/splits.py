@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray, run_starts, uint64
+from beam_jobs.columns import IntArray, int64, run_starts, uint64
 from beam_jobs.dedup.clusters import Clusters
 from beam_jobs.dedup.union_find import components
 from beam_jobs.stages.labels import label_numbers
@@ -36,7 +36,7 @@ class Identity:
         self._to: UInt64Array = self._from
         if clusters is None or not len(clusters.members):
             return
-        records = np.asarray(clusters.members["record"].to_numpy(), np.int64)
+        records = int64(clusters.members["record"])
         own = _own_identity(sidecars.take(records, ["id_hash", "group"]))
         values, nodes = np.unique(own, return_inverse=True)
         ids = clusters.members["kept_id"]
@@ -117,7 +117,7 @@ def check_clusters(assignment: Assignment, clusters: Clusters) -> None:
         InputError: A cluster has records in two of the given splits.
     """
     members = clusters.members
-    split = assignment.split_of[np.asarray(members["record"].to_numpy(), np.int64)]
+    split = assignment.split_of[int64(members["record"])]
     ids = members["kept_id"]
     same = pc.equal(ids.slice(1), ids.slice(0, max(0, len(ids) - 1))).to_numpy()
     torn = np.flatnonzero(same & (split[1:] != split[:-1]))
