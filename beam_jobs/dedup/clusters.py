@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray
+from beam_jobs.columns import IntArray, first_of_run, run_starts
 from beam_jobs.dedup.exact import Pairs
 from beam_jobs.dedup.union_find import components
 from beam_jobs.staging.sidecars import Sidecars
@@ -90,8 +90,8 @@ def find_clusters(
     order = _order(members, roots)
     roots, of_exact, records = roots[order], of_exact[order], records[order]
     members = members.take(pa.array(order))
-    first = np.concatenate((np.ones(min(1, len(roots)), bool), roots[1:] != roots[:-1]))
-    kept_at = np.maximum.accumulate(np.where(first, np.arange(len(roots)), 0))
+    first = run_starts(roots)
+    kept_at = first_of_run(first)
 
     differs = _differs(members["label"], kept_at)
     conflict = np.isin(roots, roots[differs])

@@ -10,9 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from beam_jobs.columns import IntArray, fixed_bytes
+from beam_jobs.columns import IntArray, fixed_bytes, repeated, run_starts
 from beam_jobs.staging.sidecars import PARTITION_ROWS, Sidecars
 
 # [n, 2] int64: numbers of two equal records.
@@ -48,21 +47,11 @@ def _repeated(sidecars: Sidecars, partition: int, partitions: int) -> IntArray:
     heads: list[npt.NDArray[np.uint64]] = []
     records: list[IntArray] = []
     for unit, table in sidecars:
-        head = _head(fixed_bytes(table["fingerprint"], 16))
+        head = fixed_bytes(table["fingerprint"], 16).view(np.uint64)[:, 0]
         inside = np.flatnonzero(head % np.uint64(partitions) == partition)
         heads.append(head[inside])
         records.append(inside + sidecars.begins[unit])
-    head = np.concatenate(heads)
-    order = np.argsort(head)
-    head = head[order]
-    equal = np.flatnonzero(head[1:] == head[:-1])
-    repeated = np.zeros(len(head), bool)
-    repeated[equal] = repeated[equal + 1] = True
-    return np.concatenate(records)[order[repeated]]
-
-
-def _head(fingerprints: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
-    return np.ascontiguousarray(fingerprints[:, :8]).view(np.uint64)[:, 0]
+    return np.concatenate(records)[repeated(np.concatenate(heads))]
 
 
 def _full(
@@ -78,19 +67,9 @@ def _full(
 
 
 def _equal(found: tuple[IntArray, npt.NDArray[np.uint8]]) -> Pairs:
-    """Pairs of neighbours with equal fingerprints, in the order of fingerprints."""
+    """Pairs of neighbours with equal fingerprints, once sorted by these."""
     records, fingerprints = found
-    if not len(records):
-        return np.zeros((0, 2), np.int64)
-    table = pa.table(
-        {
-            "record": records,
-            "fingerprint": pa.FixedSizeBinaryArray.from_buffers(
-                pa.binary(16), len(records), [None, pa.py_buffer(fingerprints.tobytes())]
-            ),
-        }
-    ).sort_by("fingerprint")
-    ordered = fixed_bytes(table["fingerprint"], 16)
-    numbers = np.asarray(table["record"].to_numpy(), np.int64)
-    same = np.flatnonzero(np.all(ordered[1:] == ordered[:-1], axis=1))
-    return np.stack([numbers[same], numbers[same + 1]], axis=1)
+    halves = np.ascontiguousarray(fingerprints).view(np.uint64)
+    order = np.lexsort(halves.T)
+    again = np.flatnonzero(~run_starts(*halves[order].T))
+    return records[order[np.stack([again - 1, again], axis=1)]]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.columns import IntArray, run_starts
+from beam_jobs.columns import IntArray, first_of_run, repeated, run_starts
 from beam_jobs.dedup.text.signatures import SIGNATURE
 from shard_format import UsageError, mix
 
@@ -81,17 +81,12 @@ def bucket_pairs(
         order: [n] all rows in an order of content.
     """
     keys = keys[order]
-    repeated = np.sort(keys)
-    repeated = np.unique(repeated[1:][repeated[1:] == repeated[:-1]])
-    if not len(repeated):
-        return np.zeros((0, 2), np.int64)
-    shared = repeated[np.minimum(np.searchsorted(repeated, keys), len(repeated) - 1)] == keys
+    shared = repeated(keys)
     keys, rows = keys[shared], order[shared]
     placed = np.lexsort((tie_break[rows], keys))  # stable, so ties are in the order of content
     keys, rows = keys[placed], rows[placed]
 
-    begins = np.flatnonzero(run_starts(keys))
-    begin = np.repeat(begins, np.diff([*begins, len(keys)]))
+    begin = first_of_run(run_starts(keys))
     place = np.arange(len(keys)) - begin
     # (the one before, the one behind), as positions
     pairs = [(begin + leader, place > leader) for leader in range(LEADERS)]

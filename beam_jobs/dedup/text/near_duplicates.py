@@ -69,8 +69,7 @@ def near_duplicates(
     sizes = np.empty(len(records), np.int32)
     for unit, table in sidecars:
         own, rows = sidecars.rows_of(unit, records)
-        heads = fixed_bytes(table["fingerprint"], 16)[rows, :8]
-        fingerprints[own] = np.ascontiguousarray(heads).view("<u8")[:, 0]
+        fingerprints[own] = fixed_bytes(table["fingerprint"], 16).view("<u8")[rows, 0]
         sizes[own] = pc.list_value_length(table["near_shingles"]).to_numpy()[rows]
 
     def signatures() -> Iterator[npt.NDArray[np.uint32]]:
@@ -82,9 +81,7 @@ def near_duplicates(
     def shingles(rows: IntArray) -> Shingles:
         taken = sidecars.take(records[rows], ["near_shingles"])["near_shingles"]
         column = taken.combine_chunks()
-        lengths = pc.list_value_length(column).to_numpy()
-        begins = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)))
-        return Shingles(column.flatten().to_numpy(), begins)
+        return Shingles(column.values.to_numpy(), column.offsets.to_numpy())
 
     documents = Documents(fingerprints, sizes, signatures, shingles)
     threads = min(workers or math.ceil(usable_cores()), _MAX_THREADS)

@@ -51,9 +51,8 @@ def segment_hashes(text: pa.LargeStringArray, kind: str) -> pa.LargeListArray:
         kind: "lines" or "paragraphs".
     """
     split = pc.split_pattern_regex(text, _BREAKS[kind])
-    segments = split.flatten().cast(pa.large_string())
-    begins = np.concatenate(([0], np.cumsum(pc.list_value_length(split).to_numpy())))
-    return pa.LargeListArray.from_arrays(pa.array(begins, pa.int64()), pa.array(_hashes(segments)))
+    segments = split.values.cast(pa.large_string())
+    return pa.LargeListArray.from_arrays(split.offsets.cast(pa.int64()), _hashes(segments))
 
 
 def _hashes(segments: pa.LargeStringArray) -> UInt64Array:

@@ -20,17 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray
+from beam_jobs.columns import BoolArray, ByteArray, IntArray, string_buffers
 from beam_jobs.corpus.record import FILTER, Rejection
-from beam_jobs.text.cleaning.words import (
-    BoolArray,
-    ByteArray,
-    Words,
-    buffers,
-    count_words,
-    matches,
-    split_words,
-)
+from beam_jobs.text.cleaning.words import Words, count_words, matches, split_words
 
 
 class Rule(NamedTuple):
@@ -198,7 +190,7 @@ class Measures:
     @cached_property
     def buffers(self) -> tuple[IntArray, ByteArray]:
         """([n + 1] int64 offsets that begin with 0, the bytes of all documents in UTF-8)."""
-        return buffers(self.text)
+        return string_buffers(self.text)
 
     @cached_property
     def line_breaks(self) -> IntArray:

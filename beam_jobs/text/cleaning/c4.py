@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray
+from beam_jobs.columns import BoolArray, IntArray, bounds_of
 from beam_jobs.text.cleaning.base import Rule, Step, Texts
 from beam_jobs.text.cleaning.files import InputFile, describe_file
-from beam_jobs.text.cleaning.words import SENTENCE_END, BoolArray, Lines, Words, matches
+from beam_jobs.text.cleaning.words import SENTENCE_END, Lines, Words, matches
 
 _CITATION = r"\[\d*\]|\[edit\]|\[citation needed\]"
 _JAVASCRIPT = r"(?i)javascript"
@@ -147,8 +147,7 @@ def _without(text: pa.LargeStringArray, words: Words, kept: BoolArray) -> pa.Lar
     between[first] = 0
     breaks = pa.array(["", "\n", "\n\n"], pa.large_string()).take(pa.array(between))
     pieces = pc.binary_join_element_wise(breaks, lines.text.filter(pa.array(kept)), _NOTHING)
-    bounds = np.append(0, np.cumsum(lines.total(kept)))
-    lists = pa.LargeListArray.from_arrays(pa.array(bounds, pa.int64()), pieces)
+    lists = pa.LargeListArray.from_arrays(bounds_of(lines.total(kept)), pieces)
     joined = pc.binary_join(lists, _NOTHING)
     cut = lines.total(kept) < lines.counts
     return pc.if_else(pa.array(cut), joined, text)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from beam_jobs.columns import IntArray
+from beam_jobs.columns import BoolArray, IntArray
 from beam_jobs.text.cleaning.base import Rule, Step, Texts
-from beam_jobs.text.cleaning.words import BoolArray
 
 
 @dataclasses.dataclass(frozen=True)

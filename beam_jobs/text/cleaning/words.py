@@ -17,10 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray
-
-BoolArray = npt.NDArray[np.bool_]
-ByteArray = npt.NDArray[np.uint8]
+from beam_jobs.columns import BoolArray, ByteArray, IntArray, bounds_of, string_buffers, strings
 
 # The white space of str.split() beyond ASCII, in UTF-8; U+3000 is the last.
 _WIDE_BLANKS = [chr(point).encode() for point in range(0x80, 0x3001) if chr(point).isspace()]
@@ -95,8 +92,7 @@ class Spans:
 
     def total(self, values: npt.NDArray[Any]) -> IntArray:
         """[n] int64, the sum over the spans of each document of [k] integers or bools."""
-        sums = np.zeros(len(values) + 1, np.int64)
-        np.cumsum(values, out=sums[1:])
+        sums = bounds_of(values)
         return sums[self.bounds[1:]] - sums[self.bounds[:-1]]
 
     def joined(self, values: IntArray, join: np.ufunc) -> IntArray:
@@ -194,7 +190,7 @@ class Words(Spans):
             self.data,
             self.starts[kept],
             self.ends[kept],
-            np.concatenate([[0], np.cumsum(self.counts[mask])]),
+            bounds_of(self.counts[mask]),
             self.ids[kept],
             self.breaks[kept],
             self.vocabulary,
@@ -217,13 +213,13 @@ class Lines(Spans):
 
     def having(self, words: BoolArray) -> BoolArray:
         """[k] bool, which have a word for which the mask holds."""
-        sums = np.append(0, np.cumsum(words))
+        sums = bounds_of(words)
         return sums[self.lasts + 1] > sums[self.firsts]
 
 
 def split_words(text: pa.LargeStringArray) -> Words:
     """The words of [n] documents."""
-    offsets, data = buffers(text)
+    offsets, data = string_buffers(text)
     if not len(data):
         none = np.zeros(0, np.int64)
         empty = pa.array([], pa.large_string())
@@ -251,7 +247,7 @@ def split_words(text: pa.LargeStringArray) -> Words:
 
 def count_words(text: pa.LargeStringArray) -> IntArray:
     """[n] int64, words of each document; ten times as fast as `split_words`."""
-    offsets, data = buffers(text)
+    offsets, data = string_buffers(text)
     if not len(data):
         return np.zeros(len(text), np.int64)
     blank = _blanks(data)
@@ -267,23 +263,6 @@ def _pieces(blank: BoolArray, offsets: IntArray) -> IntArray:
     np.not_equal(blank[1:], blank[:-1], out=begins[1:])
     begins[offsets[:-1][np.diff(offsets) > 0]] = True
     return np.append(np.flatnonzero(begins), len(blank))
-
-
-def strings(offsets: IntArray, data: ByteArray) -> pa.LargeStringArray:
-    """[len(offsets) - 1] large_string on a buffer that is not copied."""
-    return pa.LargeStringArray.from_buffers(
-        len(offsets) - 1, pa.py_buffer(np.ascontiguousarray(offsets, np.int64)), pa.py_buffer(data)
-    )
-
-
-def buffers(text: pa.LargeStringArray) -> tuple[IntArray, ByteArray]:
-    """([n + 1] int64 offsets that begin with 0, the bytes) of a column, not copied."""
-    if not len(text):
-        return np.zeros(1, np.int64), np.zeros(0, np.uint8)
-    _, places, values = text.buffers()
-    offsets = np.frombuffer(places, np.int64)[text.offset : text.offset + len(text) + 1]
-    data = np.zeros(0, np.uint8) if values is None else np.frombuffer(values, np.uint8)
-    return offsets - offsets[0], data[offsets[0] : offsets[-1]]
 
 
 def matches(text: pa.Array, pattern: str) -> BoolArray:
