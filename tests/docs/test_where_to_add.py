@@ -336,18 +336,15 @@ def toy_records(opened, options):
 from beam_jobs.corpus.record import FILTER, Rejection
 
 
-def toy(side):
-    def check(image):
-        if min(image.pixels.shape[:2]) < side:
-            raise Rejection("toy", f"its shorter side is below {side}", stage=FILTER)
-
-    return check
+def toy(side, image):
+    if min(image.pixels.shape[:2]) < side:
+        raise Rejection("toy", f"its shorter side is below {side}", stage=FILTER)
 """,
             ),
             Line(
                 "beam_jobs/images/filters/__init__.py",
                 "STEPS",
-                'Filter("toy", toy)',
+                '"toy": toy',
                 "from beam_jobs.images.filters.toy import toy",
             ),
             Field(
@@ -427,8 +424,8 @@ def decode_toy(features, crop):
                 "beam_jobs/images/resize.py",
                 "RESIZE_MODES",
                 """\
-def _toy(image, resize, max_pixels):
-    return np.ascontiguousarray(image[: resize.width, : resize.width])
+def _toy(width, height, resize):
+    return resize.width, resize.width
 """,
             ),
             Line("beam_jobs/images/resize.py", "RESIZE_MODES", r'"toy": Mode(r"(\d+)", _toy)'),
