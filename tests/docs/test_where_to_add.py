@@ -364,6 +364,8 @@ def toy(side, image):
 import dataclasses
 from typing import ClassVar
 
+from beam_jobs.text.cleaning.base import Rule
+
 
 @dataclasses.dataclass(frozen=True)
 class Toy:
@@ -373,7 +375,7 @@ class Toy:
 
     def __call__(self, texts):
         out = texts.measured.containing(self.word)
-        texts.leave_out(out, "toy", lambda row: f"it has the word {self.word}")
+        texts.leave_out(Rule("toy", out, lambda row: f"it has the word {self.word}"))
 """,
             ),
             Line(

@@ -32,11 +32,13 @@ class Rule(NamedTuple):
         reason: A short constant name, counted in the ledger.
         out: [n], which documents it leaves out.
         detail: What was found in document i of [0, n); it never differs from run to run.
+        stage: FILTER, or "prepare" if the documents are not usable.
     """
 
     reason: str
     out: BoolArray
     detail: Callable[[int], str]
+    stage: str = FILTER
 
 
 class Texts:
@@ -106,38 +108,18 @@ class Texts:
 
         self.replace_where(self.measured.matching(hint), lambda text: pattern.sub(replaced, text))
 
-    def leave_out(
-        self,
-        out: BoolArray,
-        reason: str,
-        detail: Callable[[int], str],
-        *,
-        filtered: bool = True,
-    ) -> None:
-        """Leaves documents out.
-
-        Args:
-            out: [n], which ones.
-            reason: A short constant name, counted in the ledger.
-            detail: What was found in document i of [0, n); it never differs from run to run.
-            filtered: Whether the documents are usable and a rule leaves them out.
-        """
-        self.leave_out_by([Rule(reason, out, detail)], filtered=filtered)
-
-    def leave_out_by(self, rules: Sequence[Rule], *, filtered: bool = True) -> None:
+    def leave_out(self, *rules: Rule) -> None:
         """Leaves out the documents that any of the rules leaves out; the first one is the reason.
 
         All rules apply to the same documents, so measures are computed once.
         """
         inside = np.ones(len(self), bool)
-        stage = FILTER if filtered else "prepare"
         for rule in rules:
             for i in np.flatnonzero(rule.out & inside).tolist():
                 row = int(self.rows[i])
                 original = self._originals[row].as_py()
-                self.rejects.append(
-                    (row, Rejection(rule.reason, rule.detail(i), stage=stage, data=original))
-                )
+                found = Rejection(rule.reason, rule.detail(i), stage=rule.stage, data=original)
+                self.rejects.append((row, found))
             inside &= ~rule.out
         if inside.all():
             return

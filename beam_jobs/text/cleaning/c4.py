@@ -77,14 +77,10 @@ class C4(Step):
         words = texts.measured.words
         kept = self._kept(words)
         sentences = _sentences(words, kept)
-        few = Rule(
-            "c4-few-sentences",
-            sentences < self.min_sentences,
-            lambda i: f"{sentences[i]} are left",
-        )
         if not kept.all():
             texts.replace(_without(texts.text, words, kept))
-        texts.leave_out_by([few])
+        few = sentences < self.min_sentences
+        texts.leave_out(Rule("c4-few-sentences", few, lambda i: f"{sentences[i]} are left"))
 
     def _leave_out_pages(self, texts: Texts) -> None:
         rules = []
@@ -103,7 +99,7 @@ class C4(Step):
             first = [pattern.search(text.lower()) for text in texts.text.to_pylist()]
             bad = np.fromiter((match is not None for match in first), bool, len(first))
             rules.append(Rule("c4-bad-word", bad, lambda i: f"{first[i][0]!r} is in it"))  # type: ignore[index]
-        texts.leave_out_by(rules)
+        texts.leave_out(*rules)
 
     def _kept(self, words: Words) -> BoolArray:
         """[lines] bool, which lines are kept."""

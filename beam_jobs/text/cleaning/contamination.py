@@ -65,7 +65,7 @@ class Contamination(Step):
                     found[document] = (words.run(at, length), place)
         out = np.zeros(len(texts), bool)
         out[list(found)] = True
-        texts.leave_out_by([Rule("contaminated", out, lambda i: "{!r} is in {}".format(*found[i]))])
+        texts.leave_out(Rule("contaminated", out, lambda i: "{!r} is in {}".format(*found[i])))
 
     def _runs(self) -> _Runs:
         return _load(tuple(InputFile.at(path) for path in self.files), self.words)

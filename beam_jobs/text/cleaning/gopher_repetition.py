@@ -76,7 +76,7 @@ class GopherRepetition(Step):
             name = f"top_{n}_gram" if n < 5 else f"duplicate_{n}_grams"
             length = _most_frequent(repeats, words, ends, n) if n < 5 else _again(repeats, words, n)
             rules.append(above(name.replace("_", "-"), length, chars, getattr(self, name)))
-        texts.leave_out_by(rules)
+        texts.leave_out(*rules)
 
 
 def duplicates(lines: Lines) -> tuple[IntArray, IntArray]:

@@ -39,7 +39,7 @@ class Symbols(Step):
             counted = words.of_spelling(("count", kind), _counter(kind))
             most: float = getattr(self, f"max_{name}")
             rules.append(above(f"many-{name}", words.total(counted), chars, most))
-        texts.leave_out_by(rules)
+        texts.leave_out(*rules)
 
 
 def _counter(kind: str) -> Callable[[pa.LargeStringArray], npt.NDArray[Any]]:
