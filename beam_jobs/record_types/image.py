@@ -29,7 +29,7 @@ from beam_jobs.images.resize import keeps_size, parse_resize, resize_image
 from beam_jobs.images.statistics import NOT_COUNTED, PIXEL_FIELDS, count_pixels, merge_pixels
 from beam_jobs.options import ImageOptions
 from beam_jobs.options.values import parse_quality
-from beam_jobs.record_types.base import Prepared, SingleRecords, kept_features
+from beam_jobs.record_types.base import Prepared, SingleRecords, further_features
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format import LABELS_FIELD, Feature, Schema, id_hash
 
@@ -185,8 +185,4 @@ def _schema(options: ImageOptions) -> Schema:
     ]
     if options.encoding == "raw":
         declared += [Feature("height", "int64"), Feature("width", "int64")]
-    declared += kept_features(options)
-    if not options.no_labels:
-        shape = (-1,) if options.multi_label else ()
-        declared.append(Feature("label", "class_label", shape, late=True))
-    return Schema("image", tuple(declared))
+    return Schema("image", (*declared, *further_features(options)))
