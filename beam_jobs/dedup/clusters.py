@@ -135,8 +135,7 @@ def _order(members: pa.Table, roots: IntArray) -> IntArray:
 
 
 def _differs(labels: pa.ChunkedArray, kept_at: IntArray) -> npt.NDArray[np.bool_]:
-    numbers = pc.dictionary_encode(labels.cast(pa.string()).combine_chunks(), "encode").indices
-    codes = np.asarray(numbers.to_numpy(zero_copy_only=False), np.int64)
+    codes = labels.cast(pa.string()).combine_chunks().dictionary_encode("encode").indices.to_numpy()
     return codes != codes[kept_at]
 
 

@@ -32,11 +32,15 @@ def exact_pairs(
         partition_rows: About how many rows are compared at a time.
     """
     partitions = -(-sidecars.records // partition_rows)
-    parts = [
-        _equal(_full(sidecars, _repeated(sidecars, partition, partitions), confirm))
-        for partition in range(partitions)
-    ]
-    return np.concatenate([*parts, np.zeros((0, 2), np.int64)])
+    pairs = [np.zeros((0, 2), np.int64)]
+    for partition in range(partitions):
+        records = _repeated(sidecars, partition, partitions)
+        fingerprints = fixed_bytes(sidecars.take(records, ["fingerprint"])["fingerprint"], 16)
+        if confirm is not None:
+            records = np.unique(_equal(records, fingerprints))
+            fingerprints = confirm(records)
+        pairs.append(_equal(records, fingerprints))
+    return np.concatenate(pairs)
 
 
 def _repeated(sidecars: Sidecars, partition: int, partitions: int) -> IntArray:
@@ -54,21 +58,8 @@ def _repeated(sidecars: Sidecars, partition: int, partitions: int) -> IntArray:
     return np.concatenate(records)[repeated(np.concatenate(heads))]
 
 
-def _full(
-    sidecars: Sidecars, records: IntArray, confirm: Confirm | None
-) -> tuple[IntArray, npt.NDArray[np.uint8]]:
-    """The records with their whole fingerprints, confirmed where the record type asks for it."""
-    fingerprints = fixed_bytes(sidecars.take(records, ["fingerprint"])["fingerprint"], 16)
-    if confirm is not None:
-        pairs = _equal((records, fingerprints))
-        records = np.unique(pairs)
-        fingerprints = confirm(records)
-    return records, fingerprints
-
-
-def _equal(found: tuple[IntArray, npt.NDArray[np.uint8]]) -> Pairs:
+def _equal(records: IntArray, fingerprints: npt.NDArray[np.uint8]) -> Pairs:
     """Pairs of neighbours with equal fingerprints, once sorted by these."""
-    records, fingerprints = found
     halves = np.ascontiguousarray(fingerprints).view(np.uint64)
     order = np.lexsort(halves.T)
     again = np.flatnonzero(~run_starts(*halves[order].T))

@@ -86,13 +86,8 @@ def near_pairs(
         threads: How many work at a time; the result is the same.
 
     Raises:
-        UsageError: The threshold is out of range, or there are too many images.
+        UsageError: There are too many images.
     """
-    if not 0 < threshold <= 1:
-        raise UsageError(
-            f"--near-threshold is {threshold}, and must be above 0 and at most 1. Try "
-            f"{DEFAULT_THRESHOLD}."
-        )
     if len(hashes) >= MAX_ROWS:
         raise UsageError(
             f"{len(hashes):,} images are too many to find near duplicates: there may be fewer than "

@@ -99,9 +99,6 @@ def near_pairs(documents: Documents, threshold: float, threads: int = 1) -> Near
         documents: Those without a shingle have no near duplicates.
         threshold: Least similarity of a pair, from 0.04 to 1.
         threads: How many work at a time; the result is the same.
-
-    Raises:
-        UsageError: The threshold is too low.
     """
     count = len(documents.fingerprints)
     cut = choose_bands(threshold)
@@ -146,7 +143,9 @@ class _VerifiedPairs:
     def add(self, candidates: IntArray) -> None:
         """Verifies the candidates that are neither connected nor rejected yet."""
         apart = self._roots[candidates[:, 0]] != self._roots[candidates[:, 1]]
-        apart &= self._may_be_near(candidates)
+        sizes = self._documents.sizes[candidates]
+        # Sets of very different sizes cannot have a similarity of the threshold.
+        apart &= sizes.min(axis=1) >= self._threshold * sizes.max(axis=1)
         packed = np.unique(_pack(candidates[apart]))
         if len(self._rejected):
             at = np.minimum(np.searchsorted(self._rejected, packed), len(self._rejected) - 1)
@@ -167,11 +166,6 @@ class _VerifiedPairs:
         pairs, similarity = np.concatenate(self._pairs), np.concatenate(self._similarity)
         order = np.lexsort((pairs[:, 1], pairs[:, 0]))
         return NearPairs(pairs[order], similarity[order])
-
-    def _may_be_near(self, pairs: IntArray) -> npt.NDArray[np.bool_]:
-        """Whether the sizes of two sets allow a similarity of the threshold."""
-        sizes = self._documents.sizes[pairs]
-        return sizes.min(axis=1) >= self._threshold * sizes.max(axis=1)
 
     def _verify(self, pairs: IntArray) -> npt.NDArray[np.float64]:
         """[k] similarities, of pieces with a bounded number of shingles at a time."""
