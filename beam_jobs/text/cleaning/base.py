@@ -59,7 +59,7 @@ class Texts:
         self._originals = batch["original"]
         self.rows: IntArray = np.arange(batch.num_rows)
         self.measured = Measures(batch["text"])
-        self.is_html: BoolArray = np.asarray(batch["is_html"].to_numpy(zero_copy_only=False), bool)
+        self.is_html: BoolArray = np.array(batch["is_html"], bool)
         self.columns: dict[str, pa.Array] = {}
         self.rejects: list[tuple[int, Rejection]] = []
 
@@ -152,7 +152,7 @@ class Measures:
     @cached_property
     def chars(self) -> IntArray:
         """[n] int64, Unicode code points of each document."""
-        return np.asarray(pc.utf8_length(self.text).to_numpy(zero_copy_only=False), np.int64)
+        return np.asarray(pc.utf8_length(self.text), np.int64)
 
     @cached_property
     def words(self) -> Words:
@@ -167,7 +167,7 @@ class Measures:
     @cached_property
     def wide(self) -> BoolArray:
         """[n] bool, which documents have a character beyond ASCII."""
-        return ~np.asarray(pc.string_is_ascii(self.text).to_numpy(zero_copy_only=False), bool)
+        return ~np.asarray(pc.string_is_ascii(self.text), bool)
 
     @cached_property
     def buffers(self) -> tuple[IntArray, ByteArray]:
@@ -184,8 +184,7 @@ class Measures:
         """[n] bool, which documents contain this; fast where none has its first byte."""
         if not (self.buffers[1] == text.encode()[0]).any():
             return np.zeros(len(self.text), bool)
-        found = pc.match_substring(self.text, text)
-        return np.asarray(found.to_numpy(zero_copy_only=False), bool)
+        return np.asarray(pc.match_substring(self.text, text), bool)
 
     def matching(self, pattern: str) -> BoolArray:
         """[n] bool, which documents match a regular expression of RE2 somewhere."""

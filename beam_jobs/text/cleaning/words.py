@@ -8,6 +8,7 @@ as fast as lists of strings.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -73,7 +74,7 @@ class Spans:
         """[k] int64, Unicode code points of each span."""
         if len(self) == 0:
             return np.zeros(0, np.int64)
-        return np.asarray(pc.utf8_length(self._woven).to_numpy(zero_copy_only=False)[::2], np.int64)
+        return np.asarray(pc.utf8_length(self._woven), np.int64)[::2]
 
     @cached_property
     def spellings(self) -> IntArray:
@@ -123,7 +124,7 @@ class Words(Spans):
         return {}
 
     def of_spelling(
-        self, name: object, compute: Callable[[pa.LargeStringArray], npt.NDArray[Any]]
+        self, name: object, compute: Callable[[pa.LargeStringArray], npt.ArrayLike]
     ) -> npt.NDArray[Any]:
         """[k], a property of every word by its spelling; computed once for all rules.
 
@@ -141,18 +142,13 @@ class Words(Spans):
 
     def number_of(self, text: str) -> IntArray:
         """[n] int64, occurrences of a text without white space in each document."""
-
-        def count(spellings: pa.LargeStringArray) -> npt.NDArray[Any]:
-            return pc.count_substring(spellings, text).to_numpy(zero_copy_only=False)
-
+        count = functools.partial(pc.count_substring, pattern=text)
         return self.total(self.of_spelling(("number of", text), count))
 
     @cached_property
     def chars(self) -> IntArray:
         """[k] int64, Unicode code points of each word."""
-        return self.of_spelling(
-            "chars", lambda words: pc.utf8_length(words).to_numpy(zero_copy_only=False)
-        )
+        return self.of_spelling("chars", pc.utf8_length)
 
     @cached_property
     def spellings(self) -> IntArray:
@@ -229,10 +225,10 @@ def split_words(text: pa.LargeStringArray) -> Words:
     encoded = strings(pieces, data).dictionary_encode()
     ids = encoded.indices.to_numpy()
     at = np.flatnonzero(~blank[pieces[:-1]])
-    newlines = pc.count_substring(encoded.dictionary, "\n").to_numpy(zero_copy_only=False)
+    newlines = np.asarray(pc.count_substring(encoded.dictionary, "\n"), np.int64)
     starts = pieces[at]
     bounds = np.searchsorted(starts, offsets)
-    breaks = newlines[ids[at - 1]].astype(np.int64)  # a piece without white space has none
+    breaks = newlines[ids[at - 1]]  # a piece without white space has none
     breaks[bounds[:-1][np.diff(bounds) > 0]] = 0
     return Words(
         data,
@@ -267,8 +263,7 @@ def _pieces(blank: BoolArray, offsets: IntArray) -> IntArray:
 
 def matches(text: pa.Array, pattern: str) -> BoolArray:
     """[n] bool, which texts match a regular expression of RE2 somewhere."""
-    found = pc.match_substring_regex(text, pattern)
-    return np.asarray(found.to_numpy(zero_copy_only=False), bool)
+    return np.asarray(pc.match_substring_regex(text, pattern), bool)
 
 
 def _blanks(data: ByteArray) -> BoolArray:
