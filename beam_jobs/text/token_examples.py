@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -75,7 +76,7 @@ class PackedExampleBuilder(ExampleBuilder):
     def __post_init__(self) -> None:
         self._encoder = _Encoder(self.tokenizer)
         self._rows: list[int] = []
-        self._counts = {"sequences": 0, "stored": 0, "padding": 0, "cut": 0}
+        self._counts: Counter[str] = Counter()
         self._table = pa.table({})
 
     def build(self, table: pa.Table, staged: Iterator[StagedRecord]) -> Iterator[BuiltExample]:
@@ -102,7 +103,9 @@ class PackedExampleBuilder(ExampleBuilder):
         begins = np.cumsum(sizes) - sizes
         positions[:filled] = np.arange(filled) - np.repeat(begins, sizes)
         padding = self.length - filled
-        self._count(pieces, filled, padding)
+        # A document that was cut has exactly one first piece.
+        cut = sum(one.start == 0 and len(one.tokens) < one.document_tokens for one in pieces)
+        self._counts.update(sequences=1, stored=filled, padding=padding, cut=cut)
         record_id = f"{documents[0]}#{pieces[0].start}"
         values: dict[str, Any] = {
             "id": record_id,
@@ -120,15 +123,6 @@ class PackedExampleBuilder(ExampleBuilder):
         }
         example = finish_example(encode_features(self.features, values))
         return BuiltExample(example, pieces[0].row, columns)
-
-    def _count(self, pieces: list[Piece], filled: int, padding: int) -> None:
-        self._counts["sequences"] += 1
-        self._counts["stored"] += filled
-        self._counts["padding"] += padding
-        # A document that was cut has exactly one first piece.
-        self._counts["cut"] += sum(
-            piece.start == 0 and len(piece.tokens) < piece.document_tokens for piece in pieces
-        )
 
     def counters(self) -> pa.Table:
         """See ExampleBuilder."""

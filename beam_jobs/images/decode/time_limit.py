@@ -40,7 +40,7 @@ def within(seconds: float, function: Callable[[], T]) -> T:
         Rejection: "too-slow", it took longer.
     """
     helper: _Helper | None = getattr(_local, "helper", None)
-    if helper is None or not helper.alive():  # not alive: this process is a fork
+    if helper is None or not helper.thread.is_alive():  # not alive: this process is a fork
         helper = _local.helper = _Helper()
     result: Future[T] = Future()
     helper.calls.put((function, result))
@@ -76,20 +76,16 @@ class _Helper:
     def __init__(self) -> None:
         self.calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         # The thread must not refer to this object, or the object would never be freed.
-        self._thread = threading.Thread(
+        self.thread = threading.Thread(
             target=_serve, args=(self.calls,), daemon=True, name="shardmill-decode"
         )
-        self._thread.start()
+        self.thread.start()
         self.close = weakref.finalize(self, self.calls.put, None)
-
-    def alive(self) -> bool:
-        """Whether the thread runs in this process."""
-        return self._thread.is_alive()
 
     def cpu_seconds(self) -> float | None:
         """CPU time of the thread so far; None where the system does not report it."""
         try:
-            return time.clock_gettime(time.pthread_getcpuclockid(self._thread.ident or 0))
+            return time.clock_gettime(time.pthread_getcpuclockid(self.thread.ident or 0))
         except (AttributeError, OSError):
             return None
 
