@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray
+from beam_jobs.columns import IntArray, first_of_run, run_starts
 from beam_jobs.dedup.exact import NO_PAIRS, Pairs
 from beam_jobs.dedup.union_find import components
 from beam_jobs.staging.sidecars import Sidecars
@@ -93,8 +93,8 @@ def find_clusters(
     order = _order(members, roots)
     roots, of_exact, records = roots[order], of_exact[order], records[order]
     members = members.take(pa.array(order))
-    first = np.concatenate((np.ones(min(1, len(roots)), bool), roots[1:] != roots[:-1]))
-    kept_at = np.maximum.accumulate(np.where(first, np.arange(len(roots)), 0))
+    first = run_starts(roots)
+    kept_at = first_of_run(first)
 
     differs = _differs(members["label"], kept_at)
     conflict = np.isin(roots, roots[differs])
@@ -138,8 +138,7 @@ def _order(members: pa.Table, roots: IntArray) -> IntArray:
 
 
 def _differs(labels: pa.ChunkedArray, kept_at: IntArray) -> npt.NDArray[np.bool_]:
-    numbers = pc.dictionary_encode(labels.cast(pa.string()).combine_chunks(), "encode").indices
-    codes = np.asarray(numbers.to_numpy(zero_copy_only=False), np.int64)
+    codes = labels.cast(pa.string()).combine_chunks().dictionary_encode("encode").indices.to_numpy()
     return codes != codes[kept_at]
 
 

@@ -10,9 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from beam_jobs.columns import IntArray, fixed_bytes
+from beam_jobs.columns import IntArray, fixed_bytes, repeated, run_starts
 from beam_jobs.staging.sidecars import PARTITION_ROWS, Sidecars
 
 # [n, 2] int64: numbers of two equal records.
@@ -34,11 +33,15 @@ def exact_pairs(
         partition_rows: About how many rows are compared at a time.
     """
     partitions = -(-sidecars.records // partition_rows)
-    parts = [
-        _equal(_full(sidecars, _repeated(sidecars, partition, partitions), confirm))
-        for partition in range(partitions)
-    ]
-    return np.concatenate([*parts, NO_PAIRS])
+    pairs = [NO_PAIRS]
+    for partition in range(partitions):
+        records = _repeated(sidecars, partition, partitions)
+        fingerprints = fixed_bytes(sidecars.take(records, ["fingerprint"])["fingerprint"], 16)
+        if confirm is not None:
+            records = np.unique(_equal(records, fingerprints))
+            fingerprints = confirm(records)
+        pairs.append(_equal(records, fingerprints))
+    return np.concatenate(pairs)
 
 
 def _repeated(sidecars: Sidecars, partition: int, partitions: int) -> IntArray:
@@ -49,49 +52,16 @@ def _repeated(sidecars: Sidecars, partition: int, partitions: int) -> IntArray:
     heads: list[npt.NDArray[np.uint64]] = []
     records: list[IntArray] = []
     for unit, table in sidecars:
-        head = _head(fixed_bytes(table["fingerprint"], 16))
+        head = fixed_bytes(table["fingerprint"], 16).view(np.uint64)[:, 0]
         inside = np.flatnonzero(head % np.uint64(partitions) == partition)
         heads.append(head[inside])
         records.append(inside + sidecars.begins[unit])
-    head = np.concatenate(heads)
-    order = np.argsort(head)
-    head = head[order]
-    equal = np.flatnonzero(head[1:] == head[:-1])
-    repeated = np.zeros(len(head), bool)
-    repeated[equal] = repeated[equal + 1] = True
-    return np.concatenate(records)[order[repeated]]
+    return np.concatenate(records)[repeated(np.concatenate(heads))]
 
 
-def _head(fingerprints: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
-    return np.ascontiguousarray(fingerprints[:, :8]).view(np.uint64)[:, 0]
-
-
-def _full(
-    sidecars: Sidecars, records: IntArray, confirm: Confirm | None
-) -> tuple[IntArray, npt.NDArray[np.uint8]]:
-    """The records with their whole fingerprints, confirmed where the record type asks for it."""
-    fingerprints = fixed_bytes(sidecars.take(records, ["fingerprint"])["fingerprint"], 16)
-    if confirm is not None:
-        pairs = _equal((records, fingerprints))
-        records = np.unique(pairs)
-        fingerprints = confirm(records)
-    return records, fingerprints
-
-
-def _equal(found: tuple[IntArray, npt.NDArray[np.uint8]]) -> Pairs:
-    """Pairs of neighbours with equal fingerprints, in the order of fingerprints."""
-    records, fingerprints = found
-    if not len(records):
-        return NO_PAIRS
-    table = pa.table(
-        {
-            "record": records,
-            "fingerprint": pa.FixedSizeBinaryArray.from_buffers(
-                pa.binary(16), len(records), [None, pa.py_buffer(fingerprints.tobytes())]
-            ),
-        }
-    ).sort_by("fingerprint")
-    ordered = fixed_bytes(table["fingerprint"], 16)
-    numbers = np.asarray(table["record"].to_numpy(), np.int64)
-    same = np.flatnonzero(np.all(ordered[1:] == ordered[:-1], axis=1))
-    return np.stack([numbers[same], numbers[same + 1]], axis=1)
+def _equal(records: IntArray, fingerprints: npt.NDArray[np.uint8]) -> Pairs:
+    """Pairs of neighbours with equal fingerprints, once sorted by these."""
+    halves = np.ascontiguousarray(fingerprints).view(np.uint64)
+    order = np.lexsort(halves.T)
+    again = np.flatnonzero(~run_starts(*halves[order].T))
+    return records[order[np.stack([again - 1, again], axis=1)]]

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import threading
-from collections import OrderedDict
 from typing import NamedTuple
 
 import numpy as np
@@ -35,8 +33,8 @@ class _Conversion(NamedTuple):
     broken: bool = False
 
 
-_conversions: OrderedDict[tuple[bytes, str], _Conversion] = OrderedDict()
-_conversions_lock = threading.Lock()  # never held while C code runs, since that may be abandoned
+# By the hash of a profile, and the mode. Without a lock: C code that makes one may be abandoned.
+_conversions: dict[tuple[bytes, str], _Conversion] = {}
 
 
 def to_srgb(image: Image.Image, profile: bytes | None, repairs: set[str]) -> Image.Image:
@@ -80,17 +78,13 @@ def lab_to_srgb(image: Image.Image, repairs: set[str]) -> Image.Image:
 
 def _conversion(profile: bytes, mode: str) -> _Conversion:
     key = hashlib.sha256(profile).digest(), mode
-    with _conversions_lock:
-        found = _conversions.get(key)
-        if found is not None:
-            _conversions.move_to_end(key)
-            return found
-    made = _make_conversion(profile, mode)  # two threads may both make it, without harm
-    with _conversions_lock:
-        _conversions[key] = made
-        while len(_conversions) > _CACHED_TRANSFORMS:
-            _conversions.popitem(last=False)
-    return made
+    conversion = _conversions.get(key)
+    if conversion is None:
+        conversion = _make_conversion(profile, mode)  # two threads may both make it, without harm
+        if len(_conversions) >= _CACHED_TRANSFORMS:
+            _conversions.clear()
+        _conversions[key] = conversion
+    return conversion
 
 
 def _make_conversion(profile: bytes, mode: str) -> _Conversion:

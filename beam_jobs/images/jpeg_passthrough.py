@@ -16,8 +16,9 @@ import simplejpeg
 from beam_jobs.images.colour import is_srgb
 from beam_jobs.images.decode.base import Pixels
 from beam_jobs.images.decode.jpeg import PLAIN_CODINGS, count_scans, read_jpeg_header
+from beam_jobs.images.decode.orientation import ORIENTATION_TAG
 
-_ORIENTATION_TAG, _SHORT = 0x0112, 3
+_SHORT = 3  # a type of Exif values
 _EXIF = b"Exif\0\0"
 # Real files have about 10. A file with thousands would take the reader minutes in every epoch.
 _MAX_SCANS = 100
@@ -93,7 +94,7 @@ def _orientation(exif: bytes) -> int | None:
             tag, kind, length, value = struct.unpack_from(
                 order + "HHIH", exif, start + 2 + 12 * entry
             )
-            if tag == _ORIENTATION_TAG:
+            if tag == ORIENTATION_TAG:
                 return int(value) if (kind, length) == (_SHORT, 1) else None
     except struct.error:
         return None

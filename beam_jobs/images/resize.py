@@ -44,7 +44,7 @@ def parse_resize(text: str) -> Resize:
         UsageError: The mode is unknown, or its size is missing, malformed or too large.
     """
     mode, _, size = text.partition(":")
-    match = re.fullmatch(RESIZE_MODES[mode].size, size) if mode in RESIZE_MODES else None
+    match = re.fullmatch(RESIZE_MODES[mode].pattern, size) if mode in RESIZE_MODES else None
     sides = [int(side) for side in match.groups()] if match else []
     if match is None or any(not 1 <= side <= MAX_SIDE for side in sides):
         raise UsageError(
@@ -72,7 +72,7 @@ def keeps_size(width: int, height: int, resize: Resize) -> bool:
     """Whether `resize_image` would return an image of this size unchanged."""
     if max(width, height) > MAX_SIDE:
         return False  # it would reject it
-    return RESIZE_MODES[resize.mode].result(width, height, resize) == (width, height)
+    return RESIZE_MODES[resize.mode].size(width, height, resize) == (width, height)
 
 
 def _shorter_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
@@ -97,7 +97,7 @@ def _same_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
 def _scaled(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
     """The whole image in the size of its mode."""
     height, width = image.shape[:2]
-    return _scale(image, *RESIZE_MODES[resize.mode].result(width, height, resize), max_pixels)
+    return _scale(image, *RESIZE_MODES[resize.mode].size(width, height, resize), max_pixels)
 
 
 def _crop(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
@@ -126,23 +126,23 @@ class Mode(NamedTuple):
     """A resize mode.
 
     Attributes:
-        size: Pattern of what follows its name in --resize, with a group for each side in pixels.
-        result: (width, height, what to do) -> width and height of the result.
-        apply: (image, what to do, bound on the pixels of any image in between) -> the image.
+        pattern: What follows its name in --resize, with a group for each side in pixels.
+        size: (width, height, what to do) of an image -> (width, height) of the result.
+        apply: (image, what to do, bound on the pixels of any image in between) -> the result.
     """
 
-    size: str
-    result: Callable[[int, int, Resize], tuple[int, int]]
-    apply: Callable[[Pixels, Resize, int], Pixels]
+    pattern: str
+    size: Callable[[int, int, Resize], tuple[int, int]]
+    apply: Callable[[Pixels, Resize, int], Pixels] = _scaled
 
 
 _SIDE = r"(\d{1,9})"
 RESIZE_MODES: dict[str, Mode] = {
-    "shorter": Mode(_SIDE, _shorter_size, _scaled),
-    "fit": Mode(f"{_SIDE}x{_SIDE}", _fit_size, _scaled),
+    "shorter": Mode(_SIDE, _shorter_size),
+    "fit": Mode(f"{_SIDE}x{_SIDE}", _fit_size),
     "crop": Mode(f"{_SIDE}x{_SIDE}", _box_size, _crop),
     "pad": Mode(f"{_SIDE}x{_SIDE}", _box_size, _pad),
-    "none": Mode("", _same_size, _scaled),
+    "none": Mode("", _same_size),
 }
 
 
@@ -151,17 +151,13 @@ def _part(side: int, numerator: int, denominator: int) -> int:
     return max(1, (2 * side * numerator + denominator) // (2 * denominator))
 
 
-def _check_size(width: int, height: int, max_pixels: int) -> None:
+def _scale(image: Pixels, width: int, height: int, max_pixels: int) -> Pixels:
     if max(width, height) > MAX_SIDE or width * height > max_pixels:
         raise Rejection(
             "too-large-resized",
             f"it would be {width} x {height} pixels after --resize; a JPEG holds {MAX_SIDE} a side "
             f"and --max-pixels is {max_pixels}",
         )
-
-
-def _scale(image: Pixels, width: int, height: int, max_pixels: int) -> Pixels:
-    _check_size(width, height, max_pixels)
     if image.shape[:2] == (height, width):
         return image
     shrinks = width <= image.shape[1] and height <= image.shape[0]

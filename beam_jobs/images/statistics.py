@@ -40,7 +40,8 @@ def count_pixels(image: Pixels) -> dict[str, Any]:
     Args:
         image: [height, width, 3] uint8, RGB.
     """
-    counted = _every_fourth(image) if min(image.shape[:2]) >= MIN_SIDE else _with_fourth(image)
+    few = min(image.shape[:2]) < MIN_SIDE
+    counted = cv2.cvtColor(image, cv2.COLOR_RGB2RGBA) if few else _every_fourth(image)
     rows = counted.reshape(counted.shape[0], -1)
     count = counted.shape[0] * counted.shape[1]
     means, deviations = (values.ravel().tolist()[:3] for values in cv2.meanStdDev(counted))
@@ -71,11 +72,6 @@ def _every_fourth(image: Pixels) -> Pixels:
     return words.view(np.uint8).reshape(len(rows), width, 4)
 
 
-def _with_fourth(image: Pixels) -> Pixels:
-    """[height, width, 4] uint8: RGB and alpha, all pixels."""
-    return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2RGBA), np.uint8)
-
-
 def merge_pixels(index: pa.Table) -> dict[str, Any]:
     """{"count", "mean", "std", "min", "max"} over the counted pixels.
 
@@ -90,35 +86,28 @@ def merge_pixels(index: pa.Table) -> dict[str, Any]:
         deviation is that of the population. Empty if no pixel was counted.
     """
     table = index.select([field.name for field in PIXEL_FIELDS])
-    count, sums, squares = 0, [0] * _CHANNELS, [0] * _CHANNELS
-    least, most = [255] * _CHANNELS, [0] * _CHANNELS
+    count = 0
+    sums, squares = np.zeros((2, _CHANNELS), object)  # of Python's integers, which have no bound
+    least, most = np.full(_CHANNELS, 255, np.uint8), np.zeros(_CHANNELS, np.uint8)
     for batch in table.to_batches(max_chunksize=_CHUNK_ROWS):
         batch = batch.filter(pc.greater(batch["pixel_count"], 0))
         if not batch.num_rows:
             continue
         count += int(batch["pixel_count"].to_numpy().sum())
-        sums = _added(sums, batch["pixel_sum"])
-        squares = _added(squares, batch["pixel_sum_squares"])
-        least = np.minimum(least, _channels(batch["pixel_min"]).min(axis=0)).tolist()
-        most = np.maximum(most, _channels(batch["pixel_max"]).max(axis=0)).tolist()
+        sums += _channels(batch["pixel_sum"]).sum(axis=0)
+        squares += _channels(batch["pixel_sum_squares"]).sum(axis=0)
+        least = np.minimum(least, _channels(batch["pixel_min"]).min(axis=0))
+        most = np.maximum(most, _channels(batch["pixel_max"]).max(axis=0))
     if not count:
         return {}
-    variances = [
-        (count * square - total * total) / (count * count)
-        for total, square in zip(sums, squares, strict=True)
-    ]
+    variances = (count * squares - sums * sums) / (count * count)
     return {
         "count": count,
-        "mean": [total / count for total in sums],
+        "mean": (sums / count).tolist(),
         "std": [math.sqrt(variance) for variance in variances],
-        "min": least,
-        "max": most,
+        "min": least.tolist(),
+        "max": most.tolist(),
     }
-
-
-def _added(totals: list[int], column: pa.Array) -> list[int]:
-    own = _channels(column).sum(axis=0, dtype=np.int64).tolist()
-    return [total + more for total, more in zip(totals, own, strict=True)]
 
 
 def _channels(column: pa.Array) -> Any:

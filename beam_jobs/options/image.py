@@ -104,7 +104,7 @@ Examples:
         "blank pages).",
         "X",
         type=float,
-        limits=Limits(0, 128),
+        limits=Limits(0, 127.5, excluded=(0,)),
     )
     time_limit: float = option(
         60.0,

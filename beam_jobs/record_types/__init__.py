@@ -19,7 +19,7 @@ from shard_format.members import Members
 RECORD_TYPES: Members[Callable[[Any], RecordType]] = Members(
     {
         "image": "beam_jobs.record_types.image:ImageRecords",
-        "text": "beam_jobs.record_types.text:TextRecords",
+        "text": "beam_jobs.record_types.tokens:text_records",  # token ids with a tokenizer
     }
 )
 

@@ -259,6 +259,10 @@ class SingleRecords(RecordType):
         )
 
 
-def kept_features(options: PreprocessOptions) -> tuple[Feature, ...]:
-    """The features of --keep-columns."""
-    return tuple(Feature(name, kind) for name, kind in parse_kept(options.keep_columns))
+def further_features(options: PreprocessOptions) -> tuple[Feature, ...]:
+    """The features of --keep-columns, and the label."""
+    kept = [Feature(name, kind) for name, kind in parse_kept(options.keep_columns)]
+    if options.no_labels:
+        return tuple(kept)
+    shape = (-1,) if options.multi_label else ()
+    return (*kept, Feature("label", "class_label", shape, late=True))

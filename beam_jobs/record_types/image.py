@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import struct
 from collections.abc import Callable, Mapping
@@ -30,7 +29,7 @@ from beam_jobs.images.resize import keeps_size, parse_resize, resize_image
 from beam_jobs.images.statistics import NOT_COUNTED, PIXEL_FIELDS, count_pixels, merge_pixels
 from beam_jobs.options import ImageOptions
 from beam_jobs.options.values import parse_quality
-from beam_jobs.record_types.base import Prepared, SingleRecords, kept_features
+from beam_jobs.record_types.base import Prepared, SingleRecords, further_features
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format import LABELS_FIELD, Feature, Schema, id_hash
 
@@ -93,7 +92,7 @@ class ImageRecords(SingleRecords):
             "resize": [resize.mode, resize.width, resize.height],
             "encoding": self._encoding,
             "quality": [self._keeps, self._quality],
-            "decoding": dataclasses.astuple(self._decoding),
+            "decoding": self._decoding,
             "filters": self._filters,
             "near": self._near,
             "kernels": kernels,
@@ -101,65 +100,54 @@ class ImageRecords(SingleRecords):
 
     def prepare(self, record_id: str, data: bytes) -> Prepared:
         """See RecordType."""
-        kept = self._kept(record_id, data) if self._keeps else None
-        if kept is not None:
-            return kept
-        image = decode_image(data, self._decoding)
+        # Of changed and unchanged records alike: else those that need a change would weigh more.
+        counts = not self._keeps or id_hash(record_id) % _COUNTED_OF_KEPT == 0
+        kept = self._kept(data, counts) if self._keeps else None
+        image, fingerprint = kept or (decode_image(data, self._decoding), b"")
         for check in self._checks:
             check(image)
-        resized = resize_image(image.pixels, self._resize, self._max_pixels)
-        stored = ENCODERS[self._encoding](resized, self._quality)
-        height, width = resized.shape[:2]
-        counted = count_pixels(resized) if self._counts(record_id) else NOT_COUNTED
+        if kept:
+            stored, pixels, width, height = data, image.pixels, image.width, image.height
+        else:
+            pixels = resize_image(image.pixels, self._resize, self._max_pixels)
+            stored = ENCODERS[self._encoding](pixels, self._quality)
+            height, width = pixels.shape[:2]
+        size = {"height": height, "width": width} if self._encoding == "raw" else {}
         return Prepared(
-            values=self._values(record_id, stored, width, height),
-            fingerprint=self._fingerprint(stored, width, height),
+            values={"id": record_id, "image": stored, **size},
+            fingerprint=fingerprint or self._fingerprint(stored, width, height),
             statistics={
-                **_sizes(width, height, image, data),
-                **counted,
-                **self._near_features(image),
+                "width": width,
+                "height": height,
+                "source_width": image.width,
+                "source_height": image.height,
+                "source_format": image.format,
+                "source_bytes": len(data),
+                **(count_pixels(pixels) if counts else NOT_COUNTED),
+                **(perceive(image.pixels)._asdict() if self._near else {}),
             },
         )
 
-    def _kept(self, record_id: str, data: bytes) -> Prepared | None:
-        """The record with its own bytes; None if it needs a change or is damaged."""
+    def _kept(self, data: bytes, counts: bool) -> tuple[DecodedImage, bytes] | None:
+        """An image that is stored as it is, and its fingerprint; None if it needs a change.
+
+        Args:
+            data: Of a file; None is returned for a damaged one too.
+            counts: Whether its pixels are needed for statistics.
+        """
         size = needs_no_change(data)
         if size is None or not keeps_size(*size, self._resize):
             return None
         width, height = size
         if width * height > self._max_pixels:
             return None
-        counts = self._counts(record_id)
         try:
             fingerprint = pixels_hash(width, height, shrunk(data))
             decodes = self._checks or self._near or counts
             pixels = decode_jpeg_strictly(data) if decodes else _NO_PIXELS
         except ValueError:
             return None
-        image = DecodedImage(pixels, "JPEG", width, height)
-        for check in self._checks:
-            check(image)
-        return Prepared(
-            values=self._values(record_id, data, width, height),
-            fingerprint=fingerprint,
-            statistics={
-                **_sizes(width, height, image, data),
-                **(count_pixels(pixels) if counts else NOT_COUNTED),
-                **self._near_features(image),
-            },
-        )
-
-    def _near_features(self, image: DecodedImage) -> dict[str, Any]:
-        """The perceptual hash and the thumbnail, if near duplicates are to be found."""
-        return perceive(image.pixels)._asdict() if self._near else {}
-
-    def _counts(self, record_id: str) -> bool:
-        # Of changed and unchanged records alike: else those that need a change would weigh more.
-        return not self._keeps or id_hash(record_id) % _COUNTED_OF_KEPT == 0
-
-    def _values(self, record_id: str, stored: bytes, width: int, height: int) -> dict[str, Any]:
-        size = {"height": height, "width": width} if self._encoding == "raw" else {}
-        return {"id": record_id, "image": stored, **size}
+        return DecodedImage(pixels, "JPEG", width, height), fingerprint
 
     def _fingerprint(self, stored: bytes, width: int, height: int) -> bytes:
         """A hash of what is stored, so that two files with the same pixels are duplicates."""
@@ -167,9 +155,7 @@ class ImageRecords(SingleRecords):
             return pixels_hash(width, height, shrunk(stored))
         # Raw pixels do not contain their size: all black rectangles of one area would be equal.
         size = struct.pack("<2q", width, height) if self._encoding == "raw" else b""
-        digest = hashlib.sha256(size)
-        digest.update(stored)
-        return digest.digest()[:16]
+        return hashlib.sha256(size + stored).digest()[:16]
 
     @property
     def confirm(self) -> Callable[[Mapping[str, Any]], bytes] | None:
@@ -197,17 +183,6 @@ def _all_pixels_hash(example: Mapping[str, Any]) -> bytes:
     return pixels_hash(pixels.shape[1], pixels.shape[0], pixels)
 
 
-def _sizes(width: int, height: int, image: DecodedImage, data: bytes) -> dict[str, Any]:
-    return {
-        "width": width,
-        "height": height,
-        "source_width": image.width,
-        "source_height": image.height,
-        "source_format": image.format,
-        "source_bytes": len(data),
-    }
-
-
 def _schema(options: ImageOptions) -> Schema:
     declared = [
         Feature("id", "text"),
@@ -215,8 +190,4 @@ def _schema(options: ImageOptions) -> Schema:
     ]
     if options.encoding == "raw":
         declared += [Feature("height", "int64"), Feature("width", "int64")]
-    declared += kept_features(options)
-    if not options.no_labels:
-        shape = (-1,) if options.multi_label else ()
-        declared.append(Feature("label", "class_label", shape, late=True))
-    return Schema("image", tuple(declared))
+    return Schema("image", (*declared, *further_features(options)))

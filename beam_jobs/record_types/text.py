@@ -1,9 +1,8 @@
-"""Documents: cleaned, measured, and stored as text or as token ids."""
+"""Documents: cleaned, measured, and stored as text; `tokens` stores them as token ids."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -24,15 +23,13 @@ from beam_jobs.record_types.base import (
     PlannedChanges,
     PreparedBatch,
     RecordType,
-    kept_features,
+    further_features,
 )
 from beam_jobs.staging.assignment import Assignment
 from beam_jobs.staging.examples import ExampleBuilder, OnePerRecord
-from beam_jobs.staging.sample import TrainingSample
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.text.cleaning import Measures, Texts, make_steps, versions
 from beam_jobs.text.payload import TextPayload, document_batch
-from beam_jobs.text.tokenization import PACKED_COLUMNS, TOKENS_COLUMN, Tokenization
 from beam_jobs.workspace import Workspace
 from shard_format import LABELS_FIELD, Feature, Schema
 
@@ -50,11 +47,7 @@ _PREVIEW_CHARS = 500
 
 
 class TextRecords(RecordType):
-    """Input: documents. Output: {"id": "pos/1.txt", "text": "...", "label": 1}.
-
-    With a tokenizer: {"id": "pos/1.txt", "tokens": [17, 401, ...], "label": 1}; packed: {"id":
-    "pos/1.txt#0", "tokens": [...], "segments": [1, 1, 2, ...], "positions": [0, 1, 0, ...]}.
-    """
+    """Input: documents. Output: {"id": "pos/1.txt", "text": "...", "label": 1}."""
 
     version = 2
     statistics: tuple[pa.Field, ...] = (
@@ -63,6 +56,7 @@ class TextRecords(RecordType):
         pa.field("source_bytes", pa.int64()),  # of the original
         pa.field("source_encoding", pa.string()),
     )
+    summarized: tuple[str, ...] = ("chars", "words", "source_bytes")
     runs_python = True
 
     def __init__(self, options: TextOptions) -> None:
@@ -84,25 +78,9 @@ class TextRecords(RecordType):
             *(_SEGMENT_FIELD,) * bool(self._segments),
         )
         self.planning_passes = self._near + _SEGMENT_PASSES * bool(self._segments)
-        self._staged = _staged_features(options)
-        self._tokenization = Tokenization(options) if options.tokenizes else None
-        self._features = self._staged
         self.late_columns = (LABELS_FIELD,) if options.multi_label else ()
-        if self._tokenization:
-            self._features = self._tokenization.features(self._staged)
-            self.late_columns += (TOKENS_COLUMN,)
-        late = [_label(options)] if not options.no_labels else []
-        self.schema = Schema("text", (*self._features, *late))
-        self.summarized = ("chars", "words", "source_bytes")
-        self._counted: tuple[str, ...] = ()
-        if options.pack:
-            # The index of packed sequences has no such columns, so shards count their values.
-            self.summarized, self._counted = (), self.summarized
-
-    def check(self) -> None:
-        """See RecordType."""
-        if self._tokenization:
-            self._tokenization.check()
+        own = Feature("id", "text"), Feature("text", "text")
+        self.schema = Schema("text", (*own, *further_features(options)))
 
     def config(self) -> dict[str, Any]:
         """The cleaning steps as they are applied, so that spellings of a recipe are equal."""
@@ -116,11 +94,6 @@ class TextRecords(RecordType):
             "segments": self._segments,
             "kernels": versions(self._steps),
         }
-
-    @property
-    def staged_features(self) -> tuple[Feature, ...]:
-        """The text, so that a job with another tokenizer reuses the units."""
-        return self._staged
 
     def prepare_batch(self, records: Sequence[RawRecord]) -> PreparedBatch:
         """See RecordType."""
@@ -185,40 +158,19 @@ class TextRecords(RecordType):
             recipe_columns=lambda records: {REMOVED_SEGMENTS: removed.of(records)},
         )
 
-    def settle(
-        self, workspace: Workspace, sample: TrainingSample
-    ) -> tuple[dict[str, Any], list[str]]:
-        """See RecordType."""
-        return self._tokenization.settle(workspace, sample) if self._tokenization else ({}, [])
-
-    def shard_options(self) -> dict[str, Any]:
-        """See RecordType."""
-        return self._tokenization.shard_options() if self._tokenization else {}
-
     def example_builder(self, workspace: Workspace, split: str) -> ExampleBuilder:
         """See RecordType."""
-        builder: ExampleBuilder = OnePerRecord()
-        if self._tokenization:
-            builder = self._tokenization.example_builder(workspace, self._features, self._counted)
+        builder = self._example_builder(workspace)
         if not self._segments:
             return builder
         # A sequence of several documents has no column for the length of one.
         return SegmentRemover(
-            self._staged, self._segments, builder, None if self._options.pack else measure
+            self.staged_features, self._segments, builder, None if self._options.pack else measure
         )
 
-    @property
-    def index_columns(self) -> tuple[pa.Field, ...]:
-        """See RecordType; a sequence of several documents has other columns than a document."""
-        return PACKED_COLUMNS if self._options.pack else super().index_columns
-
-    def files(self, workspace: Workspace) -> dict[str, Path]:
-        """See RecordType."""
-        return self._tokenization.files(workspace) if self._tokenization else {}
-
-    def training_statistics(self, index: pa.Table, counters: pa.Table) -> dict[str, Any]:
-        """Tokens, the use of the vocabulary, and how documents fill sequences."""
-        return self._tokenization.statistics(counters, self._counted) if self._tokenization else {}
+    def _example_builder(self, workspace: Workspace) -> ExampleBuilder:
+        """For documents of which segments are removed already."""
+        return OnePerRecord()
 
     def preview(self, example: Mapping[str, Any]) -> bytes | None:
         """The beginning of the text, as UTF-8."""
@@ -231,11 +183,3 @@ def measure(text: str) -> dict[str, int]:
     """The columns of the index that describe a text."""
     measures = Measures(pa.array([text], pa.large_string()))
     return {"chars": int(measures.chars[0]), "words": int(measures.word_counts[0])}
-
-
-def _staged_features(options: TextOptions) -> tuple[Feature, ...]:
-    return Feature("id", "text"), Feature("text", "text"), *kept_features(options)
-
-
-def _label(options: TextOptions) -> Feature:
-    return Feature("label", "class_label", (-1,) if options.multi_label else (), late=True)

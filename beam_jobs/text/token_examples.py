@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -21,24 +23,26 @@ _BATCH_CHARACTERS = 1 << 18
 _BATCH_DOCUMENTS = 1024
 
 
+@dataclasses.dataclass
 class TokenExampleBuilder(ExampleBuilder):
     """Turns every document into an example with its token ids.
 
-    Args:
+    Attributes:
         tokenizer: Encodes it.
         features: Of an example, without late ones.
     """
 
-    def __init__(self, tokenizer: Tokenizer, features: Sequence[Feature]) -> None:
-        self._encoder = _Encoder(tokenizer)
-        self._features = features
+    tokenizer: Tokenizer
+    features: Sequence[Feature]
+
+    def __post_init__(self) -> None:
+        self._encoder = _Encoder(self.tokenizer)
 
     def build(self, table: pa.Table, staged: Iterator[StagedRecord]) -> Iterator[BuiltExample]:
         """See ExampleBuilder."""
         for one in self._encoder(staged):
-            entries = encode_features(
-                self._features, {**one.values, "tokens": one.ids.astype(np.int64)}
-            )
+            values = {**one.values, "tokens": one.ids.astype(np.int64)}
+            entries = encode_features(self.features, values)
             example = finish_example(entries + one.record.late)
             yield BuiltExample(example, one.record.row, {"tokens": len(one.ids)})
 
@@ -47,10 +51,11 @@ class TokenExampleBuilder(ExampleBuilder):
         return sum_counters(self._encoder.counters())
 
 
+@dataclasses.dataclass
 class PackedExampleBuilder(ExampleBuilder):
     """Packs documents into sequences of one length.
 
-    Args:
+    Attributes:
         tokenizer: Encodes them.
         features: Of an example.
         packing: Which documents, or parts of them, share a sequence.
@@ -60,52 +65,47 @@ class PackedExampleBuilder(ExampleBuilder):
         summarized: Columns of the shard's table whose values are counted.
     """
 
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        features: Sequence[Feature],
-        packing: Packing,
-        length: int,
-        end: int,
-        pad: int,
-        summarized: Sequence[str],
-    ) -> None:
-        self._encoder = _Encoder(tokenizer)
-        self._features = features
-        self._packing = packing
-        self._length = length
-        self._end = end
-        self._pad = pad
-        self._summarized = summarized
+    tokenizer: Tokenizer
+    features: Sequence[Feature]
+    packing: Packing
+    length: int
+    end: int
+    pad: int
+    summarized: Sequence[str]
+
+    def __post_init__(self) -> None:
+        self._encoder = _Encoder(self.tokenizer)
         self._rows: list[int] = []
-        self._counts = {"sequences": 0, "stored": 0, "padding": 0, "cut": 0}
+        self._counts: Counter[str] = Counter()
         self._table = pa.table({})
 
     def build(self, table: pa.Table, staged: Iterator[StagedRecord]) -> Iterator[BuiltExample]:
         """See ExampleBuilder."""
         self._table = table
         ids = table["record_id"]
-        for pieces in self._packing(self._pieces(staged), self._length):
+        for pieces in self.packing(self._pieces(staged), self.length):
             yield self._sequence(pieces, [ids[piece.row].as_py() for piece in pieces])
 
     def _pieces(self, staged: Iterator[StagedRecord]) -> Iterator[Piece]:
-        end = np.array([self._end], np.int32)
+        end = np.array([self.end], np.int32)
         for one in self._encoder(staged):
             self._rows.append(one.record.row)
             tokens = np.concatenate((one.ids, end))
             yield Piece(one.record.row, 0, tokens, len(tokens))
 
     def _sequence(self, pieces: list[Piece], documents: list[str]) -> BuiltExample:
-        tokens = np.full(self._length, self._pad, np.int64)
-        segments, positions = np.zeros((2, self._length), np.int64)
+        tokens = np.full(self.length, self.pad, np.int64)
+        segments, positions = np.zeros((2, self.length), np.int64)
         sizes = [len(piece.tokens) for piece in pieces]
         filled = sum(sizes)
         tokens[:filled] = np.concatenate([piece.tokens for piece in pieces])
         segments[:filled] = np.repeat(np.arange(1, len(pieces) + 1), sizes)
         begins = np.cumsum(sizes) - sizes
         positions[:filled] = np.arange(filled) - np.repeat(begins, sizes)
-        padding = self._length - filled
-        self._count(pieces, filled, padding)
+        padding = self.length - filled
+        # A document that was cut has exactly one first piece.
+        cut = sum(one.start == 0 and len(one.tokens) < one.document_tokens for one in pieces)
+        self._counts.update(sequences=1, stored=filled, padding=padding, cut=cut)
         record_id = f"{documents[0]}#{pieces[0].start}"
         values: dict[str, Any] = {
             "id": record_id,
@@ -121,17 +121,8 @@ class PackedExampleBuilder(ExampleBuilder):
             "starts": [piece.start for piece in pieces],
             "padding": padding,
         }
-        example = finish_example(encode_features(self._features, values))
+        example = finish_example(encode_features(self.features, values))
         return BuiltExample(example, pieces[0].row, columns)
-
-    def _count(self, pieces: list[Piece], filled: int, padding: int) -> None:
-        self._counts["sequences"] += 1
-        self._counts["stored"] += filled
-        self._counts["padding"] += padding
-        # A document that was cut has exactly one first piece.
-        self._counts["cut"] += sum(
-            piece.start == 0 and len(piece.tokens) < piece.document_tokens for piece in pieces
-        )
 
     def counters(self) -> pa.Table:
         """See ExampleBuilder."""
@@ -139,7 +130,7 @@ class PackedExampleBuilder(ExampleBuilder):
         return sum_counters(
             [
                 *self._encoder.counters(),
-                *(count_values(name, int64(self._table[name])[rows]) for name in self._summarized),
+                *(count_values(name, int64(self._table[name])[rows]) for name in self.summarized),
                 *(count_once(what, 1, number) for what, number in self._counts.items()),
             ]
         )

@@ -119,7 +119,7 @@ CASES = [
             Line(
                 "beam_jobs/images/filters/__init__.py",
                 "STEPS",
-                'Filter("toy", toy)',
+                '"toy": toy',
                 "from beam_jobs.images.filters.toy import toy",
             ),
             Field(

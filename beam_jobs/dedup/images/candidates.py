@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.columns import IntArray, run_starts
+from beam_jobs.columns import IntArray, first_of_run, ranges, run_starts
 from beam_jobs.dedup.images.hash_format import (
     BAND_POSITIONS,
     BANDS,
@@ -117,7 +117,7 @@ class _Table:
 
     def _sort_crowds(self, buckets: IntArray, sizes: IntArray) -> None:
         """Sorts the entries of crowded buckets by code, for `_nearest`."""
-        places, which = _ranges(self._starts[buckets].astype(np.int64), sizes[buckets])
+        places, which = ranges(self._starts[buckets].astype(np.int64), sizes[buckets])
         entries = self._entries[places]
         self._entries[places] = entries[np.lexsort((self._flat[entries], which))]
 
@@ -143,7 +143,7 @@ class _Table:
         pieces = np.searchsorted(ends, np.arange(_PIECE, int(ends[-1]) + _PIECE, _PIECE), "right")
         found = [np.zeros(0, np.uint64)]
         for first, last in itertools.pairwise([0, *pieces.tolist()]):
-            places, probe = _ranges(starts[first:last], sizes[first:last])
+            places, probe = ranges(starts[first:last], sizes[first:last])
             part = (first + probe) // len(PROBES)
             found.append(self._weighed(block.start, part, places, own, planes))
         return _best_views(np.concatenate(found))
@@ -195,13 +195,6 @@ def _flips(weak: npt.NDArray[np.uint8]) -> UInt64Array:
     return flips
 
 
-def _ranges(starts: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
-    """All numbers of the ranges [start, start + size), and the range of each."""
-    which = np.repeat(np.arange(len(sizes)), sizes)
-    before = np.cumsum(sizes) - sizes
-    return np.arange(len(which)) + (starts - before)[which], which
-
-
 def _weigh(differences: UInt64Array, planes: UInt64Array) -> IntArray:
     """[k] the sum over the bits set, each counting 1 more than its certainty."""
     low, high = (np.bitwise_count(differences & plane).astype(np.int64) for plane in planes.T)
@@ -229,8 +222,3 @@ def _unpack(packed: UInt64Array) -> Candidates:
     shifted = (packed >> np.uint64(36), packed >> np.uint64(8), packed)
     parts, wholes, views = (numbers.astype(np.int64) for numbers in shifted)
     return Candidates(parts & (MAX_ROWS - 1), wholes & (MAX_ROWS - 1), views & 15)
-
-
-def first_of_run(starts: npt.NDArray[np.bool_]) -> IntArray:
-    """[n] where the run of each row begins, see `run_starts`."""
-    return np.flatnonzero(starts)[np.cumsum(starts) - 1]

@@ -17,14 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.columns import IntArray, fixed_bytes, run_starts
+from beam_jobs.columns import IntArray, first_of_run, fixed_bytes, run_starts
 from beam_jobs.dedup.clusters import NearPairs
-from beam_jobs.dedup.images.candidates import (
-    MAX_ROWS,
-    Candidates,
-    find_candidates,
-    first_of_run,
-)
+from beam_jobs.dedup.images.candidates import MAX_ROWS, Candidates, find_candidates
 from beam_jobs.dedup.images.hash_format import HASH_BYTES, THUMBNAIL_BYTES, is_flat
 from beam_jobs.dedup.images.pair_verifier import PairVerifier, Thumbnails
 from beam_jobs.staging.sidecars import Sidecars
@@ -91,13 +86,8 @@ def near_pairs(
         threads: How many work at a time; the result is the same.
 
     Raises:
-        UsageError: The threshold is out of range, or there are too many images.
+        UsageError: There are too many images.
     """
-    if not 0 < threshold <= 1:
-        raise UsageError(
-            f"--near-threshold is {threshold}, and must be above 0 and at most 1. Try "
-            f"{DEFAULT_THRESHOLD}."
-        )
     if len(hashes) >= MAX_ROWS:
         raise UsageError(
             f"{len(hashes):,} images are too many to find near duplicates: there may be fewer than "

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.columns import IntArray, run_starts
+from beam_jobs.columns import IntArray, first_of_run, repeated, run_starts
 from beam_jobs.dedup.text.signatures import SIGNATURE
-from shard_format import UsageError, mix
+from shard_format import mix
 
 # At the threshold itself; above it recall rises fast.
 LEAST_RECALL = 0.99
@@ -50,16 +50,11 @@ def choose_bands(threshold: float) -> Bands:
     Longer bands find fewer pairs below the threshold: 21 bands of 6 rows (for 0.8) find 0.998 of
     the pairs of similarity 0.8, 0.28 of those of 0.5, and 0.00002 of those of 0.1.
 
-    Raises:
-        UsageError: The threshold is so low that 128 places cannot find such pairs.
+    Args:
+        threshold: From 0.04 on: lower, 128 places cannot find such pairs.
     """
-    for rows in range(SIGNATURE, 0, -1):
-        cut = Bands(SIGNATURE // rows, rows)
-        if cut.recall(threshold) >= LEAST_RECALL:
-            return cut
-    raise UsageError(
-        f"--near-threshold is {threshold}, and must be at least 0.04 for documents. Try 0.8."
-    )
+    cuts = (Bands(SIGNATURE // rows, rows) for rows in range(SIGNATURE, 0, -1))
+    return next(cut for cut in cuts if cut.recall(threshold) >= LEAST_RECALL)
 
 
 def band_keys(signatures: npt.NDArray[np.uint32], cut: Bands, band: int) -> npt.NDArray[np.uint64]:
@@ -81,17 +76,12 @@ def bucket_pairs(
         order: [n] all rows in an order of content.
     """
     keys = keys[order]
-    repeated = np.sort(keys)
-    repeated = np.unique(repeated[1:][repeated[1:] == repeated[:-1]])
-    if not len(repeated):
-        return np.zeros((0, 2), np.int64)
-    shared = repeated[np.minimum(np.searchsorted(repeated, keys), len(repeated) - 1)] == keys
+    shared = repeated(keys)
     keys, rows = keys[shared], order[shared]
     placed = np.lexsort((tie_break[rows], keys))  # stable, so ties are in the order of content
     keys, rows = keys[placed], rows[placed]
 
-    begins = np.flatnonzero(run_starts(keys))
-    begin = np.repeat(begins, np.diff([*begins, len(keys)]))
+    begin = first_of_run(run_starts(keys))
     place = np.arange(len(keys)) - begin
     # (the one before, the one behind), as positions
     pairs = [(begin + leader, place > leader) for leader in range(LEADERS)]

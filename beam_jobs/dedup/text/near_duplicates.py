@@ -69,8 +69,7 @@ def near_duplicates(
     sizes = np.empty(len(records), np.int32)
     for unit, table in sidecars:
         own, rows = sidecars.rows_of(unit, records)
-        heads = fixed_bytes(table["fingerprint"], 16)[rows, :8]
-        fingerprints[own] = np.ascontiguousarray(heads).view("<u8")[:, 0]
+        fingerprints[own] = fixed_bytes(table["fingerprint"], 16).view("<u8")[rows, 0]
         sizes[own] = pc.list_value_length(table["near_shingles"]).to_numpy()[rows]
 
     def signatures() -> Iterator[npt.NDArray[np.uint32]]:
@@ -82,9 +81,7 @@ def near_duplicates(
     def shingles(rows: IntArray) -> Shingles:
         taken = sidecars.take(records[rows], ["near_shingles"])["near_shingles"]
         column = taken.combine_chunks()
-        lengths = pc.list_value_length(column).to_numpy()
-        begins = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)))
-        return Shingles(column.flatten().to_numpy(), begins)
+        return Shingles(column.values.to_numpy(), column.offsets.to_numpy())
 
     documents = Documents(fingerprints, sizes, signatures, shingles)
     threads = min(workers or math.ceil(usable_cores()), _MAX_THREADS)
@@ -102,9 +99,6 @@ def near_pairs(documents: Documents, threshold: float, threads: int = 1) -> Near
         documents: Those without a shingle have no near duplicates.
         threshold: Least similarity of a pair, from 0.04 to 1.
         threads: How many work at a time; the result is the same.
-
-    Raises:
-        UsageError: The threshold is too low.
     """
     count = len(documents.fingerprints)
     cut = choose_bands(threshold)
@@ -149,7 +143,9 @@ class _VerifiedPairs:
     def add(self, candidates: IntArray) -> None:
         """Verifies the candidates that are neither connected nor rejected yet."""
         apart = self._roots[candidates[:, 0]] != self._roots[candidates[:, 1]]
-        apart &= self._may_be_near(candidates)
+        sizes = self._documents.sizes[candidates]
+        # Sets of very different sizes cannot have a similarity of the threshold.
+        apart &= sizes.min(axis=1) >= self._threshold * sizes.max(axis=1)
         packed = np.unique(_pack(candidates[apart]))
         if len(self._rejected):
             at = np.minimum(np.searchsorted(self._rejected, packed), len(self._rejected) - 1)
@@ -170,11 +166,6 @@ class _VerifiedPairs:
         pairs, similarity = np.concatenate(self._pairs), np.concatenate(self._similarity)
         order = np.lexsort((pairs[:, 1], pairs[:, 0]))
         return NearPairs(pairs[order], similarity[order])
-
-    def _may_be_near(self, pairs: IntArray) -> npt.NDArray[np.bool_]:
-        """Whether the sizes of two sets allow a similarity of the threshold."""
-        sizes = self._documents.sizes[pairs]
-        return sizes.min(axis=1) >= self._threshold * sizes.max(axis=1)
 
     def _verify(self, pairs: IntArray) -> npt.NDArray[np.float64]:
         """[k] similarities, of pieces with a bounded number of shingles at a time."""

@@ -13,13 +13,10 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray
-
-ByteArray = npt.NDArray[np.uint8]
+from beam_jobs.columns import ByteArray, IntArray, string_buffers
 
 _SPACE = 0x20
 # Unicode white space that NFKD does not turn into a blank. It has more than one byte, so it is
@@ -137,14 +134,8 @@ def _lower(text: pa.LargeStringArray) -> pa.LargeStringArray:
 
 def _squeezed(text: pa.LargeStringArray, table: bytes) -> NormalizedTexts:
     """Texts with one blank for every run of bytes that the table maps to blanks, and at the end."""
-    ended = pc.binary_join_element_wise(text, *_END)
-    _, offsets, data = ended.buffers()
-    begins = np.frombuffer(offsets, np.int64)[ended.offset : ended.offset + len(ended) + 1]
-    if not len(ended) or data is None:
-        return NormalizedTexts(np.zeros(0, np.uint8), np.zeros(1, np.int64))
-    own = memoryview(data)[begins[0] : begins[-1]]
-    mapped = np.frombuffer(own.tobytes().translate(table), np.uint8)
-    begins = begins - begins[0]
+    begins, data = string_buffers(pc.binary_join_element_wise(text, *_END))
+    mapped = np.frombuffer(data.tobytes().translate(table), np.uint8)
     kept = mapped != _SPACE
     kept[1:] |= kept[:-1].copy()  # the first blank behind a word; each text ends with one
     # Few bytes are removed, so their places take less memory than a sum over all bytes.

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray, uint64
+from beam_jobs.columns import IntArray, bounds_of, ranges, repeated, run_starts, uint64
 from beam_jobs.dedup.text.segments import BLANK, SHORT
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.sidecars import Sidecars
@@ -52,12 +51,9 @@ class RemovedSegments:
             records: [n] int64, numbers of records in any order.
         """
         begins, ends = (self._place(records + after) for after in (0, 1))
-        sizes = ends - begins
-        stops = np.cumsum(sizes)
-        at = np.arange(int(sizes.sum())) + np.repeat(begins - (stops - sizes), sizes)
+        at, _ = ranges(begins, ends - begins)
         segments = (self._packed[at] & np.uint64(_MAX_SEGMENTS - 1)).astype(np.int32)
-        offsets = np.concatenate((np.zeros(1, np.int64), stops))
-        return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(segments))
+        return pa.LargeListArray.from_arrays(bounds_of(ends - begins), segments)
 
     def counts(self, first: int, last: int) -> IntArray:
         """[last - first] segments to remove from each record in [first, last)."""
@@ -90,10 +86,9 @@ def plan_removals(
     ranks = _split_ranks(assignment)
     with path.open("wb") as file:
         for partition in range(partitions):
-            found = _Segments.concatenate(
-                _comparable(sidecars, assignment, ranks, partition, partitions)
-            )
-            file.write(found.repeats().tobytes())
+            found = _comparable(sidecars, assignment, ranks, partition, partitions)
+            segments = np.concatenate([np.zeros((4, 0), np.uint64), *found], axis=1)
+            file.write(_repeats(segments).tobytes())
     packed: UInt64Array = np.zeros(0, np.uint64)
     if path.stat().st_size:
         packed = np.memmap(path, np.uint64, "r+")
@@ -102,50 +97,37 @@ def plan_removals(
     return removed, _leave_out_emptied(sidecars, assignment, removed)
 
 
-def _split_ranks(assignment: Assignment) -> IntArray:
+def _split_ranks(assignment: Assignment) -> UInt64Array:
     """[splits] rank of each split: the segment in the split of the lowest rank is kept."""
     ranks = [_KEPT_FIRST[assignment.role(split)] for split in range(len(assignment.names))]
     if ranks:
         ranks[assignment.training] = _KEPT_FIRST["train"]
-    return np.array(ranks, np.int64)
+    return np.array(ranks, np.uint64)
 
 
-class _Segments(NamedTuple):
-    """Segments that are long enough to be compared; [n] each."""
+def _repeats(segments: UInt64Array) -> UInt64Array:
+    """All but the kept one of equal segments, packed, in no particular order.
 
-    hashes: UInt64Array
-    rank: IntArray  # of the split
-    id_hash: UInt64Array
-    packed: UInt64Array  # record and segment
-
-    @classmethod
-    def concatenate(cls, segments: Iterator[_Segments]) -> _Segments:
-        """All of them together."""
-        nothing = np.zeros(0, np.uint64)
-        none = cls(nothing, np.zeros(0, np.int64), nothing, nothing)
-        return cls(*(np.concatenate(column) for column in zip(none, *segments, strict=True)))
-
-    def repeats(self) -> UInt64Array:
-        """All but the kept one of equal segments, packed, in no particular order."""
-        ordered = np.sort(self.hashes)
-        repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
-        if not len(repeated):
-            return np.zeros(0, np.uint64)
-        at = np.minimum(np.searchsorted(repeated, self.hashes), len(repeated) - 1)
-        some = _Segments(*(column[repeated[at] == self.hashes] for column in self))
-        order = np.lexsort((some.packed, some.id_hash, some.rank, some.hashes))
-        hashes = some.hashes[order]
-        return some.packed[order][1:][hashes[1:] == hashes[:-1]]
+    Args:
+        segments: [4, n], see `_comparable`.
+    """
+    some = segments[:, repeated(segments[0])]
+    some = some[:, np.lexsort(some[::-1])]
+    return some[3, ~run_starts(some[0])]
 
 
 def _comparable(
     sidecars: Sidecars,
     assignment: Assignment,
-    ranks: IntArray,
+    ranks: UInt64Array,
     partition: int,
     partitions: int,
-) -> Iterator[_Segments]:
-    """The segments of one partition of the hash space, of records that are in a split."""
+) -> Iterator[UInt64Array]:
+    """The segments of one partition of the hash space, of records that are in a split.
+
+    Yields:
+        [4, n]: hash, rank of the split, hash of the record's id, and record and segment packed.
+    """
     for unit, table, split_of in assignment.units(sidecars):
         hashes, row, number = _segments(table)
         inside = (hashes > SHORT) & (split_of[row] != LEFT_OUT) & (number < _MAX_SEGMENTS)
@@ -153,15 +135,14 @@ def _comparable(
         hashes, row, number = hashes[inside], row[inside], number[inside]
         record = (row + sidecars.begins[unit]).astype(np.uint64)
         packed = (record << _SEGMENT_BITS) | number.astype(np.uint64)
-        yield _Segments(hashes, ranks[split_of[row]], uint64(table["id_hash"])[row], packed)
+        yield np.stack((hashes, ranks[split_of[row]], uint64(table["id_hash"])[row], packed))
 
 
 def _segments(table: pa.Table) -> tuple[UInt64Array, IntArray, IntArray]:
     """(hash, row, number in the document) of every segment of a unit, in their order."""
     column = table[SEGMENT_HASHES].combine_chunks()
     sizes = pc.list_value_length(column).to_numpy().astype(np.int64)
-    row = np.repeat(np.arange(len(sizes)), sizes)
-    number = np.arange(len(row)) - (np.cumsum(sizes) - sizes)[row]
+    number, row = ranges(np.zeros_like(sizes), sizes)
     return column.flatten().to_numpy(), row, number
 
 

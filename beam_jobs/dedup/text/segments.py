@@ -6,6 +6,7 @@ document is staged, `remove_segments` takes it out of the text when a shard is w
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,9 +52,8 @@ def segment_hashes(text: pa.LargeStringArray, kind: str) -> pa.LargeListArray:
         kind: "lines" or "paragraphs".
     """
     split = pc.split_pattern_regex(text, _BREAKS[kind])
-    segments = split.flatten().cast(pa.large_string())
-    begins = np.concatenate(([0], np.cumsum(pc.list_value_length(split).to_numpy())))
-    return pa.LargeListArray.from_arrays(pa.array(begins, pa.int64()), pa.array(_hashes(segments)))
+    segments = split.values.cast(pa.large_string())
+    return pa.LargeListArray.from_arrays(split.offsets.cast(pa.int64()), _hashes(segments))
 
 
 def _hashes(segments: pa.LargeStringArray) -> UInt64Array:
@@ -95,10 +95,12 @@ def remove_segments(text: str, removed: Sequence[int], kind: str) -> str:
     return (left + pieces[kept[-1]] if kept else left).strip("\n")
 
 
-# From a text to the index columns that describe it, such as its length.
+# From a text to the index columns that describe it, `_MEASURED`.
 Measure = Callable[[str], dict[str, int]]
+_MEASURED = ("chars", "words")
 
 
+@dataclasses.dataclass(frozen=True)
 class SegmentRemover(ExampleBuilder):
     r"""Removes segments from staged records and passes these on to another builder.
 
@@ -107,40 +109,30 @@ class SegmentRemover(ExampleBuilder):
     builder makes of it, with the columns that `measure` computes of the remaining text, where the
     other builder sets no such columns.
 
-    Args:
+    Attributes:
         features: Of a staged record, in their order.
         kind: "lines" or "paragraphs".
         builder: Makes the examples.
         measure: Measures a text; None if the index has no such columns.
-        columns: Those that `measure` returns.
     """
 
-    def __init__(
-        self,
-        features: Sequence[Feature],
-        kind: str,
-        builder: ExampleBuilder,
-        measure: Measure | None,
-        columns: Sequence[str] = ("chars", "words"),
-    ) -> None:
-        self._features = features
-        self._kind = kind
-        self._builder = builder
-        self._measure = measure
-        self._columns = columns if measure is not None else ()
+    features: Sequence[Feature]
+    kind: str
+    builder: ExampleBuilder
+    measure: Measure | None
 
     def build(self, table: pa.Table, staged: Iterator[StagedRecord]) -> Iterator[BuiltExample]:
         """See ExampleBuilder."""
         # (row, index columns) of the records that were passed on.
         passed: deque[tuple[int, Mapping[str, int]]] = deque()
-        for built in self._builder.build(table, self._edited(table, staged, passed)):
+        for built in self.builder.build(table, self._edited(table, staged, passed)):
             while passed[0][0] < built.row:
                 passed.popleft()
             yield built._replace(columns={**passed[0][1], **built.columns})
 
     def counters(self) -> pa.Table | None:
         """See ExampleBuilder."""
-        return self._builder.counters()
+        return self.builder.counters()
 
     def _edited(
         self,
@@ -149,15 +141,15 @@ class SegmentRemover(ExampleBuilder):
         passed: deque[tuple[int, Mapping[str, int]]],
     ) -> Iterator[StagedRecord]:
         removed = table[REMOVED_SEGMENTS].to_pylist()
-        measured = table.select(self._columns).to_pylist()
+        measured = table.select(_MEASURED).to_pylist() if self.measure is not None else None
         for record in staged:
             # All examples of a shard must have the same columns, changed or not.
             columns = measured[record.row] if measured else {}
             if removed[record.row]:
                 values: dict[str, Any] = dict(decode_example(finish_example(record.entries)))
-                text = remove_segments(values["text"][0].decode(), removed[record.row], self._kind)
+                text = remove_segments(values["text"][0].decode(), removed[record.row], self.kind)
                 values["text"] = text
-                record = record._replace(entries=encode_features(self._features, values))
-                columns = self._measure(text) if self._measure is not None else {}
+                record = record._replace(entries=encode_features(self.features, values))
+                columns = self.measure(text) if self.measure is not None else {}
             passed.append((record.row, columns))
             yield record

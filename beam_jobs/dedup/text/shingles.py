@@ -11,10 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 
-from beam_jobs.columns import IntArray
+from beam_jobs.columns import IntArray, bounds_of, ranges, run_starts, strings
 from beam_jobs.dedup.text.normalization import NormalizedTexts, normalized_words, split_ascii
 from shard_format import mix
 
@@ -54,13 +53,11 @@ def shingles(text: pa.LargeStringArray) -> Shingles:
     rolled = _rolled(np.concatenate((words, np.zeros(SHINGLE_WORDS - 1, np.uint64))))
     _shorten(rolled, words, begins)
     sizes = np.where(counts, np.maximum(counts - SHINGLE_WORDS + 1, 1), 0)
-    ends = np.cumsum(sizes)
-    document = np.repeat(np.arange(len(sizes)), sizes)
-    at = np.arange(len(document)) - (ends - sizes)[document] + begins[:-1][document]
+    at, document = ranges(begins[:-1], sizes)
     # Document and hash in one number, so that one sort sorts every set.
     packed = (document.astype(np.uint64) << _HASH_BITS) | (mix(rolled[at]) >> _HASH_BITS)
     packed.sort()
-    packed = packed[np.concatenate((np.ones(min(1, len(packed)), bool), np.diff(packed) != 0))]
+    packed = packed[run_starts(packed)]
     edges = np.searchsorted(packed, np.arange(len(sizes) + 1, dtype=np.uint64) << _HASH_BITS)
     return Shingles(packed.astype(np.uint32), edges)
 
@@ -77,18 +74,14 @@ def _word_hashes(text: pa.LargeStringArray) -> tuple[npt.NDArray[np.uint64], Int
     if np.array_equal(first, np.arange(len(first))):
         return hashes[codes], begins
     sizes = np.diff(first)[codes]
-    ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
-    at = np.arange(ends[-1]) + np.repeat(first[codes] - ends[:-1], sizes)
-    return hashes[at], ends[begins]
+    at, _ = ranges(first[codes], sizes)
+    return hashes[at], bounds_of(sizes)[begins]
 
 
 def _encoded(words: NormalizedTexts) -> tuple[pa.DictionaryArray, IntArray]:
     """(every word, [n + 1] the first of each text)."""
     starts, begins = words.word_begins()
-    column = pa.LargeStringArray.from_buffers(
-        len(starts) - 1, pa.py_buffer(starts), pa.py_buffer(words.data)
-    )
-    return pc.dictionary_encode(column), begins
+    return strings(starts, words.data).dictionary_encode(), begins
 
 
 def _rolled(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -132,8 +125,5 @@ def jaccard(sets: Shingles, pairs: IntArray) -> npt.NDArray[np.float64]:
 def _tagged(sets: Shingles, rows: IntArray) -> npt.NDArray[np.uint64]:
     """The hashes of each row's set, with the number of the pair above them."""
     begins = sets.begins[rows]
-    sizes = sets.begins[rows + 1] - begins
-    pair = np.repeat(np.arange(len(rows)), sizes)
-    ends = np.cumsum(sizes)
-    at = np.arange(len(pair)) + (begins - (ends - sizes))[pair]
+    at, pair = ranges(begins, sets.begins[rows + 1] - begins)
     return (pair.astype(np.uint64) << _HASH_BITS) | sets.hashes[at]

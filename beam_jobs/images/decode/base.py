@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import NamedTuple
 
@@ -48,13 +47,11 @@ class DecodedImage(NamedTuple):
     repairs: frozenset[str] = frozenset()
 
 
-ANIMATED = ("first", "refuse")
 WHITE = (255, 255, 255)
 
 
-@dataclasses.dataclass(frozen=True)
-class DecodingOptions:
-    """How images are decoded; validated when it is created.
+class DecodingOptions(NamedTuple):
+    """How images are decoded.
 
     Attributes:
         max_pixels: Images that declare more are rejected before any pixel is decoded. Pillow's own
@@ -72,19 +69,6 @@ class DecodingOptions:
     background: tuple[int, int, int] = WHITE
     animated: str = "first"
     time_limit: float = 60.0
-
-    def __post_init__(self) -> None:
-        if self.max_pixels < 1:
-            raise UsageError(
-                f"--max-pixels is {self.max_pixels}, but at least 1 is needed. Use a larger number."
-            )
-        if self.animated not in ANIMATED:
-            raise UsageError(f"--animated is {self.animated!r}. Choose {' or '.join(ANIMATED)}.")
-        if not 0 < self.time_limit < float("inf"):
-            raise UsageError(
-                f"--time-limit is {self.time_limit:g} seconds, not a finite number above 0. Write "
-                "for instance 60."
-            )
 
 
 def parse_background(text: str) -> tuple[int, int, int]:

@@ -7,7 +7,7 @@ from PIL import Image
 
 from beam_jobs.images.decode.base import Pixels
 
-_ORIENTATION_TAG = 0x0112  # Exif 2.32, section 4.6.4
+ORIENTATION_TAG = 0x0112  # Exif 2.32, section 4.6.4
 TURNED = (2, 3, 4, 5, 6, 7, 8)  # orientations that are not upright
 
 
@@ -26,7 +26,7 @@ def turn_upright(pixels: Pixels, exif: bytes | None, repairs: set[str]) -> Pixel
     try:
         tags = Image.Exif()
         tags.load(exif)
-        orientation = tags.get(_ORIENTATION_TAG, 1)
+        orientation = tags.get(ORIENTATION_TAG, 1)
     except Exception:  # Pillow's parser passes on what struct, int and its own code raise.
         repairs.add("exif")
         return pixels

@@ -16,7 +16,12 @@ from PIL import AvifImagePlugin, Image, ImageFile, UnidentifiedImageError
 
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.decode.base import DecodedImage, DecodingOptions, Pixels, check_pixels
-from beam_jobs.images.decode.orientation import TURNED, apply_orientation, turn_upright
+from beam_jobs.images.decode.orientation import (
+    ORIENTATION_TAG,
+    TURNED,
+    apply_orientation,
+    turn_upright,
+)
 from beam_jobs.images.decode.to_rgb import to_rgb
 
 # Formats that Pillow decodes safely by itself: no external program (EPS), no documents (PDF).
@@ -29,7 +34,6 @@ PILLOW_FORMATS = tuple(
 )
 
 _JPEGS = ("JPEG", "MPO")  # an MPO is a JPEG with others behind it
-_ORIENTATION_TAG = 0x0112
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 _SIGNATURE_BYTES = len(_PNG)
@@ -143,8 +147,7 @@ def _upright(image: ImageFile.ImageFile, pixels: Pixels, repairs: set[str]) -> P
 
 
 def _tiff_orientation(image: ImageFile.ImageFile) -> object:
-    tags = getattr(image, "tag_v2", {})
-    return tags.get(_ORIENTATION_TAG)
+    return getattr(image, "tag_v2", {}).get(ORIENTATION_TAG)
 
 
 def _unidentified(data: bytes) -> tuple[str, str]:
@@ -193,14 +196,12 @@ def check_png(data: bytes, lenient: bool) -> tuple[bytes, bool]:
             kept.append(data[position:])
             return b"".join(kept) if damaged else data, True
         stored = int.from_bytes(view[end - 4 : end], "big")
-        if zlib.crc32(view[position + 4 : end - 4]) == stored:
-            kept.append(view[position:end])  # type: ignore[arg-type]
-        elif not lenient:
+        intact = zlib.crc32(view[position + 4 : end - 4]) == stored
+        if not intact and not lenient:
             raise Rejection("corrupt", f"the checksum of chunk {kind!r} of a PNG is wrong")
-        else:
-            damaged = True
-            if not kind[0] & _ANCILLARY:
-                kept.append(view[position:end])  # type: ignore[arg-type]
+        damaged |= not intact
+        if intact or not kind[0] & _ANCILLARY:
+            kept.append(view[position:end])  # type: ignore[arg-type]
         if kind == b"IEND":
             return b"".join(kept) if damaged else data, damaged
         position = end

@@ -12,11 +12,14 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
 
 from beam_jobs.corpus.record import Rejection
 
 T = TypeVar("T")
+# A function for a helper, and where its result goes.
+_Call = tuple[Callable[[], Any], Future[Any]]
 
 # The limit is on the CPU time of the helper, so that a busy machine rejects nothing that an idle
 # one accepts. A decoder that waits, or computes in threads of its own, is stopped after this many
@@ -37,46 +40,31 @@ def within(seconds: float, function: Callable[[], T]) -> T:
         Rejection: "too-slow", it took longer.
     """
     helper: _Helper | None = getattr(_local, "helper", None)
-    if helper is None or not helper.alive():  # not alive: this process is a fork
+    if helper is None or not helper.thread.is_alive():  # not alive: this process is a fork
         helper = _local.helper = _Helper()
-    call = _Call(function)
-    helper.calls.put(call)
-    if not _wait(call, helper, seconds):
+    result: Future[T] = Future()
+    helper.calls.put((function, result))
+    if not _wait(result, helper, seconds):
         # The next call gets a new helper; this one ends after its present call.
         del _local.helper
         helper.close()
         raise Rejection("too-slow", f"decoding it takes more than --time-limit {seconds:g} seconds")
-    if call.error is not None:
-        try:
-            raise call.error
-        finally:
-            call.error = None  # an exception that refers to its own frame is freed late
-    return call.result  # type: ignore[return-value]
+    return result.result()
 
 
-def _wait(call: _Call[Any], helper: _Helper, seconds: float) -> bool:
-    """Whether the call is done before its time is over."""
+def _wait(result: Future[Any], helper: _Helper, seconds: float) -> bool:
+    """Whether there is a result before the time is over."""
     begun_wall, begun_cpu = time.monotonic(), helper.cpu_seconds()
     left = seconds
-    while not call.done.wait(left):
+    while not wait([result], left).done:
         wall = time.monotonic() - begun_wall
         cpu = helper.cpu_seconds()
         used = wall if cpu is None or begun_cpu is None else cpu - begun_cpu
         left = min(seconds - used, _WALL_FACTOR * seconds - wall)
         if left <= 0:
-            return call.done.is_set()
+            return result.done()
         left = max(left, 0.001)  # a shorter wait would only spin
     return True
-
-
-class _Call(Generic[T]):
-    """A function for a helper, and its result."""
-
-    def __init__(self, function: Callable[[], T]) -> None:
-        self.function = function
-        self.done = threading.Event()
-        self.result: T | None = None
-        self.error: BaseException | None = None
 
 
 class _Helper:
@@ -86,31 +74,27 @@ class _Helper:
     """
 
     def __init__(self) -> None:
-        self.calls: queue.SimpleQueue[_Call[Any] | None] = queue.SimpleQueue()
+        self.calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         # The thread must not refer to this object, or the object would never be freed.
-        self._thread = threading.Thread(
+        self.thread = threading.Thread(
             target=_serve, args=(self.calls,), daemon=True, name="shardmill-decode"
         )
-        self._thread.start()
+        self.thread.start()
         self.close = weakref.finalize(self, self.calls.put, None)
-
-    def alive(self) -> bool:
-        """Whether the thread runs in this process."""
-        return self._thread.is_alive()
 
     def cpu_seconds(self) -> float | None:
         """CPU time of the thread so far; None where the system does not report it."""
         try:
-            return time.clock_gettime(time.pthread_getcpuclockid(self._thread.ident or 0))
+            return time.clock_gettime(time.pthread_getcpuclockid(self.thread.ident or 0))
         except (AttributeError, OSError):
             return None
 
 
-def _serve(calls: queue.SimpleQueue[_Call[Any] | None]) -> None:
+def _serve(calls: queue.SimpleQueue[_Call | None]) -> None:
     while (call := calls.get()) is not None:
+        function, result = call
         try:
-            call.result = call.function()
+            result.set_result(function())
         except BaseException as error:  # raised again in the waiting thread
-            call.error = error
-        call.done.set()
-        del call  # an idle helper must not keep the result in memory
+            result.set_exception(error)
+        del call, function, result  # an idle helper must not keep the result in memory

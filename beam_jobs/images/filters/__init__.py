@@ -1,39 +1,35 @@
 """Filters: rules of the user's choice that leave out usable images.
 
-A filter is one file here and one line in STEPS.
+A filter is one file here, one line in STEPS and its option in `beam_jobs/options/image.py`.
 """
 
 from __future__ import annotations
 
-from beam_jobs.images.filters.base import Check, Filter
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from beam_jobs.images.decode.base import DecodedImage
 from beam_jobs.images.filters.blank import blank
 from beam_jobs.images.filters.max_aspect import max_aspect
 from beam_jobs.images.filters.min_side import min_side
 
-# In this order, the cheap ones first; the first that leaves an image out is the reason.
-STEPS: tuple[Filter, ...] = (
-    Filter("min_side", min_side),
-    Filter("max_aspect", max_aspect),
-    Filter("blank", blank),
-)
+# By option, which is None where the filter is off. Called with the value of the option and an
+# image; raises Rejection(..., stage=FILTER) to leave it out. In this order, the cheap ones first;
+# the first that leaves an image out is the reason.
+STEPS: dict[str, Callable[[Any, DecodedImage], None]] = {
+    "min_side": min_side,
+    "max_aspect": max_aspect,
+    "blank": blank,
+}
 
 
-def make_checks(options: object) -> tuple[Check, ...]:
-    """The checks that the options turn on, in order.
-
-    Args:
-        options: Has an attribute for every filter; None turns it off.
-
-    Raises:
-        UsageError: A value is invalid.
-    """
-    values = [(step, getattr(options, step.option)) for step in STEPS]
-    return tuple(step.make(value) for step, value in values if value is not None)
-
-
-def filter_options(options: object) -> dict[str, object]:
+def filter_options(options: object) -> dict[str, Any]:
     """The value of every filter, for the key of staged units."""
-    return {step.option: getattr(options, step.option) for step in STEPS}
+    return {name: getattr(options, name) for name in STEPS}
 
 
-__all__ = ["STEPS", "Check", "Filter", "filter_options", "make_checks"]
+def make_checks(options: object) -> tuple[Callable[[DecodedImage], None], ...]:
+    """The filters that the options turn on, in order."""
+    given = {name: value for name, value in filter_options(options).items() if value is not None}
+    return tuple(functools.partial(STEPS[name], value) for name, value in given.items())

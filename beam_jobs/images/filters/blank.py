@@ -8,38 +8,26 @@ from PIL import Image
 
 from beam_jobs.corpus.record import FILTER, Rejection
 from beam_jobs.images.decode.base import DecodedImage, Pixels
-from beam_jobs.images.filters.base import Check
-from shard_format import UsageError
 
-_MAX_DEVIATION = 127.5  # half black, half white
 _BLOCK_PIXELS = 1 << 20  # Pillow's copy of a block has 4 bytes a pixel
 
 
-def blank(deviation: float) -> Check:
-    """Leaves out images with a smaller standard deviation of luma.
+def blank(deviation: float, image: DecodedImage) -> None:
+    """Leaves out an image with a smaller standard deviation of luma.
 
     Args:
-        deviation: In (0, 127.5] grey levels of [0, 255]. Photographs of flat things have 10 and
-            more, noise of a sensor or of JPEG with a closed shutter less than 3.
+        deviation: In (0, 127.5] grey levels of [0, 255], the greatest that there is: half black,
+            half white. Photographs of flat things have 10 and more, noise of a sensor or of JPEG
+            with a closed shutter less than 3.
+        image: Decoded.
     """
-    if not 0 < deviation <= _MAX_DEVIATION:
-        raise UsageError(
-            f"--blank is {deviation:g}, not a standard deviation in (0, {_MAX_DEVIATION}] grey "
-            "levels. Write for instance 3."
+    variance = luma_variance(image.pixels)
+    if variance < Fraction(repr(float(deviation))) ** 2:
+        detail = (
+            f"its luma deviates by {float(variance) ** 0.5:.2f} grey levels, and --blank is "
+            f"{deviation:g}"
         )
-    limit = Fraction(repr(float(deviation))) ** 2
-
-    def check(image: DecodedImage) -> None:
-        variance = luma_variance(image.pixels)
-        if variance < limit:
-            raise Rejection(
-                "blank",
-                f"its luma deviates by {float(variance) ** 0.5:.2f} grey levels, and --blank is "
-                f"{deviation:g}",
-                stage=FILTER,
-            )
-
-    return check
+        raise Rejection("blank", detail, stage=FILTER)
 
 
 def luma_variance(pixels: Pixels) -> Fraction:

@@ -21,17 +21,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray
+from beam_jobs.columns import BoolArray, ByteArray, IntArray, string_buffers
 from beam_jobs.corpus.record import FILTER, Rejection
-from beam_jobs.text.cleaning.words import (
-    BoolArray,
-    ByteArray,
-    Words,
-    buffers,
-    count_words,
-    matches,
-    split_words,
-)
+from beam_jobs.text.cleaning.words import Words, count_words, matches, split_words
 
 
 class Rule(NamedTuple):
@@ -41,11 +33,13 @@ class Rule(NamedTuple):
         reason: A short constant name, counted in the ledger.
         out: [n], which documents it leaves out.
         detail: What was found in document i of [0, n); it never differs from run to run.
+        stage: FILTER, or "prepare" if the documents are not usable.
     """
 
     reason: str
     out: BoolArray
     detail: Callable[[int], str]
+    stage: str = FILTER
 
 
 class Texts:
@@ -66,7 +60,7 @@ class Texts:
         self._originals = batch["original"]
         self.rows: IntArray = np.arange(batch.num_rows)
         self.measured = Measures(batch["text"])
-        self.is_html: BoolArray = np.asarray(batch["is_html"].to_numpy(zero_copy_only=False), bool)
+        self.is_html: BoolArray = np.array(batch["is_html"], bool)
         self.columns: dict[str, pa.Array] = {}
         self.rejects: list[tuple[int, Rejection]] = []
 
@@ -115,38 +109,18 @@ class Texts:
 
         self.replace_where(self.measured.matching(hint), lambda text: pattern.sub(replaced, text))
 
-    def leave_out(
-        self,
-        out: BoolArray,
-        reason: str,
-        detail: Callable[[int], str],
-        *,
-        filtered: bool = True,
-    ) -> None:
-        """Leaves documents out.
-
-        Args:
-            out: [n], which ones.
-            reason: A short constant name, counted in the ledger.
-            detail: What was found in document i of [0, n); it never differs from run to run.
-            filtered: Whether the documents are usable and a rule leaves them out.
-        """
-        self.leave_out_by([Rule(reason, out, detail)], filtered=filtered)
-
-    def leave_out_by(self, rules: Sequence[Rule], *, filtered: bool = True) -> None:
+    def leave_out(self, *rules: Rule) -> None:
         """Leaves out the documents that any of the rules leaves out; the first one is the reason.
 
         All rules apply to the same documents, so measures are computed once.
         """
         inside = np.ones(len(self), bool)
-        stage = FILTER if filtered else "prepare"
         for rule in rules:
             for i in np.flatnonzero(rule.out & inside).tolist():
                 row = int(self.rows[i])
                 original = self._originals[row].as_py()
-                self.rejects.append(
-                    (row, Rejection(rule.reason, rule.detail(i), stage=stage, data=original))
-                )
+                found = Rejection(rule.reason, rule.detail(i), stage=rule.stage, data=original)
+                self.rejects.append((row, found))
             inside &= ~rule.out
         if inside.all():
             return
@@ -179,7 +153,7 @@ class Measures:
     @cached_property
     def chars(self) -> IntArray:
         """[n] int64, Unicode code points of each document."""
-        return np.asarray(pc.utf8_length(self.text).to_numpy(zero_copy_only=False), np.int64)
+        return np.asarray(pc.utf8_length(self.text), np.int64)
 
     @cached_property
     def words(self) -> Words:
@@ -194,12 +168,12 @@ class Measures:
     @cached_property
     def wide(self) -> BoolArray:
         """[n] bool, which documents have a character beyond ASCII."""
-        return ~np.asarray(pc.string_is_ascii(self.text).to_numpy(zero_copy_only=False), bool)
+        return ~np.asarray(pc.string_is_ascii(self.text), bool)
 
     @cached_property
     def buffers(self) -> tuple[IntArray, ByteArray]:
         """([n + 1] int64 offsets that begin with 0, the bytes of all documents in UTF-8)."""
-        return buffers(self.text)
+        return string_buffers(self.text)
 
     @cached_property
     def line_breaks(self) -> IntArray:
@@ -211,8 +185,7 @@ class Measures:
         """[n] bool, which documents contain this; fast where none has its first byte."""
         if not (self.buffers[1] == text.encode()[0]).any():
             return np.zeros(len(self.text), bool)
-        found = pc.match_substring(self.text, text)
-        return np.asarray(found.to_numpy(zero_copy_only=False), bool)
+        return np.asarray(pc.match_substring(self.text, text), bool)
 
     def matching(self, pattern: str) -> BoolArray:
         """[n] bool, which documents match a regular expression of RE2 somewhere."""

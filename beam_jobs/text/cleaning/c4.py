@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray
+from beam_jobs.columns import BoolArray, IntArray, bounds_of
 from beam_jobs.text.cleaning.base import Rule, Step, Texts
 from beam_jobs.text.cleaning.files import InputFile, describe_file
-from beam_jobs.text.cleaning.words import SENTENCE_END, BoolArray, Lines, Words, matches
+from beam_jobs.text.cleaning.words import SENTENCE_END, Lines, Words, matches
 
 _CITATION = r"\[\d*\]|\[edit\]|\[citation needed\]"
 _JAVASCRIPT = r"(?i)javascript"
@@ -77,14 +77,10 @@ class C4(Step):
         words = texts.measured.words
         kept = self._kept(words)
         sentences = _sentences(words, kept)
-        few = Rule(
-            "c4-few-sentences",
-            sentences < self.min_sentences,
-            lambda i: f"{sentences[i]} are left",
-        )
         if not kept.all():
             texts.replace(_without(texts.text, words, kept))
-        texts.leave_out_by([few])
+        few = sentences < self.min_sentences
+        texts.leave_out(Rule("c4-few-sentences", few, lambda i: f"{sentences[i]} are left"))
 
     def _leave_out_pages(self, texts: Texts) -> None:
         rules = []
@@ -103,7 +99,7 @@ class C4(Step):
             first = [pattern.search(text.lower()) for text in texts.text.to_pylist()]
             bad = np.fromiter((match is not None for match in first), bool, len(first))
             rules.append(Rule("c4-bad-word", bad, lambda i: f"{first[i][0]!r} is in it"))  # type: ignore[index]
-        texts.leave_out_by(rules)
+        texts.leave_out(*rules)
 
     def _kept(self, words: Words) -> BoolArray:
         """[lines] bool, which lines are kept."""
@@ -147,8 +143,7 @@ def _without(text: pa.LargeStringArray, words: Words, kept: BoolArray) -> pa.Lar
     between[first] = 0
     breaks = pa.array(["", "\n", "\n\n"], pa.large_string()).take(pa.array(between))
     pieces = pc.binary_join_element_wise(breaks, lines.text.filter(pa.array(kept)), _NOTHING)
-    bounds = np.append(0, np.cumsum(lines.total(kept)))
-    lists = pa.LargeListArray.from_arrays(pa.array(bounds, pa.int64()), pieces)
+    lists = pa.LargeListArray.from_arrays(bounds_of(lines.total(kept)), pieces)
     joined = pc.binary_join(lists, _NOTHING)
     cut = lines.total(kept) < lines.counts
     return pc.if_else(pa.array(cut), joined, text)

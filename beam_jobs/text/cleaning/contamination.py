@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from beam_jobs.columns import IntArray
+from beam_jobs.columns import IntArray, bounds_of
 from beam_jobs.text.cleaning.base import Rule, Step, Texts
 from beam_jobs.text.cleaning.files import InputFile, describe_file
 from beam_jobs.text.cleaning.words import Words, split_words
@@ -65,7 +65,7 @@ class Contamination(Step):
                     found[document] = (words.run(at, length), place)
         out = np.zeros(len(texts), bool)
         out[list(found)] = True
-        texts.leave_out_by([Rule("contaminated", out, lambda i: "{!r} is in {}".format(*found[i]))])
+        texts.leave_out(Rule("contaminated", out, lambda i: "{!r} is in {}".format(*found[i])))
 
     def _runs(self) -> _Runs:
         return _load(tuple(InputFile.at(path) for path in self.files), self.words)
@@ -84,7 +84,7 @@ class _Normal:
         size = pc.binary_length(self._vocabulary).to_numpy(zero_copy_only=False)
         kept = size[words.ids] > 0
         self.ids = words.ids[kept]
-        self.bounds = np.append(0, np.cumsum(words.total(kept)))
+        self.bounds = bounds_of(words.total(kept))
         spellings = self._vocabulary.cast(pa.large_binary()).to_pylist()
         hashes = (xxhash.xxh3_64_intdigest(spelling) for spelling in spellings)
         self._hashes = np.fromiter(hashes, np.uint64, len(spellings))[self.ids]

@@ -8,8 +8,9 @@ import re
 import numpy as np
 import pyarrow as pa
 
+from beam_jobs.columns import ByteArray
 from beam_jobs.text.cleaning.base import Step, Texts
-from beam_jobs.text.cleaning.words import ByteArray, matches
+from beam_jobs.text.cleaning.words import matches
 
 # Vertical tab, form feed and the separators of files, groups and records end a line
 # (str.splitlines); the unit separator is a blank. Removing them would join words.

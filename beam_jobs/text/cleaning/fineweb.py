@@ -38,21 +38,14 @@ class FineWeb(Step):
         """See Step."""
         measured = texts.measured
         words, lines = measured.words, measured.words.lines
-        ended = words.matching(f"[{TERMINAL}{QUOTES}]$")[lines.lasts]
+        ended = lines.total(words.matching(f"[{TERMINAL}{QUOTES}]$")[lines.lasts])
         breaks = measured.line_breaks
         short = lines.total(lines.chars <= self.short_line_chars)
         again = duplicates(lines)[1]
-        rules = [
-            at_most(
-                "fineweb-line-punctuation", lines.total(ended), lines.counts, self.line_punctuation
-            ),
+        chars = measured.chars - breaks
+        texts.leave_out(
+            at_most("fineweb-line-punctuation", ended, lines.counts, self.line_punctuation),
             at_least("fineweb-short-lines", short, lines.counts, self.short_lines),
-            at_least(
-                "fineweb-duplicate-line-chars",
-                again,
-                measured.chars - breaks,
-                self.duplicate_line_chars,
-            ),
+            at_least("fineweb-duplicate-line-chars", again, chars, self.duplicate_line_chars),
             above("fineweb-line-breaks", breaks, words.counts, self.line_breaks),
-        ]
-        texts.leave_out_by(rules)
+        )

@@ -57,27 +57,17 @@ class GopherQuality(Step):
         trailing = lines.total(words.matching("(\\.\\.\\.|\u2026)$")[lines.lasts])
         ellipses = words.number_of("...") + words.number_of("\u2026")
         found = stop_words_found(words, parse_words("gopher-quality", self.stop_words))
-        mean = (length, count)
-        texts.leave_out_by(
-            [
-                Rule("gopher-few-words", count < self.min_words, lambda i: f"it has {count[i]}"),
-                Rule("gopher-many-words", count > self.max_words, lambda i: f"it has {count[i]}"),
-                below("gopher-short-words", *mean, self.min_word_chars),
-                above("gopher-long-words", *mean, self.max_word_chars),
-                above("gopher-hashes", words.number_of("#"), words.counts, self.hashes),
-                above("gopher-ellipses", ellipses, words.counts, self.ellipses),
-                above("gopher-bullet-lines", bullets, lines.counts, self.bullet_lines),
-                above("gopher-ellipsis-lines", trailing, lines.counts, self.ellipsis_lines),
-                below(
-                    "gopher-alpha-words",
-                    words.total(words.matching(r"\pL")),
-                    words.counts,
-                    self.alpha_words,
-                ),
-                Rule(
-                    "gopher-stop-words",
-                    found < self.min_stop_words,
-                    lambda i: f"it has {found[i]} of them",
-                ),
-            ]
+        alpha = words.total(words.matching(r"\pL"))
+        few = found < self.min_stop_words
+        texts.leave_out(
+            Rule("gopher-few-words", count < self.min_words, lambda i: f"it has {count[i]}"),
+            Rule("gopher-many-words", count > self.max_words, lambda i: f"it has {count[i]}"),
+            below("gopher-short-words", length, count, self.min_word_chars),
+            above("gopher-long-words", length, count, self.max_word_chars),
+            above("gopher-hashes", words.number_of("#"), words.counts, self.hashes),
+            above("gopher-ellipses", ellipses, words.counts, self.ellipses),
+            above("gopher-bullet-lines", bullets, lines.counts, self.bullet_lines),
+            above("gopher-ellipsis-lines", trailing, lines.counts, self.ellipsis_lines),
+            below("gopher-alpha-words", alpha, words.counts, self.alpha_words),
+            Rule("gopher-stop-words", few, lambda i: f"it has {found[i]} of them"),
         )

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from beam_jobs.columns import IntArray
+from beam_jobs.columns import BoolArray, IntArray, bounds_of
 from beam_jobs.text.cleaning.base import Rule, Step, Texts, above
-from beam_jobs.text.cleaning.words import BoolArray, Lines, Spans, Words
+from beam_jobs.text.cleaning.words import Lines, Spans, Words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,13 +70,13 @@ class GopherRepetition(Step):
             most = getattr(self, f"duplicate_{kind}_chars")
             rules.append(above(f"duplicate-{kind}-chars", length, chars, most))
         repeats = repeated(words)
-        ends = np.concatenate([[0], np.cumsum(words.chars)])
+        ends = bounds_of(words.chars)
         for n in range(2, 11):
             repeats = longer(repeats, words)
             name = f"top_{n}_gram" if n < 5 else f"duplicate_{n}_grams"
             length = _most_frequent(repeats, words, ends, n) if n < 5 else _again(repeats, words, n)
             rules.append(above(name.replace("_", "-"), length, chars, getattr(self, name)))
-        texts.leave_out_by(rules)
+        texts.leave_out(*rules)
 
 
 def duplicates(lines: Lines) -> tuple[IntArray, IntArray]:

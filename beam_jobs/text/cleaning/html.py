@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLTree
 
-from beam_jobs.text.cleaning.base import Step, Texts
+from beam_jobs.text.cleaning.base import Rule, Step, Texts
 
 # The extractor visits the descendants of every ancestor, so nested boxes take time in the square of
 # their depth: 5,000 take 0.2 s, 20,000 take 4 s. Browsers limit the depth to 512.
@@ -59,12 +59,10 @@ class Html(Step):
         texts.replace_where(which & ~deep, self._text)
         bare = pc.equal(pc.utf8_trim_whitespace(texts.text), "").to_numpy(zero_copy_only=False)
         texts.is_html = texts.is_html & ~which
-        empty = which & ~deep & bare
-        inside = ~deep
         texts.leave_out(
-            deep, "html-too-deep", lambda i: f"its boxes are {depths[i]} deep", filtered=False
+            Rule("html-too-deep", deep, lambda i: f"its boxes are {depths[i]} deep", "prepare"),
+            Rule("no-text-in-html", which & bare, lambda i: "nothing but markup is there"),
         )
-        texts.leave_out(empty[inside], "no-text-in-html", lambda i: "nothing but markup is there")
 
     def _text(self, page: str) -> str:
         tree = HTMLTree.parse(page)

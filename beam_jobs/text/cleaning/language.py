@@ -70,14 +70,12 @@ class Language(Step):
         if self.only:
             wanted = frozenset(self.only.split("+"))
             out = [language not in wanted or score < self.min_score for language, score in found]
-            texts.leave_out_by(
-                [
-                    Rule(
-                        "language",
-                        np.array(out, bool),
-                        lambda i: f"it is {languages[i]!r} with a score of {scores[i]:.2f}",
-                    )
-                ]
+            texts.leave_out(
+                Rule(
+                    "language",
+                    np.array(out, bool),
+                    lambda i: f"it is {languages[i]!r} with a score of {scores[i]:.2f}",
+                )
             )
 
 

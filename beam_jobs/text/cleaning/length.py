@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from beam_jobs.columns import IntArray
+from beam_jobs.columns import BoolArray, IntArray
 from beam_jobs.text.cleaning.base import Rule, Step, Texts
-from beam_jobs.text.cleaning.words import BoolArray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Length(Step):
             rules.append(_bound("too-long", chars > self.max_chars, chars, "characters"))
         if self.max_words:
             rules.append(_bound("many-words", words > self.max_words, words, "words"))
-        texts.leave_out_by(rules)
+        texts.leave_out(*rules)
 
 
 def _bound(reason: str, out: BoolArray, counts: IntArray, unit: str) -> Rule:

@@ -40,15 +40,10 @@ class StopWords(Step):
         words = texts.measured.words
         known = parse_words("stop-words", self.words)
         number, found = words.total(_bits(words, known) != 0), stop_words_found(words, known)
-        texts.leave_out_by(
-            [
-                below("few-stop-words", number, words.counts, self.min_share),
-                Rule(
-                    "few-different-stop-words",
-                    found < self.min_different,
-                    lambda i: f"it has {found[i]} of them",
-                ),
-            ]
+        few = found < self.min_different
+        texts.leave_out(
+            below("few-stop-words", number, words.counts, self.min_share),
+            Rule("few-different-stop-words", few, lambda i: f"it has {found[i]} of them"),
         )
 
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+import functools
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.text.cleaning.base import Step, Texts, above
@@ -36,14 +32,8 @@ class Symbols(Step):
         chars = words.total(words.chars)
         rules = []
         for name, kind in (("symbols", "S"), ("digits", "N"), ("punctuation", "P")):
-            counted = words.of_spelling(("count", kind), _counter(kind))
+            count = functools.partial(pc.count_substring_regex, pattern=rf"\p{kind}")
+            counted = words.of_spelling(("count", kind), count)
             most: float = getattr(self, f"max_{name}")
             rules.append(above(f"many-{name}", words.total(counted), chars, most))
-        texts.leave_out_by(rules)
-
-
-def _counter(kind: str) -> Callable[[pa.LargeStringArray], npt.NDArray[Any]]:
-    """Counts the characters of a Unicode category in every spelling."""
-    return lambda spellings: np.asarray(
-        pc.count_substring_regex(spellings, rf"\p{kind}").to_numpy(zero_copy_only=False)
-    )
+        texts.leave_out(*rules)

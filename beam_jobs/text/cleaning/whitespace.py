@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs.columns import BoolArray
 from beam_jobs.text.cleaning.base import Step, Texts
-from beam_jobs.text.cleaning.words import BoolArray
 
 # White space of str.isspace except the line break; \s of RE2 has less.
 _BLANK = (

@@ -8,6 +8,7 @@ as fast as lists of strings.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -17,10 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray
-
-BoolArray = npt.NDArray[np.bool_]
-ByteArray = npt.NDArray[np.uint8]
+from beam_jobs.columns import BoolArray, ByteArray, IntArray, bounds_of, string_buffers, strings
 
 # The white space of str.split() beyond ASCII, in UTF-8; U+3000 is the last.
 _WIDE_BLANKS = [chr(point).encode() for point in range(0x80, 0x3001) if chr(point).isspace()]
@@ -76,7 +74,7 @@ class Spans:
         """[k] int64, Unicode code points of each span."""
         if len(self) == 0:
             return np.zeros(0, np.int64)
-        return np.asarray(pc.utf8_length(self._woven).to_numpy(zero_copy_only=False)[::2], np.int64)
+        return np.asarray(pc.utf8_length(self._woven), np.int64)[::2]
 
     @cached_property
     def spellings(self) -> IntArray:
@@ -95,8 +93,7 @@ class Spans:
 
     def total(self, values: npt.NDArray[Any]) -> IntArray:
         """[n] int64, the sum over the spans of each document of [k] integers or bools."""
-        sums = np.zeros(len(values) + 1, np.int64)
-        np.cumsum(values, out=sums[1:])
+        sums = bounds_of(values)
         return sums[self.bounds[1:]] - sums[self.bounds[:-1]]
 
     def joined(self, values: IntArray, join: np.ufunc) -> IntArray:
@@ -127,7 +124,7 @@ class Words(Spans):
         return {}
 
     def of_spelling(
-        self, name: object, compute: Callable[[pa.LargeStringArray], npt.NDArray[Any]]
+        self, name: object, compute: Callable[[pa.LargeStringArray], npt.ArrayLike]
     ) -> npt.NDArray[Any]:
         """[k], a property of every word by its spelling; computed once for all rules.
 
@@ -145,18 +142,13 @@ class Words(Spans):
 
     def number_of(self, text: str) -> IntArray:
         """[n] int64, occurrences of a text without white space in each document."""
-
-        def count(spellings: pa.LargeStringArray) -> npt.NDArray[Any]:
-            return pc.count_substring(spellings, text).to_numpy(zero_copy_only=False)
-
+        count = functools.partial(pc.count_substring, pattern=text)
         return self.total(self.of_spelling(("number of", text), count))
 
     @cached_property
     def chars(self) -> IntArray:
         """[k] int64, Unicode code points of each word."""
-        return self.of_spelling(
-            "chars", lambda words: pc.utf8_length(words).to_numpy(zero_copy_only=False)
-        )
+        return self.of_spelling("chars", pc.utf8_length)
 
     @cached_property
     def spellings(self) -> IntArray:
@@ -194,7 +186,7 @@ class Words(Spans):
             self.data,
             self.starts[kept],
             self.ends[kept],
-            np.concatenate([[0], np.cumsum(self.counts[mask])]),
+            bounds_of(self.counts[mask]),
             self.ids[kept],
             self.breaks[kept],
             self.vocabulary,
@@ -217,13 +209,13 @@ class Lines(Spans):
 
     def having(self, words: BoolArray) -> BoolArray:
         """[k] bool, which have a word for which the mask holds."""
-        sums = np.append(0, np.cumsum(words))
+        sums = bounds_of(words)
         return sums[self.lasts + 1] > sums[self.firsts]
 
 
 def split_words(text: pa.LargeStringArray) -> Words:
     """The words of [n] documents."""
-    offsets, data = buffers(text)
+    offsets, data = string_buffers(text)
     if not len(data):
         none = np.zeros(0, np.int64)
         empty = pa.array([], pa.large_string())
@@ -233,10 +225,10 @@ def split_words(text: pa.LargeStringArray) -> Words:
     encoded = strings(pieces, data).dictionary_encode()
     ids = encoded.indices.to_numpy()
     at = np.flatnonzero(~blank[pieces[:-1]])
-    newlines = pc.count_substring(encoded.dictionary, "\n").to_numpy(zero_copy_only=False)
+    newlines = np.asarray(pc.count_substring(encoded.dictionary, "\n"), np.int64)
     starts = pieces[at]
     bounds = np.searchsorted(starts, offsets)
-    breaks = newlines[ids[at - 1]].astype(np.int64)  # a piece without white space has none
+    breaks = newlines[ids[at - 1]]  # a piece without white space has none
     breaks[bounds[:-1][np.diff(bounds) > 0]] = 0
     return Words(
         data,
@@ -251,7 +243,7 @@ def split_words(text: pa.LargeStringArray) -> Words:
 
 def count_words(text: pa.LargeStringArray) -> IntArray:
     """[n] int64, words of each document; ten times as fast as `split_words`."""
-    offsets, data = buffers(text)
+    offsets, data = string_buffers(text)
     if not len(data):
         return np.zeros(len(text), np.int64)
     blank = _blanks(data)
@@ -269,27 +261,9 @@ def _pieces(blank: BoolArray, offsets: IntArray) -> IntArray:
     return np.append(np.flatnonzero(begins), len(blank))
 
 
-def strings(offsets: IntArray, data: ByteArray) -> pa.LargeStringArray:
-    """[len(offsets) - 1] large_string on a buffer that is not copied."""
-    return pa.LargeStringArray.from_buffers(
-        len(offsets) - 1, pa.py_buffer(np.ascontiguousarray(offsets, np.int64)), pa.py_buffer(data)
-    )
-
-
-def buffers(text: pa.LargeStringArray) -> tuple[IntArray, ByteArray]:
-    """([n + 1] int64 offsets that begin with 0, the bytes) of a column, not copied."""
-    if not len(text):
-        return np.zeros(1, np.int64), np.zeros(0, np.uint8)
-    _, places, values = text.buffers()
-    offsets = np.frombuffer(places, np.int64)[text.offset : text.offset + len(text) + 1]
-    data = np.zeros(0, np.uint8) if values is None else np.frombuffer(values, np.uint8)
-    return offsets - offsets[0], data[offsets[0] : offsets[-1]]
-
-
 def matches(text: pa.Array, pattern: str) -> BoolArray:
     """[n] bool, which texts match a regular expression of RE2 somewhere."""
-    found = pc.match_substring_regex(text, pattern)
-    return np.asarray(found.to_numpy(zero_copy_only=False), bool)
+    return np.asarray(pc.match_substring_regex(text, pattern), bool)
 
 
 def _blanks(data: ByteArray) -> BoolArray:

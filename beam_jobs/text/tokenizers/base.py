@@ -35,14 +35,14 @@ class Vocabulary(NamedTuple):
         unknown: The id for text without a token; None if there is no such text.
         pad: The id that fills up sequences; None if there is none.
         end: The id that ends a document; None if no token has a known name.
-        special: Ids of the tokens that are not text, by name.
+        special: Names of the tokens that are not text, in the order of their ids.
     """
 
     size: int
     unknown: int | None
     pad: int | None
     end: int | None
-    special: dict[str, int]
+    special: list[str]
 
 
 class Tokenizer(abc.ABC):
@@ -86,7 +86,7 @@ class Tokenizer(abc.ABC):
         found = self.vocabulary.end if name is None else self.find(name)
         if found is not None:
             return found
-        special = list(self.vocabulary.special)
+        special = self.vocabulary.special
         listed = ", ".join(map(repr, special[:_SHOWN])) + (", ..." if special[_SHOWN:] else "")
         got = f"token {name!r}" if name is not None else f"one of {', '.join(END_TOKENS)}"
         raise InputError(

@@ -78,7 +78,6 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def _vocabulary(self, model: dict[str, Any]) -> Vocabulary:
         added = self._tokenizer.get_added_tokens_decoder()
-        special = {one.content: number for number, one in sorted(added.items()) if one.special}
         unknown = model.get("unk_id")
         if unknown is None and model.get("unk_token") is not None:
             unknown = self.find(model["unk_token"])
@@ -88,7 +87,7 @@ class HuggingFaceTokenizer(Tokenizer):
             unknown=unknown,
             pad=first_of(PAD_TOKENS, self.find),
             end=first_of(END_TOKENS, self.find),
-            special=special,
+            special=[one.content for _, one in sorted(added.items()) if one.special],
         )
 
 

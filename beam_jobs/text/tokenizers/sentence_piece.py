@@ -53,16 +53,12 @@ class SentencePieceTokenizer(Tokenizer):
     def _vocabulary(self) -> Vocabulary:
         processor = self._processor
         size = processor.get_piece_size()
-        named = {
-            processor.id_to_piece(number): number
-            for number in range(size)
-            if processor.is_control(number)
-        }
+        special = filter(processor.is_control, range(size))
         end, pad = processor.eos_id(), processor.pad_id()
         return Vocabulary(
             size=size,
             unknown=processor.unk_id(),
             pad=pad if pad >= 0 else first_of(PAD_TOKENS, self.find),
             end=end if end >= 0 else first_of(END_TOKENS, self.find),
-            special=named,
+            special=[processor.id_to_piece(number) for number in special],
         )

@@ -14,6 +14,7 @@ from beam_jobs.dedup.text.candidates import LEAST_RECALL, band_keys, choose_band
 from beam_jobs.dedup.text.normalization import normalized_words
 from beam_jobs.dedup.text.shingles import Shingles, jaccard, shingles
 from beam_jobs.dedup.text.signatures import SIGNATURE, signatures
+from beam_jobs.options import TextOptions
 from shard_format import UsageError
 
 words = st.lists(st.sampled_from("a b c d The cat, -- é 漢字".split()), max_size=12).map(" ".join)
@@ -114,7 +115,7 @@ def test_bands_find_what_is_at_the_threshold(threshold):
 
 def test_a_threshold_that_cannot_be_met_is_refused():
     with pytest.raises(UsageError, match="--near-threshold"):
-        choose_bands(0.03)
+        TextOptions("source", "out", near_threshold=0.03)
 
 
 @given(st.lists(st.sets(st.integers(0, 30)), min_size=2, max_size=8), st.data())

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from beam_jobs.corpus.record import FILTER, Rejection
 from beam_jobs.images.decode.base import DecodedImage
-from beam_jobs.images.filters.base import Check
 
 
-def toy(side: int) -> Check:
-    def check(image: DecodedImage) -> None:
-        if min(image.pixels.shape[:2]) < side:
-            raise Rejection("toy", f"its shorter side is below {side}", stage=FILTER)
-
-    return check
+def toy(side: int, image: DecodedImage) -> None:
+    if min(image.pixels.shape[:2]) < side:
+        raise Rejection("toy", f"its shorter side is below {side}", stage=FILTER)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from beam_jobs.text.cleaning.base import Step, Texts
+from beam_jobs.text.cleaning.base import Rule, Step, Texts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,4 +13,4 @@ class Toy(Step):
 
     def __call__(self, texts: Texts) -> None:
         out = texts.measured.containing(self.word)
-        texts.leave_out(out, "toy", lambda row: f"it has the word {self.word}")
+        texts.leave_out(Rule("toy", out, lambda row: f"it has the word {self.word}"))

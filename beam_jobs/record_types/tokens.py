@@ -1,0 +1,250 @@
+"""Documents, stored as token ids: one example each, or packed into sequences of one length."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from beam_jobs.counters import counts_of
+from beam_jobs.integer_histograms import summarize
+from beam_jobs.options import TextOptions
+from beam_jobs.options.values import parse_trained
+from beam_jobs.record_types.text import TextRecords
+from beam_jobs.staging.examples import ExampleBuilder
+from beam_jobs.staging.sample import TrainingSample
+from beam_jobs.text.packings import PACKINGS
+from beam_jobs.text.token_examples import PackedExampleBuilder, TokenExampleBuilder, staged_text
+from beam_jobs.text.tokenizers import Tokenizer, load_tokenizer
+from beam_jobs.workspace import Workspace, read_json, write_json
+from shard_format import Feature, InputError, Schema, file_sha256, naming
+from shard_format.wording import parse_size
+
+# Raised whenever the same text would become other ids or sequences.
+TOKENS_VERSION = 1
+
+TOKENS_COLUMN = pa.field("tokens", pa.int64())  # number of tokens of a document
+# Index columns of a packed sequence.
+PACKED_COLUMNS = (
+    pa.field("documents", pa.list_(pa.string())),  # ids, in the order of the segments
+    pa.field("starts", pa.list_(pa.int64())),  # first token of each segment in its document
+    pa.field("padding", pa.int64()),  # tokens
+)
+
+
+class TokenRecords(TextRecords):
+    """Input: documents. Output: {"id": "pos/1.txt", "tokens": [17, 401, ...], "label": 1}.
+
+    Packed: {"id": "pos/1.txt#0", "tokens": [...], "segments": [1, 1, 2, ...], "positions": [0, 1,
+    0, ...]}. Staging always stages text, so that a job with another tokenizer reuses the staged
+    units. Token ids are computed when shards are written.
+    """
+
+    def __init__(self, options: TextOptions) -> None:
+        super().__init__(options)
+        self._staged = super().staged_features
+        self.schema = Schema("text", self._token_features())
+        self._features = super().staged_features
+        self.late_columns += (TOKENS_COLUMN,)
+        self._counted: tuple[str, ...] = ()
+        if options.pack:
+            # The index of packed sequences has no such columns, so shards count their values.
+            self.summarized, self._counted = (), self.summarized
+        self._loaded: tuple[str, Tokenizer] | None = None
+
+    def _token_features(self) -> tuple[Feature, ...]:
+        length = self._options.pack
+        if length is None:
+            tokens = Feature("tokens", "int64", (-1,))
+            return tuple(tokens if one.name == "text" else one for one in self.schema.features)
+        names = ("tokens", "segments", "positions")
+        return Feature("id", "text"), *(Feature(name, "int64", (length,)) for name in names)
+
+    def check(self) -> None:
+        """See RecordType."""
+        if self._options.tokenizer is None:
+            return
+        tokenizer = load_tokenizer(Path(self._options.tokenizer))
+        if self._options.pack is not None:
+            tokenizer.end_token(self._options.end_token)
+
+    @property
+    def staged_features(self) -> tuple[Feature, ...]:
+        """See RecordType; the text."""
+        return self._staged
+
+    def settle(
+        self, workspace: Workspace, sample: TrainingSample
+    ) -> tuple[dict[str, Any], list[str]]:
+        """See RecordType; copies the tokenizer into the workspace, or trains it there."""
+        options = self._options
+        if options.train_tokenizer is None:
+            with workspace.write(_tokenizer_path(workspace)) as file:
+                file.write(Path(str(options.tokenizer)).read_bytes())
+        elif sample.corpus_records:
+            _train(options, workspace, sample)
+        else:
+            return {}, []  # all records were rejected, which the set reports
+        tokenizer = self._tokenizer(workspace)
+        vocabulary = tokenizer.vocabulary
+        warnings = [*tokenizer.warnings, *_shortfall(options.train_tokenizer, vocabulary.size)]
+        end = vocabulary.end
+        if options.pack is not None:
+            end = tokenizer.end_token(options.end_token)
+            warnings.append("sequences of --pack hold several documents: labels are left out")
+        ids = {"size": vocabulary.size, "unknown": vocabulary.unknown, "pad": vocabulary.pad}
+        digest = file_sha256(_tokenizer_path(workspace))
+        return {"tokenizer": digest, "vocabulary": {**ids, "end": end}}, warnings
+
+    def shard_options(self) -> dict[str, Any]:
+        """See RecordType; the tokenizer itself is settled."""
+        return {
+            "tokens_version": TOKENS_VERSION,
+            "kernels": _kernels(),
+            "pack": self._options.pack,
+            "packing": self._options.packing,
+        }
+
+    def _example_builder(self, workspace: Workspace) -> ExampleBuilder:
+        tokenizer = self._tokenizer(workspace)
+        if self._options.pack is None:
+            return TokenExampleBuilder(tokenizer, self._features)
+        end = tokenizer.end_token(self._options.end_token)
+        pad = tokenizer.vocabulary.pad
+        return PackedExampleBuilder(
+            tokenizer,
+            self._features,
+            PACKINGS[self._options.packing],
+            length=self._options.pack,
+            end=end,
+            pad=end if pad is None else pad,
+            summarized=self._counted,
+        )
+
+    @property
+    def index_columns(self) -> tuple[pa.Field, ...]:
+        """See RecordType; a sequence of several documents has other columns than a document."""
+        return PACKED_COLUMNS if self._options.pack else super().index_columns
+
+    def files(self, workspace: Workspace) -> dict[str, Path]:
+        """See RecordType."""
+        path = _tokenizer_path(workspace)
+        return {naming.TOKENIZERS[self._tokenizer(workspace).kind]: path} if path.exists() else {}
+
+    def training_statistics(self, index: pa.Table, counters: pa.Table) -> dict[str, Any]:
+        """Tokens, the use of the vocabulary, and how documents fill sequences."""
+        counted = {name: summarize(*counts_of(counters, name)) for name in self._counted}
+        packing = _packing_statistics(counters) if self._options.pack is not None else {}
+        return counted | _token_statistics(counters) | packing
+
+    def _tokenizer(self, workspace: Workspace) -> Tokenizer:
+        """The settled tokenizer; loaded once, since that takes up to a second."""
+        path = _tokenizer_path(workspace)
+        digest = file_sha256(path)
+        if self._loaded is None or self._loaded[0] != digest:
+            self._loaded = digest, load_tokenizer(path)
+        return self._loaded[1]
+
+
+def _tokenizer_path(workspace: Workspace) -> Path:
+    """Where the tokenizer of a build is once it is settled."""
+    return workspace.settled / "tokenizer"
+
+
+def _kernels() -> list[str]:
+    """Versions of the libraries that compute ids: others may split text differently."""
+    return [version("sentencepiece"), version("tokenizers")]
+
+
+def _train(options: TextOptions, workspace: Workspace, sample: TrainingSample) -> None:
+    """Trains the tokenizer of a job, unless an interrupted run has trained the same one.
+
+    Raises:
+        InputError: There is nothing to train it on.
+    """
+    from beam_jobs.text.tokenizers.training import TRAINERS, TRAINING_VERSION
+
+    if not sample.records:
+        raise InputError(
+            f"No record in the training split {sample.split!r} to train a tokenizer on. Give "
+            "it a larger fraction with --split, or name a --tokenizer."
+        )
+    kind, size = parse_trained(str(options.train_tokenizer))
+    sample_bytes = parse_size("--tokenizer-sample", options.tokenizer_sample)
+    key = [TRAINING_VERSION, kind, size, sample.key(sample_bytes), *_kernels()]
+    path = _tokenizer_path(workspace)
+    marker = path.with_suffix(".json")
+    before = read_json(marker)
+    if before is not None and before["key"] == key and path.exists():
+        if file_sha256(path) == before["sha256"]:
+            return
+    marker.unlink(missing_ok=True)
+    texts = (staged_text(entries)[0] for entries in sample.read(sample_bytes))
+    trained = TRAINERS[kind](texts, size)
+    with workspace.write(path) as file:
+        file.write(trained)
+    write_json(workspace, marker, {"key": key, "sha256": file_sha256(path)})
+
+
+def _shortfall(trained: str | None, size: int) -> list[str]:
+    """A warning if a trained tokenizer has fewer tokens than were asked for."""
+    asked = parse_trained(trained)[1] if trained is not None else size
+    if size == asked:
+        return []
+    return [f"--train-tokenizer {trained} found {size:,} tokens only: the sample has no more"]
+
+
+def _token_statistics(counters: pa.Table) -> dict[str, Any]:
+    """Tokens per document (without the end token), and the use of the vocabulary.
+
+    Returns:
+        "tokens": minimum, maximum, mean and histogram. "vocabulary": "size", "used" (number of ids
+        that occur), "coverage" (their share of the size), "tokens" (their occurrences, without
+        padding), "unknown" (the share of the unknown token in these).
+    """
+    ids = counts_of(counters, "id")
+    tokens = int(ids.counts.sum())
+    size = int(counts_of(counters, "vocabulary").values[0])
+    unknown = counts_of(counters, "unknown").total
+    return {
+        "tokens": summarize(*counts_of(counters, "tokens")),
+        "vocabulary": {
+            "size": size,
+            "used": len(ids.values),
+            "coverage": len(ids.values) / size,
+            "tokens": tokens,
+            "unknown": unknown / tokens if tokens else 0.0,
+        },
+    }
+
+
+def _packing_statistics(counters: pa.Table) -> dict[str, Any]:
+    """How documents fill sequences.
+
+    Returns:
+        "packing": "sequences", "documents", "tokens" (including end tokens), "padding" (tokens),
+        "padding_share" (of all stored tokens), "cut" (documents in more than one sequence),
+        "cut_share".
+    """
+    sequences, stored, padding, cut = (
+        counts_of(counters, what).total for what in ("sequences", "stored", "padding", "cut")
+    )
+    documents = int(counts_of(counters, "tokens").counts.sum())
+    return {
+        "packing": {
+            "sequences": sequences,
+            "documents": documents,
+            "tokens": stored,
+            "padding": padding,
+            "padding_share": padding / (stored + padding),
+            "cut": cut,
+            "cut_share": cut / documents,
+        }
+    }
+
+
+def text_records(options: TextOptions) -> TextRecords:
+    """The record type of a job: text, or with a tokenizer token ids."""
+    return TokenRecords(options) if options.tokenizes else TextRecords(options)
