@@ -61,8 +61,8 @@ class RecipeWriter:
     unit_keys: Sequence[str]
     salt: bytes
     columns: RecipeColumns = lambda units, rows: {}
-    _open: dict[str, tuple[int, list[_Piece]]] = dataclasses.field(default_factory=dict)
-    _specs: list[ShardSpec] = dataclasses.field(default_factory=list)
+    _open: dict[str, tuple[int, list[_Piece]]] = dataclasses.field(init=False, default_factory=dict)
+    _specs: list[ShardSpec] = dataclasses.field(init=False, default_factory=list)
 
     def append(
         self, split: str, shard_of: IntArray, units: IntArray, rows: IntArray, keys: UInt64Array
