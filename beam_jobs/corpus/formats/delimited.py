@@ -54,7 +54,7 @@ class Csv(Format):
         """See Format."""
         with part.open() as file:
             encoding = encoding_of_lines(file, self.options.encoding)
-            lines = read_lines(file, encoding.newline, self.limit)
+            lines = read_lines(file, encoding, self.limit)
             rows = _Rows(lines, encoding, self.delimiter, self.limit)
             names = self._names
             for row in rows:
@@ -169,7 +169,7 @@ class _Rows:
     def __iter__(self) -> Iterator[_Row]:
         """Every row in order."""
         while True:
-            reader = csv.reader(_Text(self), delimiter=self._delimiter, strict=True)
+            reader = csv.reader(iter(self._next_text, None), delimiter=self._delimiter, strict=True)
             try:
                 for values in reader:
                     yield from self._ended(values, None)
@@ -184,8 +184,12 @@ class _Rows:
                 continue
             return
 
-    def next_text(self) -> str:
-        """The text of the next line."""
+    def _next_text(self) -> str:
+        """The text of the next line, as csv asks for it.
+
+        Raises:
+            StopIteration: There is none.
+        """
         line = self._again.popleft() if self._again else next(self._lines)
         if not line.is_whole:
             self.cut = b"".join(one.data for one in self._taken) + line.data
@@ -215,8 +219,7 @@ class _Rows:
                 yield _Row(lines[0].offset, data, values)
             return
         kept = None if len(data) > self._limit else data
-        reject = Rejection(rejection.reason, rejection.detail, stage="read", data=kept)
-        yield _Row(lines[0].offset, data, [], reject)
+        yield _Row(lines[0].offset, data, [], rejection.with_data(kept))
 
     def _unclosed_quote(self) -> Iterator[_Row]:
         """Rejects the line with a quote that is never closed, and continues after it."""
@@ -225,16 +228,3 @@ class _Rows:
             self._again.extendleft(reversed(self._taken[1:]))
             del self._taken[1:]
         yield from self._ended([], Rejection("bad-csv", "a quote is opened and never closed"))
-
-
-class _Text:
-    """Lines as text, as csv asks for them."""
-
-    def __init__(self, rows: _Rows) -> None:
-        self._rows = rows
-
-    def __iter__(self) -> _Text:
-        return self
-
-    def __next__(self) -> str:
-        return self._rows.next_text()

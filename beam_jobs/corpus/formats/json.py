@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from beam_jobs.corpus.encodings import decode, detected, marked, normal_name
+from beam_jobs.corpus.encodings import decode, encoding_of_lines
 from beam_jobs.corpus.formats.base import (
     INSPECTED_RECORDS,
     FilePart,
@@ -98,14 +98,16 @@ class Json(_JsonFormat):
 
     def _found(self, part: FilePart, *, checked: bool) -> Iterator[FoundRecord]:
         with part.open() as file:
-            encoding = self._encoding(file)
+            encoding = encoding_of_lines(file, self.options.encoding).name
             is_list = encoding == "utf-8" and _begins_list(file)
         if is_list:
-            for element in self._elements(part) if checked else ():
-                _check(element)
-            for element in self._elements(part):
-                place = self.place(element.offset)
-                yield FoundRecord(place, element.data, (encoding, element.offset))
+            if checked:
+                with part.open() as file:
+                    for element in _elements(file, self.limit):
+                        _check(element)
+            with part.open() as file:
+                for offset, data in _elements(file, self.limit):
+                    yield FoundRecord(self.place(offset), data, (encoding, offset))
             return
         data = self.whole(part)
         if encoding == "utf-8":
@@ -117,22 +119,6 @@ class Json(_JsonFormat):
             yield FoundRecord("", data, (encoding, 0))
         for number, one in enumerate(value if isinstance(value, list) else ()):
             yield FoundRecord(self.place(number), orjson.dumps(one), ("utf-8", 0), encoding)
-
-    def _encoding(self, file: ByteStream) -> str:
-        name = normal_name(self.options.encoding)
-        if name in ("auto", "utf-16", "utf-32"):
-            head = file.head(_BLOCK_BYTES)
-            return detected(head) if name == "auto" else marked(head[:4]) or f"{name}-le"
-        return name
-
-    def _elements(self, part: FilePart) -> Iterator[_Element]:
-        """The elements of a list, each without the space around it.
-
-        Raises:
-            Rejection: It is not a list.
-        """
-        with part.open() as file:
-            yield from _split(file, self.limit)
 
 
 def _json_value(data: bytes, encoding: str, start: int = 0) -> Any:
@@ -177,8 +163,14 @@ def _begins_list(file: ByteStream) -> bool:
     return file.head(_BLOCK_BYTES).removeprefix(_MARK).lstrip(_SPACE)[:1] == b"["
 
 
-def _split(file: ByteStream, limit: int) -> Iterator[_Element]:
-    """The elements of a list by brackets alone; the text between them is not parsed."""
+def _elements(file: ByteStream, limit: int) -> Iterator[_Element]:
+    """The elements of a list, each without the space around it.
+
+    They are found by brackets alone; the text between them is not parsed.
+
+    Raises:
+        Rejection: It is not a list.
+    """
     block = file.read(_BLOCK_BYTES)
     base, start = 0, block.index(b"[") + 1  # of the block in the file, of the element in the block
     at, depth, commas = start, 1, 0
