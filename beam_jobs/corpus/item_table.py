@@ -51,6 +51,13 @@ ITEM_SCHEMA = pa.schema(
 _MEMBER_NAMES = tuple(field.name for field in _MEMBER_FIELDS)
 
 
+def row_batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows of values in the order of a schema."""
+    columns = zip(zip(*rows, strict=True), schema, strict=True)
+    arrays = [pa.array(values, field.type) for values, field in columns]
+    return pa.record_batch(arrays, schema=schema)
+
+
 def item_batch(items: Sequence[SourceItem]) -> pa.RecordBatch:
     """Items as rows of ITEM_SCHEMA."""
     columns: dict[str, Any] = dict(zip(SourceItem._fields, zip(*items, strict=True), strict=True))

@@ -5,6 +5,7 @@ With several sources, paths begin with the name of the source, as record ids do.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import json
 import os
@@ -19,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
-import xxhash
 
 from beam_jobs.corpus.codecs import codec_of
+from beam_jobs.corpus.item_table import row_batch
 from beam_jobs.corpus.labels import COLUMN_FLAGS, AnnotationReader
 from beam_jobs.corpus.names import LABEL_SEPARATOR, join_labels, readable_name
 from beam_jobs.corpus.record import Annotations, Rejection, SourceItem
@@ -52,7 +53,7 @@ _ROWS = pa.schema(
 class LabelTable:
     """Annotations by record id.
 
-    Held in memory are the rows as columns, and 16 bytes a row to find them.
+    Held in memory are the rows as columns, sorted by path.
 
     Args:
         options: The job; --labels is given.
@@ -67,31 +68,24 @@ class LabelTable:
         table = _read_table(self._path, options)
         self._without_path = table.filter(pc.is_null(table["key"]))
         rows = table.filter(pc.is_valid(table["key"])).combine_chunks()
-        self._rows = rows.take(pc.sort_indices(rows["key"])) if len(rows) else rows
-        keys = self._rows["key"].combine_chunks()
+        rows = rows.take(pc.sort_indices(rows["key"])) if len(rows) else rows
+        keys = rows["key"].combine_chunks()
+        self._rows = rows.drop_columns(["key", "row"])
         differs = pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
         # The first row of every distinct key, and the number of rows.
         self._starts = np.array([*[0] * bool(len(keys)), *np.flatnonzero(differs) + 1, len(keys)])
-        first_rows = keys.take(pa.array(self._starts[:-1]))
-        hashes = np.fromiter((_hash(key.as_py()) for key in first_rows), np.uint64)
-        self._order = np.argsort(hashes, kind="stable")
-        self._hashes = hashes[self._order]
-        self._used = np.zeros(len(hashes), bool)
+        self._keys = keys.take(pa.array(self._starts[:-1]))
+        self._used = np.zeros(len(self._keys), bool)
 
     def look_up(self, item: SourceItem) -> Annotations | Rejection | None:
         """What the table says about an item; None if no row names it."""
-        key = _ESCAPED.sub(
-            lambda match: bytes((int(match[1], 16),)), item.record_id.encode()
-        ).replace(b"/", b"\0")
-        at = int(np.searchsorted(self._hashes, np.uint64(_hash(key))))
-        while at < len(self._hashes) and self._hashes[at] == _hash(key):
-            number = int(self._order[at])
-            start, end = self._starts[number : number + 2].tolist()
-            if self._rows["key"][start].as_py() == key:
-                self._used[number] = True
-                return self._united(self._rows.slice(start, end - start))
-            at += 1
-        return None
+        key = _unescaped(item.record_id.encode()).replace(b"/", b"\0")
+        number = bisect.bisect_left(self._keys, key, key=pa.BinaryScalar.as_py)
+        if number == len(self._keys) or self._keys[number].as_py() != key:
+            return None
+        self._used[number] = True
+        start, end = self._starts[number : number + 2].tolist()
+        return self._united(self._rows.slice(start, end - start))
 
     def is_this(self, item: SourceItem) -> bool:
         """Whether an item is the table itself."""
@@ -112,7 +106,7 @@ class LabelTable:
         )
         for number in np.flatnonzero(~self._used).tolist():
             row = self._rows.slice(int(self._starts[number]), 1)
-            parts = row["key"][0].as_py().split(b"\0")
+            parts = self._keys[number].as_py().split(b"\0")
             record_id = "/".join(readable_name(part) for part in parts)
             item = SourceItem(record_id, b"", row["label"][0].as_py(), 0, 0)
             yield item.rejected(rejection)
@@ -145,10 +139,6 @@ def _annotations(row: dict[str, Any]) -> Annotations | Rejection:
 
 def _arrow_file(path: str) -> pa.NativeFile:
     return storage.open_arrow(storage.place_of(path), mapped=False)
-
-
-def _hash(key: bytes) -> int:
-    return xxhash.xxh3_64_intdigest(key)
 
 
 def _read_table(path: str, options: PreprocessOptions) -> pa.Table:
@@ -188,22 +178,12 @@ def _printable(text: str) -> str:
 def _batches(path: str, options: PreprocessOptions) -> Iterator[pa.RecordBatch]:
     reader = AnnotationReader(options, in_table=True)
     table = _Table(path, {"path": options.path_column, **reader.wanted}, reader)
-    rows: list[tuple[Any, ...]] = []
-    for number, fields in enumerate(table.rows()):
-        rows.append((*_row(fields, table.class_names, reader, options.path_column), number))
-        if len(rows) == _BATCH_ROWS:
-            yield _batch(rows)
-            rows.clear()
-    if rows:
-        yield _batch(rows)
-
-
-def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
-    columns = [
-        pa.array(values, field.type)
-        for values, field in zip(zip(*rows, strict=True), _ROWS, strict=True)
-    ]
-    return pa.record_batch(columns, schema=_ROWS)
+    rows = (
+        (*_row(fields, table.class_names, reader, options.path_column), number)
+        for number, fields in enumerate(table.rows())
+    )
+    while batch := list(itertools.islice(rows, _BATCH_ROWS)):
+        yield row_batch(batch, _ROWS)
 
 
 def _row(
@@ -228,9 +208,7 @@ def _key(value: Any) -> bytes:
         value = value.encode("utf-8", "surrogatepass")
     if not isinstance(value, bytes) or not value:
         raise Rejection("no-path", f"the row has the path {value!a}")
-    path = value
-    if b"//x" in path:  # a name that is not UTF-8, as record ids spell it
-        path = _ESCAPED.sub(lambda match: bytes((int(match[1], 16),)), path)
+    path = _unescaped(value)
     if b"//" in path or b"./" in path or path.startswith(b"/") or path.endswith((b".", b"/")):
         path = posixpath.normpath(path)
     if path.startswith(b"/"):
@@ -238,6 +216,13 @@ def _key(value: Any) -> bytes:
     if path.split(b"/", 1)[0] == b".." or b"\0" in path:
         raise Rejection("unsafe-path", f"the path {value[:200]!a} leads out of SRC")
     return path.replace(b"/", b"\0")
+
+
+def _unescaped(path: bytes) -> bytes:
+    """A path with the bytes that record ids spell as //xNN, of names that are not UTF-8."""
+    if b"//x" not in path:
+        return path
+    return _ESCAPED.sub(lambda match: bytes((int(match[1], 16),)), path)
 
 
 class _Table:

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from beam_jobs.corpus.codecs import codec_of
-from beam_jobs.corpus.containers.archive_index import ArchiveIndex
+from beam_jobs.corpus.containers.archive_index import ArchiveIndex, member_groups
 from beam_jobs.corpus.containers.base import ArchiveReport, Member
 from beam_jobs.corpus.containers.base import container as container_named
-from beam_jobs.corpus.containers.webdataset import member_groups
 from beam_jobs.corpus.dataset_metadata import feature_names
 from beam_jobs.corpus.discovery import OnIgnored, find_files
 from beam_jobs.corpus.formats.base import Split
