@@ -116,11 +116,3 @@ class Payload(abc.ABC):
         Raises:
             Rejection: It has no such feature, or one of another type.
         """
-
-
-def feature_fields(features: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """The features of an Example as fields: one value, a list of several, or None."""
-    return {
-        name: values[0] if len(values) == 1 else list(values) or None
-        for name, values in features.items()
-    }

@@ -10,8 +10,7 @@ from __future__ import annotations
 import abc
 import io
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from beam_jobs.corpus.codecs import decompressed
@@ -23,6 +22,7 @@ Result = TypeVar("Result")
 
 _BUFFER_BYTES = 1 << 18  # 256 KiB a system call
 HEADER_BUFFER_BYTES = 1 << 12  # 4 KiB: for readers that go from header to header
+_SMALL_BYTES = 1 << 16  # 64 KiB: most files are smaller
 _SKIP_BYTES = 1 << 16  # 64 KiB of a stream that cannot seek
 
 
@@ -97,6 +97,13 @@ class ByteStream(io.BufferedReader):
     def head(self, size: int) -> bytes:
         """The first bytes; only before anything was read."""
         return self.raw.look(size)
+
+    def up_to(self, limit: int) -> bytes:
+        """All bytes, or one more than the limit; memory is taken as bytes arrive."""
+        data = self.read(_SMALL_BYTES)
+        if len(data) < _SMALL_BYTES:
+            return data
+        return data + self.read(limit + 1 - _SMALL_BYTES)
 
 
 class FileRange(RawStream):
@@ -249,12 +256,17 @@ class Decompressed(RawStream):
         super().close()
 
 
-@contextmanager
-def opened(raw: RawStream, codec: str = "", buffer_bytes: int = 0) -> Iterator[ByteStream]:
+def opened(raw: RawStream, codec: str = "", buffer_bytes: int = 0) -> ByteStream:
     """A stream, decompressed if it has a codec."""
     stream = Decompressed(ByteStream(raw), codec) if codec else raw
-    with ByteStream(stream, buffer_bytes) as file:
-        yield file
+    return ByteStream(stream, buffer_bytes)
+
+
+def bytes_within(file: ByteStream, limit: int) -> bytes | None:
+    """All bytes of a stream, which is closed then; None if they are more than the limit."""
+    with file:
+        data = file.up_to(limit)
+    return data if len(data) <= limit else None
 
 
 class SequentialReader:

@@ -196,8 +196,7 @@ class Columnar(Format):
             own = [column[row] for column in cells]
             rejection = next((cell for cell in own if isinstance(cell, Rejection)), None)
             if rejection is not None:
-                rejected = rejection.at("read").with_data(b"")
-                yield FoundRejection(self.place(first + row), rejected, context)
+                yield FoundRejection(self.place(first + row), rejection.with_data(b""), context)
                 continue
             data = b"\n".join(cell for cell in own if isinstance(cell, bytes))
             yield FoundRecord(self.place(first + row), data, context)
@@ -214,8 +213,7 @@ class Columnar(Format):
 
     def _unreadable(self, row: int, rows: str, error: Exception) -> FoundRejection:
         detail = f"{rows} cannot be read: {first_line(error)}"
-        rejection = Rejection("damaged-file", detail, stage="read")
-        return FoundRejection(self.place(row), rejection, ({}, []))
+        return FoundRejection(self.place(row), Rejection("damaged-file", detail), ({}, []))
 
 
 def _type_of(schema: pa.Schema, name: str) -> pa.DataType:

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, NamedTuple
 
 from beam_jobs.corpus.encodings import Encoding, decode, encoding_of_lines
 from beam_jobs.corpus.formats.base import (
-    INSPECTED_RECORDS,
     FilePart,
     Format,
     Found,
     FoundRecord,
     FoundRejection,
+    first_records,
 )
 from beam_jobs.corpus.formats.lines import Line, read_lines
 from beam_jobs.corpus.payload import Payload
@@ -89,11 +89,10 @@ class Csv(Format):
 
     def inspect(self, part: FilePart) -> list[dict[str, Any]]:
         """See Format."""
-        rows: list[dict[str, Any]] = []
-        for _, one in zip(range(INSPECTED_RECORDS), self.find(part), strict=False):
-            if isinstance(one, FoundRecord):
-                rows.append(dict(zip(one.context.names, one.parsed, strict=False)))
-        return rows
+        return [
+            dict(zip(one.context.names, one.parsed, strict=False))
+            for one in first_records(self.find(part))
+        ]
 
     def _row(self, data: bytes, encoding: str) -> list[str]:
         """The values of a replaced row.

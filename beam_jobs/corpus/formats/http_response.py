@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from beam_jobs.corpus.encodings import is_utf8
-from beam_jobs.corpus.formats.warc_records import parse_header
+from beam_jobs.corpus.formats.warc_records import parse_header, split_header
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.source_io import check_size
 
@@ -46,15 +46,12 @@ def parse_response(message: bytes, limit: int) -> Response:
     Raises:
         Rejection: It is not HTTP, or a coding cannot be undone.
     """
-    ends = [(message.find(end), len(end)) for end in (b"\r\n\r\n", b"\n\n")]
-    end, width = min((one for one in ends if one[0] >= 0), default=(len(message), 0))
-    head = message[:end]
+    head, body = split_header(message)
     protocol, _, rest = head.partition(b"\n")[0].partition(b" ")
     status = rest.strip()[:3]
     if not protocol.upper().startswith(b"HTTP/") or not status.isdigit():
         raise Rejection("not-http", f"the response begins with {head[:40]!r}")
     fields = parse_header(head)
-    body = message[end + width :]
     if "chunked" in fields.get("transfer-encoding", "").lower():
         body = _joined(body)
     codings = fields.get("content-encoding", "").lower().split(",")

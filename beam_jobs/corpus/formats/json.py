@@ -6,6 +6,7 @@ of it is held than one record.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -14,12 +15,12 @@ import orjson
 
 from beam_jobs.corpus.encodings import decode, encoding_of_lines
 from beam_jobs.corpus.formats.base import (
-    INSPECTED_RECORDS,
     FilePart,
     Format,
     Found,
     FoundRecord,
     Split,
+    first_records,
 )
 from beam_jobs.corpus.formats.lines import LineFormat, split_lines
 from beam_jobs.corpus.record import RawRecord, Rejection
@@ -54,16 +55,11 @@ class _JsonFormat(Format):
 
     def inspect(self, part: FilePart) -> list[dict[str, Any]]:
         """See Format."""
-        rows: list[dict[str, Any]] = []
-        for _, one in zip(range(INSPECTED_RECORDS), self.find_unchecked(part), strict=False):
-            if isinstance(one, FoundRecord):
-                try:
-                    value = _json_value(one.data, *one.context)
-                except Rejection:
-                    continue
-                if isinstance(value, dict):
-                    rows.append(value)
-        return rows
+        values: list[Any] = []
+        for one in first_records(self.find_unchecked(part)):
+            with contextlib.suppress(Rejection):
+                values.append(_json_value(one.data, *one.context))
+        return [value for value in values if isinstance(value, dict)]
 
     def find_unchecked(self, part: FilePart) -> Iterator[Found]:
         """As `find`, without reading to the end what only the first records are wanted of."""

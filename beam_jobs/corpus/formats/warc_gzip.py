@@ -47,6 +47,11 @@ class GzipMembers(RawStream):
             if data:
                 return data
 
+    def close(self) -> None:
+        """See RawIOBase."""
+        self._compressed.close()
+        super().close()
+
     def _inflated(self, size: int) -> bytes:
         inflater, waiting = self._inflater, self._waiting
         if inflater is None:
