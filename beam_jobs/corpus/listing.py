@@ -138,9 +138,9 @@ class CorpusListing:
             raise Rejection(f"no-{plural}", "the archive is empty")
         split = self._folder_labels.archive_split(file.record_id)
         if self._payload.groups_members and index.is_webdataset:
-            items = self._webdataset(archive, index, container, report.codec, split)
+            items = self._webdataset(archive, index, split)
         else:
-            items = self._folders_inside(archive, index, container, report.codec, folders, split)
+            items = self._folders_inside(archive, index, folders, split)
         for item in items:
             yield self._replacements.applied(item) if item.locator.container else item
         if report.damage is not None:
@@ -158,8 +158,6 @@ class CorpusListing:
         self,
         archive: SourceItem,
         index: ArchiveIndex,
-        container: str,
-        codec: str,
         folders: tuple[str, ...],
         split: str | None,
     ) -> Iterator[SourceItem]:
@@ -171,17 +169,12 @@ class CorpusListing:
         for member in index:
             inside = tuple(member.name.split("/")[:-1])
             inside = inside[1:] if outer is not None else inside
-            item = _member_item(archive, member, container, codec)
+            item = _member_item(archive, member)
             around = folders if self._payload.labels_around_archives else ()
             yield self._placed(item, inside or around, split)
 
     def _webdataset(
-        self,
-        archive: SourceItem,
-        index: ArchiveIndex,
-        container: str,
-        codec: str,
-        split: str | None,
+        self, archive: SourceItem, index: ArchiveIndex, split: str | None
     ) -> Iterator[SourceItem]:
         """The records of an archive in WebDataset form; companions are read with the record."""
         reader = AnnotationReader(self._options)
@@ -193,11 +186,9 @@ class CorpusListing:
             on_ignored=lambda name: self._on_ignored(f"{archive.record_id}/{name}"),
         )
         for group in groups:
-            item = _member_item(archive, group.member, container, codec)._replace(split=split)
-            companions = tuple(
-                (name, member.locator(container, codec)) for name, member in group.companions
-            )
+            item = _member_item(archive, group.member)._replace(split=split)
             if reader.columns:
+                companions = tuple((name, member.locator) for name, member in group.companions)
                 item = item._replace(locator=item.locator._replace(companions=companions))
             if group.rejection is not None:
                 item = item.rejected(group.rejection)
@@ -307,13 +298,13 @@ class CorpusListing:
         return self._class_digests[folder]
 
 
-def _member_item(archive: SourceItem, member: Member, container: str, codec: str) -> SourceItem:
+def _member_item(archive: SourceItem, member: Member) -> SourceItem:
     """The item that a member is, without its label."""
     copy = f"//{member.copy}" if member.copy > 1 else ""
     return archive._replace(
         record_id=f"{archive.record_id}/{member.name}{copy}",
-        size=max(0, member.size),
+        size=max(0, member.locator.size),
         reason=member.reason,
         detail=member.detail,
-        locator=member.locator(container, codec),
+        locator=member.locator,
     )

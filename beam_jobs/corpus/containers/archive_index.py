@@ -14,21 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.corpus.containers.base import NO_BYTES, Member
-from beam_jobs.corpus.item_table import row_batch
-from beam_jobs.corpus.record import Rejection
+from beam_jobs.corpus.item_table import MEMBER_FIELDS, row_batch
+from beam_jobs.corpus.record import Locator, Rejection
 
 _BATCH_ROWS = 8192
 _SCHEMA = pa.schema(
     [
         pa.field("name", pa.string()),
-        pa.field("offset", pa.int64()),
-        pa.field("size", pa.int64()),
-        pa.field("stored_size", pa.int64()),
-        pa.field("crc", pa.int64()),
-        pa.field("method", pa.int32()),
+        *MEMBER_FIELDS,
         pa.field("reason", pa.string()),
         pa.field("detail", pa.string()),
-        pa.field("copy", pa.int32()),
     ]
 )
 _COMPANIONS = ("cls", "json", "txt")  # the first that a record has is its label
@@ -54,7 +49,11 @@ class ArchiveIndex:
     ) -> None:
         self._batches: list[pa.RecordBatch] = []
         members = iter(members)
-        while rows := list(itertools.islice(members, _BATCH_ROWS)):
+        while some := list(itertools.islice(members, _BATCH_ROWS)):
+            rows = [
+                (one.name, *one.locator[: len(MEMBER_FIELDS)], one.reason, one.detail)
+                for one in some
+            ]
             self._batches.append(row_batch(rows, _SCHEMA))
         self.is_webdataset = _is_webdataset(self._names(), is_primary, no_labels)
         # Records decide: a LICENSE.txt next to the class folders must not make one class of all.
@@ -74,11 +73,10 @@ class ArchiveIndex:
         seen: dict[str, int] = dict.fromkeys(self._repeated, 0)
         for batch in self._batches:
             for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                member = Member(*values)
-                if member.name in seen:
-                    seen[member.name] += 1
-                    member = member._replace(copy=seen[member.name])
-                yield member
+                name, *fields, reason, detail = values
+                if name in seen:
+                    seen[name] += 1
+                yield Member(name, Locator(*fields), reason, detail, seen.get(name, 1))
 
     def _names(self) -> Iterator[str]:
         """The names of the members that can be used."""
@@ -199,8 +197,8 @@ def _records(
         (name, by_extension[name])
         for name in _COMPANIONS
         if name in by_extension
-        and by_extension[name].size != NO_BYTES
-        and by_extension[name].size <= _MAX_COMPANION_BYTES
+        and by_extension[name].locator.size != NO_BYTES
+        and by_extension[name].locator.size <= _MAX_COMPANION_BYTES
     )
     rejection = None
     if not primary:

@@ -48,7 +48,8 @@ class Tar(Container):
                 empty = False
                 if found.kind != FOLDER:
                     size = found.size if found.size or not found.kind else NO_BYTES
-                    yield make_member(found.name, found.kind, Member("", found.offset, size))
+                    locator = Locator("tar", report.codec, found.offset, size)
+                    yield make_member(found.name, found.kind, locator)
         if gaps and empty:
             raise Rejection("not-a-tar", f"no member can be found: {gaps[0].why}")
         if gaps:
