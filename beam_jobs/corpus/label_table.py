@@ -11,7 +11,7 @@ import json
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -238,12 +238,11 @@ class _Table:
     """
 
     def __init__(self, path: str, columns: dict[str, str], reader: AnnotationReader) -> None:
-        self._path = os.fsencode(path)
-        self._shown = path
+        self._path = path
         self._columns = columns | {f"keep {name}": name for name, _ in reader.kept}
         self._wanted = sorted(set(self._columns.values()))
-        with opened(FileRange(self._path)) as file:
-            head = file.head(1 << 16)
+        with FileRange(os.fsencode(path)) as raw:
+            head = raw.look(1 << 16)
         self._codec = "" if head.startswith(_PARQUET) else codec_of(head)
         self._form = self._find_form(head)
         self.class_names: list[str] = []
@@ -253,18 +252,14 @@ class _Table:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Every row, by column."""
-        readers: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
-            "parquet": self._parquet,
-            "jsonl": self._json,
-            "csv": lambda: self._csv(","),
-            "tsv": lambda: self._csv("\t"),
-        }
-        return readers[self._form]()
+        if self._form in ("csv", "tsv"):
+            return self._csv("," if self._form == "csv" else "\t")
+        return self._parquet() if self._form == "parquet" else self._json()
 
     def _find_form(self, head: bytes) -> str:
         if head.startswith(_PARQUET):
             return "parquet"
-        name = os.path.basename(self._shown).lower()
+        name = os.path.basename(self._path).lower()
         if self._codec:
             name = name.rpartition(".")[0]
         if name.endswith((".jsonl", ".ndjson", ".json")):
@@ -277,8 +272,8 @@ class _Table:
             return "jsonl"
         return "tsv" if first.count(b"\t") > first.count(b",") else "csv"
 
-    def _open(self) -> Any:
-        return opened(FileRange(self._path), self._codec)
+    def _open(self) -> ByteStream:
+        return opened(FileRange(os.fsencode(self._path)), self._codec)
 
     def _csv(self, delimiter: str) -> Iterator[dict[str, Any]]:
         read = pa.csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False)
@@ -292,10 +287,10 @@ class _Table:
         with self._open() as file:
             for batch in pa.csv.open_csv(pa.PythonFile(file, "r"), read, parse, convert):
                 yield from _rows_of(batch)
-            _check_whole(file)
+            file.check_whole()
 
     def _parquet(self) -> Iterator[dict[str, Any]]:
-        file = pq.ParquetFile(_arrow_file(self._shown), pre_buffer=False)
+        file = pq.ParquetFile(_arrow_file(self._path), pre_buffer=False)
         self._check_columns(file.schema_arrow.names)
         for batch in file.iter_batches(_BATCH_ROWS, columns=self._wanted):
             yield from _rows_of(batch)
@@ -311,7 +306,7 @@ class _Table:
                 if len(seen) < len(self._wanted) or number < 100:
                     seen.update(fields)
                 yield {name: fields.get(name) for name in self._wanted}
-            _check_whole(file)
+            file.check_whole()
         self._check_columns(sorted(seen))
 
     def _json_object(self, line: bytes, number: int) -> dict[str, Any]:
@@ -319,11 +314,11 @@ class _Table:
             fields = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise InputError(
-                f"Line {number} of --labels {self._shown} is not JSON: {error}. Correct that line."
+                f"Line {number} of --labels {self._path} is not JSON: {error}. Correct that line."
             ) from None
         if not isinstance(fields, dict):
             raise InputError(
-                f"Line {number} of --labels {self._shown} is a {type(fields).__name__}, not an "
+                f"Line {number} of --labels {self._path} is a {type(fields).__name__}, not an "
                 "object. Write one object a line."
             )
         return fields
@@ -340,23 +335,15 @@ class _Table:
                 count = "no" if column not in found else str(found.count(column))
                 flag = COLUMN_FLAGS[use.partition(" ")[0]]
                 raise InputError(
-                    f"--labels {self._shown} has {count} column {column!r} ({flag}). It has "
+                    f"--labels {self._path} has {count} column {column!r} ({flag}). It has "
                     f"{', '.join(map(repr, found))}. Name one of these"
                     f"{' or use --no-labels' if use == 'label' else ''}."
                 )
 
 
-def _check_whole(file: ByteStream) -> None:
-    if file.damage is not None:
-        raise file.damage
-
-
 def _rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    names = batch.schema.names
     for part in range(0, batch.num_rows, _BATCH_ROWS):
-        values = [column.to_pylist() for column in batch.slice(part, _BATCH_ROWS).columns]
-        for row in zip(*values, strict=True):
-            yield dict(zip(names, row, strict=True))
+        yield from batch.slice(part, _BATCH_ROWS).to_pylist()
 
 
 def huggingface_classes(schema: pa.Schema, column: str) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -23,7 +25,7 @@ from beam_jobs.corpus.labels import (
 )
 from beam_jobs.corpus.names import is_hidden_member, split_name
 from beam_jobs.corpus.payload import Payload
-from beam_jobs.corpus.reading import Formats
+from beam_jobs.corpus.reading import formats_of_job
 from beam_jobs.corpus.record import Locator, Rejection, SourceItem
 from beam_jobs.corpus.replacements import Replacements
 from beam_jobs.corpus.sniffing import HEAD_BYTES
@@ -50,7 +52,7 @@ class CorpusListing:
         self._options = options
         self._payload = payload
         self._on_ignored = on_ignored
-        self._formats = Formats(options, payload)
+        self._formats = formats_of_job(options, payload)
         self._replacements = Replacements([Path(folder) for folder in options.repaired])
         self._labels = LabelTable(options) if options.labels is not None else None
         self._folder_labels = FolderLabels(
@@ -60,7 +62,7 @@ class CorpusListing:
             and self._labels is None,
             in_file_names=payload.in_file_names,
         )
-        self._class_digests: dict[bytes, str] = {}
+        self._class_names_digest = functools.cache(self._read_class_names_digest)
 
     def items(self, roots: Sequence[Path]) -> Iterator[SourceItem]:
         """Every item.
@@ -234,8 +236,7 @@ class CorpusListing:
             return item.rejected(Rejection("no-row", "no row of the table names this file"))
         if isinstance(found, Rejection):
             return item.rejected(found)
-        item = item._replace(label=found.label, group=found.group, kept=found.kept)
-        item = item._replace(split=found.split or item.split)
+        item = item.annotated(found)
         if item.label is None and not self._options.no_labels:
             column = self._options.label_column or DEFAULT_LABEL
             return item.rejected(Rejection("no-label", f"its row has no {column!r}"))
@@ -269,11 +270,13 @@ class CorpusListing:
         if form not in FORMATS:
             return "", []
         with opened(FileRange(path), buffer_bytes=HEADER_BUFFER_BYTES) as file:
-            return form, self._formats[form].splits(file, item.size)
+            return form, self._formats(form).splits(file, item.size)
 
     def _with_context(self, item: SourceItem) -> SourceItem:
         """The item with a hash of what else decides its records, so that its unit depends on it."""
-        said = self._class_names_digest(item) if not item.reason else ""
+        said = ""
+        if not item.reason and self._labels is None:
+            said = self._class_names_digest(os.path.dirname(item.path))
         if self._replacements:
             locator = item.locator
             file_id = item.record_id
@@ -288,14 +291,9 @@ class CorpusListing:
                 said = hashlib.blake2b(text, digest_size=8).hexdigest()
         return item._replace(locator=item.locator._replace(context=said)) if said else item
 
-    def _class_names_digest(self, item: SourceItem) -> str:
+    def _read_class_names_digest(self, folder: bytes) -> str:
         column = self._options.label_column
-        if column is None or self._labels is not None:
-            return ""
-        folder = item.path.rpartition(b"/")[0]
-        if folder not in self._class_digests:
-            self._class_digests[folder] = feature_names(folder, column).digest
-        return self._class_digests[folder]
+        return "" if column is None else feature_names(folder, column).digest
 
 
 def _member_item(archive: SourceItem, member: Member) -> SourceItem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +13,7 @@ from typing import Any
 
 from beam_jobs.corpus.codecs import codec_of, is_zlib
 from beam_jobs.corpus.containers.base import NO_BYTES, container
-from beam_jobs.corpus.dataset_metadata import FeatureNames, feature_names
+from beam_jobs.corpus.dataset_metadata import feature_names
 from beam_jobs.corpus.formats.base import FilePart, Format, FoundRecord, FoundRejection
 from beam_jobs.corpus.formats.tfrecord import is_frame
 from beam_jobs.corpus.labels import DEFAULT_LABEL, AnnotationReader
@@ -64,11 +65,11 @@ class CorpusReader:
     ) -> None:
         self._options = options
         self._payload = payload
-        self._formats = Formats(options, payload)
+        self._formats = formats_of_job(options, payload)
         self._replacements = Replacements([Path(folder) for folder in options.repaired])
         self._archive = _CompressedArchive(scratch.with_name(f"{scratch.name}.m"), inspected_bytes)
         self._scratch = scratch
-        self._names: dict[bytes, FeatureNames] = {}
+        self._feature_names = functools.cache(feature_names)  # read once per folder
         self._companion_fields = AnnotationReader(options)
 
     def __enter__(self) -> CorpusReader:
@@ -148,6 +149,7 @@ class CorpusReader:
     def _part(self, item: SourceItem, source: OpenRaw) -> tuple[FilePart, Format]:
         locator = item.locator
         file_id = item.record_id
+        label_column = self._options.label_column or DEFAULT_LABEL
         known = locator.format or self._payload.known_format(item)
         if locator.is_split:
             file_id = item.record_id.rpartition("/")[0]
@@ -167,13 +169,11 @@ class CorpusReader:
             read_all=None if codec else read_all,
             path=item.path,
             scratch=self._scratch,
-            start=locator.start,
-            end=locator.end,
-            seek=locator.seek,
+            locator=locator,
             annotations=Annotations(item.label, item.group, item.split, item.kept),
-            names=self._feature_names(item.path),
+            names=self._feature_names(os.path.dirname(item.path), label_column),
         )
-        return part, self._formats[form]
+        return part, self._formats(form)
 
     def _inspected(self, item: SourceItem, source: OpenRaw) -> tuple[OpenRaw, str, str]:
         """(source, codec, format) of a file, by its first bytes and its name.
@@ -214,14 +214,6 @@ class CorpusReader:
             return self._archive.open(path, locator)
         return container(locator.container).open(path, locator)
 
-    def _feature_names(self, path: bytes) -> FeatureNames:
-        """What the folder of a file says about its features; read once per folder."""
-        column = self._options.label_column or DEFAULT_LABEL
-        folder = os.path.dirname(path)
-        if folder not in self._names:
-            self._names[folder] = feature_names(folder, column)
-        return self._names[folder]
-
     def _with_companions(self, item: SourceItem) -> tuple[SourceItem, bytes | Rejection]:
         """The item with what its companions say, and its bytes.
 
@@ -239,8 +231,7 @@ class CorpusReader:
         except Rejection as rejection:
             kept = rejection.data if "" in found or not data else data
             return item, rejection.with_data(kept)
-        item = item._replace(label=said.label, group=said.group, kept=said.kept)
-        return item._replace(split=said.split or item.split), data
+        return item.annotated(said), data
 
     def _companion_annotations(self, found: dict[str, bytes], item: SourceItem) -> Annotations:
         """What .cls, .json and .txt say; `fields` has the keys of .json, and txt and cls."""
@@ -284,22 +275,9 @@ class CorpusReader:
             return raw.read() or b""
 
 
-class Formats(dict[str, Format]):
-    """The formats of a job, made when they are first used.
-
-    Args:
-        options: The job.
-        payload: What the record type takes out of a record.
-    """
-
-    def __init__(self, options: PreprocessOptions, payload: Payload) -> None:
-        super().__init__()
-        self._options = options
-        self._payload = payload
-
-    def __missing__(self, name: str) -> Format:
-        self[name] = FORMATS[name].load()(self._options, self._payload)
-        return self[name]
+def formats_of_job(options: PreprocessOptions, payload: Payload) -> Callable[[str], Format]:
+    """The formats of a job by their names in FORMATS, made when they are first used."""
+    return functools.cache(lambda name: FORMATS[name].load()(options, payload))
 
 
 def read_part(
@@ -323,7 +301,7 @@ def read_part(
         return RejectedRecord(_record_id(part, place), rejection.at("read"), label)
 
     found = form.find(part)
-    is_empty = not part.is_split
+    is_empty = not part.locator.is_split
     while True:
         try:
             one = next(found, None)

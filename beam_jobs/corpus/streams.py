@@ -94,6 +94,15 @@ class ByteStream(io.BufferedReader):
         """Why it ended where it did; None if that was its end."""
         return self.raw.damage
 
+    def check_whole(self) -> None:
+        """Returns if the stream ended at its end, after all of it was read.
+
+        Raises:
+            Rejection: The damage that ended it.
+        """
+        if self.damage is not None:
+            raise self.damage
+
     def head(self, size: int) -> bytes:
         """The first bytes; only before anything was read."""
         return self.raw.look(size)
@@ -246,8 +255,8 @@ class Decompressed(RawStream):
             if self._compressed.damage is not None:
                 raise self._compressed.damage from None
             raise
-        if not data and self._compressed.damage is not None:
-            raise self._compressed.damage
+        if not data:
+            self._compressed.check_whole()
         return data
 
     def close(self) -> None:
@@ -285,8 +294,8 @@ class SequentialReader:
         """The next bytes; fewer at the end."""
         data = self._file.read(size)
         self.position += len(data)
-        if len(data) < size and self._file.damage is not None:
-            raise self._file.damage
+        if len(data) < size:
+            self._file.check_whole()
         return data
 
     def skip(self, size: int) -> int:
@@ -297,8 +306,8 @@ class SequentialReader:
         while left and (data := self._file.read(min(left, _SKIP_BYTES))):
             left -= len(data)
             self.position += len(data)
-        if left and self._file.damage is not None:
-            raise self._file.damage
+        if left:
+            self._file.check_whole()
         return size - left
 
     def _seek(self, size: int) -> int:

@@ -8,13 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from beam_jobs.corpus.codecs import codec_of
-from beam_jobs.corpus.containers.base import (
-    NO_BYTES,
-    ArchiveReport,
-    Container,
-    Member,
-    make_member,
-)
+from beam_jobs.corpus.containers.base import NO_BYTES, ArchiveReport, Container, Member, make_member
 from beam_jobs.corpus.containers.tar_headers import FOLDER, Gap, is_header, read_headers
 from beam_jobs.corpus.record import ByteRange, Locator, Rejection, SourceItem
 from beam_jobs.corpus.streams import (

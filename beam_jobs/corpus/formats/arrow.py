@@ -7,13 +7,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from beam_jobs.corpus.formats.columnar import (
-    DAMAGE,
-    MAX_BATCH_ROWS,
-    Columnar,
-    ColumnFile,
-    RowGroup,
-)
+from beam_jobs.corpus.formats.columnar import DAMAGE, MAX_BATCH_ROWS, Columnar, ColumnFile, RowGroup
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.streams import ByteStream
 

@@ -16,7 +16,14 @@ from typing import Any, NamedTuple
 from beam_jobs.corpus.dataset_metadata import FeatureNames
 from beam_jobs.corpus.labels import AnnotationReader
 from beam_jobs.corpus.payload import Payload
-from beam_jobs.corpus.record import Annotations, IgnoredPart, RawRecord, Rejection
+from beam_jobs.corpus.record import (
+    WHOLE_FILE,
+    Annotations,
+    IgnoredPart,
+    Locator,
+    RawRecord,
+    Rejection,
+)
 from beam_jobs.corpus.source_io import check_size
 from beam_jobs.corpus.streams import ByteStream, RawStream, bytes_within, opened
 from beam_jobs.options import PreprocessOptions
@@ -34,9 +41,7 @@ class FilePart(NamedTuple):
         read_all: Reads all of it at once, where it is not compressed; else None.
         path: The file itself, or the archive, for what is next to it.
         scratch: A path for a file, to be removed by who makes it.
-        start: First position of the split, as in Locator; 0 unless the file was split.
-        end: One past its last; -1 is the end of the file.
-        seek: Where reading begins, in the words of the format.
+        locator: Where its split of the file begins and ends, if the file was split.
         annotations: What its folders and the label table say about all its records.
         names: What its folder says about the features of TFRecord files.
     """
@@ -47,16 +52,9 @@ class FilePart(NamedTuple):
     read_all: Callable[[], bytes] | None = None
     path: bytes = b""
     scratch: Path = Path()
-    start: int = 0
-    end: int = -1
-    seek: int = 0
+    locator: Locator = WHOLE_FILE
     annotations: Annotations = Annotations()
     names: FeatureNames = FeatureNames()
-
-    @property
-    def is_split(self) -> bool:
-        """Whether it is a part of a file."""
-        return self.start > 0 or self.end >= 0
 
     def open(self) -> ByteStream:
         """Opens it from its beginning, decompressed."""
@@ -101,7 +99,7 @@ class Split(NamedTuple):
     """A split of a file.
 
     Attributes:
-        start, end, seek: As in FilePart.
+        start, end, seek: As in Locator.
         bytes: Its size.
     """
 

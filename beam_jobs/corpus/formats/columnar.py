@@ -114,23 +114,23 @@ class Columnar(Format):
         with _seekable(part) as file:
             try:
                 with self.open_file(file) as columns:
-                    names = list(dict.fromkeys(columns.schema.names))
-                    # Types, not values, where a column can hold records: these may be large.
-                    small = [name for name in names if not self._is_large(columns.schema, name)]
-                    row = {name: _type_of(columns.schema, name) for name in names}
-                    typed = {name: row[name] for name in names if name not in small}
-                    large = typed | {
-                        name: row[name] for name in self.payload.columns if name in row
-                    }
-                    for group in columns.groups():
-                        for batch in columns.batches(group, small):
-                            if batch.num_rows and small:
-                                _check(batch)
-                                rows = batch.slice(0, INSPECTED_RECORDS).to_pylist()
-                                return [values | large for values in rows]
-                    return [row]
+                    return self._first_rows(columns)
             except DAMAGE as error:
                 raise Rejection("damaged-file", first_line(error)) from None
+
+    def _first_rows(self, file: ColumnFile) -> list[dict[str, Any]]:
+        kinds = {name: _type_of(file.schema, name) for name in file.schema.names}
+        small = [name for name in kinds if not self._is_large(file.schema, name)]
+        # Types, not values, where a column can hold records: these may be large.
+        typed = [*self.payload.columns, *(name for name in kinds if name not in small)]
+        large = {name: kind for name, kind in kinds.items() if name in typed}
+        for group in file.groups() if small else ():
+            for batch in file.batches(group, small):
+                if batch.num_rows:
+                    _check(batch)
+                    rows = batch.slice(0, INSPECTED_RECORDS).to_pylist()
+                    return [values | large for values in rows]
+        return [kinds]
 
     def _is_large(self, schema: pa.Schema, name: str) -> bool:
         kind = schema.field(name).type if schema.names.count(name) == 1 else pa.null()
@@ -155,13 +155,13 @@ class Columnar(Format):
             except DAMAGE as error:
                 yield self._unreadable(first, f"row {first} and what follows", error)
                 return
-            if group is None or 0 <= part.end <= first:
+            if group is None or 0 <= part.locator.end <= first:
                 return
             if first + group.rows > _MAX_ROWS or group.rows > max(_PLAUSIBLE_ROWS, group.bytes):
                 wrong = ValueError(f"{group.rows} rows are declared in {group.bytes} bytes")
                 yield self._unreadable(first, f"row {first} and what follows", wrong)
                 return
-            if first >= part.start:
+            if first >= part.locator.start:
                 yield from self._group(file, group, first, columns, classes)
             first += group.rows
 

@@ -50,10 +50,10 @@ class Idx(Format):
             reader = SequentialReader(file)
             images = _images(_read_header(reader))
             labels = self._labels(part, images.number)
-            end = images.number if part.end < 0 else min(part.end, images.number)
-            if part.start:
-                reader.skip(part.start * images.size)
-            for number in range(part.start, end):
+            end = images.number if part.locator.end < 0 else min(part.locator.end, images.number)
+            if part.locator.start:
+                reader.skip(part.locator.start * images.size)
+            for number in range(part.locator.start, end):
                 why = "the file ends early"
                 try:
                     pixels = reader.take(images.size)
@@ -66,7 +66,7 @@ class Idx(Format):
                     return
                 label = str(labels[number]) if labels else None
                 yield FoundRecord(self.place(number), images.pnm + pixels, label)
-            if part.end < 0 and (rest := file.read(self.limit)):
+            if part.locator.end < 0 and (rest := file.read(self.limit)):
                 detail = f"{len(rest)} bytes follow {images.number} images of {images.size} bytes"
                 rejection = Rejection("damaged-file", detail, data=rest)
                 yield FoundRejection(self.place(images.number), rejection)

@@ -14,14 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from beam_jobs.corpus.encodings import decode, encoding_of_lines
-from beam_jobs.corpus.formats.base import (
-    FilePart,
-    Format,
-    Found,
-    FoundRecord,
-    Split,
-    first_records,
-)
+from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, Split, first_records
 from beam_jobs.corpus.formats.lines import LineFormat, split_lines
 from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.corpus.source_io import check_size
@@ -196,8 +189,7 @@ def _elements(file: ByteStream, limit: int) -> Iterator[_Element]:
         unread, block, base = block[start:], b"", base + start
         more = file.read(max(_BLOCK_BYTES, len(unread)))
         if not more:
-            if file.damage is not None:
-                raise file.damage
+            file.check_whole()
             raise Rejection("bad-json", f"the file ends inside the list, at byte {base}")
         block, at, start = unread + more, at - start, 0
 
@@ -216,7 +208,6 @@ def _check_end(file: ByteStream, rest: bytes, bracket: bytes) -> None:
     while bracket == b"]" and not rest.strip(_SPACE):
         rest = file.read(_BLOCK_BYTES)
         if not rest:
-            if file.damage is not None:
-                raise file.damage
+            file.check_whole()
             return
     raise Rejection("bad-json", "the list does not end with its bracket, or more follows it")

@@ -48,8 +48,8 @@ class LineFormat(Format):
         with part.open() as file:
             known = encoding_of_lines(file, encoding)
             mark = separator.encode(known.name)
-            end = part.start
-            for line in read_lines(file, known, self.limit, part.start, part.end, mark):
+            end, stop = part.locator.start, part.locator.end
+            for line in read_lines(file, known, self.limit, end, stop, mark):
                 end = line.offset + line.size
                 context = (known.name, line.offset)
                 if not line.is_whole:
@@ -66,7 +66,7 @@ class LineFormat(Format):
                     yield FoundRecord(self.place(line.offset), data, context)
             else:
                 line = Line(end, b"", 0)
-            if file.damage is not None and not 0 <= part.end <= end:
+            if file.damage is not None and not 0 <= stop <= end:
                 yield self.after_damage(end, file.damage, line.data or None, (known.name, end))
 
 

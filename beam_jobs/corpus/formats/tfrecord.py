@@ -40,10 +40,10 @@ class TfRecord(Format):
         """See Format."""
         with part.open() as file:
             self._check_begin(file, part)
-            reader = SequentialReader(file, part.seek)
-            number = part.start
+            reader = SequentialReader(file, part.locator.seek)
+            number, end = part.locator.start, part.locator.end
             try:
-                while (part.end < 0 or number < part.end) and (header := reader.take(HEADER_BYTES)):
+                while (end < 0 or number < end) and (header := reader.take(HEADER_BYTES)):
                     if not is_frame(header):
                         why = "there is no record's length and checksum"
                         yield self._damaged(number, why, header + file.read(self.limit))

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from beam_jobs.corpus import streams
 from beam_jobs.corpus.formats.base import FilePart
 from beam_jobs.corpus.reading import read_part
+from beam_jobs.corpus.record import Locator
 from beam_jobs.corpus.streams import ByteStream, FileRange
 from beam_jobs.options import TextOptions
 from beam_jobs.options.formats import FORMATS
@@ -69,9 +70,7 @@ def outcomes(data, form, start=0, end=-1, **options):
     part = FilePart(
         "f",
         lambda: Memory(data),
-        start=start,
-        end=end,
-        seek=start,
+        locator=Locator(start=start, end=end, seek=start),
     )
     found = [
         (one.record_id, _original(one), _outcome(one))
