@@ -27,7 +27,7 @@ _BZ2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")  # how its first block, or its end, b
 _INPUT_BYTES = 1 << 16  # 64 KiB of compressed bytes at a time
 _STEP_READ_BYTES = 1 << 15  # 32 KiB at a time of a library's decompressor, lost before damage
 _STEP_BYTES = 16  # of a block with damage in it: the bytes lost before the damage
-_GZIP_WINDOW = 31  # window bits: a gzip header and a checksum around the stream
+GZIP_WINDOW = 31  # window bits: a gzip header and a checksum around the stream
 RAW_DEFLATE = -15  # window bits: nothing around it
 ZLIB_WINDOW = 15  # window bits: a zlib header and a checksum
 # What the decompressors raise for damaged data, besides OSError.
@@ -74,7 +74,7 @@ class Gzip:
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._inflater = Inflater(file, _GZIP_WINDOW)
+        self._inflater = Inflater(file, GZIP_WINDOW)
 
     def read(self, size: int, /) -> bytes:
         """See Readable.
@@ -93,7 +93,7 @@ class Gzip:
                 return b""
             if rest[:1] != b"\x1f":
                 raise Rejection("damaged-stream", "after its last member there is no further one")
-            self._inflater = Inflater(self._file, _GZIP_WINDOW, rest)
+            self._inflater = Inflater(self._file, GZIP_WINDOW, rest)
 
 
 class Inflater:

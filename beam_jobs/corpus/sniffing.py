@@ -130,13 +130,11 @@ def _is_tar(head: bytes) -> bool:
 def _kind_by_name(name: str) -> str:
     if is_image_name(name):
         return IMAGE
-    extension = _extension(name)
     if "tfrecord" in name:
         return "tfrecord"
-    stem = name.removesuffix(f".{name.rpartition('.')[2]}") if name.endswith(".gz") else name
-    if _IDX_NAME.search(stem):
+    if _IDX_NAME.search(name.removesuffix(".gz")):
         return "idx"
-    return _EXTENSIONS.get(extension, UNKNOWN)
+    return _EXTENSIONS.get(_extension(name), UNKNOWN)
 
 
 def _extension(name: str) -> str:

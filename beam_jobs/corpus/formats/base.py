@@ -123,14 +123,14 @@ class Format(abc.ABC):
         self.limit = payload.limit
         self.annotations = AnnotationReader(options)
 
-    @abc.abstractmethod
     def find(self, part: FilePart) -> Iterator[Found]:
-        """Every record of a part, in order.
+        """Every record of a part, in order; one that is the whole file, unless a format finds more.
 
         Raises:
             Rejection: The part cannot be read; only before anything was given.
             UnreadableError: An I/O error.
         """
+        yield FoundRecord("", self.whole(part))
 
     @abc.abstractmethod
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:

@@ -8,13 +8,18 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from beam_jobs.corpus.codecs import GZIP_WINDOW, RAW_DEFLATE, ZLIB_WINDOW
 from beam_jobs.corpus.encodings import is_utf8
 from beam_jobs.corpus.formats.warc_records import parse_header, split_header
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.source_io import check_size
 
-_WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": 15}  # bits, as zlib takes them
-_RAW = -15  # some servers send this as "deflate"
+# Window bits that are tried; some servers send as "deflate" what has no zlib header.
+_WINDOWS = {
+    "gzip": (GZIP_WINDOW,),
+    "x-gzip": (GZIP_WINDOW,),
+    "deflate": (ZLIB_WINDOW, RAW_DEFLATE),
+}
 _ARROW_CODECS = {"br": "brotli", "zstd": "zstd"}
 
 
@@ -115,8 +120,7 @@ def _decoded(body: bytes, coding: str, limit: int) -> bytes:
     if coding in _WINDOWS:
         if coding != "deflate" and not body.startswith(b"\x1f\x8b"):
             return body
-        windows = (_WINDOWS[coding], _RAW) if coding == "deflate" else (_WINDOWS[coding],)
-        for window in windows:
+        for window in _WINDOWS[coding]:
             inflater = zlib.decompressobj(window)
             try:
                 data = inflater.decompress(body, limit + 1)

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from beam_jobs.corpus.encodings import decode, encoding_of_lines
-from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, Split, first_records
-from beam_jobs.corpus.formats.lines import LineFormat, split_lines
+from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, first_records
+from beam_jobs.corpus.formats.lines import LineFormat
 from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.corpus.source_io import check_size
 from beam_jobs.corpus.streams import ByteStream
@@ -61,14 +61,6 @@ class _JsonFormat(Format):
 
 class JsonLines(_JsonFormat, LineFormat):
     """See Format."""
-
-    def find(self, part: FilePart) -> Iterator[Found]:
-        """See Format."""
-        return self.find_lines(part, self.options.encoding)
-
-    def splits(self, file: ByteStream, size: int) -> list[Split]:
-        """See Format."""
-        return split_lines(size)
 
 
 class Json(_JsonFormat):

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from beam_jobs.corpus.encodings import Encoding, encoding_of_lines
-from beam_jobs.corpus.formats.base import FilePart, Format, FoundRecord, FoundRejection, Split
+from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, Split
 from beam_jobs.corpus.streams import ByteStream
+from beam_jobs.options import TextOptions
 
 _SPLITS_PER_FILE = 64  # aimed at
 _MIN_SPLIT_BYTES = 1 << 20  # 1 MiB
@@ -34,19 +35,36 @@ class Line(NamedTuple):
 class LineFormat(Format):
     """A format in which every line that is not blank is a record."""
 
-    def find_lines(
-        self, part: FilePart, encoding: str, separator: str = ""
-    ) -> Iterator[FoundRecord | FoundRejection]:
+    options: TextOptions
+
+    def find(self, part: FilePart) -> Iterator[Found]:
+        """See Format."""
+        return self.find_lines(part)
+
+    def splits(self, file: ByteStream, size: int) -> list[Split]:
+        """See Format; lines may be split anywhere.
+
+        The length of a split is a power of two, so it rarely changes while a file grows.
+        """
+        aimed = size // _SPLITS_PER_FILE
+        step = 1 << max(0, aimed - 1).bit_length()
+        step = min(_MAX_SPLIT_BYTES, max(_MIN_SPLIT_BYTES, step))
+        starts = range(0, max(1, size), step)
+        return [
+            Split(at, at + step if at + step < size else -1, at, min(step, size - at))
+            for at in starts
+        ]
+
+    def find_lines(self, part: FilePart, separator: str = "") -> Iterator[Found]:
         """Every line of a part that is not blank; the context is (encoding, first byte).
 
         Args:
             part: A file or a split of one.
-            encoding: The value of --encoding.
             separator: Ends a line in place of a line break, and does not count as a part of it;
                 only of a file that is not split.
         """
         with part.open() as file:
-            known = encoding_of_lines(file, encoding)
+            known = encoding_of_lines(file, self.options.encoding)
             mark = separator.encode(known.name)
             end, stop = part.locator.start, part.locator.end
             for line in read_lines(file, known, self.limit, end, stop, mark):
@@ -68,23 +86,6 @@ class LineFormat(Format):
                 line = Line(end, b"", 0)
             if file.damage is not None and not 0 <= stop <= end:
                 yield self.after_damage(end, file.damage, line.data or None, (known.name, end))
-
-
-def split_lines(size: int) -> list[Split]:
-    """The splits of a file of lines, which may be split anywhere.
-
-    Their length is a power of two, so it rarely changes while a file grows.
-
-    Args:
-        size: Bytes of the file.
-    """
-    aimed = size // _SPLITS_PER_FILE
-    step = 1 << max(0, aimed - 1).bit_length()
-    step = min(_MAX_SPLIT_BYTES, max(_MIN_SPLIT_BYTES, step))
-    return [
-        Split(start, start + step if start + step < size else -1, start, min(step, size - start))
-        for start in range(0, max(1, size), step)
-    ]
 
 
 def read_lines(

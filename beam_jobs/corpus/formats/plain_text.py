@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from beam_jobs.corpus.encodings import decode
-from beam_jobs.corpus.formats.base import FilePart, Found, FoundRecord, Split
-from beam_jobs.corpus.formats.lines import LineFormat, split_lines
+from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, Split
+from beam_jobs.corpus.formats.lines import LineFormat
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import RawRecord
 from beam_jobs.corpus.streams import ByteStream
@@ -17,8 +17,6 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r"}
 
 class PlainText(LineFormat):
     """See Format."""
-
-    options: TextOptions
 
     def __init__(self, options: TextOptions, payload: Payload) -> None:
         super().__init__(options, payload)
@@ -31,9 +29,8 @@ class PlainText(LineFormat):
         """See Format."""
         if self.options.per_line or self._separator:
             separator = "" if self.options.per_line else self._separator
-            yield from self.find_lines(part, self.options.encoding, separator)
-        else:
-            yield FoundRecord("", self.whole(part))
+            return self.find_lines(part, separator)
+        return Format.find(self, part)
 
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
         """See Format."""
@@ -45,4 +42,5 @@ class PlainText(LineFormat):
 
     def splits(self, file: ByteStream, size: int) -> list[Split]:
         """See Format."""
-        return split_lines(size) if self.options.per_line else super().splits(file, size)
+        kind = LineFormat if self.options.per_line else Format
+        return kind.splits(self, file, size)
