@@ -22,7 +22,8 @@ _MAGIC = {
     "bz2": (b"BZh",),
     "xz": (b"\xfd7zXZ\0",),
 }
-_ZLIB_MAGIC = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+# Of a zlib stream, the other compression of TFRecord files.
+ZLIB_MAGIC = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 _BZ2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")  # how its first block, or its end, begins
 _INPUT_BYTES = 1 << 16  # 64 KiB of compressed bytes at a time
 _STEP_READ_BYTES = 1 << 15  # 32 KiB at a time of a library's decompressor, lost before damage
@@ -45,16 +46,11 @@ def codec_of(head: bytes) -> str:
     """How a file is compressed, by its first bytes; "" if it is not.
 
     Text may begin with "BZh", so a bzip2 header must be whole. zlib streams have no magic worth
-    the name ("x^2 + y" begins as one): see `is_zlib`.
+    the name ("x^2 + y" begins as one): see ZLIB_MAGIC.
     """
     if head.startswith(b"BZh"):
         return "bz2" if head[4:10] in _BZ2_BLOCKS or (len(head) < 10 and b"\0" in head) else ""
     return next((codec for codec, magic in _MAGIC.items() if head.startswith(magic)), "")
-
-
-def is_zlib(head: bytes) -> bool:
-    """Whether a file begins like a zlib stream, the other compression of TFRecord files."""
-    return head.startswith(_ZLIB_MAGIC)
 
 
 def decompressed(file: IO[bytes], codec: str) -> Readable:

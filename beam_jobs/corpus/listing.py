@@ -55,13 +55,7 @@ class CorpusListing:
         self._formats = formats_of_job(options, payload)
         self._replacements = Replacements([Path(folder) for folder in options.repaired])
         self._labels = LabelTable(options) if options.labels is not None else None
-        self._folder_labels = FolderLabels(
-            options,
-            needs_folder=payload.needs_class_folders
-            and not options.no_labels
-            and self._labels is None,
-            in_file_names=payload.in_file_names,
-        )
+        self._folder_labels = FolderLabels(options, payload)
         self._class_names_digest = functools.cache(self._read_class_names_digest)
 
     def items(self, roots: Sequence[Path]) -> Iterator[SourceItem]:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.corpus.codecs import codec_of, is_zlib
+from beam_jobs.corpus.codecs import ZLIB_MAGIC, codec_of
 from beam_jobs.corpus.containers.base import NO_BYTES, container
 from beam_jobs.corpus.dataset_metadata import feature_names
 from beam_jobs.corpus.formats.base import FilePart, Format, FoundRecord, FoundRejection
@@ -93,20 +93,11 @@ class CorpusReader:
             rejection = Rejection("unreadable", f"reading it failed: {reason}")
             yield self._rejected(item, rejection)
 
-    def part(self, item: SourceItem) -> tuple[FilePart, Format]:
-        """The bytes of an item, and their format.
-
-        Raises:
-            Rejection: It has no known format, or is damaged.
-            UnreadableError: An I/O error.
-        """
-        return self._part(item, partial(self._open, item.path, item.locator))
-
     def _read(self, item: SourceItem) -> Iterator[ReadResult]:
         if item.reason:
             yield self._rejected_by_listing(item)
             return
-        source: OpenRaw = partial(self._open, item.path, item.locator)
+        source: OpenRaw | None = None
         if item.locator.companions:
             item, found = self._with_companions(item)
             if isinstance(found, Rejection):
@@ -127,9 +118,9 @@ class CorpusReader:
                     return
         yield from self._records(item, replaced)
 
-    def _records(self, item: SourceItem, source: OpenRaw) -> Iterator[ReadResult]:
+    def _records(self, item: SourceItem, source: OpenRaw | None) -> Iterator[ReadResult]:
         try:
-            part, form = self._part(item, source)
+            part, form = self.part(item, source)
         except Rejection as rejection:
             yield self._rejected(item, rejection)
             return
@@ -146,7 +137,18 @@ class CorpusReader:
         by_listing = self._payload.needs_class_folders or self._options.labels is not None
         return item.label if by_listing else None
 
-    def _part(self, item: SourceItem, source: OpenRaw) -> tuple[FilePart, Format]:
+    def part(self, item: SourceItem, source: OpenRaw | None = None) -> tuple[FilePart, Format]:
+        """The bytes of an item, and their format.
+
+        Args:
+            item: The item.
+            source: Opens other bytes in place of its own.
+
+        Raises:
+            Rejection: It has no known format, or is damaged.
+            UnreadableError: An I/O error.
+        """
+        source = source or partial(self._open, item.path, item.locator)
         locator = item.locator
         file_id = item.record_id
         label_column = self._options.label_column or DEFAULT_LABEL
@@ -411,7 +413,7 @@ def _codec_of_head(head: bytes, name: str, form: str) -> str:
     if may_be_tfrecord and is_frame(head[:12]):
         return ""  # a record of 35,615 bytes begins as a gzip file does
     codec = codec_of(head)
-    if not codec and is_zlib(head):
+    if not codec and head.startswith(ZLIB_MAGIC):
         named = form == "auto" and "tfrecord" in name.lower()
         return "zlib" if form == "tfrecord" or named else ""
     return codec

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -159,58 +158,51 @@ def member_groups(
         needs_companion: Whether a payload without companion is rejected.
         on_ignored: Called with the name of every member that is neither.
     """
-    records = partial(
-        _records,
-        is_primary=is_primary,
-        needs_one=needs_one,
-        needs_companion=needs_companion,
-        on_ignored=on_ignored,
-    )
+    for group in _same_key(index):
+        first = group[0]
+        if first.reason:
+            yield MemberGroup(first, rejection=Rejection(first.reason, first.detail))
+            continue
+        by_extension = {_split_key(member.name)[1]: member for member in group}
+        primary = [member for member in group if is_primary(member.name)]
+        exact = [member for member in primary if "." not in _split_key(member.name)[1]]
+        if len(exact) == 1 and needs_one:
+            primary = exact  # next to 7.jpg, a 7.seg.png is a mask
+        found = tuple(
+            (name, by_extension[name])
+            for name in _COMPANIONS
+            if name in by_extension
+            and by_extension[name].locator.size != NO_BYTES
+            and by_extension[name].locator.size <= _MAX_COMPANION_BYTES
+        )
+        rejection = None
+        if not primary:
+            rejection = Rejection("no-picture", "no image has the same key")
+            primary = group
+        elif len(primary) > 1 and needs_one:
+            rejection = Rejection("several-pictures", f"{len(primary)} images have one key")
+        elif needs_companion and not found:
+            detail = f"no {', '.join(_COMPANIONS)} has the same key"
+            rejection = Rejection("no-companion", detail)
+        for member in group:
+            if member in primary:
+                yield MemberGroup(member, found, rejection)
+            elif _split_key(member.name)[1] not in _COMPANIONS:
+                on_ignored(member.name)
+
+
+def _same_key(index: ArchiveIndex) -> Iterator[list[Member]]:
+    """Members that follow each other with the same key; alone, each that cannot be used."""
     key, group = "", list[Member]()
     for member in index:
-        if member.reason:
-            yield MemberGroup(member, rejection=Rejection(member.reason, member.detail))
-            continue
         own_key, _ = _split_key(member.name)
-        if own_key != key:
-            yield from records(group)
-            key, group = own_key, []
-        group.append(member)
-    yield from records(group)
-
-
-def _records(
-    group: list[Member],
-    *,
-    is_primary: Callable[[str], bool],
-    needs_one: bool,
-    needs_companion: bool,
-    on_ignored: Callable[[str], None],
-) -> Iterator[MemberGroup]:
-    """The record that the members of one key are; several if they do not make one."""
-    by_extension = {_split_key(member.name)[1]: member for member in group}
-    primary = [member for member in group if is_primary(member.name)]
-    exact = [member for member in primary if "." not in _split_key(member.name)[1]]
-    if len(exact) == 1 and needs_one:
-        primary = exact  # next to 7.jpg, a 7.seg.png is a mask
-    found = tuple(
-        (name, by_extension[name])
-        for name in _COMPANIONS
-        if name in by_extension
-        and by_extension[name].locator.size != NO_BYTES
-        and by_extension[name].locator.size <= _MAX_COMPANION_BYTES
-    )
-    rejection = None
-    if not primary:
-        rejection = Rejection("no-picture", "no image has the same key")
-        primary = group
-    elif len(primary) > 1 and needs_one:
-        rejection = Rejection("several-pictures", f"{len(primary)} images have one key")
-    elif needs_companion and not found:
-        detail = f"no {', '.join(_COMPANIONS)} has the same key"
-        rejection = Rejection("no-companion", detail)
-    for member in group:
-        if member in primary:
-            yield MemberGroup(member, found, rejection)
-        elif _split_key(member.name)[1] not in _COMPANIONS:
-            on_ignored(member.name)
+        if member.reason:
+            yield [member]
+        elif own_key == key:
+            group.append(member)
+        else:
+            if group:
+                yield group
+            key, group = own_key, [member]
+    if group:
+        yield group

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -73,7 +73,7 @@ class Columnar(Format):
     """See Format; a split is of whole row groups, `seek` is the number of its first."""
 
     @abc.abstractmethod
-    def open_file(self, file: ByteStream) -> AbstractContextManager[ColumnFile]:
+    def open_file(self, file: ByteStream) -> ColumnFile:
         """Opens a file that can be read anywhere.
 
         Raises:
@@ -85,8 +85,7 @@ class Columnar(Format):
         """See Format."""
         with _seekable(part) as file:
             try:
-                with self.open_file(file) as columns:
-                    yield from self._rows(columns, part)
+                yield from self._rows(self.open_file(file), part)
             except DAMAGE as error:
                 data = self.readable_bytes(part)
                 raise Rejection("damaged-file", first_line(error), data=data) from None
@@ -102,8 +101,7 @@ class Columnar(Format):
         """See Format."""
         found: list[Split] = []
         try:
-            with self.open_file(file) as columns:
-                found = list(_splits(columns))
+            found = list(_splits(self.open_file(file)))
         except (Rejection, *DAMAGE):
             pass  # reading says what is wrong
         rising = all(one.start < one.end or one.end < 0 for one in found)
@@ -113,8 +111,7 @@ class Columnar(Format):
         """See Format."""
         with _seekable(part) as file:
             try:
-                with self.open_file(file) as columns:
-                    return self._first_rows(columns)
+                return self._first_rows(self.open_file(file))
             except DAMAGE as error:
                 raise Rejection("damaged-file", first_line(error)) from None
 

@@ -7,6 +7,7 @@ channels. Format: http://yann.lecun.com/exdb/mnist, "The IDX file format".
 
 from __future__ import annotations
 
+import itertools
 import os
 import struct
 from collections.abc import Iterator
@@ -176,13 +177,11 @@ def partner(path: bytes, own: bytes, other: bytes) -> bytes | None:
         return None
     plain = name.replace(own, other).removesuffix(b".gz")
     numbers = (b"idx1",) if other == _LABELS else (b"idx3", b"idx4")
-    for number in numbers:
-        for old in (b"idx1", b"idx3", b"idx4"):
-            if old in plain:
-                for suffix in (b"", b".gz"):
-                    found = os.path.join(folder, plain.replace(old, number) + suffix)
-                    if is_file(found):
-                        return found
+    old_numbers, suffixes = (b"idx1", b"idx3", b"idx4"), (b"", b".gz")
+    for number, old, suffix in itertools.product(numbers, old_numbers, suffixes):
+        found = os.path.join(folder, plain.replace(old, number) + suffix)
+        if old in plain and is_file(found):
+            return found
     return None
 
 

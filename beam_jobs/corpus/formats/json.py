@@ -80,7 +80,8 @@ class Json(_JsonFormat):
     def _found(self, part: FilePart, *, checked: bool) -> Iterator[FoundRecord]:
         with part.open() as file:
             encoding = encoding_of_lines(file, self.options.encoding).name
-            is_list = encoding == "utf-8" and _begins_list(file)
+            begin = file.head(_BLOCK_BYTES).removeprefix(_MARK).lstrip(_SPACE)[:1]
+            is_list = encoding == "utf-8" and begin == b"["
         if is_list:
             if checked:
                 with part.open() as file:
@@ -138,10 +139,6 @@ def _check(element: _Element) -> None:
     except orjson.JSONDecodeError as error:
         decode(element.data, "utf-8", element.offset)
         raise Rejection("bad-json", f"the element at byte {element.offset}: {error}") from None
-
-
-def _begins_list(file: ByteStream) -> bool:
-    return file.head(_BLOCK_BYTES).removeprefix(_MARK).lstrip(_SPACE)[:1] == b"["
 
 
 def _elements(file: ByteStream, limit: int) -> Iterator[_Element]:
