@@ -53,14 +53,6 @@ def codec_of(head: bytes) -> str:
     return next((codec for codec, magic in _MAGIC.items() if head.startswith(magic)), "")
 
 
-def decompressed(file: IO[bytes], codec: str) -> Readable:
-    """The content of a compressed file, to the end of its last member (pigz, zstd -T).
-
-    A read raises Rejection where the data are damaged or end too early.
-    """
-    return _DECOMPRESSORS[codec](file)
-
-
 class Gzip:
     """The members of a gzip file, one after the other; zeros after the last are not damage.
 
@@ -167,7 +159,9 @@ class _Checked:
             raise Rejection("damaged-stream", f"decompressing fails: {error}") from error
 
 
-_DECOMPRESSORS: dict[str, Callable[[Any], Readable]] = {
+# The content of a compressed file by its codec, to the end of its last member (pigz, zstd -T). A
+# read raises Rejection where the data are damaged or end too early.
+DECOMPRESSORS: dict[str, Callable[[Any], Readable]] = {
     "gzip": Gzip,
     "zlib": lambda file: Inflater(file, ZLIB_WINDOW),
     "zstd": lambda file: _Checked(pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd")),

@@ -137,10 +137,6 @@ def _annotations(row: dict[str, Any]) -> Annotations | Rejection:
     return Annotations(row["label"], row["group"], row["split"], tuple(orjson.loads(row["kept"])))
 
 
-def _arrow_file(path: str) -> pa.NativeFile:
-    return storage.open_arrow(storage.place_of(path), mapped=False)
-
-
 def _read_table(path: str, options: PreprocessOptions) -> pa.Table:
     """The rows of the table, in its order.
 
@@ -247,7 +243,7 @@ class _Table:
         self._form = self._find_form(head)
         self.class_names: list[str] = []
         if self._form == "parquet" and "label" in columns:
-            schema = pq.read_schema(_arrow_file(path))
+            schema = self._parquet_file().schema_arrow
             self.class_names = huggingface_classes(schema, columns["label"])
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -289,8 +285,12 @@ class _Table:
                 yield from _rows_of(batch)
             file.check_whole()
 
+    def _parquet_file(self) -> pq.ParquetFile:
+        source = storage.open_arrow(storage.place_of(self._path), mapped=False)
+        return pq.ParquetFile(source, pre_buffer=False)
+
     def _parquet(self) -> Iterator[dict[str, Any]]:
-        file = pq.ParquetFile(_arrow_file(self._path), pre_buffer=False)
+        file = self._parquet_file()
         self._check_columns(file.schema_arrow.names)
         for batch in file.iter_batches(_BATCH_ROWS, columns=self._wanted):
             yield from _rows_of(batch)

@@ -55,6 +55,7 @@ class CorpusListing:
         self._formats = formats_of_job(options, payload)
         self._replacements = Replacements([Path(folder) for folder in options.repaired])
         self._labels = LabelTable(options) if options.labels is not None else None
+        self._by_split = options.split == SPLIT_BY_FOLDER
         self._folder_labels = FolderLabels(options, payload)
         self._class_names_digest = functools.cache(self._read_class_names_digest)
 
@@ -191,10 +192,6 @@ class CorpusListing:
             elif self._by_split and split is None:
                 item = item.rejected(no_split_folder())
             yield self._from_table(item)
-
-    @property
-    def _by_split(self) -> bool:
-        return self._options.split == SPLIT_BY_FOLDER
 
     def _check_no_columns(self, archive: SourceItem, index: ArchiveIndex) -> None:
         """Returns if the job asks for no column that only companions could have.

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from beam_jobs.corpus.codecs import decompressed
+from beam_jobs.corpus.codecs import DECOMPRESSORS
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.source_io import file_of, retried
 from shard_format import storage
@@ -244,7 +244,7 @@ class Decompressed(RawStream):
     def __init__(self, compressed: ByteStream, codec: str) -> None:
         super().__init__()
         self._compressed = compressed
-        self._content = decompressed(compressed, codec)
+        self._content = DECOMPRESSORS[codec](compressed)
 
     def more(self, size: int) -> bytes:
         """See RawStream."""
