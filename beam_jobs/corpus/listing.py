@@ -266,7 +266,7 @@ class CorpusListing:
     def _with_context(self, item: SourceItem) -> SourceItem:
         """The item with a hash of what else decides its records, so that its unit depends on it."""
         said = ""
-        if not item.reason and self._labels is None:
+        if self._options.label_column is not None and self._labels is None and not item.reason:
             said = self._class_names_digest(os.path.dirname(item.path))
         if self._replacements:
             locator = item.locator
@@ -283,8 +283,7 @@ class CorpusListing:
         return item._replace(locator=item.locator._replace(context=said)) if said else item
 
     def _read_class_names_digest(self, folder: bytes) -> str:
-        column = self._options.label_column
-        return "" if column is None else feature_names(folder, column).digest
+        return feature_names(folder, self._options.label_column or DEFAULT_LABEL).digest
 
 
 def _member_item(archive: SourceItem, member: Member) -> SourceItem:
