@@ -22,12 +22,13 @@ _MAGIC = {
     "bz2": (b"BZh",),
     "xz": (b"\xfd7zXZ\0",),
 }
-_ZLIB_MAGIC = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
+# Of a zlib stream, the other compression of TFRecord files.
+ZLIB_MAGIC = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 _BZ2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")  # how its first block, or its end, begins
 _INPUT_BYTES = 1 << 16  # 64 KiB of compressed bytes at a time
 _STEP_READ_BYTES = 1 << 15  # 32 KiB at a time of a library's decompressor, lost before damage
 _STEP_BYTES = 16  # of a block with damage in it: the bytes lost before the damage
-_GZIP_WINDOW = 31  # window bits: a gzip header and a checksum around the stream
+GZIP_WINDOW = 31  # window bits: a gzip header and a checksum around the stream
 RAW_DEFLATE = -15  # window bits: nothing around it
 ZLIB_WINDOW = 15  # window bits: a zlib header and a checksum
 # What the decompressors raise for damaged data, besides OSError.
@@ -45,24 +46,11 @@ def codec_of(head: bytes) -> str:
     """How a file is compressed, by its first bytes; "" if it is not.
 
     Text may begin with "BZh", so a bzip2 header must be whole. zlib streams have no magic worth
-    the name ("x^2 + y" begins as one): see `is_zlib`.
+    the name ("x^2 + y" begins as one): see ZLIB_MAGIC.
     """
     if head.startswith(b"BZh"):
         return "bz2" if head[4:10] in _BZ2_BLOCKS or (len(head) < 10 and b"\0" in head) else ""
     return next((codec for codec, magic in _MAGIC.items() if head.startswith(magic)), "")
-
-
-def is_zlib(head: bytes) -> bool:
-    """Whether a file begins like a zlib stream, the other compression of TFRecord files."""
-    return head.startswith(_ZLIB_MAGIC)
-
-
-def decompressed(file: IO[bytes], codec: str) -> Readable:
-    """The content of a compressed file, to the end of its last member (pigz, zstd -T).
-
-    A read raises Rejection where the data are damaged or end too early.
-    """
-    return _DECOMPRESSORS[codec](file)
 
 
 class Gzip:
@@ -74,7 +62,7 @@ class Gzip:
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._inflater = Inflater(file, _GZIP_WINDOW)
+        self._inflater = Inflater(file, GZIP_WINDOW)
 
     def read(self, size: int, /) -> bytes:
         """See Readable.
@@ -93,7 +81,7 @@ class Gzip:
                 return b""
             if rest[:1] != b"\x1f":
                 raise Rejection("damaged-stream", "after its last member there is no further one")
-            self._inflater = Inflater(self._file, _GZIP_WINDOW, rest)
+            self._inflater = Inflater(self._file, GZIP_WINDOW, rest)
 
 
 class Inflater:
@@ -171,7 +159,9 @@ class _Checked:
             raise Rejection("damaged-stream", f"decompressing fails: {error}") from error
 
 
-_DECOMPRESSORS: dict[str, Callable[[Any], Readable]] = {
+# The content of a compressed file by its codec, to the end of its last member (pigz, zstd -T). A
+# read raises Rejection where the data are damaged or end too early.
+DECOMPRESSORS: dict[str, Callable[[Any], Readable]] = {
     "gzip": Gzip,
     "zlib": lambda file: Inflater(file, ZLIB_WINDOW),
     "zstd": lambda file: _Checked(pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd")),

@@ -125,8 +125,7 @@ class _Walk:
             entries = retried(lambda: _sorted_entries(folder.path), folder.path)
         except (Rejection, UnreadableError) as error:
             name = folder.prefix.rstrip("/") or "."
-            item = SourceItem(name, folder.path, None, 0, 0)
-            yield FoundFile(item.rejected(self._unreadable(error)), folder.names)
+            yield self._unreadable(name, folder.path, folder, error)
             return
         for packed in entries:
             raw_name = packed[: -_PACKED.size - 1]
@@ -145,8 +144,7 @@ class _Walk:
                     yield self._below(folder, raw_name, target)
                     continue
             except (Rejection, UnreadableError) as error:
-                item = SourceItem(record_id, path, None, 0, 0)
-                yield FoundFile(item.rejected(self._unreadable(error)), folder.names)
+                yield self._unreadable(record_id, path, folder, error)
                 continue
             status = storage.Stat(size, mtime_ns) if kind == storage.FILE else None
             yield FoundFile(_file_item(record_id, path, status), folder.names)
@@ -186,20 +184,23 @@ class _Walk:
             )
         return target
 
-    def _unreadable(self, error: Rejection | UnreadableError) -> Rejection:
-        """Why an entry is rejected.
+    def _unreadable(
+        self, record_id: str, path: bytes, folder: _Folder, error: Rejection | UnreadableError
+    ) -> FoundFile:
+        """A file or folder as rejected.
 
         Raises:
             InputError: It is an I/O error, and the job stops at those.
         """
-        if isinstance(error, Rejection):
-            return error
-        if self._on_unreadable == "stop":
-            raise InputError(
-                f"Cannot list the source: {error}. Nothing was written. Run the same command again "
-                "when it can be read, or with --on-unreadable quarantine to go without it."
-            ) from error
-        return Rejection("unreadable", str(error.error.strerror))
+        if isinstance(error, UnreadableError):
+            if self._on_unreadable == "stop":
+                raise InputError(
+                    f"Cannot list the source: {error}. Nothing was written. Run the same command "
+                    "again when it can be read, or with --on-unreadable quarantine to go without "
+                    "it."
+                ) from error
+            error = Rejection("unreadable", str(error.error.strerror))
+        return FoundFile(SourceItem(record_id, path, None, 0, 0).rejected(error), folder.names)
 
 
 def _sorted_entries(folder: bytes) -> list[bytes]:

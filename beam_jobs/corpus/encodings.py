@@ -55,11 +55,6 @@ class Encoding(NamedTuple):
     newline: bytes
     carriage: bytes
 
-    @classmethod
-    def named(cls, name: str) -> Encoding:
-        """The encoding of a name."""
-        return cls(name, "\n".encode(name), "\r".encode(name))
-
     def without_end(self, line: bytes) -> bytes:
         """A line without its line break."""
         line = line.removesuffix(self.newline)
@@ -87,7 +82,7 @@ def encoding_of_lines(file: ByteStream, encoding: str) -> Encoding:
     elif name in ("utf-16", "utf-32"):
         # Without a mark, little-endian, as nearly all such files are.
         name = marked(file.head(4)) or f"{name}-le"
-    return Encoding.named(name)
+    return Encoding(name, "\n".encode(name), "\r".encode(name))
 
 
 def normal_name(encoding: str) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from beam_jobs.corpus.record import WHOLE_FILE, ByteRange, Locator, SourceItem
 
-_MEMBER_FIELDS = (
+MEMBER_FIELDS = (  # the first fields of a Locator
     pa.field("container", pa.string()),
     pa.field("codec", pa.string()),
     pa.field("offset", pa.int64()),
@@ -21,9 +21,9 @@ _MEMBER_FIELDS = (
 )
 _LOCATOR = pa.struct(
     [
-        *_MEMBER_FIELDS,
+        *MEMBER_FIELDS,
         pa.field("gaps", pa.list_(pa.struct([("offset", pa.int64()), ("size", pa.int64())]))),
-        pa.field("companions", pa.list_(pa.struct([("name", pa.string()), *_MEMBER_FIELDS]))),
+        pa.field("companions", pa.list_(pa.struct([("name", pa.string()), *MEMBER_FIELDS]))),
         pa.field("format", pa.string()),
         pa.field("start", pa.int64()),
         pa.field("end", pa.int64()),
@@ -48,7 +48,14 @@ ITEM_SCHEMA = pa.schema(
         pa.field("replacement", pa.binary(), nullable=False),
     ]
 )
-_MEMBER_NAMES = tuple(field.name for field in _MEMBER_FIELDS)
+_MEMBER_NAMES = tuple(field.name for field in MEMBER_FIELDS)
+
+
+def row_batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows of values in the order of a schema."""
+    columns = zip(zip(*rows, strict=True), schema, strict=True)
+    arrays = [pa.array(values, field.type) for values, field in columns]
+    return pa.record_batch(arrays, schema=schema)
 
 
 def item_batch(items: Sequence[SourceItem]) -> pa.RecordBatch:

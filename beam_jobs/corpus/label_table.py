@@ -5,12 +5,13 @@ With several sources, paths begin with the name of the source, as record ids do.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import json
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
-import xxhash
 
 from beam_jobs.corpus.codecs import codec_of
+from beam_jobs.corpus.item_table import row_batch
 from beam_jobs.corpus.labels import COLUMN_FLAGS, AnnotationReader
 from beam_jobs.corpus.names import LABEL_SEPARATOR, join_labels, readable_name
 from beam_jobs.corpus.record import Annotations, Rejection, SourceItem
@@ -52,7 +53,7 @@ _ROWS = pa.schema(
 class LabelTable:
     """Annotations by record id.
 
-    Held in memory are the rows as columns, and 16 bytes a row to find them.
+    Held in memory are the rows as columns, sorted by path.
 
     Args:
         options: The job; --labels is given.
@@ -67,31 +68,24 @@ class LabelTable:
         table = _read_table(self._path, options)
         self._without_path = table.filter(pc.is_null(table["key"]))
         rows = table.filter(pc.is_valid(table["key"])).combine_chunks()
-        self._rows = rows.take(pc.sort_indices(rows["key"])) if len(rows) else rows
-        keys = self._rows["key"].combine_chunks()
+        rows = rows.take(pc.sort_indices(rows["key"])) if len(rows) else rows
+        keys = rows["key"].combine_chunks()
+        self._rows = rows.drop_columns(["key", "row"])
         differs = pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
         # The first row of every distinct key, and the number of rows.
         self._starts = np.array([*[0] * bool(len(keys)), *np.flatnonzero(differs) + 1, len(keys)])
-        first_rows = keys.take(pa.array(self._starts[:-1]))
-        hashes = np.fromiter((_hash(key.as_py()) for key in first_rows), np.uint64)
-        self._order = np.argsort(hashes, kind="stable")
-        self._hashes = hashes[self._order]
-        self._used = np.zeros(len(hashes), bool)
+        self._keys = keys.take(pa.array(self._starts[:-1]))
+        self._used = np.zeros(len(self._keys), bool)
 
     def look_up(self, item: SourceItem) -> Annotations | Rejection | None:
         """What the table says about an item; None if no row names it."""
-        key = _ESCAPED.sub(
-            lambda match: bytes((int(match[1], 16),)), item.record_id.encode()
-        ).replace(b"/", b"\0")
-        at = int(np.searchsorted(self._hashes, np.uint64(_hash(key))))
-        while at < len(self._hashes) and self._hashes[at] == _hash(key):
-            number = int(self._order[at])
-            start, end = self._starts[number : number + 2].tolist()
-            if self._rows["key"][start].as_py() == key:
-                self._used[number] = True
-                return self._united(self._rows.slice(start, end - start))
-            at += 1
-        return None
+        key = _unescaped(item.record_id.encode()).replace(b"/", b"\0")
+        number = bisect.bisect_left(self._keys, key, key=pa.BinaryScalar.as_py)
+        if number == len(self._keys) or self._keys[number].as_py() != key:
+            return None
+        self._used[number] = True
+        start, end = self._starts[number : number + 2].tolist()
+        return self._united(self._rows.slice(start, end - start))
 
     def is_this(self, item: SourceItem) -> bool:
         """Whether an item is the table itself."""
@@ -112,7 +106,7 @@ class LabelTable:
         )
         for number in np.flatnonzero(~self._used).tolist():
             row = self._rows.slice(int(self._starts[number]), 1)
-            parts = row["key"][0].as_py().split(b"\0")
+            parts = self._keys[number].as_py().split(b"\0")
             record_id = "/".join(readable_name(part) for part in parts)
             item = SourceItem(record_id, b"", row["label"][0].as_py(), 0, 0)
             yield item.rejected(rejection)
@@ -141,14 +135,6 @@ def _annotations(row: dict[str, Any]) -> Annotations | Rejection:
     if row["reason"]:
         return Rejection(row["reason"], row["detail"])
     return Annotations(row["label"], row["group"], row["split"], tuple(orjson.loads(row["kept"])))
-
-
-def _arrow_file(path: str) -> pa.NativeFile:
-    return storage.open_arrow(storage.place_of(path), mapped=False)
-
-
-def _hash(key: bytes) -> int:
-    return xxhash.xxh3_64_intdigest(key)
 
 
 def _read_table(path: str, options: PreprocessOptions) -> pa.Table:
@@ -188,22 +174,12 @@ def _printable(text: str) -> str:
 def _batches(path: str, options: PreprocessOptions) -> Iterator[pa.RecordBatch]:
     reader = AnnotationReader(options, in_table=True)
     table = _Table(path, {"path": options.path_column, **reader.wanted}, reader)
-    rows: list[tuple[Any, ...]] = []
-    for number, fields in enumerate(table.rows()):
-        rows.append((*_row(fields, table.class_names, reader, options.path_column), number))
-        if len(rows) == _BATCH_ROWS:
-            yield _batch(rows)
-            rows.clear()
-    if rows:
-        yield _batch(rows)
-
-
-def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
-    columns = [
-        pa.array(values, field.type)
-        for values, field in zip(zip(*rows, strict=True), _ROWS, strict=True)
-    ]
-    return pa.record_batch(columns, schema=_ROWS)
+    rows = (
+        (*_row(fields, table.class_names, reader, options.path_column), number)
+        for number, fields in enumerate(table.rows())
+    )
+    while batch := list(itertools.islice(rows, _BATCH_ROWS)):
+        yield row_batch(batch, _ROWS)
 
 
 def _row(
@@ -228,9 +204,7 @@ def _key(value: Any) -> bytes:
         value = value.encode("utf-8", "surrogatepass")
     if not isinstance(value, bytes) or not value:
         raise Rejection("no-path", f"the row has the path {value!a}")
-    path = value
-    if b"//x" in path:  # a name that is not UTF-8, as record ids spell it
-        path = _ESCAPED.sub(lambda match: bytes((int(match[1], 16),)), path)
+    path = _unescaped(value)
     if b"//" in path or b"./" in path or path.startswith(b"/") or path.endswith((b".", b"/")):
         path = posixpath.normpath(path)
     if path.startswith(b"/"):
@@ -238,6 +212,13 @@ def _key(value: Any) -> bytes:
     if path.split(b"/", 1)[0] == b".." or b"\0" in path:
         raise Rejection("unsafe-path", f"the path {value[:200]!a} leads out of SRC")
     return path.replace(b"/", b"\0")
+
+
+def _unescaped(path: bytes) -> bytes:
+    """A path with the bytes that record ids spell as //xNN, of names that are not UTF-8."""
+    if b"//x" not in path:
+        return path
+    return _ESCAPED.sub(lambda match: bytes((int(match[1], 16),)), path)
 
 
 class _Table:
@@ -253,33 +234,28 @@ class _Table:
     """
 
     def __init__(self, path: str, columns: dict[str, str], reader: AnnotationReader) -> None:
-        self._path = os.fsencode(path)
-        self._shown = path
+        self._path = path
         self._columns = columns | {f"keep {name}": name for name, _ in reader.kept}
         self._wanted = sorted(set(self._columns.values()))
-        with opened(FileRange(self._path)) as file:
-            head = file.head(1 << 16)
+        with FileRange(os.fsencode(path)) as raw:
+            head = raw.look(1 << 16)
         self._codec = "" if head.startswith(_PARQUET) else codec_of(head)
         self._form = self._find_form(head)
         self.class_names: list[str] = []
         if self._form == "parquet" and "label" in columns:
-            schema = pq.read_schema(_arrow_file(path))
+            schema = self._parquet_file().schema_arrow
             self.class_names = huggingface_classes(schema, columns["label"])
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Every row, by column."""
-        readers: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
-            "parquet": self._parquet,
-            "jsonl": self._json,
-            "csv": lambda: self._csv(","),
-            "tsv": lambda: self._csv("\t"),
-        }
-        return readers[self._form]()
+        if self._form in ("csv", "tsv"):
+            return self._csv("," if self._form == "csv" else "\t")
+        return self._parquet() if self._form == "parquet" else self._json()
 
     def _find_form(self, head: bytes) -> str:
         if head.startswith(_PARQUET):
             return "parquet"
-        name = os.path.basename(self._shown).lower()
+        name = os.path.basename(self._path).lower()
         if self._codec:
             name = name.rpartition(".")[0]
         if name.endswith((".jsonl", ".ndjson", ".json")):
@@ -292,8 +268,8 @@ class _Table:
             return "jsonl"
         return "tsv" if first.count(b"\t") > first.count(b",") else "csv"
 
-    def _open(self) -> Any:
-        return opened(FileRange(self._path), self._codec)
+    def _open(self) -> ByteStream:
+        return opened(FileRange(os.fsencode(self._path)), self._codec)
 
     def _csv(self, delimiter: str) -> Iterator[dict[str, Any]]:
         read = pa.csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False)
@@ -307,10 +283,14 @@ class _Table:
         with self._open() as file:
             for batch in pa.csv.open_csv(pa.PythonFile(file, "r"), read, parse, convert):
                 yield from _rows_of(batch)
-            _check_whole(file)
+            file.check_whole()
+
+    def _parquet_file(self) -> pq.ParquetFile:
+        source = storage.open_arrow(storage.place_of(self._path), mapped=False)
+        return pq.ParquetFile(source, pre_buffer=False)
 
     def _parquet(self) -> Iterator[dict[str, Any]]:
-        file = pq.ParquetFile(_arrow_file(self._shown), pre_buffer=False)
+        file = self._parquet_file()
         self._check_columns(file.schema_arrow.names)
         for batch in file.iter_batches(_BATCH_ROWS, columns=self._wanted):
             yield from _rows_of(batch)
@@ -326,7 +306,7 @@ class _Table:
                 if len(seen) < len(self._wanted) or number < 100:
                     seen.update(fields)
                 yield {name: fields.get(name) for name in self._wanted}
-            _check_whole(file)
+            file.check_whole()
         self._check_columns(sorted(seen))
 
     def _json_object(self, line: bytes, number: int) -> dict[str, Any]:
@@ -334,11 +314,11 @@ class _Table:
             fields = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise InputError(
-                f"Line {number} of --labels {self._shown} is not JSON: {error}. Correct that line."
+                f"Line {number} of --labels {self._path} is not JSON: {error}. Correct that line."
             ) from None
         if not isinstance(fields, dict):
             raise InputError(
-                f"Line {number} of --labels {self._shown} is a {type(fields).__name__}, not an "
+                f"Line {number} of --labels {self._path} is a {type(fields).__name__}, not an "
                 "object. Write one object a line."
             )
         return fields
@@ -355,23 +335,15 @@ class _Table:
                 count = "no" if column not in found else str(found.count(column))
                 flag = COLUMN_FLAGS[use.partition(" ")[0]]
                 raise InputError(
-                    f"--labels {self._shown} has {count} column {column!r} ({flag}). It has "
+                    f"--labels {self._path} has {count} column {column!r} ({flag}). It has "
                     f"{', '.join(map(repr, found))}. Name one of these"
                     f"{' or use --no-labels' if use == 'label' else ''}."
                 )
 
 
-def _check_whole(file: ByteStream) -> None:
-    if file.damage is not None:
-        raise file.damage
-
-
 def _rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    names = batch.schema.names
     for part in range(0, batch.num_rows, _BATCH_ROWS):
-        values = [column.to_pylist() for column in batch.slice(part, _BATCH_ROWS).columns]
-        for row in zip(*values, strict=True):
-            yield dict(zip(names, row, strict=True))
+        yield from batch.slice(part, _BATCH_ROWS).to_pylist()
 
 
 def huggingface_classes(schema: pa.Schema, column: str) -> list[str]:

@@ -14,6 +14,7 @@ from beam_jobs.corpus.names import (
     split_name,
     without_split,
 )
+from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import Annotations, Rejection, SourceItem
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import SPLIT_BY_FOLDER, parse_kept, split_column, splits_are_given
@@ -46,18 +47,15 @@ class FolderLabels:
 
     Args:
         options: The job.
-        needs_folder: Whether a file outside of class folders is rejected.
-        in_file_names: Whether the name of a file may name its split, which holds for files of
-            many records (train-00000-of-00005.parquet).
+        payload: Says whether folders label its records, and files name their split.
     """
 
-    def __init__(
-        self, options: PreprocessOptions, *, needs_folder: bool, in_file_names: bool
-    ) -> None:
+    def __init__(self, options: PreprocessOptions, payload: Payload) -> None:
         self._by_split = options.split == SPLIT_BY_FOLDER
         self._labelled = not options.no_labels
-        self._needs_folder = needs_folder
-        self._in_file_names = in_file_names
+        is_labeled = not options.no_labels and options.labels is None
+        self._needs_folder = payload.needs_class_folders and is_labeled
+        self._in_file_names = payload.in_file_names
 
     def archive_split(self, file_id: str) -> str | None:
         """The split of all members of an archive, if its folders or its name have one."""

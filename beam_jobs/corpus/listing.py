@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from beam_jobs.corpus.codecs import codec_of
-from beam_jobs.corpus.containers.archive_index import ArchiveIndex
+from beam_jobs.corpus.containers.archive_index import ArchiveIndex, member_groups
 from beam_jobs.corpus.containers.base import ArchiveReport, Member
 from beam_jobs.corpus.containers.base import container as container_named
-from beam_jobs.corpus.containers.webdataset import member_groups
 from beam_jobs.corpus.dataset_metadata import feature_names
 from beam_jobs.corpus.discovery import OnIgnored, find_files
 from beam_jobs.corpus.formats.base import Split
@@ -24,7 +25,7 @@ from beam_jobs.corpus.labels import (
 )
 from beam_jobs.corpus.names import is_hidden_member, split_name
 from beam_jobs.corpus.payload import Payload
-from beam_jobs.corpus.reading import Formats
+from beam_jobs.corpus.reading import formats_of_job
 from beam_jobs.corpus.record import Locator, Rejection, SourceItem
 from beam_jobs.corpus.replacements import Replacements
 from beam_jobs.corpus.sniffing import HEAD_BYTES
@@ -51,17 +52,12 @@ class CorpusListing:
         self._options = options
         self._payload = payload
         self._on_ignored = on_ignored
-        self._formats = Formats(options, payload)
+        self._formats = formats_of_job(options, payload)
         self._replacements = Replacements([Path(folder) for folder in options.repaired])
         self._labels = LabelTable(options) if options.labels is not None else None
-        self._folder_labels = FolderLabels(
-            options,
-            needs_folder=payload.needs_class_folders
-            and not options.no_labels
-            and self._labels is None,
-            in_file_names=payload.in_file_names,
-        )
-        self._class_digests: dict[bytes, str] = {}
+        self._by_split = options.split == SPLIT_BY_FOLDER
+        self._folder_labels = FolderLabels(options, payload)
+        self._class_names_digest = functools.cache(self._read_class_names_digest)
 
     def items(self, roots: Sequence[Path]) -> Iterator[SourceItem]:
         """Every item.
@@ -139,9 +135,9 @@ class CorpusListing:
             raise Rejection(f"no-{plural}", "the archive is empty")
         split = self._folder_labels.archive_split(file.record_id)
         if self._payload.groups_members and index.is_webdataset:
-            items = self._webdataset(archive, index, container, report.codec, split)
+            items = self._webdataset(archive, index, split)
         else:
-            items = self._folders_inside(archive, index, container, report.codec, folders, split)
+            items = self._folders_inside(archive, index, folders, split)
         for item in items:
             yield self._replacements.applied(item) if item.locator.container else item
         if report.damage is not None:
@@ -159,8 +155,6 @@ class CorpusListing:
         self,
         archive: SourceItem,
         index: ArchiveIndex,
-        container: str,
-        codec: str,
         folders: tuple[str, ...],
         split: str | None,
     ) -> Iterator[SourceItem]:
@@ -172,17 +166,12 @@ class CorpusListing:
         for member in index:
             inside = tuple(member.name.split("/")[:-1])
             inside = inside[1:] if outer is not None else inside
-            item = _member_item(archive, member, container, codec)
+            item = _member_item(archive, member)
             around = folders if self._payload.labels_around_archives else ()
             yield self._placed(item, inside or around, split)
 
     def _webdataset(
-        self,
-        archive: SourceItem,
-        index: ArchiveIndex,
-        container: str,
-        codec: str,
-        split: str | None,
+        self, archive: SourceItem, index: ArchiveIndex, split: str | None
     ) -> Iterator[SourceItem]:
         """The records of an archive in WebDataset form; companions are read with the record."""
         reader = AnnotationReader(self._options)
@@ -194,21 +183,15 @@ class CorpusListing:
             on_ignored=lambda name: self._on_ignored(f"{archive.record_id}/{name}"),
         )
         for group in groups:
-            item = _member_item(archive, group.member, container, codec)._replace(split=split)
-            companions = tuple(
-                (name, member.locator(container, codec)) for name, member in group.companions
-            )
+            item = _member_item(archive, group.member)._replace(split=split)
             if reader.columns:
+                companions = tuple((name, member.locator) for name, member in group.companions)
                 item = item._replace(locator=item.locator._replace(companions=companions))
             if group.rejection is not None:
                 item = item.rejected(group.rejection)
             elif self._by_split and split is None:
                 item = item.rejected(no_split_folder())
             yield self._from_table(item)
-
-    @property
-    def _by_split(self) -> bool:
-        return self._options.split == SPLIT_BY_FOLDER
 
     def _check_no_columns(self, archive: SourceItem, index: ArchiveIndex) -> None:
         """Returns if the job asks for no column that only companions could have.
@@ -244,8 +227,7 @@ class CorpusListing:
             return item.rejected(Rejection("no-row", "no row of the table names this file"))
         if isinstance(found, Rejection):
             return item.rejected(found)
-        item = item._replace(label=found.label, group=found.group, kept=found.kept)
-        item = item._replace(split=found.split or item.split)
+        item = item.annotated(found)
         if item.label is None and not self._options.no_labels:
             column = self._options.label_column or DEFAULT_LABEL
             return item.rejected(Rejection("no-label", f"its row has no {column!r}"))
@@ -279,11 +261,13 @@ class CorpusListing:
         if form not in FORMATS:
             return "", []
         with opened(FileRange(path), buffer_bytes=HEADER_BUFFER_BYTES) as file:
-            return form, self._formats[form].splits(file, item.size)
+            return form, self._formats(form).splits(file, item.size)
 
     def _with_context(self, item: SourceItem) -> SourceItem:
         """The item with a hash of what else decides its records, so that its unit depends on it."""
-        said = self._class_names_digest(item) if not item.reason else ""
+        said = ""
+        if self._options.label_column is not None and self._labels is None and not item.reason:
+            said = self._class_names_digest(os.path.dirname(item.path))
         if self._replacements:
             locator = item.locator
             file_id = item.record_id
@@ -298,23 +282,17 @@ class CorpusListing:
                 said = hashlib.blake2b(text, digest_size=8).hexdigest()
         return item._replace(locator=item.locator._replace(context=said)) if said else item
 
-    def _class_names_digest(self, item: SourceItem) -> str:
-        column = self._options.label_column
-        if column is None or self._labels is not None:
-            return ""
-        folder = item.path.rpartition(b"/")[0]
-        if folder not in self._class_digests:
-            self._class_digests[folder] = feature_names(folder, column).digest
-        return self._class_digests[folder]
+    def _read_class_names_digest(self, folder: bytes) -> str:
+        return feature_names(folder, self._options.label_column or DEFAULT_LABEL).digest
 
 
-def _member_item(archive: SourceItem, member: Member, container: str, codec: str) -> SourceItem:
+def _member_item(archive: SourceItem, member: Member) -> SourceItem:
     """The item that a member is, without its label."""
     copy = f"//{member.copy}" if member.copy > 1 else ""
     return archive._replace(
         record_id=f"{archive.record_id}/{member.name}{copy}",
-        size=max(0, member.size),
+        size=max(0, member.locator.size),
         reason=member.reason,
         detail=member.detail,
-        locator=member.locator(container, codec),
+        locator=member.locator,
     )

@@ -25,7 +25,8 @@ class Payload(abc.ABC):
         digits: Width of a record number in a record id; it is part of the ids of existing sets.
         groups_members: Whether members of an archive with one key are one record (WebDataset).
         keeps_example: Whether the original of a record in a TFRecord file is the whole Example.
-        in_file_names: Whether the name of a single file may name its split.
+        in_file_names: Whether the name of a file may name its split, which holds for files of many
+            records (train-00000-of-00005.parquet).
         labels_around_archives: Whether the folders around an archive label members that are in
             no folder.
         needs_class_folders: Whether only folders can label records.
@@ -116,11 +117,3 @@ class Payload(abc.ABC):
         Raises:
             Rejection: It has no such feature, or one of another type.
         """
-
-
-def feature_fields(features: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """The features of an Example as fields: one value, a list of several, or None."""
-    return {
-        name: values[0] if len(values) == 1 else list(values) or None
-        for name, values in features.items()
-    }

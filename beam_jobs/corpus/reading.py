@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from beam_jobs.corpus.codecs import codec_of, is_zlib
+from beam_jobs.corpus.codecs import ZLIB_MAGIC, codec_of
 from beam_jobs.corpus.containers.base import NO_BYTES, container
-from beam_jobs.corpus.dataset_metadata import FeatureNames, feature_names
+from beam_jobs.corpus.dataset_metadata import feature_names
 from beam_jobs.corpus.formats.base import FilePart, Format, FoundRecord, FoundRejection
 from beam_jobs.corpus.formats.tfrecord import is_frame
 from beam_jobs.corpus.labels import DEFAULT_LABEL, AnnotationReader
@@ -21,7 +22,6 @@ from beam_jobs.corpus.record import (
     Annotations,
     IgnoredPart,
     Locator,
-    RawRecord,
     ReadResult,
     RejectedRecord,
     Rejection,
@@ -31,11 +31,11 @@ from beam_jobs.corpus.replacements import Replacement, Replacements
 from beam_jobs.corpus.sniffing import HEAD_BYTES, UNKNOWN, container_in
 from beam_jobs.corpus.source_io import UnreadableError, check_size, is_file, read_file
 from beam_jobs.corpus.streams import (
-    ByteStream,
     FileRange,
     InMemory,
     RawStream,
     SequentialReader,
+    bytes_within,
     opened,
 )
 from beam_jobs.options import PreprocessOptions
@@ -44,22 +44,6 @@ from beam_jobs.options.formats import FORMATS
 _COPY_BYTES = 1 << 16  # 64 KiB: the bytes lost of a stream before damage
 _KEPT_BYTES = 16 << 20  # 16 MiB: larger files without a record are not copied to quarantine
 OpenRaw = Callable[[], RawStream]
-
-
-class _Content(NamedTuple):
-    """What a look into a file found.
-
-    Attributes:
-        source: Opens it.
-        codec: How it is compressed.
-        format: The key of FORMATS; UNKNOWN if it has none.
-        why: Why it has none.
-    """
-
-    source: OpenRaw
-    codec: str
-    format: str
-    why: str = ""
 
 
 class CorpusReader:
@@ -81,11 +65,11 @@ class CorpusReader:
     ) -> None:
         self._options = options
         self._payload = payload
-        self._formats = Formats(options, payload)
+        self._formats = formats_of_job(options, payload)
         self._replacements = Replacements([Path(folder) for folder in options.repaired])
         self._archive = _CompressedArchive(scratch.with_name(f"{scratch.name}.m"), inspected_bytes)
         self._scratch = scratch
-        self._names: dict[bytes, FeatureNames] = {}
+        self._feature_names = functools.cache(feature_names)  # read once per folder
         self._companion_fields = AnnotationReader(options)
 
     def __enter__(self) -> CorpusReader:
@@ -106,27 +90,18 @@ class CorpusReader:
             if self._options.on_unreadable == "stop":
                 raise
             reason = error.error.strerror or type(error.error).__name__
-            rejection = Rejection("unreadable", f"reading it failed: {reason}", stage="read")
-            yield RejectedRecord(item.record_id, rejection, self._known_label(item))
-
-    def part(self, item: SourceItem) -> tuple[FilePart, Format]:
-        """The bytes of an item, and their format.
-
-        Raises:
-            Rejection: It has no known format, or is damaged.
-            UnreadableError: An I/O error.
-        """
-        return self._part(item, partial(self._open, item.path, item.locator))
+            rejection = Rejection("unreadable", f"reading it failed: {reason}")
+            yield self._rejected(item, rejection)
 
     def _read(self, item: SourceItem) -> Iterator[ReadResult]:
         if item.reason:
             yield self._rejected_by_listing(item)
             return
-        source: OpenRaw = partial(self._open, item.path, item.locator)
+        source: OpenRaw | None = None
         if item.locator.companions:
             item, found = self._with_companions(item)
             if isinstance(found, Rejection):
-                yield RejectedRecord(item.record_id, found.at("read"), self._known_label(item))
+                yield self._rejected(item, found)
                 return
             source = partial(InMemory, found)
         if not item.replacement:
@@ -135,62 +110,79 @@ class CorpusReader:
         replaced = partial(FileRange, item.replacement)
         if not item.locator.is_split:
             # An original that was exported and not changed is rejected as before.
+            limit = self._payload.limit
             before = next(self._records(item._replace(replacement=b""), source), None)
             if isinstance(before, RejectedRecord) and before.record_id == item.record_id:
-                if before.rejection.data == _bytes_of(replaced, self._payload.limit):
+                if before.rejection.data == bytes_within(opened(replaced()), limit):
                     yield before
                     return
         yield from self._records(item, replaced)
 
-    def _records(self, item: SourceItem, source: OpenRaw) -> Iterator[ReadResult]:
+    def _records(self, item: SourceItem, source: OpenRaw | None) -> Iterator[ReadResult]:
         try:
-            part, form = self._part(item, source)
+            part, form = self.part(item, source)
         except Rejection as rejection:
-            yield RejectedRecord(item.record_id, rejection.at("read"), self._known_label(item))
+            yield self._rejected(item, rejection)
             return
         replacements: Mapping[str, Replacement] = {}
         if item.locator.context and self._replacements:
             replacements = self._replacements.below(part.file_id)
         yield from read_part(part, form, replacements, self._known_label(item))
 
+    def _rejected(self, item: SourceItem, rejection: Rejection) -> RejectedRecord:
+        return RejectedRecord(item.record_id, rejection.at("read"), self._known_label(item))
+
     def _known_label(self, item: SourceItem) -> str | None:
         """The label of a record that was not parsed; None if parsing would have decided."""
         by_listing = self._payload.needs_class_folders or self._options.labels is not None
         return item.label if by_listing else None
 
-    def _part(self, item: SourceItem, source: OpenRaw) -> tuple[FilePart, Format]:
+    def part(self, item: SourceItem, source: OpenRaw | None = None) -> tuple[FilePart, Format]:
+        """The bytes of an item, and their format.
+
+        Args:
+            item: The item.
+            source: Opens other bytes in place of its own.
+
+        Raises:
+            Rejection: It has no known format, or is damaged.
+            UnreadableError: An I/O error.
+        """
+        source = source or partial(self._open, item.path, item.locator)
         locator = item.locator
         file_id = item.record_id
+        label_column = self._options.label_column or DEFAULT_LABEL
         known = locator.format or self._payload.known_format(item)
         if locator.is_split:
             file_id = item.record_id.rpartition("/")[0]
-        content = _Content(source, "", known) if known else self._content(item, source)
-        if known and not (FORMATS[known].is_record or locator.is_split):
-            content = content._replace(codec=_codec_in(source, known))
-        if content.format == UNKNOWN:
-            data = _bytes_of(content.source, _KEPT_BYTES)
-            raise Rejection("unknown-format", content.why, data=data)
+        stored, codec, form = source, "", known
+        if not known:
+            stored, codec, form = self._inspected(item, source)
+        elif not (FORMATS[known].is_record or locator.is_split):
+            with source() as raw:
+                codec = _codec_of_head(raw.look(16), "", known)
         # A small file that was read to inspect it is in memory; others are read in place.
-        in_place = item if content.source is source else None
-        read_all = partial(_read_all, content.source, in_place, self._payload.limit)
+        in_place = item if stored is source else None
+        read_all = partial(_read_all, stored, in_place, self._payload.limit)
         part = FilePart(
             file_id,
-            partial(_opened, content.source, content.codec),
-            partial(_opened, content.source, ""),
-            read_all=None if content.codec else read_all,
+            stored,
+            codec,
+            read_all=None if codec else read_all,
             path=item.path,
             scratch=self._scratch,
-            start=locator.start,
-            end=locator.end,
-            seek=locator.seek,
+            locator=locator,
             annotations=Annotations(item.label, item.group, item.split, item.kept),
-            codec=content.codec,
-            names=self._feature_names(item.path),
+            names=self._feature_names(os.path.dirname(item.path), label_column),
         )
-        return part, self._formats[content.format]
+        return part, self._formats(form)
 
-    def _content(self, item: SourceItem, source: OpenRaw) -> _Content:
-        """The format of a file, by its first bytes and its name."""
+    def _inspected(self, item: SourceItem, source: OpenRaw) -> tuple[OpenRaw, str, str]:
+        """(source, codec, format) of a file, by its first bytes and its name.
+
+        Raises:
+            Rejection: It has no known format.
+        """
         name = item.record_id.rpartition("/")[2]
         with source() as raw:
             stored = head = raw.look(HEAD_BYTES)
@@ -201,10 +193,14 @@ class CorpusReader:
             with opened(source(), codec) as file:
                 head = file.head(HEAD_BYTES)
         if container_in(head) or container_in(stored):
-            return _Content(source, codec, UNKNOWN, "it is an archive inside of another")
-        form = self._payload.format_of(head, name)
-        why = "" if form else f"it begins with {head[:16]!r}, as no known format does"
-        return _Content(source, codec, form, why)
+            form, why = UNKNOWN, "it is an archive inside of another"
+        else:
+            form = self._payload.format_of(head, name)
+            why = f"it begins with {head[:16]!r}, as no known format does"
+        if form == UNKNOWN:
+            data = bytes_within(opened(source()), _KEPT_BYTES)
+            raise Rejection("unknown-format", why, data=data)
+        return source, codec, form
 
     def _open(self, path: bytes, locator: Locator) -> RawStream:
         """The bytes of an item, as they are stored.
@@ -219,14 +215,6 @@ class CorpusReader:
         if locator.codec:
             return self._archive.open(path, locator)
         return container(locator.container).open(path, locator)
-
-    def _feature_names(self, path: bytes) -> FeatureNames:
-        """What the folder of a file says about its features; read once per folder."""
-        column = self._options.label_column or DEFAULT_LABEL
-        folder = os.path.dirname(path)
-        if folder not in self._names:
-            self._names[folder] = feature_names(folder, column)
-        return self._names[folder]
 
     def _with_companions(self, item: SourceItem) -> tuple[SourceItem, bytes | Rejection]:
         """The item with what its companions say, and its bytes.
@@ -245,8 +233,7 @@ class CorpusReader:
         except Rejection as rejection:
             kept = rejection.data if "" in found or not data else data
             return item, rejection.with_data(kept)
-        item = item._replace(label=said.label, group=said.group, kept=said.kept)
-        return item._replace(split=said.split or item.split), data
+        return item.annotated(said), data
 
     def _companion_annotations(self, found: dict[str, bytes], item: SourceItem) -> Annotations:
         """What .cls, .json and .txt say; `fields` has the keys of .json, and txt and cls."""
@@ -278,12 +265,11 @@ class CorpusReader:
                         self._gap(item.path, locator, offset, size) for offset, size in locator.gaps
                     )
                 else:
-                    source = partial(self._open, item.path, locator)
-                    data = _bytes_of(source, self._payload.limit)
+                    raw = self._open(item.path, locator)
+                    data = bytes_within(opened(raw), self._payload.limit)
             except (Rejection, UnreadableError):
                 data = None
-        rejection = Rejection(item.reason, item.detail, stage="list", data=data)
-        return RejectedRecord(item.record_id, rejection, self._known_label(item))
+        return self._rejected(item, Rejection(item.reason, item.detail, stage="list", data=data))
 
     def _gap(self, path: bytes, locator: Locator, offset: int, size: int) -> bytes:
         """Bytes of a damaged archive that belong to no member, as far as they can be read."""
@@ -291,22 +277,9 @@ class CorpusReader:
             return raw.read() or b""
 
 
-class Formats(dict[str, Format]):
-    """The formats of a job, made when they are first used.
-
-    Args:
-        options: The job.
-        payload: What the record type takes out of a record.
-    """
-
-    def __init__(self, options: PreprocessOptions, payload: Payload) -> None:
-        super().__init__()
-        self._options = options
-        self._payload = payload
-
-    def __missing__(self, name: str) -> Format:
-        self[name] = FORMATS[name].load()(self._options, self._payload)
-        return self[name]
+def formats_of_job(options: PreprocessOptions, payload: Payload) -> Callable[[str], Format]:
+    """The formats of a job by their names in FORMATS, made when they are first used."""
+    return functools.cache(lambda name: FORMATS[name].load()(options, payload))
 
 
 def read_part(
@@ -323,18 +296,22 @@ def read_part(
         replacements: Files in place of records, by their place.
         label: Of records that cannot be parsed, if listing decides it.
     """
+
+    def rejected(place: str, rejection: Rejection) -> RejectedRecord:
+        if rejection.data is not None and len(rejection.data) > form.limit:
+            rejection = rejection.with_data(None)
+        return RejectedRecord(_record_id(part, place), rejection.at("read"), label)
+
     found = form.find(part)
-    is_empty = not part.is_split
+    is_empty = not part.locator.is_split
     while True:
         try:
-            one = next(found)
-        except StopIteration:
-            if is_empty:
-                yield _no_records(part, form, label)
-            return
+            one = next(found, None)
         except Rejection as rejection:
-            yield _rejected(part, "", rejection.at("read"), form.limit, label)
+            yield rejected("", rejection)
             return
+        if one is None:
+            break
         is_empty = False
         if isinstance(one, IgnoredPart):
             yield IgnoredPart(_record_id(part, one.record_id))
@@ -343,23 +320,23 @@ def read_part(
         if replacement is not None:
             one = _replaced(one, replacement, form.limit)
         if isinstance(one, FoundRejection):
-            yield _rejected(part, one.place, one.rejection.at("read"), form.limit, label)
+            yield rejected(one.place, one.rejection)
+            continue
+        try:
+            record = form.parse(one, part)._replace(record_id=_record_id(part, one.place))
+        except Rejection as rejection:
+            yield rejected(one.place, rejection.with_data(one.data))
         else:
-            yield _parsed(one, part, form, label)
+            yield record
+    if is_empty:  # a file in which nothing was found must not vanish: it may be of another format
+        noun = form.payload.plural
+        kept = bytes_within(opened(part.source()), _KEPT_BYTES)
+        empty = Rejection(f"no-{noun}", f"the file has no {noun}", stage="read", data=kept)
+        yield RejectedRecord(part.file_id, empty, label)
 
 
 def _record_id(part: FilePart, place: str) -> str:
     return f"{part.file_id}/{place}" if place else part.file_id
-
-
-def _parsed(found: FoundRecord, part: FilePart, form: Format, label: str | None) -> ReadResult:
-    record_id = _record_id(part, found.place)
-    try:
-        record: RawRecord = form.parse(found, part)
-        return record._replace(record_id=record_id)
-    except Rejection as rejection:
-        rejected = rejection.at("read").with_data(found.data)
-        return RejectedRecord(record_id, rejected, label)
 
 
 def _replaced(
@@ -367,28 +344,8 @@ def _replaced(
 ) -> FoundRecord | FoundRejection:
     """A record with the bytes of a file in place of its own; unchanged if the bytes are equal."""
     data = read_file(file.path, file.size, limit)
-    if isinstance(found, FoundRejection):
-        same = data == found.rejection.data
-        return found if same else FoundRecord(found.place, data, found.context)
-    return found if data == found.data else FoundRecord(found.place, data, found.context)
-
-
-def _no_records(part: FilePart, form: Format, label: str | None) -> RejectedRecord:
-    """A file in which nothing was found must not vanish: it may be of another format."""
-    with part.open_compressed() if part.codec else part.open() as file:
-        data = file.read(_KEPT_BYTES + 1)
-    kept = data if len(data) <= _KEPT_BYTES else None
-    noun = form.payload.plural
-    rejection = Rejection(f"no-{noun}", f"the file has no {noun}", stage="read", data=kept)
-    return RejectedRecord(part.file_id, rejection, label)
-
-
-def _rejected(
-    part: FilePart, place: str, rejection: Rejection, limit: int, label: str | None
-) -> RejectedRecord:
-    if rejection.data is not None and len(rejection.data) > limit:
-        rejection = rejection.with_data(None)
-    return RejectedRecord(_record_id(part, place), rejection, label)
+    before = found.data if isinstance(found, FoundRecord) else found.rejection.data
+    return found if data == before else FoundRecord(found.place, data, found.context)
 
 
 class _CompressedArchive:
@@ -450,24 +407,13 @@ class _CompressedArchive:
         self._reader, self._path, self._held = None, b"", None
 
 
-def _opened(source: OpenRaw, codec: str) -> AbstractContextManager[ByteStream]:
-    return opened(source(), codec)
-
-
-def _codec_in(source: OpenRaw, form: str) -> str:
-    """The compression of a file whose format is known."""
-    with source() as raw:
-        head = raw.look(16)
-    return _codec_of_head(head, "", form)
-
-
 def _codec_of_head(head: bytes, name: str, form: str) -> str:
     """The compression of a file of a format, or of "auto", by its first bytes."""
     may_be_tfrecord = form in ("auto", "tfrecord")
     if may_be_tfrecord and is_frame(head[:12]):
         return ""  # a record of 35,615 bytes begins as a gzip file does
     codec = codec_of(head)
-    if not codec and is_zlib(head):
+    if not codec and head.startswith(ZLIB_MAGIC):
         named = form == "auto" and "tfrecord" in name.lower()
         return "zlib" if form == "tfrecord" or named else ""
     return codec
@@ -490,10 +436,3 @@ def _read_all(source: OpenRaw, item: SourceItem | None, limit: int) -> bytes:
         if raw.damage is not None:
             raise raw.damage.with_data(data or raw.damage.data)
     return data
-
-
-def _bytes_of(source: OpenRaw, limit: int) -> bytes | None:
-    """All bytes of something; None if they are more than the limit."""
-    with source() as raw:
-        data = raw.look(limit + 1)
-    return data if len(data) <= limit else None

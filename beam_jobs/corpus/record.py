@@ -110,6 +110,22 @@ class Locator(NamedTuple):
 WHOLE_FILE = Locator()
 
 
+class Annotations(NamedTuple):
+    """What a corpus says about a record besides its payload; None where it says nothing.
+
+    Attributes:
+        label: Its class; several are joined by `names.LABEL_SEPARATOR`.
+        group: Value of --group-by.
+        split: The split it is assigned to.
+        kept: Values of --keep-columns, in their order; empty if the record has no columns.
+    """
+
+    label: str | None = None
+    group: str | None = None
+    split: str | None = None
+    kept: tuple[Any, ...] = ()
+
+
 class SourceItem(NamedTuple):
     """One entry of the listing, not read yet.
 
@@ -149,21 +165,11 @@ class SourceItem(NamedTuple):
         """The item, marked as unusable."""
         return self._replace(reason=rejection.reason, detail=rejection.detail)
 
-
-class Annotations(NamedTuple):
-    """What a corpus says about a record besides its payload; None where it says nothing.
-
-    Attributes:
-        label: Its class; several are joined by `names.LABEL_SEPARATOR`.
-        group: Value of --group-by.
-        split: The split it is assigned to.
-        kept: Values of --keep-columns, in their order; empty if the record has no columns.
-    """
-
-    label: str | None = None
-    group: str | None = None
-    split: str | None = None
-    kept: tuple[Any, ...] = ()
+    def annotated(self, said: Annotations) -> SourceItem:
+        """The item with what a table or its companions say; a split given before is kept."""
+        return self._replace(
+            label=said.label, group=said.group, split=said.split or self.split, kept=said.kept
+        )
 
 
 class RawRecord(NamedTuple):

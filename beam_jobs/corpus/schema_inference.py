@@ -19,13 +19,7 @@ from beam_jobs.corpus.containers.base import container as container_named
 from beam_jobs.corpus.dataset_metadata import is_note, set_files
 from beam_jobs.corpus.discovery import find_files
 from beam_jobs.corpus.labels import COLUMN_FLAGS, DEFAULT_LABEL, AnnotationReader
-from beam_jobs.corpus.names import (
-    is_hidden,
-    is_hidden_member,
-    prefixes,
-    split_name,
-    without_split,
-)
+from beam_jobs.corpus.names import is_hidden, is_hidden_member, prefixes, split_name, without_split
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.reading import CorpusReader
 from beam_jobs.corpus.record import Rejection, SourceItem
@@ -215,26 +209,26 @@ def _files(
             members = list(_some_members(item, container)) if container else []
         except (Rejection, UnreadableError):
             continue
-        for member, codec in members:
+        for member in members:
             inside = tuple(member.name.split("/")[:-1]) or folders
             record = item._replace(
                 record_id=f"{item.record_id}/{member.name}",
-                size=max(0, member.size),
-                locator=member.locator(container, codec),
+                size=max(0, member.locator.size),
+                locator=member.locator,
             )
             yield record, without_split(inside)[1] if by_split else inside
         if not container:
             yield item, without_split(folders)[1] if by_split else folders
 
 
-def _some_members(item: SourceItem, container: str) -> Iterator[tuple[Member, str]]:
-    """The first usable members of an archive, and its codec."""
-    report = ArchiveReport()
-    for number, member in enumerate(container_named(container).members(item, report), start=1):
-        if number > (_MAX_COMPRESSED_MEMBERS if report.codec else _MAX_MEMBERS):
+def _some_members(item: SourceItem, container: str) -> Iterator[Member]:
+    """The first usable members of an archive."""
+    members = container_named(container).members(item, ArchiveReport())
+    for number, member in enumerate(members, start=1):
+        if number > (_MAX_COMPRESSED_MEMBERS if member.locator.codec else _MAX_MEMBERS):
             return
         if not member.reason and not is_hidden_member(member.name):
-            yield member, report.codec
+            yield member
 
 
 def _no_file_next_to_folders(roots: Sequence[Path], options: PreprocessOptions) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import re
+from collections.abc import Iterator
 
 import orjson
 
@@ -55,31 +56,33 @@ def container_of(path: bytes) -> str:
         UnreadableError: It cannot be read.
     """
     try:
-        with opened(FileRange(path)) as file:
-            head = file.head(_TAR_HEADER_BYTES)
-        found = container_in(head)
-        if found or not codec_of(head):
-            return found
-        with opened(FileRange(path), codec_of(head)) as file:
-            found = container_in(file.head(_TAR_HEADER_BYTES))
-        return found if found == "tar" else ""
+        for codec, head in _heads(path):
+            found = container_in(head)
+            if found:
+                return found if found == "tar" or not codec else ""
     except Rejection:
-        return ""  # reading says why
+        pass  # reading says why
+    return ""
 
 
 def image_kind(path: bytes) -> str:
     """The value of --source that reads a file of an image corpus, IMAGE, or UNKNOWN."""
     try:
-        with opened(FileRange(path)) as file:
-            head = file.head(_TAR_HEADER_BYTES)
-        found = _binary_kind(head)
-        if not found and codec_of(head):
-            with opened(FileRange(path), codec_of(head)) as file:
-                found = _binary_kind(file.head(_TAR_HEADER_BYTES))
+        found = next(filter(None, (_binary_kind(head) for _, head in _heads(path))), "")
     except (Rejection, UnreadableError):
         found = ""
     found = found or _kind_by_name(os.path.basename(path).decode("utf-8", "replace").lower())
     return found if found in CONTAINERS or found in formats_of("image") else UNKNOWN
+
+
+def _heads(path: bytes) -> Iterator[tuple[str, bytes]]:
+    """(codec, first bytes) of a file as it is stored, and decompressed if it is compressed."""
+    with FileRange(path) as raw:
+        head = raw.look(_TAR_HEADER_BYTES)
+    yield "", head
+    if codec := codec_of(head):
+        with opened(FileRange(path), codec) as file:
+            yield codec, file.head(_TAR_HEADER_BYTES)
 
 
 def is_image_name(name: str) -> bool:
@@ -130,13 +133,11 @@ def _is_tar(head: bytes) -> bool:
 def _kind_by_name(name: str) -> str:
     if is_image_name(name):
         return IMAGE
-    extension = _extension(name)
     if "tfrecord" in name:
         return "tfrecord"
-    stem = name.removesuffix(f".{name.rpartition('.')[2]}") if name.endswith(".gz") else name
-    if _IDX_NAME.search(stem):
+    if _IDX_NAME.search(name.removesuffix(".gz")):
         return "idx"
-    return _EXTENSIONS.get(extension, UNKNOWN)
+    return _EXTENSIONS.get(_extension(name), UNKNOWN)
 
 
 def _extension(name: str) -> str:

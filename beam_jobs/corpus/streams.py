@@ -10,11 +10,10 @@ from __future__ import annotations
 import abc
 import io
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from beam_jobs.corpus.codecs import decompressed
+from beam_jobs.corpus.codecs import DECOMPRESSORS
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.source_io import file_of, retried
 from shard_format import storage
@@ -23,6 +22,7 @@ Result = TypeVar("Result")
 
 _BUFFER_BYTES = 1 << 18  # 256 KiB a system call
 HEADER_BUFFER_BYTES = 1 << 12  # 4 KiB: for readers that go from header to header
+_SMALL_BYTES = 1 << 16  # 64 KiB: most files are smaller
 _SKIP_BYTES = 1 << 16  # 64 KiB of a stream that cannot seek
 
 
@@ -94,9 +94,25 @@ class ByteStream(io.BufferedReader):
         """Why it ended where it did; None if that was its end."""
         return self.raw.damage
 
+    def check_whole(self) -> None:
+        """Returns if the stream ended at its end, after all of it was read.
+
+        Raises:
+            Rejection: The damage that ended it.
+        """
+        if self.damage is not None:
+            raise self.damage
+
     def head(self, size: int) -> bytes:
         """The first bytes; only before anything was read."""
         return self.raw.look(size)
+
+    def up_to(self, limit: int) -> bytes:
+        """All bytes, or one more than the limit; memory is taken as bytes arrive."""
+        data = self.read(_SMALL_BYTES)
+        if len(data) < _SMALL_BYTES:
+            return data
+        return data + self.read(limit + 1 - _SMALL_BYTES)
 
 
 class FileRange(RawStream):
@@ -228,7 +244,7 @@ class Decompressed(RawStream):
     def __init__(self, compressed: ByteStream, codec: str) -> None:
         super().__init__()
         self._compressed = compressed
-        self._content = decompressed(compressed, codec)
+        self._content = DECOMPRESSORS[codec](compressed)
 
     def more(self, size: int) -> bytes:
         """See RawStream."""
@@ -239,8 +255,8 @@ class Decompressed(RawStream):
             if self._compressed.damage is not None:
                 raise self._compressed.damage from None
             raise
-        if not data and self._compressed.damage is not None:
-            raise self._compressed.damage
+        if not data:
+            self._compressed.check_whole()
         return data
 
     def close(self) -> None:
@@ -249,12 +265,17 @@ class Decompressed(RawStream):
         super().close()
 
 
-@contextmanager
-def opened(raw: RawStream, codec: str = "", buffer_bytes: int = 0) -> Iterator[ByteStream]:
+def opened(raw: RawStream, codec: str = "", buffer_bytes: int = 0) -> ByteStream:
     """A stream, decompressed if it has a codec."""
     stream = Decompressed(ByteStream(raw), codec) if codec else raw
-    with ByteStream(stream, buffer_bytes) as file:
-        yield file
+    return ByteStream(stream, buffer_bytes)
+
+
+def bytes_within(file: ByteStream, limit: int) -> bytes | None:
+    """All bytes of a stream, which is closed then; None if they are more than the limit."""
+    with file:
+        data = file.up_to(limit)
+    return data if len(data) <= limit else None
 
 
 class SequentialReader:
@@ -273,8 +294,8 @@ class SequentialReader:
         """The next bytes; fewer at the end."""
         data = self._file.read(size)
         self.position += len(data)
-        if len(data) < size and self._file.damage is not None:
-            raise self._file.damage
+        if len(data) < size:
+            self._file.check_whole()
         return data
 
     def skip(self, size: int) -> int:
@@ -285,8 +306,8 @@ class SequentialReader:
         while left and (data := self._file.read(min(left, _SKIP_BYTES))):
             left -= len(data)
             self.position += len(data)
-        if left and self._file.damage is not None:
-            raise self._file.damage
+        if left:
+            self._file.check_whole()
         return size - left
 
     def _seek(self, size: int) -> int:

@@ -2,6 +2,5 @@
 
 base           Container and Member, which an archive format implements
 tar, zip       the two formats; tar_headers and zip_directory parse their structure
-archive_index  the members of one archive in columns, and the layout their names reveal
-webdataset     members with the same key as one record
+archive_index  the members of one archive in columns, their layout, WebDataset records
 """

@@ -20,27 +20,17 @@ class Member(NamedTuple):
 
     Attributes:
         name: Its safe name (`names.member_name`).
-        offset, size, stored_size, crc, method: As in Locator.
+        locator: Where its bytes are.
         reason: Why it cannot be used, or "".
         detail: What was found then.
         copy: 2 for the second member of that name, and so on.
     """
 
     name: str
-    offset: int
-    size: int
-    stored_size: int = 0
-    crc: int = 0
-    method: int = 0
+    locator: Locator
     reason: str = ""
     detail: str = ""
     copy: int = 1
-
-    def locator(self, container: str, codec: str) -> Locator:
-        """Where its bytes are."""
-        return Locator(
-            *(container, codec, self.offset, self.size, self.stored_size, self.crc, self.method)
-        )
 
 
 class ArchiveReport:
@@ -85,15 +75,15 @@ def container(name: str) -> Container:
     return made
 
 
-def make_member(raw_name: bytes, kind: str, member: Member) -> Member:
+def make_member(raw_name: bytes, kind: str, locator: Locator) -> Member:
     """A member with its safe name; rejected if unpacking it would write outside of the archive.
 
     Args:
         raw_name: As the archive spells it.
         kind: "" of a regular file; otherwise its kind: "a symbolic link", ...
-        member: The rest; its name is not used.
+        locator: Where its bytes are.
     """
-    member = member._replace(name=member_name(raw_name) or "//unnamed")
+    member = Member(member_name(raw_name) or "//unnamed", locator)
     if kind:
         return member._replace(reason="unsafe-member", detail=f"it is {kind}")
     if raw_name.startswith(b"/") or b".." in raw_name.split(b"/"):

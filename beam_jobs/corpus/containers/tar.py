@@ -8,13 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from beam_jobs.corpus.codecs import codec_of
-from beam_jobs.corpus.containers.base import (
-    NO_BYTES,
-    ArchiveReport,
-    Container,
-    Member,
-    make_member,
-)
+from beam_jobs.corpus.containers.base import NO_BYTES, ArchiveReport, Container, Member, make_member
 from beam_jobs.corpus.containers.tar_headers import FOLDER, Gap, is_header, read_headers
 from beam_jobs.corpus.record import ByteRange, Locator, Rejection, SourceItem
 from beam_jobs.corpus.streams import (
@@ -48,7 +42,8 @@ class Tar(Container):
                 empty = False
                 if found.kind != FOLDER:
                     size = found.size if found.size or not found.kind else NO_BYTES
-                    yield make_member(found.name, found.kind, Member("", found.offset, size))
+                    locator = Locator("tar", report.codec, found.offset, size)
+                    yield make_member(found.name, found.kind, locator)
         if gaps and empty:
             raise Rejection("not-a-tar", f"no member can be found: {gaps[0].why}")
         if gaps:

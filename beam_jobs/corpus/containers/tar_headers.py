@@ -111,10 +111,10 @@ class _Reader:
             if flag not in b"xgXLK":
                 return self._member(start, block, size, extended)
             if size > _MAX_NAME_BYTES:
-                self._over(size)
+                self._archive.skip(size)
                 return Gap(start, self.position - start, f"a name has {size} bytes")
             content = self._take(size)
-            self._over(-size % _BLOCK_BYTES)
+            self._archive.skip(-size % _BLOCK_BYTES)
             if len(content) < size:
                 return Gap(start, self.position - start, "the archive ends inside a name")
             if flag in b"LK":
@@ -133,7 +133,9 @@ class _Reader:
         name = fields.get("path") or _name(block)
         offset, flag = self.position, block[156]
         folder = flag == ord("5") or (flag in _REGULAR and name.endswith(b"/"))
-        kind = _kind(flag)
+        kind = ""
+        if flag not in _REGULAR:
+            kind = _NOT_FILES.get(flag, f"an entry of type {chr(flag)!r}")
         if folder or flag in b"12346":
             size = 0  # no bytes follow, whatever the header says
         if any(key.startswith("GNU.sparse") for key in fields):
@@ -141,14 +143,14 @@ class _Reader:
         if flag == ord("S") and block[482]:  # more of the map follows
             while (more := self._take(_BLOCK_BYTES)) and more[504:505] not in (b"", b"\0"):
                 pass
-        if self._over(size) < size:
+        if self._archive.skip(size) < size:
             return Gap(
                 start,
                 self.position - start,
                 f"the archive ends inside {name.decode('utf-8', 'backslashreplace')[:200]!r}, "
                 f"which has {size} bytes",
             )
-        self._over(-size % _BLOCK_BYTES)
+        self._archive.skip(-size % _BLOCK_BYTES)
         return TarMember(name, offset, size, FOLDER if folder else kind)
 
     def _damaged(self, start: int, at: int) -> Gap:
@@ -168,15 +170,6 @@ class _Reader:
             data, self._pushed_back = self._pushed_back, b""
             return data
         return self._archive.take(size)
-
-    def _over(self, size: int) -> int:
-        return self._archive.skip(size)
-
-
-def _kind(flag: int) -> str:
-    if flag in _REGULAR:
-        return ""
-    return _NOT_FILES.get(flag, f"an entry of type {chr(flag)!r}")
 
 
 def is_header(block: bytes) -> bool:

@@ -10,12 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from beam_jobs.corpus.codecs import RAW_DEFLATE, Inflater, Readable
-from beam_jobs.corpus.containers.base import (
-    ArchiveReport,
-    Container,
-    Member,
-    make_member,
-)
+from beam_jobs.corpus.containers.base import ArchiveReport, Container, Member, make_member
 from beam_jobs.corpus.containers.zip_directory import (
     ENCRYPTED,
     FOLDER,
@@ -48,14 +43,12 @@ class Zip(Container):
             for found in read_directory(archive):
                 if found.kind == FOLDER:
                     continue
-                member = Member(
-                    *("", found.offset, found.size, found.stored, found.crc, found.method)
-                )
+                locator = found.locator
                 if found.kind != ENCRYPTED:
-                    yield make_member(found.name, found.kind, member)
+                    yield make_member(found.name, found.kind, locator)
                     continue
-                member = member._replace(size=found.stored, method=_NOT_DECOMPRESSED)
-                yield make_member(found.name, "", member)._replace(
+                locator = locator._replace(size=locator.stored_size, method=_NOT_DECOMPRESSED)
+                yield make_member(found.name, "", locator)._replace(
                     reason="encrypted", detail="a password is needed to read it"
                 )
         except Rejection as damage:

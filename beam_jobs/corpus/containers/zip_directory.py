@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from beam_jobs.corpus.record import Rejection
+from beam_jobs.corpus.record import Locator, Rejection
 from shard_format.storage import RandomAccessFile
 
 FOLDER, ENCRYPTED = "a folder", "encrypted"
@@ -33,20 +33,12 @@ class ZipEntry(NamedTuple):
 
     Attributes:
         name: With slashes between folders.
-        method: 0 stored, 8 deflated, others rare.
-        crc: CRC-32 of its bytes.
-        stored: Bytes in the archive.
-        size: Bytes of the file, as declared.
-        offset: Of its local header in the file.
+        locator: Where it is, as the directory declares it.
         kind: "" of a regular file; otherwise its kind: "encrypted", "a symbolic link", ...
     """
 
     name: bytes
-    method: int
-    crc: int
-    stored: int
-    size: int
-    offset: int
+    locator: Locator
     kind: str
 
 
@@ -124,7 +116,8 @@ def _entry(fields: tuple[int, ...], name: bytes, extra: bytes, shift: int) -> Zi
         kind = ENCRYPTED
     elif system == _MADE_ON_UNIX and stat.S_IFMT(mode) not in (0, stat.S_IFREG):
         kind = "a symbolic link" if stat.S_ISLNK(mode) else "a device, a pipe or a socket"
-    return ZipEntry(_utf8(name, flags), method, crc, stored, size, offset + shift, kind)
+    locator = Locator("zip", "", offset + shift, size, stored, crc, method)
+    return ZipEntry(_utf8(name, flags), locator, kind)
 
 
 def _utf8(name: bytes, flags: int) -> bytes:

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pyarrow as pa
 
-from beam_jobs.corpus.formats.columnar import (
-    DAMAGE,
-    MAX_BATCH_ROWS,
-    Columnar,
-    ColumnFile,
-    RowGroup,
-)
+from beam_jobs.corpus.formats.columnar import DAMAGE, MAX_BATCH_ROWS, Columnar, ColumnFile, RowGroup
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.streams import ByteStream
 
@@ -24,15 +17,13 @@ _STREAM_MAGIC = b"\xff\xff\xff\xff"  # a message of the format since Arrow 0.15
 class Arrow(Columnar):
     """See Columnar."""
 
-    @contextmanager
-    def open_file(self, file: ByteStream) -> Iterator[ColumnFile]:
+    def open_file(self, file: ByteStream) -> ColumnFile:
         """See Columnar."""
         head = file.head(len(_FILE_MAGIC))
         if head != _FILE_MAGIC and not head.startswith(_STREAM_MAGIC):
             detail = f"the file begins with {head!r}, not as Arrow files do"
             raise Rejection("not-an-arrow", detail)
-        with pa.PythonFile(file, mode="r") as source:
-            yield _ArrowFile(source, is_file=head == _FILE_MAGIC)
+        return _ArrowFile(pa.PythonFile(file, mode="r"), is_file=head == _FILE_MAGIC)
 
 
 class _ArrowFile(ColumnFile):

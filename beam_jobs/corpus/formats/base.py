@@ -8,21 +8,27 @@ record is a rejection of that record, never an exception that stops the rest.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from beam_jobs.corpus.dataset_metadata import FeatureNames
 from beam_jobs.corpus.labels import AnnotationReader
 from beam_jobs.corpus.payload import Payload
-from beam_jobs.corpus.record import Annotations, IgnoredPart, RawRecord, Rejection
+from beam_jobs.corpus.record import (
+    WHOLE_FILE,
+    Annotations,
+    IgnoredPart,
+    Locator,
+    RawRecord,
+    Rejection,
+)
 from beam_jobs.corpus.source_io import check_size
-from beam_jobs.corpus.streams import ByteStream
+from beam_jobs.corpus.streams import ByteStream, RawStream, bytes_within, opened
 from beam_jobs.options import PreprocessOptions
 
 INSPECTED_RECORDS = 16  # of a file, to see whether it has the columns at all
-_SMALL_BYTES = 1 << 16  # 64 KiB: most files are smaller
 
 
 class FilePart(NamedTuple):
@@ -30,36 +36,29 @@ class FilePart(NamedTuple):
 
     Attributes:
         file_id: The record id of the file, or of the member.
-        open: Opens it from its beginning, decompressed; more than once.
-        open_compressed: Opens it as it is stored.
+        source: Opens it as it is stored, from its beginning; more than once.
+        codec: How it is compressed; "" if it is not.
         read_all: Reads all of it at once, where it is not compressed; else None.
         path: The file itself, or the archive, for what is next to it.
         scratch: A path for a file, to be removed by who makes it.
-        start: First position of the split, as in Locator; 0 unless the file was split.
-        end: One past its last; -1 is the end of the file.
-        seek: Where reading begins, in the words of the format.
+        locator: Where its split of the file begins and ends, if the file was split.
         annotations: What its folders and the label table say about all its records.
-        codec: How it is compressed; "" if it is not.
         names: What its folder says about the features of TFRecord files.
     """
 
     file_id: str
-    open: Callable[[], AbstractContextManager[ByteStream]]
-    open_compressed: Callable[[], AbstractContextManager[ByteStream]]
+    source: Callable[[], RawStream]
+    codec: str = ""
     read_all: Callable[[], bytes] | None = None
     path: bytes = b""
     scratch: Path = Path()
-    start: int = 0
-    end: int = -1
-    seek: int = 0
+    locator: Locator = WHOLE_FILE
     annotations: Annotations = Annotations()
-    codec: str = ""
     names: FeatureNames = FeatureNames()
 
-    @property
-    def is_split(self) -> bool:
-        """Whether it is a part of a file."""
-        return self.start > 0 or self.end >= 0
+    def open(self) -> ByteStream:
+        """Opens it from its beginning, decompressed."""
+        return opened(self.source(), self.codec)
 
 
 class FoundRecord(NamedTuple):
@@ -100,7 +99,7 @@ class Split(NamedTuple):
     """A split of a file.
 
     Attributes:
-        start, end, seek: As in FilePart.
+        start, end, seek: As in Locator.
         bytes: Its size.
     """
 
@@ -124,14 +123,14 @@ class Format(abc.ABC):
         self.limit = payload.limit
         self.annotations = AnnotationReader(options)
 
-    @abc.abstractmethod
     def find(self, part: FilePart) -> Iterator[Found]:
-        """Every record of a part, in order.
+        """Every record of a part, in order; one that is the whole file, unless a format finds more.
 
         Raises:
             Rejection: The part cannot be read; only before anything was given.
             UnreadableError: An I/O error.
         """
+        yield FoundRecord("", self.whole(part))
 
     @abc.abstractmethod
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
@@ -175,14 +174,13 @@ class Format(abc.ABC):
         """
         detail = f"from byte {number} on: {damage.detail}"
         kept = damage.data if data is None else data
-        rejection = Rejection(damage.reason, detail, stage="read", data=kept)
+        rejection = Rejection(damage.reason, detail, data=kept)
         return FoundRejection(self.place(number), rejection, context)
 
     def too_large(self, number: int, size: int, context: Any = None) -> FoundRejection:
         """A record that exceeds --max-record-bytes; its bytes are not kept."""
         detail = f"the record at {number} has {size} bytes, more than {self.limit}"
-        rejection = Rejection("file-too-large", detail, stage="read")
-        return FoundRejection(self.place(number), rejection, context)
+        return FoundRejection(self.place(number), Rejection("file-too-large", detail), context)
 
     def whole(self, part: FilePart) -> bytes:
         """All bytes of a part.
@@ -195,7 +193,7 @@ class Format(abc.ABC):
         if part.read_all is not None:
             return part.read_all()
         with part.open() as file:
-            data = _up_to(file, self.limit)
+            data = file.up_to(self.limit)
             check_size(len(data), self.limit)
             if file.damage is not None:
                 raise file.damage.with_data(data)
@@ -203,14 +201,10 @@ class Format(abc.ABC):
 
     def readable_bytes(self, part: FilePart) -> bytes | None:
         """What can be read of a part that is rejected; None if it is too large to be kept."""
-        with part.open() as file:
-            data = _up_to(file, self.limit)
-        return data if len(data) <= self.limit else None
+        return bytes_within(part.open(), self.limit)
 
 
-def _up_to(file: ByteStream, limit: int) -> bytes:
-    """All bytes of a file, or one more than the limit; memory is taken as bytes arrive."""
-    data = file.read(_SMALL_BYTES)
-    if len(data) < _SMALL_BYTES:
-        return data
-    return data + file.read(limit + 1 - _SMALL_BYTES)
+def first_records(found: Iterable[Found]) -> Iterator[FoundRecord]:
+    """The records among the first that were found in a file."""
+    first = itertools.islice(found, INSPECTED_RECORDS)
+    return (one for one in first if isinstance(one, FoundRecord))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -73,7 +73,7 @@ class Columnar(Format):
     """See Format; a split is of whole row groups, `seek` is the number of its first."""
 
     @abc.abstractmethod
-    def open_file(self, file: ByteStream) -> AbstractContextManager[ColumnFile]:
+    def open_file(self, file: ByteStream) -> ColumnFile:
         """Opens a file that can be read anywhere.
 
         Raises:
@@ -85,8 +85,7 @@ class Columnar(Format):
         """See Format."""
         with _seekable(part) as file:
             try:
-                with self.open_file(file) as columns:
-                    yield from self._rows(columns, part)
+                yield from self._rows(self.open_file(file), part)
             except DAMAGE as error:
                 data = self.readable_bytes(part)
                 raise Rejection("damaged-file", first_line(error), data=data) from None
@@ -102,8 +101,7 @@ class Columnar(Format):
         """See Format."""
         found: list[Split] = []
         try:
-            with self.open_file(file) as columns:
-                found = list(_splits(columns))
+            found = list(_splits(self.open_file(file)))
         except (Rejection, *DAMAGE):
             pass  # reading says what is wrong
         rising = all(one.start < one.end or one.end < 0 for one in found)
@@ -113,24 +111,23 @@ class Columnar(Format):
         """See Format."""
         with _seekable(part) as file:
             try:
-                with self.open_file(file) as columns:
-                    names = list(dict.fromkeys(columns.schema.names))
-                    # Types, not values, where a column can hold records: these may be large.
-                    small = [name for name in names if not self._is_large(columns.schema, name)]
-                    row = {name: _type_of(columns.schema, name) for name in names}
-                    typed = {name: row[name] for name in names if name not in small}
-                    large = typed | {
-                        name: row[name] for name in self.payload.columns if name in row
-                    }
-                    for group in columns.groups():
-                        for batch in columns.batches(group, small):
-                            if batch.num_rows and small:
-                                _check(batch)
-                                rows = batch.slice(0, INSPECTED_RECORDS).to_pylist()
-                                return [values | large for values in rows]
-                    return [row]
+                return self._first_rows(self.open_file(file))
             except DAMAGE as error:
                 raise Rejection("damaged-file", first_line(error)) from None
+
+    def _first_rows(self, file: ColumnFile) -> list[dict[str, Any]]:
+        kinds = {name: _type_of(file.schema, name) for name in file.schema.names}
+        small = [name for name in kinds if not self._is_large(file.schema, name)]
+        # Types, not values, where a column can hold records: these may be large.
+        typed = [*self.payload.columns, *(name for name in kinds if name not in small)]
+        large = {name: kind for name, kind in kinds.items() if name in typed}
+        for group in file.groups() if small else ():
+            for batch in file.batches(group, small):
+                if batch.num_rows:
+                    _check(batch)
+                    rows = batch.slice(0, INSPECTED_RECORDS).to_pylist()
+                    return [values | large for values in rows]
+        return [kinds]
 
     def _is_large(self, schema: pa.Schema, name: str) -> bool:
         kind = schema.field(name).type if schema.names.count(name) == 1 else pa.null()
@@ -155,13 +152,13 @@ class Columnar(Format):
             except DAMAGE as error:
                 yield self._unreadable(first, f"row {first} and what follows", error)
                 return
-            if group is None or 0 <= part.end <= first:
+            if group is None or 0 <= part.locator.end <= first:
                 return
             if first + group.rows > _MAX_ROWS or group.rows > max(_PLAUSIBLE_ROWS, group.bytes):
                 wrong = ValueError(f"{group.rows} rows are declared in {group.bytes} bytes")
                 yield self._unreadable(first, f"row {first} and what follows", wrong)
                 return
-            if first >= part.start:
+            if first >= part.locator.start:
                 yield from self._group(file, group, first, columns, classes)
             first += group.rows
 
@@ -196,8 +193,7 @@ class Columnar(Format):
             own = [column[row] for column in cells]
             rejection = next((cell for cell in own if isinstance(cell, Rejection)), None)
             if rejection is not None:
-                rejected = rejection.at("read").with_data(b"")
-                yield FoundRejection(self.place(first + row), rejected, context)
+                yield FoundRejection(self.place(first + row), rejection.with_data(b""), context)
                 continue
             data = b"\n".join(cell for cell in own if isinstance(cell, bytes))
             yield FoundRecord(self.place(first + row), data, context)
@@ -214,8 +210,7 @@ class Columnar(Format):
 
     def _unreadable(self, row: int, rows: str, error: Exception) -> FoundRejection:
         detail = f"{rows} cannot be read: {first_line(error)}"
-        rejection = Rejection("damaged-file", detail, stage="read")
-        return FoundRejection(self.place(row), rejection, ({}, []))
+        return FoundRejection(self.place(row), Rejection("damaged-file", detail), ({}, []))
 
 
 def _type_of(schema: pa.Schema, name: str) -> pa.DataType:

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, NamedTuple
 
 from beam_jobs.corpus.encodings import Encoding, decode, encoding_of_lines
 from beam_jobs.corpus.formats.base import (
-    INSPECTED_RECORDS,
     FilePart,
     Format,
     Found,
     FoundRecord,
     FoundRejection,
+    first_records,
 )
 from beam_jobs.corpus.formats.lines import Line, read_lines
 from beam_jobs.corpus.payload import Payload
@@ -54,7 +54,7 @@ class Csv(Format):
         """See Format."""
         with part.open() as file:
             encoding = encoding_of_lines(file, self.options.encoding)
-            lines = read_lines(file, encoding.newline, self.limit)
+            lines = read_lines(file, encoding, self.limit)
             rows = _Rows(lines, encoding, self.delimiter, self.limit)
             names = self._names
             for row in rows:
@@ -89,11 +89,10 @@ class Csv(Format):
 
     def inspect(self, part: FilePart) -> list[dict[str, Any]]:
         """See Format."""
-        rows: list[dict[str, Any]] = []
-        for _, one in zip(range(INSPECTED_RECORDS), self.find(part), strict=False):
-            if isinstance(one, FoundRecord):
-                rows.append(dict(zip(one.context.names, one.parsed, strict=False)))
-        return rows
+        return [
+            dict(zip(one.context.names, one.parsed, strict=False))
+            for one in first_records(self.find(part))
+        ]
 
     def _row(self, data: bytes, encoding: str) -> list[str]:
         """The values of a replaced row.
@@ -169,7 +168,7 @@ class _Rows:
     def __iter__(self) -> Iterator[_Row]:
         """Every row in order."""
         while True:
-            reader = csv.reader(_Text(self), delimiter=self._delimiter, strict=True)
+            reader = csv.reader(iter(self._next_text, None), delimiter=self._delimiter, strict=True)
             try:
                 for values in reader:
                     yield from self._ended(values, None)
@@ -184,8 +183,12 @@ class _Rows:
                 continue
             return
 
-    def next_text(self) -> str:
-        """The text of the next line."""
+    def _next_text(self) -> str:
+        """The text of the next line, as csv asks for it.
+
+        Raises:
+            StopIteration: There is none.
+        """
         line = self._again.popleft() if self._again else next(self._lines)
         if not line.is_whole:
             self.cut = b"".join(one.data for one in self._taken) + line.data
@@ -215,8 +218,7 @@ class _Rows:
                 yield _Row(lines[0].offset, data, values)
             return
         kept = None if len(data) > self._limit else data
-        reject = Rejection(rejection.reason, rejection.detail, stage="read", data=kept)
-        yield _Row(lines[0].offset, data, [], reject)
+        yield _Row(lines[0].offset, data, [], rejection.with_data(kept))
 
     def _unclosed_quote(self) -> Iterator[_Row]:
         """Rejects the line with a quote that is never closed, and continues after it."""
@@ -225,16 +227,3 @@ class _Rows:
             self._again.extendleft(reversed(self._taken[1:]))
             del self._taken[1:]
         yield from self._ended([], Rejection("bad-csv", "a quote is opened and never closed"))
-
-
-class _Text:
-    """Lines as text, as csv asks for them."""
-
-    def __init__(self, rows: _Rows) -> None:
-        self._rows = rows
-
-    def __iter__(self) -> _Text:
-        return self
-
-    def __next__(self) -> str:
-        return self._rows.next_text()

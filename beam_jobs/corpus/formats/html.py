@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
 
 from beam_jobs.corpus.encodings import decode, is_utf8, marked, normal_name
-from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord
+from beam_jobs.corpus.formats.base import FilePart, Format, FoundRecord
 from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.options import TextOptions
 from beam_jobs.options.encodings import AUTO
@@ -34,10 +33,6 @@ class Html(Format):
     """See Format."""
 
     options: TextOptions
-
-    def find(self, part: FilePart) -> Iterator[Found]:
-        """See Format."""
-        yield FoundRecord("", self.whole(part))
 
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
         """See Format."""

@@ -8,13 +8,18 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from beam_jobs.corpus.codecs import GZIP_WINDOW, RAW_DEFLATE, ZLIB_WINDOW
 from beam_jobs.corpus.encodings import is_utf8
-from beam_jobs.corpus.formats.warc_records import parse_header
+from beam_jobs.corpus.formats.warc_records import parse_header, split_header
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.source_io import check_size
 
-_WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": 15}  # bits, as zlib takes them
-_RAW = -15  # some servers send this as "deflate"
+# Window bits that are tried; some servers send as "deflate" what has no zlib header.
+_WINDOWS = {
+    "gzip": (GZIP_WINDOW,),
+    "x-gzip": (GZIP_WINDOW,),
+    "deflate": (ZLIB_WINDOW, RAW_DEFLATE),
+}
 _ARROW_CODECS = {"br": "brotli", "zstd": "zstd"}
 
 
@@ -46,15 +51,12 @@ def parse_response(message: bytes, limit: int) -> Response:
     Raises:
         Rejection: It is not HTTP, or a coding cannot be undone.
     """
-    ends = [(message.find(end), len(end)) for end in (b"\r\n\r\n", b"\n\n")]
-    end, width = min((one for one in ends if one[0] >= 0), default=(len(message), 0))
-    head = message[:end]
+    head, body = split_header(message)
     protocol, _, rest = head.partition(b"\n")[0].partition(b" ")
     status = rest.strip()[:3]
     if not protocol.upper().startswith(b"HTTP/") or not status.isdigit():
         raise Rejection("not-http", f"the response begins with {head[:40]!r}")
     fields = parse_header(head)
-    body = message[end + width :]
     if "chunked" in fields.get("transfer-encoding", "").lower():
         body = _joined(body)
     codings = fields.get("content-encoding", "").lower().split(",")
@@ -118,8 +120,7 @@ def _decoded(body: bytes, coding: str, limit: int) -> bytes:
     if coding in _WINDOWS:
         if coding != "deflate" and not body.startswith(b"\x1f\x8b"):
             return body
-        windows = (_WINDOWS[coding], _RAW) if coding == "deflate" else (_WINDOWS[coding],)
-        for window in windows:
+        for window in _WINDOWS[coding]:
             inflater = zlib.decompressobj(window)
             try:
                 data = inflater.decompress(body, limit + 1)

@@ -7,10 +7,10 @@ channels. Format: http://yann.lecun.com/exdb/mnist, "The IDX file format".
 
 from __future__ import annotations
 
+import itertools
 import os
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 from beam_jobs.corpus.codecs import codec_of
@@ -34,11 +34,6 @@ _MAX_IMAGE_BYTES = 512 << 20  # 512 MiB; a larger size is damage
 _SPLIT_BYTES = 32 << 20  # 32 MiB, about a unit
 
 
-class _Header(NamedTuple):
-    shape: tuple[int, ...]
-    bytes: int
-
-
 class _Images(NamedTuple):
     """The images of a file: their number, and the bytes and PNM header of each."""
 
@@ -56,10 +51,10 @@ class Idx(Format):
             reader = SequentialReader(file)
             images = _images(_read_header(reader))
             labels = self._labels(part, images.number)
-            end = images.number if part.end < 0 else min(part.end, images.number)
-            if part.start:
-                reader.skip(part.start * images.size)
-            for number in range(part.start, end):
+            end = images.number if part.locator.end < 0 else min(part.locator.end, images.number)
+            if part.locator.start:
+                reader.skip(part.locator.start * images.size)
+            for number in range(part.locator.start, end):
                 why = "the file ends early"
                 try:
                     pixels = reader.take(images.size)
@@ -67,14 +62,14 @@ class Idx(Format):
                     pixels, why = b"", damage.detail
                 if len(pixels) < images.size:
                     detail = f"{images.number} images are declared, image {number} is cut: {why}"
-                    rejection = Rejection("damaged-file", detail, stage="read", data=pixels)
+                    rejection = Rejection("damaged-file", detail, data=pixels)
                     yield FoundRejection(self.place(number), rejection)
                     return
                 label = str(labels[number]) if labels else None
                 yield FoundRecord(self.place(number), images.pnm + pixels, label)
-            if part.end < 0 and (rest := file.read(self.limit)):
+            if part.locator.end < 0 and (rest := file.read(self.limit)):
                 detail = f"{len(rest)} bytes follow {images.number} images of {images.size} bytes"
-                rejection = Rejection("damaged-file", detail, stage="read", data=rest)
+                rejection = Rejection("damaged-file", detail, data=rest)
                 yield FoundRejection(self.place(images.number), rejection)
 
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
@@ -114,12 +109,12 @@ class Idx(Format):
         try:
             with _opened(path) as file:
                 reader = SequentialReader(file)
-                header = _read_header(reader)
+                shape = _read_header(reader)
                 labels = reader.take(count + 1)
         except Rejection as rejection:
             raise _mismatch(part, count, path, rejection.detail) from None
-        if header.shape != (count,) or len(labels) != count:
-            found = f"{header.shape[0]} are declared, it has {len(labels)}"
+        if shape != (count,) or len(labels) != count:
+            found = f"{shape[0]} are declared, it has {len(labels)}"
             raise _mismatch(part, count, path, found)
         return labels
 
@@ -134,16 +129,14 @@ def is_header(head: bytes) -> bool:
     return len(head) >= 8 and head[:3] == bytes((0, 0, _UBYTE)) and 1 <= head[3] <= 4
 
 
-@contextmanager
-def _opened(path: bytes) -> Iterator[ByteStream]:
-    with opened(FileRange(path)) as file:
-        codec = codec_of(file.head(16))
-    with opened(FileRange(path), codec) as file:
-        yield file
+def _opened(path: bytes) -> ByteStream:
+    with FileRange(path) as raw:
+        codec = codec_of(raw.look(16))
+    return opened(FileRange(path), codec)
 
 
-def _read_header(reader: SequentialReader) -> _Header:
-    """The header of an IDX file of bytes.
+def _read_header(reader: SequentialReader) -> tuple[int, ...]:
+    """The shape of an IDX file of bytes.
 
     Raises:
         Rejection: There is none, or it is damaged.
@@ -154,16 +147,15 @@ def _read_header(reader: SequentialReader) -> _Header:
     sizes = reader.take(4 * magic[3])
     if len(sizes) < 4 * magic[3]:
         raise Rejection("damaged-file", "the file ends inside its header")
-    return _Header(struct.unpack(f">{magic[3]}I", sizes), 4 + len(sizes))
+    return struct.unpack(f">{magic[3]}I", sizes)
 
 
-def _images(header: _Header) -> _Images:
+def _images(shape: tuple[int, ...]) -> _Images:
     """The images of a file; channels come last, where there are any.
 
     Raises:
         Rejection: The file does not hold images.
     """
-    shape = header.shape
     if len(shape) == 3 or (len(shape) == 4 and shape[3] in (1, 3)):
         count, height, width, *more = shape
         channels = (*more, 1)[0]
@@ -185,13 +177,11 @@ def partner(path: bytes, own: bytes, other: bytes) -> bytes | None:
         return None
     plain = name.replace(own, other).removesuffix(b".gz")
     numbers = (b"idx1",) if other == _LABELS else (b"idx3", b"idx4")
-    for number in numbers:
-        for old in (b"idx1", b"idx3", b"idx4"):
-            if old in plain:
-                for suffix in (b"", b".gz"):
-                    found = os.path.join(folder, plain.replace(old, number) + suffix)
-                    if is_file(found):
-                        return found
+    old_numbers, suffixes = (b"idx1", b"idx3", b"idx4"), (b"", b".gz")
+    for number, old, suffix in itertools.product(numbers, old_numbers, suffixes):
+        found = os.path.join(folder, plain.replace(old, number) + suffix)
+        if old in plain and is_file(found):
+            return found
     return None
 
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord
+from beam_jobs.corpus.formats.base import FilePart, Format, FoundRecord
 from beam_jobs.corpus.record import RawRecord
 
 
 class ImageFile(Format):
     """See Format."""
-
-    def find(self, part: FilePart) -> Iterator[Found]:
-        """See Format."""
-        yield FoundRecord("", self.whole(part))
 
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
         """See Format."""

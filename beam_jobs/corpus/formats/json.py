@@ -6,22 +6,16 @@ of it is held than one record.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import orjson
 
-from beam_jobs.corpus.encodings import decode, detected, marked, normal_name
-from beam_jobs.corpus.formats.base import (
-    INSPECTED_RECORDS,
-    FilePart,
-    Format,
-    Found,
-    FoundRecord,
-    Split,
-)
-from beam_jobs.corpus.formats.lines import LineFormat, split_lines
+from beam_jobs.corpus.encodings import decode, encoding_of_lines
+from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, first_records
+from beam_jobs.corpus.formats.lines import LineFormat
 from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.corpus.source_io import check_size
 from beam_jobs.corpus.streams import ByteStream
@@ -54,16 +48,11 @@ class _JsonFormat(Format):
 
     def inspect(self, part: FilePart) -> list[dict[str, Any]]:
         """See Format."""
-        rows: list[dict[str, Any]] = []
-        for _, one in zip(range(INSPECTED_RECORDS), self.find_unchecked(part), strict=False):
-            if isinstance(one, FoundRecord):
-                try:
-                    value = _json_value(one.data, *one.context)
-                except Rejection:
-                    continue
-                if isinstance(value, dict):
-                    rows.append(value)
-        return rows
+        values: list[Any] = []
+        for one in first_records(self.find_unchecked(part)):
+            with contextlib.suppress(Rejection):
+                values.append(_json_value(one.data, *one.context))
+        return [value for value in values if isinstance(value, dict)]
 
     def find_unchecked(self, part: FilePart) -> Iterator[Found]:
         """As `find`, without reading to the end what only the first records are wanted of."""
@@ -72,14 +61,6 @@ class _JsonFormat(Format):
 
 class JsonLines(_JsonFormat, LineFormat):
     """See Format."""
-
-    def find(self, part: FilePart) -> Iterator[Found]:
-        """See Format."""
-        return self.find_lines(part, self.options.encoding)
-
-    def splits(self, file: ByteStream, size: int) -> list[Split]:
-        """See Format."""
-        return split_lines(size)
 
 
 class Json(_JsonFormat):
@@ -98,14 +79,17 @@ class Json(_JsonFormat):
 
     def _found(self, part: FilePart, *, checked: bool) -> Iterator[FoundRecord]:
         with part.open() as file:
-            encoding = self._encoding(file)
-            is_list = encoding == "utf-8" and _begins_list(file)
+            encoding = encoding_of_lines(file, self.options.encoding).name
+            begin = file.head(_BLOCK_BYTES).removeprefix(_MARK).lstrip(_SPACE)[:1]
+            is_list = encoding == "utf-8" and begin == b"["
         if is_list:
-            for element in self._elements(part) if checked else ():
-                _check(element)
-            for element in self._elements(part):
-                place = self.place(element.offset)
-                yield FoundRecord(place, element.data, (encoding, element.offset))
+            if checked:
+                with part.open() as file:
+                    for element in _elements(file, self.limit):
+                        _check(element)
+            with part.open() as file:
+                for offset, data in _elements(file, self.limit):
+                    yield FoundRecord(self.place(offset), data, (encoding, offset))
             return
         data = self.whole(part)
         if encoding == "utf-8":
@@ -117,22 +101,6 @@ class Json(_JsonFormat):
             yield FoundRecord("", data, (encoding, 0))
         for number, one in enumerate(value if isinstance(value, list) else ()):
             yield FoundRecord(self.place(number), orjson.dumps(one), ("utf-8", 0), encoding)
-
-    def _encoding(self, file: ByteStream) -> str:
-        name = normal_name(self.options.encoding)
-        if name in ("auto", "utf-16", "utf-32"):
-            head = file.head(_BLOCK_BYTES)
-            return detected(head) if name == "auto" else marked(head[:4]) or f"{name}-le"
-        return name
-
-    def _elements(self, part: FilePart) -> Iterator[_Element]:
-        """The elements of a list, each without the space around it.
-
-        Raises:
-            Rejection: It is not a list.
-        """
-        with part.open() as file:
-            yield from _split(file, self.limit)
 
 
 def _json_value(data: bytes, encoding: str, start: int = 0) -> Any:
@@ -173,12 +141,14 @@ def _check(element: _Element) -> None:
         raise Rejection("bad-json", f"the element at byte {element.offset}: {error}") from None
 
 
-def _begins_list(file: ByteStream) -> bool:
-    return file.head(_BLOCK_BYTES).removeprefix(_MARK).lstrip(_SPACE)[:1] == b"["
+def _elements(file: ByteStream, limit: int) -> Iterator[_Element]:
+    """The elements of a list, each without the space around it.
 
+    They are found by brackets alone; the text between them is not parsed.
 
-def _split(file: ByteStream, limit: int) -> Iterator[_Element]:
-    """The elements of a list by brackets alone; the text between them is not parsed."""
+    Raises:
+        Rejection: It is not a list.
+    """
     block = file.read(_BLOCK_BYTES)
     base, start = 0, block.index(b"[") + 1  # of the block in the file, of the element in the block
     at, depth, commas = start, 1, 0
@@ -208,8 +178,7 @@ def _split(file: ByteStream, limit: int) -> Iterator[_Element]:
         unread, block, base = block[start:], b"", base + start
         more = file.read(max(_BLOCK_BYTES, len(unread)))
         if not more:
-            if file.damage is not None:
-                raise file.damage
+            file.check_whole()
             raise Rejection("bad-json", f"the file ends inside the list, at byte {base}")
         block, at, start = unread + more, at - start, 0
 
@@ -228,7 +197,6 @@ def _check_end(file: ByteStream, rest: bytes, bracket: bytes) -> None:
     while bracket == b"]" and not rest.strip(_SPACE):
         rest = file.read(_BLOCK_BYTES)
         if not rest:
-            if file.damage is not None:
-                raise file.damage
+            file.check_whole()
             return
     raise Rejection("bad-json", "the list does not end with its bracket, or more follows it")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from beam_jobs.corpus.encodings import encoding_of_lines
-from beam_jobs.corpus.formats.base import FilePart, Format, FoundRecord, FoundRejection, Split
+from beam_jobs.corpus.encodings import Encoding, encoding_of_lines
+from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, Split
 from beam_jobs.corpus.streams import ByteStream
+from beam_jobs.options import TextOptions
 
 _SPLITS_PER_FILE = 64  # aimed at
 _MIN_SPLIT_BYTES = 1 << 20  # 1 MiB
@@ -34,69 +35,85 @@ class Line(NamedTuple):
 class LineFormat(Format):
     """A format in which every line that is not blank is a record."""
 
-    def find_lines(self, part: FilePart, encoding: str) -> Iterator[FoundRecord | FoundRejection]:
+    options: TextOptions
+
+    def find(self, part: FilePart) -> Iterator[Found]:
+        """See Format."""
+        return self.find_lines(part)
+
+    def splits(self, file: ByteStream, size: int) -> list[Split]:
+        """See Format; lines may be split anywhere.
+
+        The length of a split is a power of two, so it rarely changes while a file grows.
+        """
+        aimed = size // _SPLITS_PER_FILE
+        step = 1 << max(0, aimed - 1).bit_length()
+        step = min(_MAX_SPLIT_BYTES, max(_MIN_SPLIT_BYTES, step))
+        starts = range(0, max(1, size), step)
+        return [
+            Split(at, at + step if at + step < size else -1, at, min(step, size - at))
+            for at in starts
+        ]
+
+    def find_lines(self, part: FilePart, separator: str = "") -> Iterator[Found]:
         """Every line of a part that is not blank; the context is (encoding, first byte).
 
         Args:
             part: A file or a split of one.
-            encoding: The value of --encoding.
+            separator: Ends a line in place of a line break, and does not count as a part of it;
+                only of a file that is not split.
         """
         with part.open() as file:
-            known = encoding_of_lines(file, encoding)
-            end = part.start
-            for line in read_lines(file, known.newline, self.limit, part.start, part.end):
+            known = encoding_of_lines(file, self.options.encoding)
+            mark = separator.encode(known.name)
+            end, stop = part.locator.start, part.locator.end
+            for line in read_lines(file, known, self.limit, end, stop, mark):
                 end = line.offset + line.size
                 context = (known.name, line.offset)
                 if not line.is_whole:
                     end = line.offset
                     break
-                if line.size > self.limit:
-                    yield self.too_large(line.offset, line.size, context)
-                elif not known.is_blank(line.data):
-                    data = known.without_end(line.data)
+                data, size = line.data, line.size
+                if not mark:
+                    data = known.without_end(data)
+                elif data.endswith(mark):
+                    data, size = data[: -len(mark)], size - len(mark)
+                if size > self.limit:
+                    yield self.too_large(line.offset, size, context)
+                elif not known.is_blank(data):
                     yield FoundRecord(self.place(line.offset), data, context)
             else:
                 line = Line(end, b"", 0)
-            if file.damage is not None and not 0 <= part.end <= end:
+            if file.damage is not None and not 0 <= stop <= end:
                 yield self.after_damage(end, file.damage, line.data or None, (known.name, end))
 
 
-def split_lines(size: int) -> list[Split]:
-    """The splits of a file of lines, which may be split anywhere.
-
-    Their length is a power of two, so it rarely changes while a file grows.
-
-    Args:
-        size: Bytes of the file.
-    """
-    aimed = size // _SPLITS_PER_FILE
-    step = 1 << max(0, aimed - 1).bit_length()
-    step = min(_MAX_SPLIT_BYTES, max(_MIN_SPLIT_BYTES, step))
-    return [
-        Split(start, start + step if start + step < size else -1, start, min(step, size - start))
-        for start in range(0, max(1, size), step)
-    ]
-
-
 def read_lines(
-    file: ByteStream, newline: bytes, limit: int, start: int = 0, end: int = -1
+    file: ByteStream,
+    encoding: Encoding,
+    limit: int,
+    start: int = 0,
+    end: int = -1,
+    separator: bytes = b"",
 ) -> Iterator[Line]:
     """The lines that begin in [start, end) of a file, the last to its last byte.
 
     Args:
         file: At its beginning.
-        newline: The line break in the file's encoding: as wide as a code unit.
+        encoding: Of the file.
         limit: Bytes of a line to keep; of a longer one a little more is kept.
-        start: A multiple of the newline's width, as `end` is.
+        start: A multiple of the width of a code unit, as `end` is.
         end: -1 is the end of the file.
+        separator: What ends a line; a line break if it is empty.
     """
-    offset = max(0, start - len(newline))
+    newline, width = separator or encoding.newline, len(encoding.newline)
+    offset = max(0, start - width)
     if offset:
         file.seek(offset)
     lines = (
         _byte_lines(file, offset, limit)
         if newline == b"\n"
-        else _wide_lines(file, offset, newline, limit)
+        else _separated(file, offset, newline, width, limit)
     )
     for line in lines:
         if line.offset < start:
@@ -120,29 +137,31 @@ def _byte_lines(file: ByteStream, offset: int, limit: int) -> Iterator[Line]:
         offset += size
 
 
-def _wide_lines(file: ByteStream, offset: int, newline: bytes, limit: int) -> Iterator[Line]:
-    """As `_byte_lines`, of code units that are wider than a byte or whose newline is not 0x0a."""
-    width = len(newline)
+def _separated(
+    file: ByteStream, offset: int, newline: bytes, width: int, limit: int
+) -> Iterator[Line]:
+    """As `_byte_lines`, with another end of lines than 0x0a, in code units of `width` bytes."""
     block, begin, dropped = b"", 0, 0  # the line begins there, after the bytes not kept of it
     while more := file.read(_BLOCK_BYTES):
-        searched = max(begin, len(block) - width + 1)
+        searched = max(begin, len(block) - len(newline) + 1)
         block = block[begin:] + more
         searched, begin = searched - begin, 0
-        while (at := find_aligned(block, newline, searched, begin, width)) >= 0:
-            size = dropped + at + width - begin
-            yield Line(offset, block[begin : at + width], size)
+        while (at := _find_aligned(block, newline, searched, begin, width)) >= 0:
+            end = at + len(newline)
+            size = dropped + end - begin
+            yield Line(offset, block[begin:end], size)
             offset += size
-            begin = searched = at + width
+            begin = searched = end
             dropped = 0
         if len(block) - begin > limit:
-            over = len(block) - begin - width
+            over = len(block) - begin - len(newline)
             over -= over % width
             begin, dropped = begin + over, dropped + over
     if begin < len(block):
         yield Line(offset, block[begin:], dropped + len(block) - begin)
 
 
-def find_aligned(block: bytes, wanted: bytes, start: int, begin: int, width: int) -> int:
+def _find_aligned(block: bytes, wanted: bytes, start: int, begin: int, width: int) -> int:
     """Where bytes are next that begin at a code unit counted from `begin`; -1 if nowhere."""
     at = block.find(wanted, start)
     while at >= 0 and (at - begin) % width:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,15 +24,13 @@ _BUFFER_BYTES = 1 << 20  # 1 MiB a system call; without a buffer a column is rea
 class Parquet(Columnar):
     """See Columnar."""
 
-    @contextmanager
-    def open_file(self, file: ByteStream) -> Iterator[ColumnFile]:
+    def open_file(self, file: ByteStream) -> ColumnFile:
         """See Columnar."""
         head = file.head(len(_MAGIC))
         if head != _MAGIC:
             detail = f"the file begins with {head!r}, not with {_MAGIC!r}"
             raise Rejection("not-a-parquet", detail)
-        with pa.PythonFile(file, mode="r") as source:
-            yield _ParquetFile(source)
+        return _ParquetFile(pa.PythonFile(file, mode="r"))
 
 
 class _ParquetFile(ColumnFile):

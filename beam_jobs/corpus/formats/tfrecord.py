@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from beam_jobs.corpus.formats.base import (
     INSPECTED_RECORDS,
     FilePart,
     Format,
-    Found,
     FoundRecord,
     FoundRejection,
     Split,
 )
-from beam_jobs.corpus.payload import feature_fields
 from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.corpus.streams import ByteStream, SequentialReader
 from shard_format import DamageError, decode_example, masked_crc
@@ -24,7 +24,6 @@ from shard_format.tfrecord import FOOTER_BYTES, HEADER_BYTES
 _HEADER = struct.Struct("<QI")
 _CRC = struct.Struct("<I")
 _SPLIT_BYTES = 32 << 20  # 32 MiB, about a unit
-_MAX_INSPECTED_BYTES = 64 << 20  # 64 MiB; a longer record is not inspected
 
 
 def is_frame(header: bytes) -> bool:
@@ -37,34 +36,28 @@ def is_frame(header: bytes) -> bool:
 class TfRecord(Format):
     """See Format; `seek` of a split is the first byte of its first record."""
 
-    def find(self, part: FilePart) -> Iterator[Found]:
+    def find(self, part: FilePart) -> Iterator[FoundRecord | FoundRejection]:
         """See Format."""
         with part.open() as file:
             self._check_begin(file, part)
-            reader = SequentialReader(file, part.seek)
-            number = part.start
-            while part.end < 0 or number < part.end:
-                header = self._take(reader, HEADER_BYTES)
-                if isinstance(header, Rejection):
-                    yield self._end(number, header)
-                    return
-                if not header:
-                    return
-                if not is_frame(header):
-                    why = Rejection("damaged-file", "there is no record's length and checksum")
-                    yield self._end(number, why, header, file)
-                    return
-                found = self._record(reader, number, header, part)
-                yield found
-                if isinstance(found, FoundRejection) and found.context == _LAST:
-                    return
-                number += 1
+            reader = SequentialReader(file, part.locator.seek)
+            number, end = part.locator.start, part.locator.end
+            try:
+                while (end < 0 or number < end) and (header := reader.take(HEADER_BYTES)):
+                    if not is_frame(header):
+                        why = "there is no record's length and checksum"
+                        yield self._damaged(number, why, header + file.read(self.limit))
+                        return
+                    yield self._record(reader, number, header, part)
+                    number += 1
+            except Rejection as damage:  # of the stream
+                yield FoundRejection(self.place(number), damage.with_data(b""), {})
 
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
         """See Format."""
         fields = found.context
         if self.payload.keeps_example:
-            fields = feature_fields(_decoded(found.data))
+            fields = _fields(_decoded(found.data))
             payload = self.payload.from_fields(fields)
         else:
             payload = self.payload.from_bytes(found.data)
@@ -96,20 +89,12 @@ class TfRecord(Format):
     def inspect(self, part: FilePart) -> list[dict[str, Any]]:
         """See Format."""
         rows: list[dict[str, Any]] = []
-        with part.open() as file:
-            reader = SequentialReader(file)
-            for _ in range(INSPECTED_RECORDS):
-                try:
-                    header = reader.take(HEADER_BYTES)
-                    if not is_frame(header):
-                        break
-                    size = int(_HEADER.unpack(header)[0])
-                    if size > _MAX_INSPECTED_BYTES:
-                        break
-                    framed = reader.take(size + FOOTER_BYTES)
-                    rows.append(feature_fields(_decoded(framed[:-FOOTER_BYTES])))
-                except Rejection:
-                    continue
+        for one in itertools.islice(self.find(part), INSPECTED_RECORDS):
+            if isinstance(one, FoundRecord) and self.payload.keeps_example:
+                with contextlib.suppress(Rejection):
+                    rows.append(_fields(_decoded(one.data)))
+            elif one.context:
+                rows.append(one.context)
         return rows
 
     def _check_begin(self, file: ByteStream, part: FilePart) -> None:
@@ -124,31 +109,23 @@ class TfRecord(Format):
             detail = f"{after}the file does not begin with a record's length and checksum"
             raise Rejection("not-a-tfrecord", detail, data=self.readable_bytes(part))
 
-    def _take(self, reader: SequentialReader, size: int) -> bytes | Rejection:
-        try:
-            return reader.take(size)
-        except Rejection as damage:
-            return damage
-
     def _record(
         self, reader: SequentialReader, number: int, header: bytes, part: FilePart
     ) -> FoundRecord | FoundRejection:
-        """The record after a header; a rejection with the context _LAST if nothing follows."""
+        """The record after a header.
+
+        Raises:
+            Rejection: The stream is damaged in it.
+        """
         size = int(_HEADER.unpack(header)[0])
+        cut_off = f"the file ends in a record of {size} bytes"
         if size > self.limit:
-            try:
-                if reader.skip(size + FOOTER_BYTES) < size + FOOTER_BYTES:
-                    cut = Rejection("damaged-file", f"the file ends in a record of {size} bytes")
-                    return self._end(number, cut)
-            except Rejection as damage:
-                return self._end(number, damage)
+            if reader.skip(size + FOOTER_BYTES) < size + FOOTER_BYTES:
+                return self._damaged(number, cut_off, b"")
             return self.too_large(number, size)
-        framed = self._take(reader, size + FOOTER_BYTES)
-        if isinstance(framed, Rejection):
-            return self._end(number, framed)
+        framed = reader.take(size + FOOTER_BYTES)
         if len(framed) < size + FOOTER_BYTES:
-            cut = Rejection("damaged-file", f"the file ends in a record of {size} bytes")
-            return self._end(number, cut, header + framed)
+            return self._damaged(number, cut_off, header + framed)
         example, footer = framed[:-FOOTER_BYTES], framed[-FOOTER_BYTES:]
         fields: dict[str, Any] = {}
         try:
@@ -158,24 +135,24 @@ class TfRecord(Format):
             if self.payload.keeps_example:
                 return FoundRecord(self.place(number), example)
             features = _decoded(example)
-            fields = feature_fields(features)
+            fields = _fields(features)
             data = self.payload.example_original(features, example, part.names)
             return FoundRecord(self.place(number), data, fields)
         except Rejection as rejection:
             kept = example if rejection.data is None else rejection.data
-            rejected = rejection.at("read").with_data(kept)
-            return FoundRejection(self.place(number), rejected, fields)
+            return FoundRejection(self.place(number), rejection.with_data(kept), fields)
 
-    def _end(
-        self, number: int, why: Rejection, data: bytes = b"", file: ByteStream | None = None
-    ) -> FoundRejection:
+    def _damaged(self, number: int, why: str, data: bytes) -> FoundRejection:
         """The rest of a file after damage."""
-        rest = data + (file.read(self.limit) if file is not None else b"")
-        rejection = Rejection(why.reason, why.detail, stage="read", data=rest)
-        return FoundRejection(self.place(number), rejection, _LAST)
+        return FoundRejection(self.place(number), Rejection("damaged-file", why, data=data), {})
 
 
-_LAST = "last"  # the context of a rejection after which nothing can be read
+def _fields(features: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """The features of an Example as fields: one value, a list of several, or None."""
+    return {
+        name: values[0] if len(values) == 1 else list(values) or None
+        for name, values in features.items()
+    }
 
 
 def _decoded(example: bytes) -> Any:

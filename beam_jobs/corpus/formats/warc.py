@@ -7,22 +7,15 @@ ignored.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from beam_jobs.corpus.encodings import decode, is_utf8
-from beam_jobs.corpus.formats.base import (
-    FilePart,
-    Format,
-    Found,
-    FoundRecord,
-    FoundRejection,
-)
+from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, FoundRejection
 from beam_jobs.corpus.formats.html import decode_page, meant_by
 from beam_jobs.corpus.formats.http_response import Response, media_type, parse_response
 from beam_jobs.corpus.formats.warc_gzip import GzipMembers
 from beam_jobs.corpus.formats.warc_records import Gap, WarcRecord, read_warc, split_record
 from beam_jobs.corpus.record import FILTER, IgnoredPart, RawRecord, Rejection
-from beam_jobs.corpus.streams import ByteStream
+from beam_jobs.corpus.streams import ByteStream, opened
 
 _DOCUMENTS = ("response", "resource", "conversion")
 _NO_DOCUMENTS = ("warcinfo", "request", "metadata", "revisit")
@@ -39,8 +32,7 @@ class Warc(Format):
         with _opened(part) as file:
             for one in read_warc(file, self.limit):
                 if isinstance(one, Gap):
-                    reject = Rejection(one.why.reason, one.why.detail, stage="read", data=one.data)
-                    yield FoundRejection(self.place(one.offset), reject)
+                    yield FoundRejection(self.place(one.offset), one.why.with_data(one.data))
                 else:
                     yield _found(one, self.place(one.offset))
 
@@ -60,15 +52,11 @@ class Warc(Format):
         return RawRecord("", found.data, text, part.annotations, encoding, is_html)
 
 
-@contextmanager
-def _opened(part: FilePart) -> Iterator[ByteStream]:
+def _opened(part: FilePart) -> ByteStream:
     """A WARC file, in which reading can continue after damage if it is gzip."""
-    if part.codec != "gzip":
-        with part.open() as file:
-            yield file
-        return
-    with part.open_compressed() as compressed, ByteStream(GzipMembers(compressed)) as file:
-        yield file
+    if part.codec == "gzip":
+        return ByteStream(GzipMembers(opened(part.source())))
+    return part.open()
 
 
 def _found(record: WarcRecord, place: str) -> Found:
@@ -83,12 +71,10 @@ def _found(record: WarcRecord, place: str) -> Found:
     )
     if kind in _DOCUMENTS and not is_segment:
         return FoundRecord(place, record.data, None, record)
-    rejection = (
-        Rejection("segmented-record", "it is one part of several")
-        if is_segment
-        else Rejection("unknown-record", f"it is of the type {kind[:40]!r}")
-    )
-    return FoundRejection(place, rejection.at("read").with_data(record.data))
+    reason, detail = "unknown-record", f"it is of the type {kind[:40]!r}"
+    if is_segment:
+        reason, detail = "segmented-record", "it is one part of several"
+    return FoundRejection(place, Rejection(reason, detail, data=record.data))
 
 
 def _text_of(response: Response) -> tuple[str, str, bool]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import zlib
 
+from beam_jobs.corpus.codecs import GZIP_WINDOW
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.streams import ByteStream, RawStream
 
 _GZIP_MAGIC = b"\x1f\x8b\x08"
-_GZIP = 31  # window bits: a gzip header and a checksum around the stream
 _PACKED_BYTES = 1 << 12  # 4 KiB at a time: the bytes lost of a member before damage
 _KEPT_BYTES = 16 << 20  # 16 MiB: a longer member is not searched again, nor kept
 _GAP_BYTES = 64 << 20  # 64 MiB of damage are kept
@@ -39,13 +39,18 @@ class GzipMembers(RawStream):
                     return b""
                 if not self._waiting:
                     continue
-                self._inflater, self._member = zlib.decompressobj(_GZIP), bytearray()
+                self._inflater, self._member = zlib.decompressobj(GZIP_WINDOW), bytearray()
             elif not self._waiting:
                 cut = Rejection("damaged-stream", "decompressing fails: a member ends too early")
                 raise self._compressed.damage or cut
             data = self._inflated(size)
             if data:
                 return data
+
+    def close(self) -> None:
+        """See RawIOBase."""
+        self._compressed.close()
+        super().close()
 
     def _inflated(self, size: int) -> bytes:
         inflater, waiting = self._inflater, self._waiting
@@ -93,6 +98,6 @@ class GzipMembers(RawStream):
 
 def _begins_record(compressed: bytes) -> bool:
     try:
-        return zlib.decompressobj(_GZIP).decompress(compressed, len(BEGINS)) == BEGINS
+        return zlib.decompressobj(GZIP_WINDOW).decompress(compressed, len(BEGINS)) == BEGINS
     except zlib.error:
         return False

@@ -64,7 +64,7 @@ def read_warc(file: ByteStream, limit: int) -> Iterator[WarcRecord | Gap]:
                 data, goes_on = members.recover()
             offset = reader.position
             reader.position += 1  # no two have the same place
-            yield Gap(offset, data, Rejection(damage.reason, damage.detail))
+            yield Gap(offset, data, damage)
             if not goes_on:
                 return
 
@@ -89,15 +89,17 @@ def split_record(data: bytes) -> WarcRecord:
     Raises:
         Rejection: They are not one.
     """
-    end, width = _header_end(data)
-    if not data.startswith(BEGINS) or end < 0:
+    head, block = split_header(data)
+    if not data.startswith(BEGINS) or len(head) == len(data):
         raise Rejection("not-a-record", "it does not begin with the header of a WARC record")
-    return WarcRecord(0, data, data[end + width :], parse_header(data[:end]))
+    return WarcRecord(0, data, block, parse_header(head))
 
 
-def _header_end(data: bytes) -> tuple[int, int]:
+def split_header(data: bytes) -> tuple[bytes, bytes]:
+    """(header, what follows its blank line); all is the header if it has no end."""
     found = [(data.find(end), len(end)) for end in (b"\r\n\r\n", b"\n\n")]
-    return min((one for one in found if one[0] >= 0), default=(-1, 0))
+    end, width = min((one for one in found if one[0] >= 0), default=(len(data), 0))
+    return data[:end], data[end + width :]
 
 
 class _Reader:

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from beam_jobs.corpus import streams
 from beam_jobs.corpus.formats.base import FilePart
 from beam_jobs.corpus.reading import read_part
-from beam_jobs.corpus.streams import ByteStream, FileRange, opened
+from beam_jobs.corpus.record import Locator
+from beam_jobs.corpus.streams import ByteStream, FileRange
 from beam_jobs.options import TextOptions
 from beam_jobs.options.formats import FORMATS
 from beam_jobs.text.payload import TextPayload
@@ -68,11 +69,8 @@ def outcomes(data, form, start=0, end=-1, **options):
     job = TextOptions(("x",), "out", no_labels=True, **options)
     part = FilePart(
         "f",
-        lambda: opened(Memory(data)),
-        lambda: opened(Memory(data)),
-        start=start,
-        end=end,
-        seek=start,
+        lambda: Memory(data),
+        locator=Locator(start=start, end=end, seek=start),
     )
     found = [
         (one.record_id, _original(one), _outcome(one))

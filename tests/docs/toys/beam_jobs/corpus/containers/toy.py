@@ -12,7 +12,7 @@ from beam_jobs.corpus.streams import FileRange, RawStream
 class Toy(Container):
     def members(self, file: SourceItem, report: ArchiveReport) -> Iterator[Member]:
         for start in range(4, file.size, 5):
-            yield make_member(b"%d.txt" % start, "", Member("", start, 5))
+            yield make_member(b"%d.txt" % start, "", Locator("toybox", offset=start, size=5))
 
     def open(self, path: bytes, locator: Locator) -> RawStream:
         return FileRange(path, locator.offset, locator.size)
