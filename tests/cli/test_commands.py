@@ -162,7 +162,10 @@ def test_damage_while_reading_is_damage(shard_set, shardmill, tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_sigterm_stops_a_training_at_a_checkpoint(shard_set, repository, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")]
+)
+def test_signals_stop_a_training_at_a_checkpoint(shard_set, repository, tmp_path, number, name):
     run = tmp_path / "a run"
     arguments = ["train", str(shard_set[0]), "--run-dir", str(run), "--image-size", "16"]
     arguments += ["--epochs", "2000", "--checkpoint-minutes", "1e-9", "--json"]
@@ -176,12 +179,12 @@ def test_sigterm_stops_a_training_at_a_checkpoint(shard_set, repository, tmp_pat
     with process:
         while process.poll() is None and not (run / "checkpoints" / "checkpoint").exists():
             time.sleep(0.05)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         stdout, stderr = process.communicate(timeout=120)
-    assert process.returncode == 143, stderr[-3000:]
+    assert process.returncode == 128 + number, stderr[-3000:]
     assert stdout == ""
     *_, said, command = stderr.splitlines()
-    assert said.startswith("stopped by SIGTERM after ")
+    assert said.startswith(f"stopped by {name} after ")
     assert said.endswith("which are checkpointed. The same command resumes it:")
     assert shlex.split(command) == ["shardmill", *arguments]
     assert not (run / "model.keras").exists()
