@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import shlex
 import signal
@@ -105,8 +106,15 @@ def test_json_is_the_last_line(shard_set, shardmill):
 
 
 def test_inspect_fits_a_terminal(shard_set, shardmill):
-    done = shardmill("inspect", shard_set[0], env={"COLUMNS": "80", "PATH": ""})
+    terminal = {"COLUMNS": "80", "PATH": ""}
+    done = shardmill("inspect", shard_set[0], env=terminal)
+    lines = done.stdout.splitlines()
     assert done.returncode == 0
+    assert max(map(len, lines)) <= 80 and len(lines) <= 24
+    classes = r"^classes    10; in train \d+ \(.*\) to \d+ records \(.*\)$"
+    assert re.search(classes, done.stdout, re.MULTILINE)
+    assert lines[-1] == f"more       shardmill inspect {shard_set[0]} --all"
+    done = shardmill("inspect", shard_set[0], "--all", env=terminal)
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "t-shirt" in done.stdout
 
