@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
@@ -22,7 +23,7 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from shard_format.wording import format_bytes
@@ -63,6 +64,8 @@ def table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
 
 
 _BAR_WIDTH = 20  # characters
+_WIDE = 100  # columns of a terminal with room for long progress bars
+_LINE_SECONDS = 5.0  # between two lines of progress in a log file
 
 
 def bar(share: float) -> str:
@@ -96,19 +99,26 @@ class _Rate(ProgressColumn):
 
 
 class Bars:
-    """Progress bars on stderr, one per stage, each added when its stage begins."""
+    """Progress bars on stderr, one per stage, each added when its stage begins.
+
+    Where stderr is no terminal, a line says every few seconds how far the stage is.
+    """
 
     def __init__(self, file: IO[str] | None = None) -> None:
+        self._console = Console(file=file or sys.stderr, highlight=False, markup=False)
+        note = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # gets the width that is left
         self._progress = Progress(
             TextColumn("{task.description:<12}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=24 if self._console.width >= _WIDE else 8),
             _Count(),
             _Rate(),
             TimeRemainingColumn(elapsed_when_finished=True),
-            TextColumn("{task.fields[note]}"),
-            console=Console(file=file or sys.stderr),
+            TextColumn("{task.fields[note]}", markup=False, table_column=note),
+            console=self._console,
+            expand=True,
         )
         self._tasks: dict[str, Any] = {}
+        self._line_at = time.monotonic() + _LINE_SECONDS
 
     def update(
         self, stage: str, done: float, total: float | None, unit: str, note: str = ""
@@ -119,6 +129,11 @@ class Bars:
         if stage not in self._tasks:
             self._tasks[stage] = self._progress.add_task(stage, total=None, unit=unit, note=note)
         self._progress.update(self._tasks[stage], completed=done, total=total or None, note=note)
+        if not self._console.is_terminal and time.monotonic() >= self._line_at:
+            self._line_at = time.monotonic() + _LINE_SECONDS
+            task = self._progress.tasks[self._tasks[stage]]
+            parts = (stage, *(column.render(task).plain for column in (_Count(), _Rate())), note)
+            self._console.print("  ".join(part for part in parts if part), soft_wrap=True)
 
     def finish(self, stage: str) -> None:
         """Marks a stage of unknown length as done."""

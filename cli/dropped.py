@@ -14,7 +14,7 @@ _EXAMPLE_WIDTH = 300  # characters; a table folds them into a few lines
 
 
 def dropped_json(directory: Path, manifest: Manifest) -> dict[str, Any]:
-    """What `print_dropped` prints, for --json; null where a file of the set is damaged."""
+    """Duplicates and quarantine for --json; null where a file of the set is damaged."""
     found, _ = _read(directory, manifest)
     if found is None:
         return {"duplicate_clusters": None, "quarantine": None}
@@ -37,28 +37,32 @@ def dropped_json(directory: Path, manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def print_dropped(directory: Path, manifest: Manifest) -> None:
-    """Prints an example for every reason of rejection, and counts of duplicates."""
+def print_quarantine(directory: Path, manifest: Manifest) -> None:
+    """Prints an example for every reason of rejection."""
+    found, _ = _read(directory, manifest)
+    if found is None or not found[1]:
+        return
+    rows = table("Quarantine", "reason", "records", "example", right=("records",))
+    for item in found[1]:
+        example = f"{visible(item.record_id)}: {visible(item.detail)}"
+        rows.add_row(visible(item.reason), f"{item.records:,}", shortened(example, _EXAMPLE_WIDTH))
+    console = stdout()
+    console.print(rows)
+    console.print()
+
+
+def print_duplicates(directory: Path, manifest: Manifest) -> None:
+    """Prints the number of duplicates, or what is missing to count them."""
     found, problem = _read(directory, manifest)
     if found is None:
-        say(f"note: {problem}\n")
+        say(f"note: {problem}")
         return
-    duplicates, refused = found
-    console = stdout()
-    if refused:
-        rows = table("Quarantine", "reason", "records", "example", right=("records",))
-        for item in refused:
-            example = f"{visible(item.record_id)}: {visible(item.detail)}"
-            rows.add_row(
-                visible(item.reason), f"{item.records:,}", shortened(example, _EXAMPLE_WIDTH)
-            )
-        console.print(rows)
-        console.print()
+    duplicates, _ = found
     if duplicates is not None and duplicates.clusters:
         kinds = f"{duplicates.exact:,} exact and {duplicates.near:,} near copies"
         say(
             f"duplicates {counted(duplicates.clusters, 'cluster')} ({kinds}), "
-            f"{duplicates.conflicts:,} with conflicting labels\n"
+            f"{duplicates.conflicts:,} with conflicting labels"
         )
 
 

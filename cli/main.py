@@ -52,7 +52,7 @@ def shardmill() -> None:
     shardmill cache                                   show copies of sets on this disk
 
     Exit codes: 0 done; 2 wrong usage; 3 the input, the shard set or the installation is at fault;
-    4 verification found damage; 130 interrupted; 143 training stopped by SIGTERM, to be resumed.
+    4 verification found damage; 130 interrupted; 143 training stopped by SIGTERM.
     """
 
 
@@ -87,9 +87,11 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        hint = "; run the same command again, it resumes" if _resumes(sys.argv) else ""
-        click.echo(f"interrupted{hint}", err=True)
+    except (click.Abort, KeyboardInterrupt) as error:
+        hint = str(error)
+        if not hint and _resumes(sys.argv):
+            hint = "run the same command again; it resumes where something was saved"
+        click.echo(f"interrupted: {hint}" if hint else "interrupted", err=True)
         sys.stderr.flush()
         # Not sys.exit: threads of Beam and TensorFlow still run, and would abort the process.
         os._exit(_INTERRUPTED)

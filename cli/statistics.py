@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.console import stdout, table
+from cli.console import say, stdout, table
 from shard_format import Manifest
 from shard_format.wording import shortened, visible
 
@@ -36,6 +36,20 @@ def print_classes(manifest: Manifest) -> None:
     if len(classes) > _SHOWN_CLASSES:
         console.print(f"and {len(classes) - _SHOWN_CLASSES} more classes; --json lists all")
     console.print()
+
+
+def print_class_range(manifest: Manifest) -> None:
+    """Prints how many classes there are, and the records of the smallest and the largest one."""
+    name, split = next(iter(manifest.splits.items()))
+    counts = split.statistics.get("class_counts")
+    if not isinstance(counts, dict) or not counts:
+        return
+    smallest, largest = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
+    each = f"{counts[smallest]:,} records each"
+    if counts[smallest] != counts[largest]:
+        few, many = (shortened(visible(one), _NAME_WIDTH) for one in (smallest, largest))
+        each = f"{counts[smallest]:,} ({few}) to {counts[largest]:,} records ({many})"
+    say(f"classes    {len(counts):,}; in {name} {each}")
 
 
 def _class_weights(manifest: Manifest) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from reader.order.class_sampling import SLOTS, shares
 from reader.order.mixture import MixturePlan
 from reader.pipeline import finished, without_autograph
 from reader.record_types.vocabulary import HUGGING_FACE, SENTENCE_PIECE
-from reader.state import as_json, digest, read_state
+from reader.state import as_json, content_of, digest, read_state
 from reader.stream import Stream, StreamInfo
 from reader.transforms.normalization import TRAINING_SPLIT
 from shard_format import UsageError, load_manifest
@@ -127,6 +127,7 @@ def mix(
             "streams": [one.info.streams for one in opened][:8],
             "sample": digest(dict(sample) if isinstance(sample, Mapping) else sample),
             "steps_per_epoch": steps,
+            "content": content_of(opened[0].source.options),
         }
         of_mixture = as_json(of_mixture)
         start = read_state(state, of_mixture, steps, epochs)

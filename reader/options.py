@@ -39,6 +39,8 @@ KINDS = {
     "tokens": "token ids",
     "packed": "packed sequences",
 }
+# A side in pixels. One such image takes 768 MiB; larger ones are meant to be cut into tiles.
+MAX_IMAGE_SIZE = 1 << 14
 # The default of `batch_size`. Any, so that type checkers see an int: None is refused when a set is
 # loaded, with a message that says what to pass.
 REQUIRED: Any = None
@@ -83,7 +85,7 @@ class ReadOptions:
         "batch_size is 1.",
         metavar="N",
         type=int,
-        limits=Limits(1),
+        limits=Limits(1, MAX_IMAGE_SIZE),
         kinds=("image",),
     )
     augment: Any = option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reader.options import MAX_EPOCHS, ReadOptions
@@ -14,6 +14,8 @@ from shard_format import UsageError
 FORMAT = 1
 # Options that decide which records a step reads.
 _ORDER = ("split", "batch_size", "shuffle", "seed", "streams", "remainder", "buckets")
+# Options that decide what a batch holds of its records.
+_CONTENT = ("augment", "image_size", "dtype", "normalize", "features")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +60,9 @@ def read_state(
             "stream.state(steps_done) returned; one of a newer version needs that version."
         )
     for name, value in order.items():
+        if name == "content":
+            _check_content(state, value)
+            continue
         found = state.get(name)
         if type(found) is not type(value) or found != value:
             raise UsageError(
@@ -81,15 +86,52 @@ def read_state(
     return Position(epoch, step)
 
 
+def _check_content(state: Mapping[str, Any], content: Mapping[str, Any]) -> None:
+    """Returns if the batches hold the same of their records; states of earlier versions do not say.
+
+    Raises:
+        UsageError: They do not.
+    """
+    found = state.get("content", content)
+    found = found if isinstance(found, Mapping) else {}
+    wrong = [
+        f"{name}={found.get(name)!r}, not {value!r}"
+        for name, value in content.items()
+        if found.get(name) != value
+    ]
+    if wrong:
+        raise UsageError(
+            f"The state is of batches with {', '.join(wrong)}, in reader.load. Load with the same "
+            "arguments as then, or remove 'content' from the state to continue its order with "
+            "other batches."
+        )
+
+
+def content_of(options: ReadOptions) -> dict[str, Any]:
+    """What a batch holds of its records, as JSON holds it; an augmentation of objects as a hash."""
+    found = {name: getattr(options, name) for name in _CONTENT}
+    if not isinstance(options.augment, str):
+        parts = options.augment if isinstance(options.augment, Sequence) else [options.augment]
+        found["augment"] = digest([_name_of(part) for part in parts])
+    return as_json(found)
+
+
+def _name_of(transform: Any) -> str:
+    """Name and parameters of a transform, the same in every process."""
+    if isinstance(transform, str) or dataclasses.is_dataclass(transform):
+        return repr(transform)
+    return f"{type(transform).__module__}.{type(transform).__qualname__}"
+
+
 def order_of(root_hash: str, options: ReadOptions) -> dict[str, Any]:
-    """What the order of a stream depends on, as JSON holds it."""
+    """What the batches of a stream depend on, as JSON holds it."""
     found = {"root_hash": root_hash} | {name: getattr(options, name) for name in _ORDER}
     if options.buckets > 1:  # records that are cut at a length are of one length
         found["max_tokens"] = options.max_tokens
     sample = options.sample
     if isinstance(sample, Mapping):  # of a thousand classes: only whether it is the same counts
         sample = digest({str(name): float(weight) for name, weight in sample.items()})
-    return as_json(found | {"sample": sample})
+    return as_json(found | {"sample": sample, "content": content_of(options)})
 
 
 def as_json(order: Mapping[str, Any]) -> dict[str, Any]:

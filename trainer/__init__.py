@@ -18,6 +18,7 @@ from trainer.events import (
     RunDone,
     RunStarted,
     StepsDone,
+    StopAsked,
     TrainResult,
 )
 from trainer.events import ignore as _ignore
@@ -38,6 +39,7 @@ __all__ = [
     "RunDone",
     "RunStarted",
     "StepsDone",
+    "StopAsked",
     "TrainOptions",
     "TrainResult",
     "TrainingError",
@@ -58,8 +60,8 @@ def train(options: TrainOptions, on_event: OnEvent = _ignore) -> TrainResult:
         ShardSetError: There is no shard set in `options.data`.
         InputError: The run directory holds another run, or cannot be written.
         TrainingError: The loss is no longer finite.
-        TrainingStopped: SIGTERM came to this process, whose main thread this is and which does not
-            handle it itself. The run is checkpointed; the same call resumes it.
+        TrainingStopped: SIGTERM or Ctrl-C came to this process, whose main thread this is and which
+            does not handle it itself. The run is checkpointed; the same call resumes it.
     """
     from shard_format.extras import naming_extras
 

@@ -1,4 +1,4 @@
-"""When a run is checkpointed: at the end of epochs, after some minutes, and on SIGTERM."""
+"""When a run is checkpointed: at the end of epochs, after some minutes, and when it is stopped."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Autosave:
             totals: Of these steps.
 
         Raises:
-            TrainingStopped: SIGTERM has come, and the place is saved.
+            TrainingStopped: A signal has come, and the place is saved.
         """
         is_time = time.monotonic() - self._saved_at >= self._seconds
         if (is_time or self._termination.asked) and self._saved != (epochs_done, step):
@@ -57,10 +57,11 @@ class Autosave:
         """Returns unless the run has to stop; to be called when its place is saved.
 
         Raises:
-            TrainingStopped: SIGTERM has come.
+            TrainingStopped: A signal has come.
         """
         if self._termination.asked and self._saved is not None:
-            raise TrainingStopped(*self._saved, self._stream.steps_per_epoch)
+            steps_per_epoch = self._stream.steps_per_epoch
+            raise TrainingStopped(self._termination.asked, *self._saved, steps_per_epoch)
 
     def _save(self, epochs_done: int, step: int, totals: Totals) -> None:
         stream = self._stream

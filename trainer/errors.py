@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+
 from shard_format.errors import ShardmillError
-from trainer.termination import EXIT_CODE
 
 
 class TrainingError(ShardmillError):
@@ -11,20 +12,34 @@ class TrainingError(ShardmillError):
 
 
 class TrainingStopped(ShardmillError):
-    """SIGTERM has come, and the run is checkpointed: not an error, the run can resume.
+    """SIGTERM or Ctrl-C has come, and the run is checkpointed: not an error, the run can resume.
 
     Args:
+        number: The signal.
         epochs_done: Whole epochs.
         step: Training steps of the epoch behind them that are done.
         steps_per_epoch: Training steps of an epoch.
+
+    Attributes:
+        exit_code: What shells report of a process that the signal ended; schedulers know it.
     """
 
-    exit_code = EXIT_CODE
-
-    def __init__(self, epochs_done: int, step: int, steps_per_epoch: int) -> None:
-        within = f" and {step:,} of {steps_per_epoch:,} steps of the next" if step else ""
-        plural = "epoch" if epochs_done == 1 else "epochs"
+    def __init__(
+        self, number: signal.Signals, epochs_done: int, step: int, steps_per_epoch: int
+    ) -> None:
+        name = "Ctrl-C" if number == signal.SIGINT else number.name
+        self.exit_code = 128 + number
         super().__init__(
-            f"stopped by SIGTERM after {epochs_done} {plural}{within}, which are checkpointed. "
-            "The same command resumes it."
+            f"stopped by {name} after {place_text(epochs_done, step, steps_per_epoch)}, which are "
+            "checkpointed. The same command resumes it."
         )
+
+
+def place_text(epochs_done: int, step: int, steps_per_epoch: int | None = None) -> str:
+    """How far a run is: "3 epochs and 12 of 40 steps of the next"."""
+    whole = f"{epochs_done} {'epoch' if epochs_done == 1 else 'epochs'}"
+    if not step:
+        return whole
+    if steps_per_epoch:
+        return f"{whole} and {step:,} of {steps_per_epoch:,} steps of the next"
+    return f"{whole} and {step:,} {'step' if step == 1 else 'steps'} of the next"

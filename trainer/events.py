@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,6 +103,17 @@ class EpochDone:
 
 
 @dataclasses.dataclass(frozen=True)
+class StopAsked:
+    """SIGTERM or Ctrl-C has come; the run stops after the steps at work, and is checkpointed.
+
+    Attributes:
+        number: The signal. Ctrl-C after it ends the run at once.
+    """
+
+    number: signal.Signals
+
+
+@dataclasses.dataclass(frozen=True)
 class RunDone:
     """The model is saved.
 
@@ -136,7 +148,7 @@ class TrainResult:
         return self.history[-1]
 
 
-Event = RunStarted | StepsDone | EpochDone | RunDone
+Event = RunStarted | StepsDone | EpochDone | StopAsked | RunDone
 OnEvent = Callable[[Event], None]
 
 

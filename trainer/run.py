@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,16 @@ from trainer import checkpoints, precision, run_dir
 from trainer.autosave import Autosave
 from trainer.data import BatchStream, Data, open_data, require_batch
 from trainer.errors import TrainingError
-from trainer.events import EpochDone, OnEvent, RunDone, RunStarted, StepsDone, TrainResult, ignore
+from trainer.events import (
+    EpochDone,
+    OnEvent,
+    RunDone,
+    RunStarted,
+    StepsDone,
+    StopAsked,
+    TrainResult,
+    ignore,
+)
 from trainer.loop import OnSteps, Totals
 from trainer.options import Settings, TrainOptions
 from trainer.progress import Progress
@@ -109,13 +119,17 @@ class _Run:
 
         Raises:
             TrainingError: The loss is no longer finite.
-            TrainingStopped: SIGTERM has come.
+            TrainingStopped: SIGTERM or Ctrl-C has come.
         """
         distribute = self.learner.loop.distribute
         batches = iter(distribute(self.stream.dataset))
         validation = self.validation and distribute(self.validation.dataset)
         minutes = self.options.checkpoint_minutes
-        with Termination() as termination, Scalars(self._tensorboard) as scalars:
+
+        def asked(number: signal.Signals) -> None:
+            self.on_event(StopAsked(number))
+
+        with Termination(asked) as termination, Scalars(self._tensorboard) as scalars:
             autosave = Autosave(kept, self.stream, minutes, termination)
             for epoch in range(place.epochs_done + 1, self.options.epochs + 1):
                 done = self._run_epoch(place, batches, validation, autosave)

@@ -1,34 +1,45 @@
-"""SIGTERM: a machine is about to be taken away, and says so some seconds before."""
+"""Signals that end a run: SIGTERM of a machine that is taken away, and SIGINT of Ctrl-C."""
 
 from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
+from typing import Any
 
-# What shells report of a process that SIGTERM ended: 128 + 15. Schedulers know it.
-EXIT_CODE = 128 + signal.SIGTERM
+# What Python does with each unless a program says otherwise.
+_DEFAULTS: dict[signal.Signals, Any] = {
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGINT: signal.default_int_handler,
+}
 
 
 class Termination:
-    """Remembers a SIGTERM, rather than dying of it, until the context is left.
+    """Remembers SIGTERM and SIGINT, rather than ending at once, until the context is left.
 
-    Only in the main thread, where Python allows it, and only where the signal has its default
-    action: a program that handles or ignores SIGTERM keeps doing so.
+    Ctrl-C after either of them does end the run at once, with KeyboardInterrupt. Only in the main
+    thread, where Python allows it, and only where a signal has its default action: a program that
+    handles or ignores it keeps doing so.
+
+    Args:
+        on_asked: Called when the first signal comes.
 
     Attributes:
-        asked: True once the signal has come.
+        asked: The first signal that has come.
     """
 
-    def __init__(self) -> None:
-        self.asked = False
-        self._taken = False
+    def __init__(self, on_asked: Callable[[signal.Signals], None]) -> None:
+        self.asked: signal.Signals | None = None
+        self._on_asked = on_asked
+        self._taken: list[signal.Signals] = []
 
     def __enter__(self) -> Termination:
-        in_main_thread = threading.current_thread() is threading.main_thread()
-        if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, self._remember)
-            self._taken = True
+        if threading.current_thread() is threading.main_thread():
+            for number, default in _DEFAULTS.items():
+                if signal.getsignal(number) is default:
+                    signal.signal(number, self._remember)
+                    self._taken.append(number)
         return self
 
     def __exit__(
@@ -37,8 +48,12 @@ class Termination:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._taken:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in self._taken:
+            signal.signal(number, _DEFAULTS[number])
 
-    def _remember(self, signum: int, frame: FrameType | None) -> None:
-        self.asked = True
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        if self.asked is None:
+            self.asked = signal.Signals(number)
+            self._on_asked(self.asked)
+        elif number == signal.SIGINT:
+            raise KeyboardInterrupt

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from shard_format import Manifest
 
 
 @click.command()
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--all", "show_all", is_flag=True, help="Show everything, which may be some screens.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
-def inspect(directory: Path, as_json: bool) -> None:
-    """Show ledger, splits, classes, statistics, duplicates and options of a shard set.
+def inspect(directory: Path, show_all: bool, as_json: bool) -> None:
+    """Show ledger, splits, classes and duplicates of a shard set.
 
-    For text also languages, encodings, vocabulary and how full packed sequences are.
+    With --all also every class, statistics, options and examples of what was rejected; for text
+    also languages, encodings, vocabulary and how full packed sequences are.
 
     \b
     Examples:
       shardmill inspect set
+      shardmill inspect set --all
       shardmill inspect set --json
     """
-    import json
-
-    from cli.console import print_json, stdout, table
-    from cli.dropped import dropped_json, print_dropped
+    from cli.console import print_json, say
+    from cli.dropped import dropped_json, print_duplicates
     from cli.ledger import print_ledger
-    from cli.statistics import print_channels, print_classes, print_statistics
-    from cli.text_statistics import print_cleaning, print_text, text_json
+    from cli.statistics import print_class_range
+    from cli.text_statistics import text_json
     from shard_format import load_build, load_manifest
 
     manifest = load_manifest(directory)
@@ -44,6 +51,22 @@ def inspect(directory: Path, as_json: bool) -> None:
             | dropped_json(directory, manifest)
         )
         return
+    if show_all:
+        _print_details(directory, manifest)
+    print_ledger(manifest, load_build(directory))
+    print_class_range(manifest)
+    print_duplicates(directory, manifest)
+    if not show_all:
+        say(f"more       {shlex.join(['shardmill', 'inspect', str(directory), '--all'])}")
+
+
+def _print_details(directory: Path, manifest: Manifest) -> None:
+    """Prints every class, statistics, options and examples of what was rejected."""
+    from cli.console import stdout, table
+    from cli.dropped import print_quarantine
+    from cli.statistics import print_channels, print_classes, print_statistics
+    from cli.text_statistics import print_cleaning, print_text
+
     print_classes(manifest)
     print_statistics(manifest)
     print_channels(manifest)
@@ -55,5 +78,4 @@ def inspect(directory: Path, as_json: bool) -> None:
             options.add_row(option, json.dumps(value))
     stdout().print(options)
     stdout().print()
-    print_dropped(directory, manifest)
-    print_ledger(manifest, load_build(directory))
+    print_quarantine(directory, manifest)

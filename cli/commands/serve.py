@@ -52,7 +52,8 @@ def serve(
 
     DIR must be the same set under the same path on the machines of trainers and of all workers.
     There is no authentication and no encryption: whoever reaches the ports may read files and run
-    TensorFlow graphs on this machine. Use a private network.
+    TensorFlow graphs on this machine. They are open on every network interface, since TensorFlow
+    offers no choice, whatever --host says. Use a private network or a firewall.
 
     \b
     Examples:

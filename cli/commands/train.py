@@ -35,8 +35,8 @@ def train(directory: Path, run_dir: Path | None, as_json: bool, **values: Any) -
     sequences. Raw text has to be stored as token ids first.
 
     An interrupted run resumes at its last checkpoint when the same command is run again, and ends
-    with the same weights as an uninterrupted one. On SIGTERM (preemption) it finishes its step,
-    writes a checkpoint and exits with 143.
+    with the same weights as an uninterrupted one. On SIGTERM (preemption) and on Ctrl-C it finishes
+    its step, writes a checkpoint and exits with 143 or 130; a second Ctrl-C ends it at once.
 
     \b
     Examples:
@@ -60,7 +60,8 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
     """Trains with progress bars, and prints the results and the path of the model.
 
     Raises:
-        SystemExit: SIGTERM came; the command that resumes is printed on stderr.
+        SystemExit: SIGTERM or Ctrl-C came; the command that resumes is printed on stderr.
+        KeyboardInterrupt: Ctrl-C came before the first step, or twice.
     """
     from cli.console import print_json, say
     from trainer import TrainingStopped
@@ -71,6 +72,8 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
         message = str(stopped).removesuffix(".")
         click.echo(f"{message}:\n  {shlex.join(['shardmill', *sys.argv[1:]])}", err=True)
         raise SystemExit(stopped.exit_code) from None
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(where_it_resumes(options.run_dir)) from None
     final = result.final
     if as_json:
         print_json(
@@ -90,6 +93,21 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
         f"logs       tensorboard --logdir {result.run_dir / 'tensorboard'}"
     )
     return result
+
+
+def where_it_resumes(run_dir: Path) -> str:
+    """From where the same command goes on, for a run that was interrupted between checkpoints."""
+    if "trainer.checkpoints" not in sys.modules:  # interrupted while TensorFlow was loaded
+        return "nothing was trained; run the same command again"
+    from trainer.checkpoints import latest_progress
+    from trainer.errors import place_text
+    from trainer.run_dir import CHECKPOINTS
+
+    place = latest_progress(run_dir / CHECKPOINTS)
+    if not (place.epochs_done or place.step):
+        return "no checkpoint was written yet; the same command begins again"
+    found = place_text(place.epochs_done, place.step)
+    return f"the same command resumes at its last checkpoint, after {found}"
 
 
 def _trained(options: TrainOptions) -> TrainResult:
@@ -117,11 +135,11 @@ class _Show:
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
-        self._steps_per_epoch = self._epochs = 0
-        self._note = ""
+        self._steps_per_epoch = self._epochs = self._steps = 0
+        self._note = self._stopping = ""
 
     def __call__(self, event: Any) -> None:
-        from trainer import EpochDone, RunStarted, StepsDone
+        from trainer import EpochDone, RunStarted, StepsDone, StopAsked
 
         if isinstance(event, RunStarted):
             self._bars.finish("load")
@@ -131,6 +149,9 @@ class _Show:
         elif isinstance(event, StepsDone) and event.phase == "train":
             self._note = f"epoch {event.epoch}/{self._epochs}, loss {event.loss:.3f}"
             self._draw((event.epoch - 1) * self._steps_per_epoch + event.step)
+        elif isinstance(event, StopAsked):
+            self._stopping = "; stopping, Ctrl-C ends it at once"
+            self._draw(self._steps)
         elif isinstance(event, EpochDone) and event.val_loss is not None:
             reached = (
                 f"val perplexity {event.val_perplexity:.2f}"
@@ -142,7 +163,8 @@ class _Show:
 
     def _draw(self, steps: int) -> None:
         total = self._epochs * self._steps_per_epoch
-        self._bars.update("train", steps, total, "steps", self._note)
+        self._steps = steps
+        self._bars.update("train", steps, total, "steps", self._note + self._stopping)
 
 
 _SHOWN_EPOCHS = 12  # enough to see a curve, few enough for a terminal

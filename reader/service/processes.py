@@ -119,7 +119,16 @@ def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
         stack.callback(team.stop)
         team.start()
         say(f"serving {options.directory} at {options.dispatcher}")
+        say(_exposed(options))
         _watch(team, dispatcher, say)
+
+
+def _exposed(options: ServeOptions) -> str:
+    """Who can reach the ports, which TensorFlow opens on all interfaces (it cannot choose one)."""
+    first = options.port + (options.join is not None)
+    last = options.port + options.workers
+    ports = f"port {first} is" if first == last else f"ports {first} to {last} are"
+    return f"{ports} open on every network interface, without authentication: use a firewall"
 
 
 def _watch(team: _Team, dispatcher: Any, say: Callable[[str], None]) -> None:

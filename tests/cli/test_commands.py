@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import shlex
 import signal
@@ -105,8 +106,15 @@ def test_json_is_the_last_line(shard_set, shardmill):
 
 
 def test_inspect_fits_a_terminal(shard_set, shardmill):
-    done = shardmill("inspect", shard_set[0], env={"COLUMNS": "80", "PATH": ""})
+    terminal = {"COLUMNS": "80", "PATH": ""}
+    done = shardmill("inspect", shard_set[0], env=terminal)
+    lines = done.stdout.splitlines()
     assert done.returncode == 0
+    assert max(map(len, lines)) <= 80 and len(lines) <= 24
+    classes = r"^classes    10; in train \d+ \(.*\) to \d+ records \(.*\)$"
+    assert re.search(classes, done.stdout, re.MULTILINE)
+    assert lines[-1] == f"more       shardmill inspect {shard_set[0]} --all"
+    done = shardmill("inspect", shard_set[0], "--all", env=terminal)
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "t-shirt" in done.stdout
 
@@ -162,7 +170,15 @@ def test_damage_while_reading_is_damage(shard_set, shardmill, tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_sigterm_stops_a_training_at_a_checkpoint(shard_set, repository, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [
+        (signal.SIGTERM, "SIGTERM"),
+        # In one process it is tested in tests/trainer/test_resume.py.
+        pytest.param(signal.SIGINT, "Ctrl-C", marks=pytest.mark.proof),
+    ],
+)
+def test_signals_stop_a_training_at_a_checkpoint(shard_set, repository, tmp_path, number, name):
     run = tmp_path / "a run"
     arguments = ["train", str(shard_set[0]), "--run-dir", str(run), "--image-size", "16"]
     arguments += ["--epochs", "2000", "--checkpoint-minutes", "1e-9", "--json"]
@@ -176,12 +192,12 @@ def test_sigterm_stops_a_training_at_a_checkpoint(shard_set, repository, tmp_pat
     with process:
         while process.poll() is None and not (run / "checkpoints" / "checkpoint").exists():
             time.sleep(0.05)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         stdout, stderr = process.communicate(timeout=120)
-    assert process.returncode == 143, stderr[-3000:]
+    assert process.returncode == 128 + number, stderr[-3000:]
     assert stdout == ""
     *_, said, command = stderr.splitlines()
-    assert said.startswith("stopped by SIGTERM after ")
+    assert said.startswith(f"stopped by {name} after ")
     assert said.endswith("which are checkpointed. The same command resumes it:")
     assert shlex.split(command) == ["shardmill", *arguments]
     assert not (run / "model.keras").exists()

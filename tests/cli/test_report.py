@@ -95,7 +95,7 @@ def test_report_of_a_damaged_set(rich, shardmill):
 
 
 def test_inspect_tells_the_essentials(rich, shardmill):
-    done = shardmill("inspect", rich, env={"COLUMNS": "80", "PATH": ""})
+    done = shardmill("inspect", rich, "--all", env={"COLUMNS": "80", "PATH": ""})
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
@@ -127,7 +127,7 @@ def test_inspect_tells_the_same_as_json(rich, shardmill):
 
 def test_inspect_needs_no_more_than_the_manifest(built, shardmill, tmp_path):
     shutil.copy(built / naming.MANIFEST, tmp_path)
-    done = shardmill("inspect", tmp_path)
+    done = shardmill("inspect", tmp_path, "--all")
     assert done.returncode == 0
     assert "t-shirt" in done.stdout and "shardmill verify" in done.stdout
     found = json.loads(shardmill("inspect", tmp_path, "--json").stdout.splitlines()[-1])

@@ -50,7 +50,7 @@ def text_set(tmp_path_factory, repository):
 
 
 def test_lengths_languages_vocabulary_and_packing(text_set, shardmill):
-    done = shardmill("inspect", text_set, env={"COLUMNS": "80", "PATH": ""})
+    done = shardmill("inspect", text_set, "--all", env={"COLUMNS": "80", "PATH": ""})
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
     train = load_manifest(text_set).splits["train"]
@@ -79,7 +79,7 @@ def test_the_same_as_json(text_set, shardmill):
 
 def test_no_more_than_the_manifest_is_needed(text_set, shardmill, tmp_path):
     (tmp_path / naming.MANIFEST).write_bytes((text_set / naming.MANIFEST).read_bytes())
-    done = shardmill("inspect", tmp_path)
+    done = shardmill("inspect", tmp_path, "--all")
     assert done.returncode == 0
     assert f"The index {tmp_path / naming.index_file('train')}" in done.stdout.replace("\n", "")
     assert "is missing" in done.stdout and "padding share" in done.stdout

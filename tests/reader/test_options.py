@@ -118,3 +118,8 @@ def test_declared_values_pass(values: dict[str, Any]) -> None:
 def test_other_values_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         check_declared(Declared(**values), "here")
+
+
+def test_an_image_size_that_no_memory_holds_is_refused(tiny: Path) -> None:
+    with pytest.raises(UsageError, match=r"image_size is 1000000 .*16384"):
+        reader.load(tiny, batch_size=8, image_size=10**6)

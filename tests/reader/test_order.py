@@ -46,6 +46,7 @@ def test_an_epoch_has_each_record_exactly_once(
     assert sorted(found) == list(range(geometry.records))
 
 
+@settings(max_examples=30)
 @given(geometries(), seeds, epochs, shuffles, worker_counts)
 def test_workers_read_every_nth_position(
     geometry: Geometry, seed: int, epoch: int, shuffle: str, workers: int
@@ -95,6 +96,7 @@ def test_buckets_bring_similar_lengths_together() -> None:
     assert padding(64) < padding(16)
 
 
+@settings(max_examples=30)
 @given(seeds, epochs)
 def test_order_depends_on_seed_and_epoch_and_nothing_else(seed: int, epoch: int) -> None:
     geometry = Geometry(64, 4, 8, 4)

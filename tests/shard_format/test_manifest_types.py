@@ -145,7 +145,7 @@ def test_whoever_loads_it_works_or_says_what_is_wrong(real, golden_set, data):
 
 
 def _inspect(directory):
-    for arguments in ([], ["--json"]):
+    for arguments in ([], ["--all"], ["--json"]):
         inspect.main([str(directory), *arguments], standalone_mode=False)
 
 

@@ -15,8 +15,9 @@ import tensorflow as tf
 import tiny
 from hypothesis import strategies as st
 
+from cli.commands.train import where_it_resumes
 from shard_format import InputError
-from trainer import TrainingStopped, train
+from trainer import StopAsked, TrainingStopped, train
 from trainer.checkpoints import Checkpoints, latest_progress
 from trainer.loop import Totals
 from trainer.progress import Progress
@@ -89,12 +90,13 @@ def stop_after(epoch):
     return on_event
 
 
-def terminate_at(phase, epoch):
-    """Sends SIGTERM to this process at the first step of a phase, or at the end of an epoch."""
+def terminate_at(phase, epoch, *numbers):
+    """Sends signals to this process at the first step of a phase, or at the end of an epoch."""
 
     def on_event(event):
         if getattr(event, "phase", "end") == phase and getattr(event, "epoch", None) == epoch:
-            os.kill(os.getpid(), signal.SIGTERM)
+            for number in numbers or (signal.SIGTERM,):
+                os.kill(os.getpid(), number)
 
     return on_event
 
@@ -132,6 +134,33 @@ def test_sigterm_ends_a_run_at_a_checkpoint(options, tmp_path, phase, words, pla
     with pytest.raises(InputError, match="root_hash was '0000"):
         train_on(dataclasses.replace(tiny.data(), root_hash="1" * 64), cut)
     train_on(tiny.data(), dataclasses.replace(cut, checkpoint_minutes=5.0))
+    assert_same(whole.run_dir, cut.run_dir)
+
+
+def test_ctrl_c_ends_a_run_at_a_checkpoint_and_twice_at_once(options, tmp_path):
+    whole, cut = (
+        options(model="tiny:with_norm", run_dir=tmp_path / name, checkpoint_minutes=0)
+        for name in ("whole", "cut")
+    )
+    train_on(tiny.data(), whole)
+    events = []
+
+    def on_event(event):
+        events.append(event)
+        terminate_at("train", 1, signal.SIGINT)(event)
+
+    assert where_it_resumes(cut.run_dir).startswith("no checkpoint was written yet")
+    with pytest.raises(TrainingStopped, match="by Ctrl-C after 0 epochs and 1 of 4") as stopped:
+        train_on(tiny.data(), cut, on_event)
+    assert stopped.value.exit_code == 130
+    assert StopAsked(signal.SIGINT) in events
+    with pytest.raises(KeyboardInterrupt):
+        train_on(tiny.data(), cut, terminate_at("train", 1, signal.SIGINT, signal.SIGINT))
+    found = latest_progress(cut.run_dir / "checkpoints")
+    assert (found.epochs_done, found.step) == (0, 1), "the second one saves nothing"
+    assert where_it_resumes(cut.run_dir).endswith("after 0 epochs and 1 step of the next")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    train_on(tiny.data(), cut)
     assert_same(whole.run_dir, cut.run_dir)
 
 

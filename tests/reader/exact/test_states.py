@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import reader
+from reader.transforms import Brightness
 from shard_format import UsageError
 
 OPTIONS: dict[str, Any] = {"batch_size": 20, "image_size": 8, "seed": 3}
@@ -56,6 +57,36 @@ def test_a_state_that_does_not_fit(
     state = json.loads(json.dumps(stream.state(11) | changed))
     with pytest.raises(UsageError, match=message):
         reader.load(tiny, **OPTIONS, state=state)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"augment": "standard"}, "with augment='none', not 'standard'"),
+        ({"image_size": 16}, "with image_size=8, not 16"),
+        ({"dtype": "float32"}, "with dtype='uint8', not 'float32'"),
+        ({"augment": ["center_crop", Brightness(0.3)]}, "with augment='none', not "),
+    ],
+)
+def test_a_state_of_other_batches(
+    tiny: Path, stream: reader.Stream, changed: dict[str, Any], message: str
+) -> None:
+    state = json.loads(json.dumps(stream.state(3)))
+    with pytest.raises(UsageError, match=f"{message}.*remove 'content'"):
+        reader.load(tiny, **OPTIONS | changed, state=state)
+    own = reader.load(tiny, **OPTIONS | changed).state(3)
+    assert reader.load(tiny, **OPTIONS | changed, state=own).first_step == 3
+    with pytest.raises(UsageError, match="of batches with"):
+        reader.load(tiny, **OPTIONS, state=state | {"content": [1]})
+    del state["content"]  # so are states of earlier versions
+    assert reader.load(tiny, **OPTIONS | changed, state=state).first_step == 3
+
+
+def test_parameters_of_transforms_are_told_apart(tiny: Path) -> None:
+    weak, strong = (Brightness(delta) for delta in (0.1, 0.3))
+    state = reader.load(tiny, **OPTIONS, augment=["center_crop", weak]).state(3)
+    with pytest.raises(UsageError, match="of batches with augment="):
+        reader.load(tiny, **OPTIONS, augment=["center_crop", strong], state=state)
 
 
 @pytest.mark.parametrize("mangled", ["", "{}", [], 3, {}, {"epoch": 1}, np.zeros(3)])
