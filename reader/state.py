@@ -15,7 +15,7 @@ FORMAT = 1
 # Options that decide which records a step reads.
 _ORDER = ("split", "batch_size", "shuffle", "seed", "streams", "remainder", "buckets")
 # Options that decide what a batch holds of its records.
-_CONTENT = ("augment", "image_size", "dtype", "normalize", "features")
+_CONTENT = ("augment", "image_size", "dtype", "normalize")
 
 
 @dataclasses.dataclass(frozen=True)

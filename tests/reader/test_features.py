@@ -223,7 +223,7 @@ def test_a_set_without_labels_gives_the_dictionary_alone(make_set: Any) -> None:
 
 
 def test_stages_and_rate_are_measured_with_features(make: Any, tmp_path: Path) -> None:
-    for kind, changes in (("image", {}), ("text", {}), ("image", {"cache_stage": "decoded"})):
+    for kind, changes in (("text", {}), ("image", {"cache_stage": "decoded"})):
         caching = {"cache": "memory"} if changes else {"cache": "off"}
         directory = make(kind, name=f"{kind}{len(changes)}")
         stream = reader.load(directory, **options_of(kind, **changes, **caching))

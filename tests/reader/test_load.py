@@ -38,7 +38,7 @@ from shard_format import DamageError, ShardSetError, UsageError, load_manifest
         ({"seed": -1}, r"seed is -1 in reader.load. Pass an integer in \[0, 9223372036854775807\]"),
         ({"seed": 1 << 63}, "seed is 9223372036854775808"),
         ({"epochs": 0}, "epochs is 0 .* Pass an integer in"),
-        ({"image_size": 0}, "image_size is 0 in reader.load. Pass an integer of at least 1"),
+        ({"image_size": 0}, r"image_size is 0 in reader.load. Pass an integer in \[1, 16384\]"),
         (
             {"image_size": None, "augment": "standard"},
             "augment='standard' crops images, but image_size is None",

@@ -79,7 +79,8 @@ def test_the_order_on_disk_is_that_of_the_keys(quality, built) -> None:
     assert (order == quality[1].order_by_key(ids, seed=0)).all()
 
 
-@pytest.mark.parametrize("shuffle", ["full", pytest.param("window", marks=pytest.mark.proof)])
+@pytest.mark.proof
+@pytest.mark.parametrize("shuffle", ["full", "window"])
 def test_classes_of_a_built_set_come_as_by_chance(quality, chance, disk, geometry, shuffle) -> None:
     found = told(quality, chance, quality[1].reader_orders(disk, geometry, shuffle))
     # Within a window records that lie side by side on disk go together: see docs on "full".

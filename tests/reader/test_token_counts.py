@@ -57,6 +57,7 @@ print([int(line.split()[1]) for line in open("/proc/self/status") if line.starts
 """
 
 
+@pytest.mark.proof
 def test_memory_does_not_grow_with_the_index(tmp_path: Path, repository: Path) -> None:
     taken = []
     for parts in (1, 60):

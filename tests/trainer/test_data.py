@@ -24,6 +24,7 @@ def test_a_model_learns_from_a_shard_set(write_set, options):
     assert json.loads((given.run_dir / "run.json").read_text())["class_names"] == list(tiny.NAMES)
 
 
+@pytest.mark.proof
 def test_two_replicas_train_on_a_shard_set(write_set, run_program, tmp_path):
     directory = write_set(train=32, validation=9)  # the last batch leaves one replica empty
     done = run_program("mirrored_reader.py", directory, tmp_path / "run")

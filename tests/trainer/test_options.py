@@ -17,7 +17,7 @@ from shard_format import UsageError
         ({"keep_checkpoints": True}, "--keep-checkpoints is True. Pass an integer"),
         ({"seed": 1.5}, r"--seed is 1\.5. Pass an integer"),
         ({"batch_size": -1}, "--batch-size is -1. Pass an integer of at least 1"),
-        ({"image_size": 0}, "--image-size is 0. Pass an integer of at least 1"),
+        ({"image_size": 0}, r"--image-size is 0. Pass an integer in \[1, 16384\]"),
         ({"keep_checkpoints": 0}, "--keep-checkpoints is 0. Pass an integer of at least 1"),
         ({"learning_rate": 0.0}, "--learning-rate is 0.0. Pass a finite number above 0"),
         ({"learning_rate": float("nan")}, "--learning-rate is nan"),

@@ -137,7 +137,15 @@ def test_sigterm_ends_a_run_at_a_checkpoint(options, tmp_path, phase, words, pla
     assert_same(whole.run_dir, cut.run_dir)
 
 
-def test_ctrl_c_ends_a_run_at_a_checkpoint_and_twice_at_once(options, tmp_path):
+@pytest.fixture
+def default_sigint():
+    """As programs begin; processes of pytest-xdist ignore the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_ends_a_run_at_a_checkpoint_and_twice_at_once(options, tmp_path, default_sigint):
     whole, cut = (
         options(model="tiny:with_norm", run_dir=tmp_path / name, checkpoint_minutes=0)
         for name in ("whole", "cut")

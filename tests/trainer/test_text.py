@@ -210,7 +210,8 @@ def stop_after(epoch):
     return on_event
 
 
-@pytest.mark.parametrize("kind", ["tokens", pytest.param("packed", marks=pytest.mark.proof)])
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", ["tokens", "packed"])
 def test_a_continued_run_is_one_that_never_stopped(token_set, packed_set, text, tmp_path, kind):
     if kind == "tokens":
         token_set("data", train=documents(64, 0), test=documents(9, 1))

@@ -137,7 +137,8 @@ print(digest.hexdigest())
 """
 
 
-@pytest.mark.parametrize("stage", ["stored", pytest.param("decoded", marks=pytest.mark.proof)])
+@pytest.mark.proof
+@pytest.mark.parametrize("stage", ["stored", "decoded"])
 def test_streams_of_several_processes(tiny: Path, tmp_path: Path, batches: Any, stage: str) -> None:
     import hashlib
 

@@ -20,6 +20,7 @@ ByEpoch = Callable[..., list[Counter[bytes]]]
 IMAGES: dict[str, Any] = {"batch_size": 4, "image_size": 16, "augment": "standard", "seed": 3}
 
 
+@pytest.mark.proof
 def test_a_killed_worker_costs_no_batch(
     serve: Callable[..., Any], tiny: Path, by_epoch: ByEpoch
 ) -> None:

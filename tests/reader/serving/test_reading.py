@@ -109,6 +109,7 @@ def test_its_stages_are_those_of_other_machines(shared: str, tiny: Path) -> None
         reader.measure_stages(served, 0.1)
 
 
+@pytest.mark.proof
 def test_states_lie_between_epochs(shared: str, tiny: Path, by_epoch: ByEpoch) -> None:
     local = reader.load(tiny, **IMAGES, epochs=2)
     served = reader.load(tiny, **IMAGES, epochs=2, service=shared)
