@@ -73,7 +73,7 @@ def test_images_can_be_made_again(repository: Path, samples: Path, tmp_path: Pat
     folder = repository / "docs" / "transforms"
     arguments = ["--samples", samples, "--out", tmp_path, "--side", 16]
     subprocess.run(
-        [sys.executable, folder / "make_pictures.py", *map(str, arguments)],
+        [sys.executable, folder / "make_strips.py", *map(str, arguments)],
         check=True,
         cwd=repository,
         env={"PYTHONPATH": str(repository), "CUDA_VISIBLE_DEVICES": "-1"},

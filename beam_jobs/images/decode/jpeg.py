@@ -125,6 +125,7 @@ def _decode(
 
 def _reason(message: str) -> tuple[str, str]:
     if "remature end of JPEG" in message or "Unexpected end" in message:
+        # Not reworded: details of rejections are part of the root hash of a set.
         return "truncated", f"the picture ends before its last line: {message}"
     if "Unsupported" in message and "marker" not in message:  # 12 bits, and the like
         return "unsupported-format", f"libjpeg-turbo: {message}"

@@ -164,6 +164,7 @@ def _reason(error: Exception) -> tuple[str, str]:
     # Messages are stored in the set, so they must not contain addresses, which differ by run.
     message = re.sub(r"<[^>]* at 0x[0-9a-f]+>", "the data", str(error)) or type(error).__name__
     if "truncated" in message.lower():
+        # Not reworded, see jpeg.py.
         return "truncated", f"the file ends before the picture does (Pillow: {message})"
     if "too large for" in message or "Too much memory" in message:
         return "decompression-bomb", f"metadata unpack to more than they may (Pillow: {message})"

@@ -1,8 +1,8 @@
-"""The pictures of docs/transforms.md: what every transform makes of a few photographs.
+"""The strips of images in docs/transforms.md: what every transform makes of a few photographs.
 
-    python docs/transforms/make_pictures.py
+    python docs/transforms/make_strips.py
 
-Each strip begins with the picture as it would be without the transform, and goes on with what five
+Each strip begins with the image as it would be without the transform, and goes on with what five
 epochs draw. Run it again when a transform changes.
 """
 
@@ -40,7 +40,7 @@ SEED = 3  # one whose draws show the range of every transform
 # One photograph each of things that have a left and an upper side.
 SUBJECTS = ("hat", "shoes", "t-shirt", "dress", "pants", "shorts")
 
-# Those that leave some pictures as they are do so less often here.
+# Those that leave some images as they are do so less often here.
 SHOWN = {
     "horizontal_flip": HorizontalFlip(0.6),
     "vertical_flip": VerticalFlip(0.6),
@@ -53,7 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=Path, default=REPOSITORY / "samples" / "clothing")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent)
-    parser.add_argument("--side", type=int, default=SIDE, help="of a picture, in pixels")
+    parser.add_argument("--side", type=int, default=SIDE, help="of an image, in pixels")
     asked = parser.parse_args()
     photographs = [_photograph(asked.samples / subject) for subject in SUBJECTS]
     pages = Pages(photographs, asked.side)
@@ -65,11 +65,11 @@ def main() -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Pages:
-    """Makes rows of pictures [side, side, 3] uint8.
+    """Makes rows of images [side, side, 3] uint8.
 
     Attributes:
         photographs: JPEG files.
-        side: Of every picture in pixels.
+        side: Of every image in pixels.
     """
 
     photographs: list[bytes]
