@@ -23,7 +23,7 @@ from reader.options import MAX_EPOCHS, REQUIRED, ReadOptions
 from reader.order.class_sampling import SLOTS, shares
 from reader.order.mixture import MixturePlan
 from reader.pipeline import finished, without_autograph
-from reader.record_types.vocabulary import HUGGING_FACE, SENTENCE_PIECE
+from reader.records.vocabulary import HUGGING_FACE, SENTENCE_PIECE
 from reader.state import as_json, content_of, digest, read_state
 from reader.stream import Stream, StreamInfo
 from reader.transforms.normalization import TRAINING_SPLIT

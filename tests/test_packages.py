@@ -38,7 +38,16 @@ def imports(repository) -> dict[str, set[str]]:
         for path in sorted((repository / package).rglob("*.py")):
             parts = path.relative_to(repository).with_suffix("").parts
             files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return {module: _imported(path, files.keys()) for module, path in files.items()}
+    found = {module: _imported(path, files.keys()) for module, path in files.items()}
+    return {module: names | _packages_of(names, module) for module, names in found.items()}
+
+
+def _packages_of(names: set[str], module: str) -> set[str]:
+    """The packages that an import of some modules runs first, but for those around this one."""
+    above = {name.rpartition(".")[0] for name in names if name.startswith(PACKAGES)}
+    while more := {name.rpartition(".")[0] for name in above} - above - {""}:
+        above |= more
+    return {name for name in above - {""} if not f"{module}.".startswith(f"{name}.")}
 
 
 def _imported(path: pathlib.Path, modules) -> set[str]:

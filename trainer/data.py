@@ -192,7 +192,7 @@ def _require_channels_last(shape: tuple[int | None, ...], options: Settings) -> 
 
 def _input_shape(kind: str, manifest: Manifest, options: Settings) -> InputShape | None:
     """What a model of this set is fed; None for images of the size in the options."""
-    from reader.record_types.vocabulary import find_vocabulary
+    from reader.records.vocabulary import find_vocabulary
 
     if kind == "image":
         return None

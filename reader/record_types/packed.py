@@ -11,7 +11,7 @@ import tensorflow as tf
 from reader.options import ReadOptions, check_fits
 from reader.record_types.base import OpenSplit, TokenInfo
 from reader.record_types.features import FurtherFeatures, find_further
-from reader.record_types.vocabulary import Vocabulary, find_vocabulary
+from reader.records.vocabulary import Vocabulary, find_vocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
 from shard_format import DamageError, ShardSetError
 from shard_format.options import check_choice

@@ -19,7 +19,7 @@ from reader.record_types.features import (
     targets_of,
 )
 from reader.record_types.token_lengths import TokenCounts, padding_share
-from reader.record_types.vocabulary import Vocabulary, find_vocabulary
+from reader.records.vocabulary import Vocabulary, find_vocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
 from shard_format import DamageError, Feature
 from shard_format.options import check_choice

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import reader
-from reader.record_types.vocabulary import Vocabulary, find_vocabulary
+from reader.records.vocabulary import Vocabulary, find_vocabulary
 from shard_format import DamageError, ShardSetError, UsageError, load_manifest
 
 MakeSet = Callable[..., Path]

@@ -21,7 +21,7 @@ from beam_jobs.report.sections import (
     tokens,
 )
 from cli.commands.inspect import inspect
-from reader.record_types.vocabulary import find_vocabulary
+from reader.records.vocabulary import find_vocabulary
 from reader.transforms.normalization import find_normalization
 from shard_format import (
     DamageError,

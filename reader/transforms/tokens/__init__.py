@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from reader.record_types.vocabulary import Vocabulary
+from reader.records.vocabulary import Vocabulary
 from reader.transforms.tokens.token_dropout import token_dropout
 from reader.transforms.tokens.token_masking import token_masking
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from reader.record_types.vocabulary import Vocabulary
+from reader.records.vocabulary import Vocabulary
 from reader.transforms.text.draws import Draws
 from reader.transforms.text.words import SHARE
 
