@@ -96,7 +96,7 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
 
 
 def where_it_resumes(run_dir: Path) -> str:
-    """From where the same command goes on, for a run that was interrupted between checkpoints."""
+    """Where the same command resumes a run that was interrupted between checkpoints."""
     if "trainer.checkpoints" not in sys.modules:  # interrupted while TensorFlow was loaded
         return "nothing was trained; run the same command again"
     from trainer.checkpoints import latest_progress

@@ -2,8 +2,8 @@
 
     python docs/transforms/make_strips.py
 
-Each strip begins with the image as it would be without the transform, and goes on with what five
-epochs draw. Run it again when a transform changes.
+Each strip shows the image without the transform, then with the draws of five epochs. Run it again
+when a transform changes.
 """
 
 from __future__ import annotations

@@ -157,6 +157,7 @@ def connect(
     shown = shown_url(url)
     try:
         files, path = from_uri(url)
+    # ArrowNotImplementedError: this PyArrow was built without the file system of the URL.
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
         reason = str(error).replace(url, shown)
         raise UsageError(

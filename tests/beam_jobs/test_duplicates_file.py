@@ -13,7 +13,7 @@ from shard_format.verify import verify
 
 @pytest.fixture
 def corpus(kind):
-    """20 images, 3 of them twice; one of those in two classes."""
+    """20 images. Three occur twice, one of the three in two classes."""
     root = kind.make(20, classes=2)
     for name, copy in (
         (kind.file("class0/000"), kind.file("class0/copy0")),

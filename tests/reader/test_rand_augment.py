@@ -81,7 +81,7 @@ def test_warps_are_those_of_pillow(samples: Any, name: str) -> None:
         expected = theirs.rotate(30, fillcolor=GREY)
     else:
         expected = theirs.transform((64, 64), Image.Transform.AFFINE, AFFINE[name], fillcolor=GREY)
-    # A pixel that lies between two may be either.
+    # A pixel on the border of two may be either.
     assert (found == np.asarray(expected)).all(axis=-1).mean() > 0.99
 
 

@@ -135,7 +135,7 @@ def test_scale() -> None:
     assert np.abs(larger - np.asarray(theirs, np.float32)).max() <= 1.5
     smaller = both_ways(Scale(0.5, 1, fill=3), image, [0.0])
     assert (smaller[:7] == 3).all() and (smaller[:, 25:] == 3).all()
-    # Every second pixel of a bilinear half lies between four of the image, which are equal here.
+    # At half the size, bilinear, every second pixel is a mean of four, which are equal here.
     np.testing.assert_allclose(smaller[9:23, 9:23][::4, ::4], image[3:30, 3:30][::8, ::8], atol=0.1)
 
 

@@ -41,7 +41,9 @@ class Served:
             [*command, "--port", str(port)], cwd=repository, stdout=subprocess.PIPE, text=True
         )
         assert self.process.stdout is not None
+        self.printed: list[str] = []
         for line in self.process.stdout:
+            self.printed.append(line)
             if line == "2 workers\n":
                 break
         assert self.process.poll() is None

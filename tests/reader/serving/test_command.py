@@ -41,6 +41,7 @@ def test_signals_end_it_cleanly(number: int, serve: Callable[..., Any], tiny: Pa
     assert not any(worker.is_running() for worker in workers)
     assert served.process.stdout is not None
     assert served.process.stdout.read().endswith("stopped\n")
+    assert any("are open on every network interface" in line for line in served.printed)
 
 
 @pytest.mark.proof
