@@ -10,13 +10,14 @@ import io
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
-from urllib.parse import unquote, urlsplit
+from typing import Any, BinaryIO, Protocol, cast
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
 from shard_format import ShardSetError, UsageError
+from shard_format.storage import place_of
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _STREAM_BYTES = 4 << 20  # 4 MiB a request: round trips to an object store take 10 to 100 ms
@@ -115,15 +116,7 @@ def local_directory(directory: Any) -> Path:
     Raises:
         UsageError: The URL names another machine.
     """
-    text = str(directory)
-    if not text.lower().startswith("file://"):
-        return Path(directory)
-    parts = urlsplit(text)
-    if parts.netloc not in ("", "localhost"):
-        raise UsageError(
-            f"{text} names the host {parts.netloc!r}. Write file:///path, or the path alone."
-        )
-    return Path(unquote(parts.path))
+    return cast(Path, place_of(directory))  # a Url is of another kind than file://
 
 
 def own_directory(directory: Any, where: str) -> Path:

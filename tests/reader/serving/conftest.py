@@ -29,6 +29,7 @@ class Served:
     Attributes:
         address: Of the dispatcher.
         process: The command.
+        printed: Its lines until both workers were ready.
     """
 
     def __init__(
