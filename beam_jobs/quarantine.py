@@ -205,6 +205,7 @@ def replay_options(
         folders = [folder, *(known for known in folders if known != folder)]
     values = {**saved, **changes, "repaired": tuple(folders)}
     values["sources"] = tuple(sources or saved["sources"])
+    values.pop("notes", None)  # what they say was settled is an option now
     kind = OPTIONS[values.get("record_type") or "image"]
     known = {field.name for field in dataclasses.fields(kind)}
     if foreign := sorted(changes.keys() - known):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -10,6 +11,7 @@ import orjson
 from beam_jobs.corpus.names import (
     SPLIT_NAMES,
     join_labels,
+    prefixes,
     split_in_file_name,
     split_name,
     without_split,
@@ -17,7 +19,13 @@ from beam_jobs.corpus.names import (
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import Annotations, Rejection, SourceItem
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.options.values import SPLIT_BY_FOLDER, parse_kept, split_column, splits_are_given
+from beam_jobs.options.values import (
+    SPLIT_BY_FOLDER,
+    parse_kept,
+    pattern_groups,
+    split_column,
+    splits_are_given,
+)
 
 DEFAULT_LABEL = "label"  # the column of a table, unless --label-column names one
 _NAME_SEPARATOR = "|"
@@ -34,8 +42,9 @@ COLUMN_FLAGS = {
 
 def wanted_columns(options: PreprocessOptions) -> dict[str, str]:
     """The columns that the options ask for, by their use: "label", "group", "split"."""
+    by_name = options.no_labels or "label" in pattern_groups(options.label_pattern)
     wanted = {
-        "label": None if options.no_labels else options.label_column,
+        "label": None if by_name else options.label_column,
         "group": options.group_by,
         "split": split_column(options.split),
     }
@@ -52,17 +61,21 @@ class FolderLabels:
 
     def __init__(self, options: PreprocessOptions, payload: Payload) -> None:
         self._by_split = options.split == SPLIT_BY_FOLDER
-        self._labelled = not options.no_labels
-        is_labeled = not options.no_labels and options.labels is None
-        self._needs_folder = payload.needs_class_folders and is_labeled
+        by_name = "label" in pattern_groups(options.label_pattern)
+        self._labelled = not options.no_labels and not by_name
+        self._needs_folder = (
+            payload.needs_class_folders and self._labelled and options.labels is None
+        )
         self._in_file_names = payload.in_file_names
+        self._source_splits = _source_splits(options) if self._by_split else {}
 
     def archive_split(self, file_id: str) -> str | None:
         """The split of all members of an archive, if its folders or its name have one."""
         if not self._by_split:
             return None
         *folders, name = file_id.split("/")
-        return without_split(tuple(folders))[0] or split_in_file_name(name)
+        by_name = without_split(tuple(folders))[0] or split_in_file_name(name)
+        return by_name or self._source_split(file_id)
 
     def placed(
         self, item: SourceItem, folders: tuple[str, ...], split: str | None = None
@@ -78,6 +91,7 @@ class FolderLabels:
             split, folders = without_split(folders)
             if split is None and self._in_file_names:
                 split = split_in_file_name(item.record_id.rpartition("/")[2])
+            split = split or self._source_split(item.record_id)
         label = folders[0] if folders and self._labelled else None
         item = item._replace(label=label, split=split)
         if item.reason:
@@ -87,6 +101,20 @@ class FolderLabels:
         if label is None and self._needs_folder:
             return item.rejected(Rejection("no-class-folder", "the file is not in a class folder"))
         return item
+
+    def _source_split(self, record_id: str) -> str | None:
+        """The split that the name of its source is: of `photos/train photos/test`."""
+        found = (
+            split for prefix, split in self._source_splits.items() if record_id.startswith(prefix)
+        )
+        return next(found, None)
+
+
+def _source_splits(options: PreprocessOptions) -> dict[str, str]:
+    """The split of every source whose last name is one, by the prefix of its record ids."""
+    roots = prefixes([Path(path) for path in options.sources])
+    named = {prefix: split_name(prefix.rstrip("/").rpartition("/")[2]) for prefix, _ in roots}
+    return {prefix: split for prefix, split in named.items() if split is not None}
 
 
 def no_split_folder() -> Rejection:

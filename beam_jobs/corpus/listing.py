@@ -15,6 +15,7 @@ from beam_jobs.corpus.containers.base import container as container_named
 from beam_jobs.corpus.dataset_metadata import feature_names
 from beam_jobs.corpus.discovery import OnIgnored, find_files
 from beam_jobs.corpus.formats.base import Split
+from beam_jobs.corpus.label_pattern import NameAnnotations
 from beam_jobs.corpus.label_table import LabelTable
 from beam_jobs.corpus.labels import (
     DEFAULT_LABEL,
@@ -55,6 +56,7 @@ class CorpusListing:
         self._formats = formats_of_job(options, payload)
         self._replacements = Replacements([Path(folder) for folder in options.repaired])
         self._labels = LabelTable(options) if options.labels is not None else None
+        self._names = NameAnnotations(options) if options.label_pattern is not None else None
         self._by_split = options.split == SPLIT_BY_FOLDER
         self._folder_labels = FolderLabels(options, payload)
         self._class_names_digest = functools.cache(self._read_class_names_digest)
@@ -75,9 +77,12 @@ class CorpusListing:
             follow_links=options.follow_links,
             on_unreadable=options.on_unreadable,
         )
-        for number, (item, folders) in enumerate(files, start=1):
-            for one in self._checked(self._items_of(item, folders, number), item):
-                yield self._with_context(one)
+        items = (
+            self._with_context(one)
+            for number, (item, folders) in enumerate(files, start=1)
+            for one in self._checked(self._items_of(item, folders, number), item)
+        )
+        yield from items if self._names is None else self._names.applied(items)
         if self._labels is not None:
             yield from (self._replacements.applied(item) for item in self._labels.unused())
         self._replacements.check_matched()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 import re
 import tempfile
 from collections import Counter, deque
@@ -17,16 +16,17 @@ import pyarrow as pa
 from beam_jobs.corpus.containers.base import ArchiveReport, Member
 from beam_jobs.corpus.containers.base import container as container_named
 from beam_jobs.corpus.dataset_metadata import is_note, set_files
-from beam_jobs.corpus.discovery import find_files
+from beam_jobs.corpus.discovery import find_files, some_entries
 from beam_jobs.corpus.labels import COLUMN_FLAGS, DEFAULT_LABEL, AnnotationReader
-from beam_jobs.corpus.names import is_hidden, is_hidden_member, prefixes, split_name, without_split
+from beam_jobs.corpus.names import is_hidden_member, prefixes, split_name, without_split
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.reading import CorpusReader
 from beam_jobs.corpus.record import Rejection, SourceItem
 from beam_jobs.corpus.sniffing import IMAGE, UNKNOWN, image_kind
 from beam_jobs.corpus.source_io import UnreadableError, path_of
+from beam_jobs.corpus.split_folders import settle_split
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
-from beam_jobs.options.values import SPLIT_BY_FOLDER
+from beam_jobs.options.values import SPLIT_BY_FOLDER, pattern_groups
 from shard_format import InputError, storage
 
 _MAX_FILES = 64  # opened to see what they hold
@@ -91,7 +91,7 @@ def _kinds(source: storage.Place) -> Iterator[str]:
             yield "tfrecord"
             continue
         files = 0
-        for entry in _entries(folder, _MAX_FOLDER_ENTRIES):
+        for entry in some_entries(folder, _MAX_FOLDER_ENTRIES):
             place = folder / entry.name
             if entry.kind == storage.FOLDER:
                 folders.append(place)
@@ -102,28 +102,17 @@ def _kinds(source: storage.Place) -> Iterator[str]:
                     yield image_kind(path)
 
 
-def _entries(folder: storage.Place, most: int) -> list[storage.Entry]:
-    """Some entries of a folder by name, hidden ones left out; none if it cannot be read."""
-    try:
-        entries = storage.list_folder(folder)
-        shown = (entry for entry in entries if not is_hidden(os.fsencode(entry.name)))
-        return sorted(itertools.islice(shown, most), key=lambda entry: os.fsencode(entry.name))
-    except OSError:
-        return []
-
-
 class _Look(NamedTuple):
     """What a bounded look at a corpus found.
 
     Attributes:
         tables: The first records of each file that has columns, by its id.
-        has_others: Whether there are records without columns, besides files that describe.
-        in_folders: Whether every such record is in a folder of its class.
+        folders: Those around each record without columns, below the root or in its archive; files
+            that only describe others are left out.
     """
 
     tables: dict[str, list[dict[str, Any]]]
-    has_others: bool
-    in_folders: bool
+    folders: list[tuple[str, ...]]
 
     def table(self, columns: Sequence[str]) -> tuple[str, list[dict[str, Any]]]:
         """(id, first records) of the first file that has one of some columns, or of the first."""
@@ -134,22 +123,27 @@ class _Look(NamedTuple):
 
 
 def infer_labels(options: TextOptions, payload: Payload) -> TextOptions:
-    """The options with the label column that is meant, or without labels.
+    """The options with the label column and the splits that are meant, or without labels.
 
     Raises:
-        InputError: A column is named that is not there, or labels are needed and there are none.
+        InputError: A column is named that is not there, labels are needed and there are none, or
+            folders may be splits or classes.
     """
     look = _look(options, payload)
     if look is None:
-        return options  # listing says what is wrong
+        return settle_split(options, payload)  # listing says what is wrong
     _check_look(options, payload, look)
-    if options.no_labels or options.label_column is not None or options.labels is not None:
+    in_folders = not look.tables and _in_class_folders(look, options)
+    options = settle_split(options, payload, folders_label=in_folders)
+    by_name = "label" in pattern_groups(options.label_pattern)
+    is_said = options.label_column is not None or options.labels is not None or by_name
+    if options.no_labels or is_said:
         return options
     if look.tables:
         _, rows = look.table(payload.columns)
         if DEFAULT_LABEL in rows[0]:
             return dataclasses.replace(options, label_column=DEFAULT_LABEL)
-    elif look.in_folders:
+    elif _in_class_folders(look, options):
         return options
     _check_needs_no_labels(options, payload, look)
     return dataclasses.replace(options, no_labels=True)
@@ -171,7 +165,7 @@ def _look(options: PreprocessOptions, payload: Payload) -> _Look | None:
     options = dataclasses.replace(options, repaired=(), on_unreadable="quarantine")
     roots = [Path(path) for path in options.sources]
     tables: dict[str, list[dict[str, Any]]] = {}
-    seen, others, in_folders = 0, False, True
+    seen, others = 0, list[tuple[str, ...]]()
     with (
         tempfile.TemporaryDirectory() as folder,
         CorpusReader(options, payload, Path(folder, "look"), _MAX_MEMBER_BYTES) as reader,
@@ -186,11 +180,16 @@ def _look(options: PreprocessOptions, payload: Payload) -> _Look | None:
             if rows:
                 tables[item.record_id] = rows
             elif not describes_others(item.record_id):
-                others = True
-                in_folders = in_folders and bool(folders)
-    if not seen:
-        return None
-    return _Look(tables, others, in_folders and _no_file_next_to_folders(roots, options))
+                others.append(folders)
+    return _Look(tables, others) if seen else None
+
+
+def _in_class_folders(look: _Look, options: PreprocessOptions) -> bool:
+    """Whether every record without columns is in a folder of its class."""
+    by_split = options.split == SPLIT_BY_FOLDER
+    classes = (without_split(folders)[1] if by_split else folders for folders in look.folders)
+    roots = [Path(path) for path in options.sources]
+    return all(classes) and _no_file_next_to_folders(roots, options)
 
 
 def _files(
@@ -200,7 +199,6 @@ def _files(
     found = find_files(
         roots, lambda _: None, follow_links=options.follow_links, on_unreadable="quarantine"
     )
-    by_split = options.split == SPLIT_BY_FOLDER
     for item, folders in found:
         if item.reason:
             continue
@@ -216,9 +214,9 @@ def _files(
                 size=max(0, member.locator.size),
                 locator=member.locator,
             )
-            yield record, without_split(inside)[1] if by_split else inside
+            yield record, inside
         if not container:
-            yield item, without_split(folders)[1] if by_split else folders
+            yield item, folders
 
 
 def _some_members(item: SourceItem, container: str) -> Iterator[Member]:
@@ -238,7 +236,7 @@ def _no_file_next_to_folders(roots: Sequence[Path], options: PreprocessOptions) 
         folders += [
             folder / entry.name
             for folder in list(folders)
-            for entry in _entries(folder, _MAX_TOP_ENTRIES)
+            for entry in some_entries(folder, _MAX_TOP_ENTRIES)
             if entry.kind == storage.FOLDER and split_name(entry.name)
         ]
     return not any(
@@ -246,7 +244,7 @@ def _no_file_next_to_folders(roots: Sequence[Path], options: PreprocessOptions) 
         and not describes_others(entry.name)
         and not _ARCHIVE_NAME.search(entry.name.lower())
         for folder in folders
-        for entry in _entries(folder, _MAX_TOP_ENTRIES)
+        for entry in some_entries(folder, _MAX_TOP_ENTRIES)
     )
 
 
@@ -270,7 +268,7 @@ def _check_look(options: PreprocessOptions, payload: Payload, look: _Look) -> No
     found = {name for rows in look.tables.values() for row in rows for name in row}
     file_id, rows = look.table(payload.columns)
     # Next to plain text, a table of something else is a matter of its own records.
-    if not look.has_others and not _has_payload(payload, found):
+    if not look.folders and not _has_payload(payload, found):
         own = [(payload.column_flag, name) for name in payload.columns if name not in found]
         wanted = own + wanted
     columns = list(dict.fromkeys(name for row in rows for name in row))

@@ -13,6 +13,7 @@ from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import Rejection, SourceItem
 from beam_jobs.corpus.schema_inference import check_columns, detect_source
 from beam_jobs.corpus.sniffing import is_image_name
+from beam_jobs.corpus.split_folders import settle_split
 from beam_jobs.options import ImageOptions
 from beam_jobs.options.formats import CONTAINERS
 from beam_jobs.options.values import split_column
@@ -43,10 +44,11 @@ class ImagePayload(Payload):
         self.in_file_names = options.source not in ("class-folders", "table")
 
     def resolved(self) -> ImageOptions:
-        """See Payload: the source that --source auto means."""
+        """See Payload: the source and the splits that are meant."""
         options = self._options
         if options.source == "auto":
             options = detect_source(options)
+        options = settle_split(options, ImagePayload(options))
         if options.source in ("class-folders", "idx"):
             _check_no_columns(options)
         if options.source in ("parquet", "arrow", "tfrecord"):

@@ -7,13 +7,16 @@ import os
 from typing import Any, ClassVar
 
 from beam_jobs.options.values import (
+    DEFAULT_SPLIT,
     FILE,
     FOLDER,
     SIZE,
+    SPLIT_BY_PATTERN,
     check_path,
     check_split,
     parse_kept,
     parse_splits,
+    pattern_groups,
     splits_are_given,
 )
 from shard_format import UsageError
@@ -39,6 +42,7 @@ class PreprocessOptions:
         record_type: A name in `beam_jobs.record_types.RECORD_TYPES`.
         repaired: Folders with replacements of rejected files by record id, the latest first;
             `shardmill quarantine replay` sets them.
+        notes: What a look at SRC settled that people may not expect.
     """
 
     # The job of `shardmill preprocess` and `python -m beam_jobs`, and its help.
@@ -47,17 +51,19 @@ class PreprocessOptions:
 
     # Paths, workers and names: `config` leaves them out, for they do not change the records.
     WITHOUT_EFFECT: ClassVar[frozenset[str]] = frozenset(
-        "sources out repaired name labels workers on_bad on_unreadable staging unit_size "
+        "sources out repaired notes name labels workers on_bad on_unreadable staging unit_size "
         "no_report".split()
     )
 
     # Left out of the config while they have their defaults: sets that were built before these
     # options existed keep their root hashes.
-    ADDED: ClassVar[frozenset[str]] = frozenset(("follow_links", "max_record_bytes"))
+    ADDED: ClassVar[frozenset[str]] = frozenset(
+        ("follow_links", "max_record_bytes", "label_pattern")
+    )
 
     # Options besides `source` that decide how records are read.
     READING: ClassVar[tuple[str, ...]] = (
-        *("label_column", "multi_label", "no_labels", "group_by"),
+        *("label_column", "label_pattern", "multi_label", "no_labels", "group_by"),
         *("path_column", "keep_columns", "follow_links", "max_record_bytes"),
     )
 
@@ -65,6 +71,7 @@ class PreprocessOptions:
     out: str
     record_type: str = ""
     repaired: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     name: str = option(
         "set",
         "First part of every shard's file name.",
@@ -80,6 +87,14 @@ class PreprocessOptions:
     )
     path_column: str = option("path", "Column of --labels with the path.", "NAME")
     label_column: str | None = option(None, "Column or field with the label.", "NAME")
+    label_pattern: str | None = option(
+        None,
+        "A regular expression (RE2) with a named group label, split or group, searched in each "
+        "file name; in the path below SRC if it contains '/'.",
+        "REGEX",
+        check=lambda flag, value: pattern_groups(value),
+        excludes={"--labels": "takes labels from names"},
+    )
     multi_label: bool = option(
         False,
         "A record has any number of labels: a list, or names separated by '|'.",
@@ -108,12 +123,13 @@ class PreprocessOptions:
         "Keep one of the duplicates even if their labels conflict, or drop the whole cluster.",
         choices=("keep", "drop"),
     )
-    split: str = option(
-        "train=0.9,test=0.1",
+    split: str | None = option(
+        None,
         "Splits and their fractions, which must sum to 1; or 'folders' (SRC/train, SRC/val, "
         "SRC/test), or 'column:NAME'.",
         "NAME=F,...",
         check=check_split,
+        shown=f"{DEFAULT_SPLIT}; folders, if SRC has them",
     )
     stratify: bool = option(
         False,
@@ -198,6 +214,8 @@ class PreprocessOptions:
             check_path("The source", source)
         check_path("--out", self.out)
         check_declared(self, name_of=flag_of)
+        if self.split is None and "split" in pattern_groups(self.label_pattern):
+            object.__setattr__(self, "split", SPLIT_BY_PATTERN)
         self._check_combinations()
 
     def _accept_paths(self) -> None:
@@ -215,6 +233,20 @@ class PreprocessOptions:
         """Checks what `excludes` cannot express, because it depends on the form of a value."""
         if self.stratify and splits_are_given(self.split):
             self._refuse_pair("--stratify", f"--split {self.split}", "needs fractions to meet")
+        groups = pattern_groups(self.label_pattern)
+        for group, flag, is_given in (
+            ("label", "--label-column", self.label_column not in (None, "label")),
+            ("group", "--group-by", self.group_by is not None),
+            ("split", f"--split {self.split}", self.split != SPLIT_BY_PATTERN),
+        ):
+            if group in groups and is_given:
+                what = f"The group {group!r} of --label-pattern"
+                self._refuse_pair(what, flag, f"gives the {group}")
+        if self.split == SPLIT_BY_PATTERN and "split" not in groups:
+            raise UsageError(
+                "--split pattern has no --label-pattern with a group (?P<split>...). Add one, or "
+                "give fractions."
+            )
 
     @staticmethod
     def _refuse_pair(one: str, other: str, why: str) -> None:

@@ -20,19 +20,23 @@ MOST_VOCABULARY = 1_000_000
 # Features that shardmill writes itself; --keep-columns may not name one.
 RESERVED_FEATURES = frozenset("id text image label height width tokens segments positions".split())
 
+DEFAULT_SPLIT = "train=0.9,test=0.1"  # of a corpus without folders of splits
 # --split without fractions: the corpus has its splits already.
 SPLIT_BY_FOLDER = "folders"
 SPLIT_BY_COLUMN = "column:"
+SPLIT_BY_PATTERN = "pattern"  # the group `split` of --label-pattern
+_PATTERN_GROUPS = ("label", "split", "group")
 
 
-def parse_splits(text: str) -> dict[str, float]:
-    """Fractions by split name, in the order given: "train=0.9,test=0.1".
+def parse_splits(text: str | None) -> dict[str, float]:
+    """Fractions by split name, in the order given: "train=0.9,test=0.1"; None has the default.
 
     Raises:
         UsageError: A part is malformed or repeated, there are too many, or the fractions do not
             sum to 1.
     """
     splits: dict[str, float] = {}
+    text = text or DEFAULT_SPLIT
     for part in text.split(","):
         name, equals, number = part.strip().partition("=")
         try:
@@ -60,13 +64,13 @@ def parse_splits(text: str) -> dict[str, float]:
     return splits
 
 
-def split_column(text: str) -> str | None:
+def split_column(text: str | None) -> str | None:
     """The column of "column:NAME"; None for any other --split.
 
     Raises:
         UsageError: The name is missing.
     """
-    if not text.startswith(SPLIT_BY_COLUMN):
+    if text is None or not text.startswith(SPLIT_BY_COLUMN):
         return None
     column = text.removeprefix(SPLIT_BY_COLUMN)
     if not column:
@@ -74,9 +78,10 @@ def split_column(text: str) -> str | None:
     return column
 
 
-def splits_are_given(text: str) -> bool:
+def splits_are_given(text: str | None) -> bool:
     """Whether the corpus itself says which split a record belongs to."""
-    return text == SPLIT_BY_FOLDER or text.startswith(SPLIT_BY_COLUMN)
+    by_name = text in (SPLIT_BY_FOLDER, SPLIT_BY_PATTERN)
+    return by_name or (text or "").startswith(SPLIT_BY_COLUMN)
 
 
 def check_split(flag: str, text: str) -> None:
@@ -88,6 +93,35 @@ def check_split(flag: str, text: str) -> None:
     if not splits_are_given(text):
         parse_splits(text)
     split_column(text)
+
+
+def pattern_groups(pattern: str | None) -> frozenset[str]:
+    """What a --label-pattern takes from a name: "label", "split" and "group", or some of them.
+
+    Raises:
+        UsageError: It is not a regular expression of RE2 that has one of these named groups.
+    """
+    if pattern is None:
+        return frozenset()
+    import pyarrow as pa  # not for --help
+    import pyarrow.compute as pc
+
+    advice = "Write for instance '(?P<label>[a-z]+)_\\d+\\.jpg', and (?:...) for other groups."
+    try:
+        found = pc.extract_regex(pa.array([""]), pattern).type
+    except (pa.ArrowException, UnicodeError) as error:
+        reason = str(error).removeprefix("Invalid regular expression: ")
+        raise UsageError(
+            f"--label-pattern {pattern!r} is not a regular expression that RE2 takes: "
+            f"{reason.rstrip('.')}. {advice}"
+        ) from None
+    names = [field.name for field in found]
+    if not names or len(set(names)) < len(names) or not set(names) <= set(_PATTERN_GROUPS):
+        raise UsageError(
+            f"--label-pattern {pattern!r} has the named groups {', '.join(names) or '(none)'}. "
+            f"It needs one or more of {', '.join(_PATTERN_GROUPS)}, each once. {advice}"
+        )
+    return frozenset(names)
 
 
 def parse_quality(value: str | int) -> tuple[bool, int]:

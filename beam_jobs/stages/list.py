@@ -15,13 +15,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from beam_jobs.columns import int64
 from beam_jobs.corpus.discovery import expand_globs
 from beam_jobs.corpus.item_table import ITEM_SCHEMA, item_batch, items_in
+from beam_jobs.corpus.label_pattern import guess_pattern
 from beam_jobs.corpus.listing import CorpusListing
 from beam_jobs.corpus.record import SourceItem
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.command import command_line
 from beam_jobs.options.values import splits_are_given
 from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.staging.units import Unit
@@ -37,6 +40,7 @@ _MIN_UNIT_BYTES = 2 << 20  # 2 MiB: under this, opening files costs more than re
 _MAX_UNIT_BYTES = 32 << 20  # 32 MiB: about what a worker has to redo after a crash
 _LONGEST_UNIT = 3  # times the aim: a unit ends there though no record's hash says so
 _UNITS_PER_CORPUS = 64  # aimed at for small corpora, so that every worker has some
+_GUESSED_ROWS = 10_000  # whose names are searched for a class
 _MAX_UNIT_RECORDS = 1 << 16  # bounds the sidecar of a unit of tiny files
 
 
@@ -164,14 +168,24 @@ def _check_not_empty(
             "not read."
         )
     if not usable:
-        first = read_table(workspace.listing).slice(0, 1)
+        first = next(items_in(read_table(workspace.listing).slice(0, 1)))
         plural = RECORD_TYPES[options.record_type](options).payload.plural
         raise InputError(
-            f"No usable {plural} among {items:,} files in {where}: "
-            f"{first['record_id'][0].as_py()!r} is rejected as {first['reason'][0].as_py()} "
-            f"({first['detail'][0].as_py()}). Use one folder per class, --labels FILE, or "
-            "--no-labels."
+            f"No usable {plural} among {items:,} files in {where}: {first.record_id!r} is "
+            f"rejected as {first.reason} ({first.detail}). Use one folder per class, --labels "
+            f"FILE, --label-pattern REGEX or --no-labels.{_guessed_command(options, workspace)}"
         )
+
+
+def _guessed_command(options: PreprocessOptions, workspace: Workspace) -> str:
+    """The command for files in one folder whose names seem to begin with their class."""
+    table = read_table(workspace.listing).slice(0, _GUESSED_ROWS)
+    flat = pc.is_in(table["reason"], pa.array(["no-class-folder", "no-match"]))
+    guess = guess_pattern(table["record_id"].filter(flat).to_pylist())
+    if guess is None:
+        return ""
+    command = command_line(options, label_pattern=guess.pattern)
+    return f" Their names have {guess}:\n  {command}"
 
 
 def _unit_bytes(total_bytes: int) -> int:

@@ -59,7 +59,7 @@ class TextPayload(Payload):
         self.needs_class_folders = options.label_column is None
 
     def resolved(self) -> TextOptions:
-        """See Payload: the label column that is meant, or none."""
+        """See Payload: the label column that is meant, or none, and the splits."""
         return infer_labels(self._options, self)
 
     def container_of(self, item: SourceItem) -> str:

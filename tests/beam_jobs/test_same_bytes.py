@@ -127,6 +127,7 @@ def test_every_option_of_documents_on_any_units(
     from beam_jobs.run import preprocess
 
     options = {"label_column": "category", "num_shards": 3, "no_report": True}
+    options["split"] = "train=0.9,test=0.1"  # the corpus has folders of splits
     options |= TEXT_VARIANTS[name]
     if "no_labels" in options:
         del options["label_column"]

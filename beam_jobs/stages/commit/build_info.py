@@ -56,7 +56,7 @@ def write_build_info(
         # Entries that are not records, such as requests in WARC files.
         "ignored": sum(summary.ignored for summary in summaries),
         "options": dataclasses.asdict(options),
-        "notes": plan.warnings,
+        "notes": [*options.notes, *plan.warnings],
         "stages": _stages(workspace, started, plan, summaries),
         "machine": {
             "cores": psutil.cpu_count(),
