@@ -69,7 +69,7 @@ def find_files(
         on_unreadable: "stop" or "quarantine", for folders that cannot be listed.
 
     Raises:
-        InputError: A root is missing, two roots have the same name, or a folder cannot be listed.
+        InputError: A root is missing or inside of another, or a folder cannot be listed.
     """
     sets = ShardSets(roots)
     for prefix, root in prefixes(roots):

@@ -1,6 +1,7 @@
 """The table of --labels (CSV, TSV, JSON lines or Parquet): what it says about the file of a path.
 
-With several sources, paths begin with the name of the source, as record ids do.
+With several sources, paths begin with the name of the source, as record ids do
+(`names.prefixes`).
 """
 
 from __future__ import annotations

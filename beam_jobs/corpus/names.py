@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -74,21 +76,55 @@ def without_split(folders: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]
 def prefixes(roots: Sequence[Path]) -> list[tuple[str, Path]]:
     """The roots in an order that does not depend on the command line, with their id prefixes.
 
+    A prefix is the last name of a root; of roots with the same last name as many names of the
+    folders above as tell them apart (A/tests/ and B/tests/).
+
     Raises:
-        InputError: A root is missing, or two roots have the same name.
+        InputError: A root is missing, or inside of another.
     """
     for root in roots:
         if not root.exists():
             raise InputError(f"The source {root} does not exist. Check the path.")
     if len(roots) == 1:
         return [("", roots[0])]
-    named = {f"{readable_name(root.resolve().name.encode())}/": root for root in roots}
-    if len(named) < len(roots):
-        raise InputError(
-            "Two sources have the same last name, and record ids begin with it: "
-            f"{', '.join(str(root) for root in roots)}. Rename one, or name their parent."
-        )
+    paths = {root: root.resolve().parts[1:] for root in roots}
+    in_order = sorted(roots, key=paths.__getitem__)
+    for outer, inner in itertools.pairwise(in_order):
+        if paths[inner][: len(paths[outer])] == paths[outer]:
+            how = "the same as" if paths[inner] == paths[outer] else "inside of"
+            raise InputError(
+                f"The source {inner} is {how} the source {outer}, so files would be read twice. "
+                "Leave one of them out."
+            )
+    lengths = _distinct_ends(list(paths.values()))
+    named = {
+        "".join(f"{readable_name(os.fsencode(part))}/" for part in path[-length:]): root
+        for (root, path), length in zip(paths.items(), lengths, strict=True)
+    }
     return sorted(named.items())
+
+
+def _distinct_ends(paths: list[tuple[str, ...]]) -> list[int]:
+    """How many of its last parts tell each path from the others.
+
+    The least number with which no end begins with another: ids below A/ could else be those below
+    A/tests/. No path may begin with another.
+    """
+    lengths = [1] * len(paths)
+    while True:
+        ends = sorted((path[-lengths[at] :], at) for at, path in enumerate(paths))
+        longer, (first, first_at) = set[int](), ends[0]
+        for end, at in ends[1:]:
+            if end[: len(first)] != first:
+                first, first_at = end, at
+                continue
+            can_grow = lengths[at] < len(paths[at])
+            longer |= {at, first_at} if end == first or not can_grow else {at}
+        longer = {at for at in longer if lengths[at] < len(paths[at])}
+        if not longer:
+            return lengths
+        for at in longer:
+            lengths[at] += 1
 
 
 def readable_name(name: bytes) -> str:
