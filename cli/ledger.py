@@ -45,5 +45,5 @@ def print_ledger(manifest: Manifest, build: dict[str, Any], ignored: int | None 
     for note in build.get("notes", []):
         say(f"note: {note}")
     if ignored:
-        say(f"note: {ignored} hidden files or folders were not read")
+        say(f"note: {ignored} hidden files or folders, or files without records, were not read")
     say(f"root hash  {manifest.root_hash}")

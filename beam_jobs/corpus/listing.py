@@ -37,6 +37,7 @@ from beam_jobs.options.formats import FORMATS
 from beam_jobs.options.values import SPLIT_BY_FOLDER
 from shard_format import InputError
 
+_NO_ROW = "no-row"  # why a file that the label table does not name is rejected
 _MIN_SPLIT_BYTES = 1 << 20  # 1 MiB: a smaller file is not split
 
 
@@ -117,8 +118,9 @@ class CorpusListing:
         if container:
             yield from self._members(item, container, folders, number)
             return
-        item = self._replacements.applied(item)
-        yield from self._splits(self._placed(item, folders, None))
+        item = self._placed(self._replacements.applied(item), folders, None)
+        if not self._is_ignored(item):
+            yield from self._splits(item)
 
     def _members(
         self, file: SourceItem, container: str, folders: tuple[str, ...], number: int
@@ -144,7 +146,8 @@ class CorpusListing:
         else:
             items = self._folders_inside(archive, index, folders, split)
         for item in items:
-            yield self._replacements.applied(item) if item.locator.container else item
+            if not self._is_ignored(item):
+                yield self._replacements.applied(item) if item.locator.container else item
         if report.damage is not None:
             gaps = Locator(container, report.codec, gaps=report.gaps) if report.gaps else Locator()
             yield archive._replace(size=0, locator=gaps).rejected(report.damage)
@@ -229,7 +232,7 @@ class CorpusListing:
         if item.reason:
             return item
         if found is None:
-            return item.rejected(Rejection("no-row", "no row of the table names this file"))
+            return item.rejected(Rejection(_NO_ROW, "no row of the table names this file"))
         if isinstance(found, Rejection):
             return item.rejected(found)
         item = item.annotated(found)
@@ -237,6 +240,18 @@ class CorpusListing:
             column = self._options.label_column or DEFAULT_LABEL
             return item.rejected(Rejection("no-label", f"its row has no {column!r}"))
         return item
+
+    def _is_ignored(self, item: SourceItem) -> bool:
+        """Whether a file holds no records, and no row of the label table names it: README.md."""
+        if item.reason != _NO_ROW:
+            return False
+        if item.locator.container:
+            holds = self._payload.is_primary(item.record_id)
+        else:
+            holds = self._payload.may_hold(item.path)
+        if not holds:
+            self._on_ignored(item.record_id)
+        return not holds
 
     def _splits(self, item: SourceItem) -> Iterator[SourceItem]:
         """The file, or its splits if it is large and of a format that can be split."""

@@ -75,6 +75,10 @@ class Payload(abc.ABC):
     def is_primary(self, name: str) -> bool:
         """Whether a member of an archive is a record by its name; others describe records."""
 
+    def may_hold(self, path: bytes) -> bool:
+        """Whether a file may hold records, by its content and its name."""
+        return True
+
     def is_companion(self, path: bytes) -> bool:
         """Whether a file is read with the one that it describes, and is not listed itself."""
         return False

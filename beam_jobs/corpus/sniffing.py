@@ -75,14 +75,24 @@ def image_kind(path: bytes) -> str:
     return found if found in CONTAINERS or found in formats_of("image") else UNKNOWN
 
 
-def _heads(path: bytes) -> Iterator[tuple[str, bytes]]:
+def text_kind(path: bytes) -> str:
+    """The archive or format that a file of a text corpus is; UNKNOWN if it holds no documents."""
+    name = os.path.basename(path).decode("utf-8", "replace")
+    try:
+        *_, (_, head) = _heads(path, HEAD_BYTES)
+        return container_of(path) or text_format(head, name)
+    except (Rejection, UnreadableError):
+        return _kind_by_name(name.lower())
+
+
+def _heads(path: bytes, size: int = _TAR_HEADER_BYTES) -> Iterator[tuple[str, bytes]]:
     """(codec, first bytes) of a file as it is stored, and decompressed if it is compressed."""
     with FileRange(path) as raw:
-        head = raw.look(_TAR_HEADER_BYTES)
+        head = raw.look(size)
     yield "", head
     if codec := codec_of(head):
         with opened(FileRange(path), codec) as file:
-            yield codec, file.head(_TAR_HEADER_BYTES)
+            yield codec, file.head(size)
 
 
 def is_image_name(name: str) -> bool:

@@ -12,7 +12,7 @@ from beam_jobs.corpus.formats.idx import is_labels
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import Rejection, SourceItem
 from beam_jobs.corpus.schema_inference import check_columns, detect_source
-from beam_jobs.corpus.sniffing import is_image_name
+from beam_jobs.corpus.sniffing import UNKNOWN, image_kind, is_image_name
 from beam_jobs.corpus.split_folders import settle_split
 from beam_jobs.options import ImageOptions
 from beam_jobs.options.formats import CONTAINERS
@@ -71,6 +71,10 @@ class ImagePayload(Payload):
     def is_primary(self, name: str) -> bool:
         """See Payload."""
         return is_image_name(name)
+
+    def may_hold(self, path: bytes) -> bool:
+        """See Payload."""
+        return image_kind(path) != UNKNOWN
 
     def is_companion(self, path: bytes) -> bool:
         """See Payload: the labels of an IDX file."""

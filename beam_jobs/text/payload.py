@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from beam_jobs.corpus.encodings import decode_value
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import RawRecord, Rejection, SourceItem
 from beam_jobs.corpus.schema_inference import describes_others, infer_labels
-from beam_jobs.corpus.sniffing import container_of, text_format
+from beam_jobs.corpus.sniffing import UNKNOWN, container_of, text_format, text_kind
 from beam_jobs.options import TextOptions
 from beam_jobs.options.values import parse_names
 from shard_format.wording import parse_size
@@ -78,6 +79,10 @@ class TextPayload(Payload):
     def is_primary(self, name: str) -> bool:
         """See Payload."""
         return not describes_others(name)
+
+    def may_hold(self, path: bytes) -> bool:
+        """See Payload."""
+        return not describes_others(os.fsdecode(path)) and text_kind(path) != UNKNOWN
 
     def holds(self, kind: pa.DataType) -> bool:
         """See Payload."""

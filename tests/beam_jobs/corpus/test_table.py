@@ -101,6 +101,18 @@ def test_rows_and_files_that_do_not_meet(flat, tmp_path, records):
     assert [label for _, label in kept_now.values()] == [None] * 4
 
 
+def test_files_that_are_no_records_are_ignored_unless_a_row_names_them(flat, records):
+    root = flat("a.jpg", "b.jpg", "unnamed.jpg", "README.md", "src/gallery.md", "src/load.py")
+    (root / "more.zip").write_bytes(b"PK\3\4 of other images")
+    (root / "png").write_bytes(b"\x89PNG by its content")
+    table = root / "labels.csv"
+    table.write_text("path,label\na.jpg,x\nb.jpg,y\nsrc/load.py,z\n")
+    found = records(root, labels=str(table))
+    assert set(kept(found)) == {"a.jpg", "b.jpg", "src/load.py"}  # which decoding rejects
+    assert reasons(found) == dict.fromkeys(["more.zip", "png", "unnamed.jpg"], "no-row")
+    assert sorted(records.ignored) == ["README.md", "labels.csv", "src/gallery.md"]
+
+
 def test_the_same_path_twice(flat, tmp_path, records):
     root = flat("1.jpg", "2.jpg", "3.jpg")
     table = tmp_path / "t.jsonl"
