@@ -36,6 +36,7 @@ _MAX_MEMBER_BYTES = 16 << 20  # 16 MiB of such a member
 _MAX_FOLDERS = 64  # looked into for the kind of a corpus
 _MAX_FOLDER_ENTRIES = 256  # of one folder, so that a million files are listed once and not twice
 _MAX_TOP_ENTRIES = 4096  # of a root, searched for files next to the class folders
+_NEARLY_ALL = 0.9  # of the files that were looked at
 _CLASS_FOLDERS = "class-folders"
 # Files that people put next to class folders, which do not mean that there are none.
 _DESCRIBING = re.compile(
@@ -55,21 +56,35 @@ def describes_others(name: str) -> bool:
 def detect_source(options: ImageOptions) -> ImageOptions:
     """The options with the value of --source that --source auto means.
 
+    A few files of other kinds are left to be rejected, one by one.
+
     Raises:
-        InputError: The files are of several kinds.
+        InputError: The files are of several kinds, and none is that of nearly all.
     """
     if options.labels is not None:
         return dataclasses.replace(options, source="table")
     found: Counter[str] = Counter()
+    named = set()  # kinds of files that are sources themselves
     for source in options.sources:
-        found.update(_kinds(storage.place_of(source)))
-    kinds = sorted(kind for kind in found if kind != UNKNOWN)
-    if not kinds or kinds == [IMAGE]:
-        # Listing says what is wrong, if there are no images either.
+        place = storage.place_of(source)
+        of_source = Counter(image_kind(path) for path in some_files(place))
+        found += of_source
+        named |= set() if storage.is_folder(place) else set(of_source)
+    del found[UNKNOWN]
+    if not found:  # listing says what is wrong
         return dataclasses.replace(options, source=_CLASS_FOLDERS)
-    if len(kinds) == 1:
-        return dataclasses.replace(options, source=kinds[0])
+    most, number = found.most_common(1)[0]
+    source = _CLASS_FOLDERS if most == IMAGE else most
+    if len(found) == 1:
+        return dataclasses.replace(options, source=source)
+    kinds = sorted(found)
     counts = ", ".join(f"{found[kind]} {kind}" for kind in kinds)
+    if number >= _NEARLY_ALL * found.total() and named <= {most}:
+        note = (
+            f"Among the first files are {counts}: --source {source} is used, and files of other "
+            "kinds are rejected."
+        )
+        return dataclasses.replace(options, source=source, notes=(*options.notes, note))
     choices = ", ".join(_CLASS_FOLDERS if kind == IMAGE else kind for kind in kinds)
     raise InputError(
         f"Found files of several kinds among the first in {', '.join(options.sources)}: {counts}. "
@@ -77,18 +92,19 @@ def detect_source(options: ImageOptions) -> ImageOptions:
     )
 
 
-def _kinds(source: storage.Place) -> Iterator[str]:
-    """The kinds of some of the files of a source."""
+def some_files(source: storage.Place) -> Iterator[bytes]:
+    """The paths of some of the files of a source that may hold records."""
     if storage.stat(source) is not None:
-        yield image_kind(path_of(source))
+        yield path_of(source)
         return
     folders = deque([source])
     for _ in range(_MAX_FOLDERS):
         if not folders:
             return
         folder = folders.popleft()
-        if set_files(folder) is not None:
-            yield "tfrecord"
+        shards = set_files(folder)
+        if shards is not None:
+            yield from sorted(shards)[:_MAX_FILES]
             continue
         files = 0
         for entry in some_entries(folder, _MAX_FOLDER_ENTRIES):
@@ -99,7 +115,7 @@ def _kinds(source: storage.Place) -> Iterator[str]:
                 path = path_of(place)
                 if not is_note(path):
                     files += 1
-                    yield image_kind(path)
+                    yield path
 
 
 class _Look(NamedTuple):

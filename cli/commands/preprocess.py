@@ -24,7 +24,21 @@ class _WithBeamOptions(click.Command):
         return super().parse_args(ctx, args[:position])
 
 
-@click.group()
+class _Jobs(click.Group):
+    """The jobs by record type; where the type is left out, the error says which one it may be."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """See click.Group."""
+        if args[0] not in self.commands:
+            from beam_jobs.corpus.record_type_guess import check_is_no_source
+
+            check_is_no_source(args)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Jobs)
 def preprocess() -> None:
     """Turn a raw corpus into a shard set.
 

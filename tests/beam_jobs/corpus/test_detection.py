@@ -12,7 +12,7 @@ from beam_jobs.options import ImageOptions
 from beam_jobs.stages.list import resolve_options
 from shard_format import InputError
 
-from .conftest import FORMS, tar_of
+from .conftest import FORMS, JPEG, kept, reasons, tar_of, zip_of
 
 
 def detected(*sources, **options):
@@ -44,6 +44,35 @@ def test_what_is_mixed_is_asked(make_images, tmp_path):
     one = tar_of(tmp_path / "a.tar", {"a/1.jpg": b"x"})
     with pytest.raises(InputError, match="several kinds"):
         detected(one, make_images(3, name="other"))
+
+
+def test_a_few_odd_files_are_rejected_and_the_rest_is_read(make_images, tmp_path, records):
+    corpus = make_images(40)
+    tar_of(corpus / "class0" / "odd.tar", {"a/1.jpg": b"x"})
+    zip_of(corpus / "class1" / "odd.zip", {"a/1.jpg": b"x"})
+    (corpus / "class2" / "notes.txt").write_bytes(b"some words")
+    job = resolve_options(ImageOptions((str(corpus),), "out"))
+    assert job.source == "class-folders"
+    assert job.notes == (
+        "Among the first files are 40 image, 1 tar, 1 zip: --source class-folders is used, and "
+        "files of other kinds are rejected.",
+    )
+    assert len(records(corpus)) == 43  # decoding rejects the odd ones
+    many = tmp_path / "tars"
+    for number in range(12):
+        tar_of(many / f"{number}.tar", {f"a/{number}.jpg": JPEG})
+    (many / "cover.jpg").write_bytes(JPEG)
+    found = records(many)
+    assert records.source == "tar"
+    assert len(kept(found)) == 12
+    assert set(reasons(found)) == {"cover.jpg"}
+    assert found["cover.jpg"][2] == JPEG  # quarantine has it
+
+
+def test_a_file_that_is_named_is_not_odd(make_images, tmp_path):
+    one = tar_of(tmp_path / "a.tar", {"a/1.jpg": b"x"})
+    with pytest.raises(InputError, match="40 image, 1 tar"):
+        detected(one, make_images(40))
 
 
 def test_what_is_nothing_is_left_to_class_folders(tmp_path):
