@@ -24,7 +24,7 @@ from beam_jobs.corpus.reading import CorpusReader
 from beam_jobs.corpus.record import Rejection, SourceItem
 from beam_jobs.corpus.sniffing import IMAGE, UNKNOWN, image_kind
 from beam_jobs.corpus.source_io import UnreadableError, path_of
-from beam_jobs.corpus.split_folders import settle_split
+from beam_jobs.corpus.split_folders import settle_split, splits_have_same_classes
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
 from beam_jobs.options.values import SPLIT_BY_FOLDER, pattern_groups
 from shard_format import InputError, storage
@@ -201,8 +201,14 @@ def _look(options: PreprocessOptions, payload: Payload) -> _Look | None:
 
 
 def _in_class_folders(look: _Look, options: PreprocessOptions) -> bool:
-    """Whether every record without columns is in a folder of its class."""
+    """Whether every record without columns is in a folder of its class.
+
+    With splits that have the same classes, single files elsewhere are no reason to doubt them:
+    aclImdb has lists of URLs next to train/pos and train/neg.
+    """
     by_split = options.split == SPLIT_BY_FOLDER
+    if by_split and splits_have_same_classes(options):
+        return True
     classes = (without_split(folders)[1] if by_split else folders for folders in look.folders)
     roots = [Path(path) for path in options.sources]
     return all(classes) and _no_file_next_to_folders(roots, options)

@@ -127,6 +127,16 @@ class _Root:
         return None
 
 
+def splits_have_same_classes(options: PreprocessOptions) -> bool:
+    """Whether each source is a folder in which two or more splits have the same folders."""
+    for source in options.sources:
+        found = {name: inside for name, inside in _folders_in(Path(source)).items() if inside}
+        found = {name: inside for name, inside in found.items() if split_name(name)}
+        if not (_several(found) and _same_classes(found)):
+            return False
+    return True
+
+
 def _why_folders(roots: list[_Root], options: PreprocessOptions) -> str:
     """Why --split folders is meant; "" if it is not."""
     if all(root.is_clear for root in roots):

@@ -134,6 +134,48 @@ def test_split_folders(file, documents):
     assert [one.split for one in read.documents.values()] == ["validation", "train"]
 
 
+def test_files_next_to_the_classes_of_splits_are_rejected(file, documents):
+    for split, classes in (("train", ("neg", "pos", "unsup")), ("test", ("neg", "pos"))):
+        for name in classes:
+            file(f"{split}/{name}/1.txt", "some words")
+        file(f"{split}/urls.txt", "http://example.org")
+    root = file("imdb.vocab", "the and").parent
+    for options in ({}, {"split": "folders"}):
+        read = documents(root, **options)
+        assert {n: (d.split, d.label) for n, d in read.documents.items()} == {
+            "test/neg/1.txt": ("test", "neg"),
+            "test/pos/1.txt": ("test", "pos"),
+            "train/neg/1.txt": ("train", "neg"),
+            "train/pos/1.txt": ("train", "pos"),
+            "train/unsup/1.txt": ("train", "unsup"),
+        }
+        assert read.reasons == {
+            "imdb.vocab": "no-split-folder",
+            "test/urls.txt": "no-class-folder",
+            "train/urls.txt": "no-class-folder",
+        }
+    pattern = "^(?P<split>train|test)/(?P<label>pos|neg)/"
+    read = documents(root, label_pattern=pattern)
+    assert read.labels.keys() == {
+        f"{s}/{c}/1.txt" for s in ("test", "train") for c in ("neg", "pos")
+    }
+    assert read.documents["test/pos/1.txt"].split == "test"
+    assert read.counts == {"no-match": 4}
+
+
+def test_images_and_notes_among_documents(file, documents):
+    file("a/1.txt", "one")
+    file("a/cover.jpg", b"\xff\xd8\xff\xe0 and so on")
+    file("b/2.txt", "two")
+    root = file("b/README.md", "about this").parents[1]
+    assert documents(root).reasons == {"a/cover.jpg": "unknown-format"}
+    table = file("labels.csv", "path,label\na/1.txt,x\n")
+    read = documents(root, labels=str(table))
+    assert read.labels == {"a/1.txt": "x"}
+    assert read.reasons == {"b/2.txt": "no-row"}
+    assert sorted(read.ignored) == ["a/cover.jpg", "b/README.md", "labels.csv"]
+
+
 def test_csv_with_and_without_header(file, documents):
     bare = file("a.csv", 'x,1\n\ny,2,3\n"z\nz",4\n')
     read = documents(bare, columns="text,label")
