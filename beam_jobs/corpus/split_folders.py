@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from beam_jobs.corpus.containers.base import ArchiveReport, container
 from beam_jobs.corpus.discovery import some_entries
-from beam_jobs.corpus.names import SPLIT_NAMES, is_hidden_member, split_name
+from beam_jobs.corpus.names import SPLIT_NAMES, is_hidden_member, prefixes, split_name
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import Rejection, SourceItem
 from beam_jobs.corpus.source_io import UnreadableError, path_of
@@ -47,7 +47,7 @@ def settle_split(options: Options, payload: Payload, *, folders_label: bool = Tr
         folders_label: Whether folders label records, as far as the payload does not know.
 
     Raises:
-        InputError: Folders may be splits or classes.
+        InputError: Folders may be splits or classes, or a source is inside of another.
     """
     if options.split is not None:
         return options
@@ -63,6 +63,7 @@ def settle_split(options: Options, payload: Payload, *, folders_label: bool = Tr
         return dataclasses.replace(options, split=SPLIT_BY_FOLDER, notes=(*options.notes, note))
     named = [root for root in found if root.labelled and root.split_names]
     if named:
+        prefixes([Path(source) for source in options.sources])  # nested sources are a mistake first
         unclear = min(named, key=lambda root: root.is_clear)
         raise _ambiguous(unclear.described(), options, unclear.only_folder())
     return dataclasses.replace(options, split=DEFAULT_SPLIT)
@@ -144,7 +145,7 @@ def _why_folders(roots: list[_Root], options: PreprocessOptions) -> str:
     if any(root.split_names for root in roots) or not all(root.is_folder for root in roots):
         return ""
     # photos/train photos/test
-    names = [root.place.name for root in roots]
+    names = [root.place.resolve().name for root in roots]  # as in record ids
     if not (all(map(split_name, names)) and _several(names)):
         return ""
     inside = {str(number): list(root.folders) for number, root in enumerate(roots)}

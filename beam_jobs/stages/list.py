@@ -168,12 +168,15 @@ def _check_not_empty(
             "not read."
         )
     if not usable:
-        first = next(items_in(read_table(workspace.listing).slice(0, 1)))
+        first, *others = items_in(read_table(workspace.listing).slice(0, 3))
+        alike = [item.record_id for item in others if item.reason == first.reason]
+        like = f", like {' and '.join(map(repr, alike))}" if alike else ""
         plural = RECORD_TYPES[options.record_type](options).payload.plural
         raise InputError(
             f"No usable {plural} among {items:,} files in {where}: {first.record_id!r} is "
-            f"rejected as {first.reason} ({first.detail}). Use one folder per class, --labels "
-            f"FILE, --label-pattern REGEX or --no-labels.{_guessed_command(options, workspace)}"
+            f"rejected as {first.reason} ({first.detail}){like}. Use one folder per class, "
+            "--labels FILE, --label-pattern REGEX or --no-labels."
+            f"{_guessed_command(options, workspace)}"
         )
 
 

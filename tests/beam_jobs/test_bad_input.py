@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 
 import pyarrow.parquet as pq
@@ -166,6 +167,24 @@ def test_several_sources_are_reported_apart(make_images, tmp_path):
         ImageOptions((str(one), str(other)), str(tmp_path / "set"), dedup="off", workers=1)
     ).manifest
     assert manifest.ledger.kept == 8
+
+
+def test_a_flat_folder_gets_a_command_that_works(make_images, build, tmp_path):
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for path in make_images(6).rglob("*.jpg"):
+        path.rename(flat / f"{path.parent.name}_{path.name}")
+    with pytest.raises(InputError) as error:
+        build(flat)
+    first, command = str(error.value).split("\n  ")
+    assert "'class0_000.jpg' is rejected as no-class-folder (the file is not in a class" in first
+    assert ", like 'class0_003.jpg' and 'class1_001.jpg'. Use one folder per class" in first
+    assert first.endswith("Their names have 3 classes ('class0', 'class1', 'class2'):")
+    words = shlex.split(command)
+    pattern = words[words.index("--label-pattern") + 1]
+    assert pattern == r"^(?P<label>.+)_\d+\."
+    label = build(flat, label_pattern=pattern).manifest.schema.features[-1]
+    assert label.class_names == ("class0", "class1", "class2")
 
 
 def test_on_bad_fail_stops_with_the_file(make_images, build):

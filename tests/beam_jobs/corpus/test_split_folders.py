@@ -169,6 +169,12 @@ def test_sources_with_the_names_of_splits(corpus, records):
         "train/cat/1.jpg": ("train", "cat"),
         "train/dog/1.jpg": ("train", "dog"),
     }
+    (root.parent / "test").symlink_to(root / "train")  # ids have the name of the folder
+    (root.parent / "train").symlink_to(root / "test")
+    linked = records(root.parent / "train", root.parent / "test")
+    assert {name: raw[:4] for name, raw in linked.items()} == found
+    with pytest.raises(InputError, match="inside of the source"):
+        settled(root, root / "train")
     other = corpus("test/bird/1.jpg", folder="other")
     assert settled(root / "train", other / "test").split == FRACTIONS
     with pytest.raises(InputError, match="other has no other folder than test/"):
