@@ -54,8 +54,8 @@ def settle_split(options: Options, payload: Payload, *, folders_label: bool = Tr
     by_name = "label" in pattern_groups(options.label_pattern)
     is_labeled = not (options.no_labels or by_name or options.labels is not None)
     labelled = folders_label and payload.needs_class_folders and is_labeled
-    found = [_Root(Path(source), options, payload, labelled) for source in options.sources]
-    reason = _why_folders(found, options)
+    found = [_Root(place, options, payload, labelled) for place in _looked_into(options)]
+    reason = _why_folders(found)
     if reason and not (options.stratify and not labelled):
         if options.stratify:
             raise _ambiguous(f"{reason}, and --stratify needs fractions", options)
@@ -67,6 +67,15 @@ def settle_split(options: Options, payload: Payload, *, folders_label: bool = Tr
         unclear = min(named, key=lambda root: root.is_clear)
         raise _ambiguous(unclear.described(), options, unclear.only_folder())
     return dataclasses.replace(options, split=DEFAULT_SPLIT)
+
+
+def _looked_into(options: PreprocessOptions) -> list[Path]:
+    """The sources that are folders, and the first that is a file: there may be 10,000 archives."""
+    places = [Path(source) for source in options.sources]
+    is_folder = [storage.is_folder(place) for place in places]
+    folders = [place for place, is_one in zip(places, is_folder, strict=True) if is_one]
+    files = (place for place, is_one in zip(places, is_folder, strict=True) if not is_one)
+    return [*folders, *itertools.islice(files, 1)]
 
 
 class _Root:
@@ -118,6 +127,8 @@ class _Root:
             return f"{name} has {_shown(self.split_names)} next to {_shown(others)}"
         if not _several(self.split_names):
             return f"{name} has no other folder than {_shown(self.split_names)}"
+        if self.is_clear:
+            return f"{self.why()}, and another source has no such folders"
         inside = "different folders" if any(self.folders.values()) else "no class folders"
         return f"{name} has {_shown(self.split_names)} with {inside} inside"
 
@@ -138,7 +149,7 @@ def splits_have_same_classes(options: PreprocessOptions) -> bool:
     return True
 
 
-def _why_folders(roots: list[_Root], options: PreprocessOptions) -> str:
+def _why_folders(roots: list[_Root]) -> str:
     """Why --split folders is meant; "" if it is not."""
     if all(root.is_clear for root in roots):
         return roots[0].why()

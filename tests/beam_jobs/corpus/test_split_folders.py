@@ -156,6 +156,8 @@ def test_archives_with_folders_of_splits(tmp_path, records):
     packed = tar_of(tmp_path / "d.tar.gz", {f"train/cat/{n}.jpg": JPEG for n in range(20)}, "w:gz")
     with pytest.raises(InputError, match="no other folder than train/"):
         settled(packed)
+    found = records(tmp_path / "a.zip", tmp_path / "b.tar", source="zip")
+    assert {raw.split for name, raw in found.items() if "a.zip/" in name} == {"train", "test"}
     web = {f"train/{n}.{end}": b"cat" for n in range(3) for end in ("jpg", "cls")}
     assert settled(tar_of(tmp_path / "web.tar", web)).split == FRACTIONS
 
@@ -175,6 +177,9 @@ def test_sources_with_the_names_of_splits(corpus, records):
     assert {name: raw[:4] for name, raw in linked.items()} == found
     with pytest.raises(InputError, match="inside of the source"):
         settled(root, root / "train")
+    plain = corpus("cat/1.jpg", folder="plain")
+    with pytest.raises(InputError, match="same classes, and another source has no such folders"):
+        settled(root, plain)
     other = corpus("test/bird/1.jpg", folder="other")
     assert settled(root / "train", other / "test").split == FRACTIONS
     with pytest.raises(InputError, match="other has no other folder than test/"):
