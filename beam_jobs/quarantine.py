@@ -206,6 +206,7 @@ def replay_options(
     values = {**saved, **changes, "repaired": tuple(folders)}
     values["sources"] = tuple(sources or saved["sources"])
     kind = OPTIONS[values.get("record_type") or "image"]
+    values = {**kind.ADDED, **values}  # of a set from before these options
     known = {field.name for field in dataclasses.fields(kind)}
     if foreign := sorted(changes.keys() - known):
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in foreign)

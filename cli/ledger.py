@@ -25,6 +25,9 @@ def print_ledger(manifest: Manifest, build: dict[str, Any], ignored: int | None 
         rows.add_row(f"  {reason}", f"{count:,}")
     if ledger.repeated:
         rows.add_row("repeated to balance", f"{ledger.repeated:,}")
+    if ledger.not_enlarged:
+        resize = manifest.config.get("resize")
+        rows.add_row(f"smaller than --resize {resize}, not enlarged", f"{ledger.not_enlarged:,}")
     console.print(rows)
     console.print()
     splits = table("Splits", "split", "records", "shards", "size", "records per shard")

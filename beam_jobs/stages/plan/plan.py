@@ -14,6 +14,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, int64, uint64
 from beam_jobs.dedup.clusters import Clusters
@@ -58,6 +60,7 @@ class Plan(NamedTuple):
         duplicates: Records left out because another one, or all their content, is kept elsewhere.
         filtered: Records left out by a rule of planning, by reason.
         repeated: Copies of records of small classes.
+        counted: Number of kept records by the name of a ledger column, see `RecordType`.
         warnings: For the user.
         settled: What the record type decided, see `RecordType.settle`.
     """
@@ -68,6 +71,7 @@ class Plan(NamedTuple):
     duplicates: int
     filtered: dict[str, int]
     repeated: int
+    counted: dict[str, int]
     warnings: list[str]
     settled: dict[str, Any]
 
@@ -126,6 +130,7 @@ def plan_shards(
         + (changes.duplicates if changes else 0),
         filtered={reason: count for reason, count in filtered.items() if count},
         repeated=repeats.total,
+        counted=_count_kept(assignment, sidecars, record_type),
         warnings=[*conflict_warnings(clusters, options), *warnings, *settle_warnings],
         settled=settled,
     )
@@ -173,6 +178,7 @@ def _work(
         + splits_are_given(options.split)
         + record_type.planning_passes
         + (options.balance != "none")
+        + bool(record_type.ledger_columns)
         + partitions * (1 + (options.dedup != "off"))
     )
     return sidecars.records * passes
@@ -225,6 +231,18 @@ def _measure(assignment: Assignment, sidecars: Sidecars, repeats: Repeats) -> li
         splits[number].keys.count(keys)
         splits[number].bytes += int(lengths.sum())
     return splits
+
+
+def _count_kept(
+    assignment: Assignment, sidecars: Sidecars, record_type: RecordType
+) -> dict[str, int]:
+    names = [field.name for field in record_type.ledger_columns]
+    counts = dict.fromkeys(names, 0)
+    for unit, table in sidecars if names else ():
+        kept = pa.array(assignment.unit(unit) != LEFT_OUT)
+        for name in names:
+            counts[name] += pc.sum(pc.and_(table[name], kept)).as_py() or 0
+    return counts
 
 
 def _choose_boundaries(
