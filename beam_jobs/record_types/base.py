@@ -67,13 +67,13 @@ class PlannedChanges(NamedTuple):
 
     Attributes:
         duplicates: Records that were taken out of their split because nothing of them would remain.
-        warnings: For the user.
+        notes: For the user.
         recipe_columns: From [n] int64 numbers of records to further columns of a recipe, which
             `RecordType.example_builder` finds in the table of a shard.
     """
 
     duplicates: int
-    warnings: list[str]
+    notes: list[str]
     recipe_columns: Callable[[IntArray], Mapping[str, pa.Array]]
 
 
@@ -185,7 +185,7 @@ class RecordType(abc.ABC):
             sample: Reads records of the training split.
 
         Returns:
-            Additions to the manifest's config, on which shards depend, and warnings for the user.
+            Additions to the manifest's config, on which shards depend, and notes for the user.
 
         Raises:
             InputError: It cannot be created from this corpus.
