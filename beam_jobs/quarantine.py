@@ -24,6 +24,7 @@ from shard_format import (
 )
 from shard_format.dropped import QUARANTINE_SCHEMA, RejectedRecord, read_rejected
 from shard_format.storage import Place
+from shard_format.wording import did_you_mean
 
 FILES = "files"  # the originals, in a folder that `export` wrote
 TABLE = "quarantine.tsv"
@@ -160,9 +161,11 @@ def check_reasons(directory: Place, chosen: Sequence[str]) -> int:
         return total
     if not found:
         raise InputError(f"No record of {directory} was rejected.")
-    known = ", ".join(sorted({reason.reason for reason in found}))
+    names = sorted({reason.reason for reason in found})
+    known, near = ", ".join(names), "".join(did_you_mean(name, names) for name in unknown)
     raise InputError(
-        f"No record of {directory} was rejected for {', '.join(unknown)}. Choose from: {known}."
+        f"No record of {directory} was rejected for {', '.join(unknown)}. {near}Choose from: "
+        f"{known}."
     )
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.decode.base import Pixels
 from shard_format import UsageError
+from shard_format.wording import did_you_mean
 
 # Beam already uses every core; threads inside OpenCV would only compete with it.
 cv2.setNumThreads(1)
@@ -62,9 +63,10 @@ def parse_resize(text: str, enlarge: bool = False) -> Resize:
     match = re.fullmatch(RESIZE_MODES[mode].pattern, size) if mode in RESIZE_MODES else None
     sides = [int(side) for side in match.groups()] if match else []
     if match is None or any(not 1 <= side <= MAX_SIDE for side in sides):
+        near = "" if mode in RESIZE_MODES else did_you_mean(mode, RESIZE_MODES)
         raise UsageError(
             f"--resize is {text!r}, not shorter:N, fit:WxH, crop:WxH, pad:WxH or none with sides "
-            f"from 1 to {MAX_SIDE}. Write for instance shorter:256."
+            f"from 1 to {MAX_SIDE}. {near}Write for instance shorter:256."
         )
     width, height = (sides * 2)[:2] or (0, 0)
     return Resize(mode, width, height, enlarge)
