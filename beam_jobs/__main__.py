@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             from beam_jobs.run import check_kept, preprocess  # loads Beam: not for --help
 
         report = preprocess(job(**values), beam_args)
-        print(json.dumps(report.manifest.summary()))
+        print(json.dumps(report.summary()))
         check_kept(report)
     except ShardmillError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -24,6 +24,7 @@ from shard_format import (
 )
 from shard_format.dropped import QUARANTINE_SCHEMA, RejectedRecord, read_rejected
 from shard_format.storage import Place
+from shard_format.wording import did_you_mean
 
 FILES = "files"  # the originals, in a folder that `export` wrote
 TABLE = "quarantine.tsv"
@@ -160,9 +161,11 @@ def check_reasons(directory: Place, chosen: Sequence[str]) -> int:
         return total
     if not found:
         raise InputError(f"No record of {directory} was rejected.")
-    known = ", ".join(sorted({reason.reason for reason in found}))
+    names = sorted({reason.reason for reason in found})
+    known, near = ", ".join(names), "".join(did_you_mean(name, names) for name in unknown)
     raise InputError(
-        f"No record of {directory} was rejected for {', '.join(unknown)}. Choose from: {known}."
+        f"No record of {directory} was rejected for {', '.join(unknown)}. {near}Choose from: "
+        f"{known}."
     )
 
 
@@ -207,6 +210,7 @@ def replay_options(
     values["sources"] = tuple(sources or saved["sources"])
     values.pop("notes", None)  # what they say was settled is an option now
     kind = OPTIONS[values.get("record_type") or "image"]
+    values = {**kind.ADDED, **values}  # of a set from before these options
     known = {field.name for field in dataclasses.fields(kind)}
     if foreign := sorted(changes.keys() - known):
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in foreign)

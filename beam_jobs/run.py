@@ -41,6 +41,15 @@ class BuildReport(NamedTuple):
     ignored: int
     already_built: bool
 
+    def summary(self) -> dict[str, Any]:
+        """The summary of the manifest, with notes and warnings on the build, for `--json`."""
+        return self.manifest.summary() | {
+            "units": self.build.get("units", 0),
+            "ignored": self.ignored,
+            "notes": self.build.get("notes", []),
+            "warnings": self.build.get("warnings", []),
+        }
+
 
 def preprocess(
     options: PreprocessOptions,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from cli.console import say, stdout, table
 from shard_format import Manifest
 from shard_format.wording import format_bytes
+
+_WIDTH = 80  # columns of a warning
 
 
 def print_ledger(manifest: Manifest, build: dict[str, Any], ignored: int | None = None) -> None:
@@ -25,6 +28,8 @@ def print_ledger(manifest: Manifest, build: dict[str, Any], ignored: int | None 
         rows.add_row(f"  {reason}", f"{count:,}")
     if ledger.repeated:
         rows.add_row("repeated to balance", f"{ledger.repeated:,}")
+    if ledger.not_enlarged:
+        rows.add_row("not enlarged to --resize", f"{ledger.not_enlarged:,}")
     console.print(rows)
     console.print()
     splits = table("Splits", "split", "records", "shards", "size", "records per shard")
@@ -47,3 +52,13 @@ def print_ledger(manifest: Manifest, build: dict[str, Any], ignored: int | None 
     if ignored:
         say(f"note: {ignored} hidden files or folders, or files without records, were not read")
     say(f"root hash  {manifest.root_hash}")
+
+
+def print_warnings(build: dict[str, Any]) -> None:
+    """Prints what makes a set unfit for its use, where it is read: at the end of the output."""
+    for warning in build.get("warnings", []):
+        say(
+            textwrap.fill(
+                f"warning: {warning}", _WIDTH, break_long_words=False, break_on_hyphens=False
+            )
+        )

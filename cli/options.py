@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from shard_format.options import declared, flag_of
+from shard_format.wording import did_you_mean
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 Field = dataclasses.Field[Any]
@@ -48,6 +49,18 @@ def click_options(
     return decorate
 
 
+class _Choice(click.Choice[str]):
+    """A choice whose error names the nearest value."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """See click.Choice."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            near = did_you_mean(str(value), self.choices)
+            raise click.BadParameter(f"{error.message} {near}".rstrip(), ctx, param) from None
+
+
 def _flag(same: list[Field], default: Any, shown: str) -> Decorator:
     """The flag of an option that one or more declarations have; the first gives its help."""
     flag, metadata = flag_of(same[0].name), same[0].metadata
@@ -59,7 +72,7 @@ def _flag(same: list[Field], default: Any, shown: str) -> Decorator:
     return click.option(
         flag,
         default=default,
-        type=click.Choice(choices) if choices else metadata["type"],
+        type=_Choice(choices) if choices else metadata["type"],
         metavar=None if choices else metadata["metavar"] or "NAME",
         show_default=(shown or False) if default in (None, ()) else True,
         help=text,

@@ -65,6 +65,7 @@ class Ledger:
         quarantined: Records that could not be used; their bytes are kept.
         reasons: Number of records by the reason to filter or to quarantine them.
         repeated: Additional copies of records of small classes.
+        not_enlarged: Kept images that are smaller than --resize asks, and were not scaled up.
     """
 
     read: int
@@ -74,6 +75,7 @@ class Ledger:
     quarantined: int
     reasons: Mapping[str, int]
     repeated: int = 0
+    not_enlarged: int = 0
 
     def __post_init__(self) -> None:
         if self.read != self.kept + self.duplicates + self.filtered + self.quarantined:
@@ -130,8 +132,9 @@ class Manifest:
 
     def _ledger(self) -> dict[str, Any]:
         ledger = dataclasses.asdict(self.ledger)
-        if not self.ledger.repeated:  # older sets do not have the key
-            del ledger["repeated"]
+        for name in ("repeated", "not_enlarged"):  # older sets do not have these keys
+            if not ledger[name]:
+                del ledger[name]
         return ledger
 
     def to_text(self) -> str:

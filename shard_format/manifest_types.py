@@ -197,7 +197,7 @@ _ledger = object_of(
         "quarantined": count,
         "reasons": object_of({}, others=count),
     },
-    {"repeated": count},
+    {"repeated": count, "not_enlarged": count},
 )
 
 _vocabulary = object_of(

@@ -15,13 +15,13 @@ The dataclass itself is the Python signature. The flags of click (`cli/options.p
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from shard_format.errors import UsageError
+from shard_format.wording import did_you_mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,9 +180,8 @@ def check_choice(
     names = list(choices)
     if value in names:
         return
-    near = difflib.get_close_matches(str(value), names, n=1)
-    advice = f"Did you mean {near[0]!r}? " if near else ""
-    raise UsageError(f"Unknown {what} {value!r}{_at(where)}. {advice}Choices: {', '.join(names)}.")
+    near = did_you_mean(str(value), names)
+    raise UsageError(f"Unknown {what} {value!r}{_at(where)}. {near}Choices: {', '.join(names)}.")
 
 
 def check_integer(

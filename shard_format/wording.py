@@ -6,10 +6,13 @@ browser one right-to-left mark turns a whole line around, so they are shown as e
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 
 from shard_format.errors import UsageError
 
+_LONGEST_NAME = 60  # characters of a suggestion
 _SIZE_STEP = 1024
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*([KMGT]i?B|B)?", re.IGNORECASE)
 _SIZE_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -40,6 +43,20 @@ def shortened(text: str, limit: int) -> str:
 def counted(count: int, one: str, many: str | None = None) -> str:
     """A number with its noun: "1 class", "1,000 classes"; `many` is `one` with an s if None."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def did_you_mean(value: str, names: Iterable[str]) -> str:
+    """The question "Did you mean 'label'?" for the name nearest to a value, and a blank behind it.
+
+    It is empty if no name is near. Case does not count, and the beginning of a name is near to it.
+    """
+    by_fold: dict[str, str] = {}
+    for name in names:
+        by_fold.setdefault(name.casefold(), name)
+    fold = value.casefold()
+    near = difflib.get_close_matches(fold, by_fold, n=1)
+    near += [name for name in by_fold if len(fold) > 1 and name.startswith(fold)]
+    return f"Did you mean {shortened(by_fold[near[0]], _LONGEST_NAME)!r}? " if near else ""
 
 
 def is_share(name: str, value: object) -> bool:

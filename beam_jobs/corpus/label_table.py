@@ -31,6 +31,7 @@ from beam_jobs.corpus.source_io import UnreadableError
 from beam_jobs.corpus.streams import ByteStream, FileRange, opened
 from beam_jobs.options import PreprocessOptions
 from shard_format import InputError, storage
+from shard_format.wording import did_you_mean
 
 _PARQUET = b"PAR1"  # how a Parquet file begins
 _BATCH_ROWS = 8192
@@ -335,9 +336,10 @@ class _Table:
             if found.count(column) != 1:
                 count = "no" if column not in found else str(found.count(column))
                 flag = COLUMN_FLAGS[use.partition(" ")[0]]
+                near = "" if column in found else did_you_mean(column, found)
                 raise InputError(
                     f"--labels {self._path} has {count} column {column!r} ({flag}). It has "
-                    f"{', '.join(map(repr, found))}. Name one of these"
+                    f"{', '.join(map(repr, found))}. {near}Name one of these"
                     f"{' or use --no-labels' if use == 'label' else ''}."
                 )
 

@@ -28,6 +28,7 @@ from beam_jobs.corpus.split_folders import settle_split, splits_have_same_classe
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
 from beam_jobs.options.values import SPLIT_BY_FOLDER, pattern_groups
 from shard_format import InputError, storage
+from shard_format.wording import did_you_mean
 
 _MAX_FILES = 64  # opened to see what they hold
 _MAX_MEMBERS = 64  # of one archive
@@ -316,14 +317,15 @@ def _has_payload(payload: Payload, found: set[str]) -> bool:
 
 def _missing(flag: str, name: str, file_id: str, columns: list[str], guess: str) -> str:
     shown = ", ".join(f"{one!a:.60}" for one in columns[:30]) or "none"
-    hint = "Name one of these."
+    near, hint = did_you_mean(name, columns), "Name one of these."
     if flag in ("--text-column", "--image-column") and guess:
         hint = f"Use {flag} {guess}."
     elif flag == "--label-column":
         hint = "Name one of these, or use --no-labels."
     if len(columns) == 1 and any(delimiter in columns[0] for delimiter in ";\t"):
+        near = ""
         hint = "The header seems to use another delimiter: .csv takes commas, .tsv takes tabs."
-    return f"{file_id} has no column {name!r} ({flag}). Its columns are {shown}. {hint}"
+    return f"{file_id} has no column {name!r} ({flag}). Its columns are {shown}. {near}{hint}"
 
 
 def _guess(rows: list[dict[str, Any]], payload: Payload) -> str:

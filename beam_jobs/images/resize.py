@@ -1,5 +1,8 @@
 """Resize modes, with one kernel per direction that gives the same pixels on every x86-64 CPU.
 
+An image that is smaller than its mode asks for is scaled up only with --enlarge: interpolated
+pixels cost bytes and tell a model nothing new, and the reader can still enlarge.
+
 Shrinking uses OpenCV's INTER_AREA (every source pixel counts, no aliasing), enlarging its
 INTER_LINEAR_EXACT (fixed point). Both were compared bit by bit with SSE only, AVX2 and AVX-512:
 docs/decisions/0005-same-bytes.md.
@@ -18,6 +21,7 @@ import numpy as np
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.decode.base import Pixels
 from shard_format import UsageError
+from shard_format.wording import did_you_mean
 
 # Beam already uses every core; threads inside OpenCV would only compete with it.
 cv2.setNumThreads(1)
@@ -30,15 +34,27 @@ MAX_SIDE = 65_500  # libjpeg's JPEG_MAX_DIMENSION
 
 @dataclasses.dataclass(frozen=True)
 class Resize:
-    """A parsed --resize: the mode, and its box in pixels (for `shorter`, both are the side)."""
+    """A parsed --resize.
+
+    Attributes:
+        mode: A name in RESIZE_MODES.
+        width: Of its box in pixels; for `shorter`, the side.
+        height: Likewise.
+        enlarge: Whether smaller images are scaled up.
+    """
 
     mode: str
     width: int = 0
     height: int = 0
+    enlarge: bool = False
 
 
-def parse_resize(text: str) -> Resize:
+def parse_resize(text: str, enlarge: bool = False) -> Resize:
     """Parses "shorter:256", "fit:640x480", "crop:224x224", "pad:224x224" or "none".
+
+    Args:
+        text: The value of --resize.
+        enlarge: The value of --enlarge.
 
     Raises:
         UsageError: The mode is unknown, or its size is missing, malformed or too large.
@@ -47,11 +63,13 @@ def parse_resize(text: str) -> Resize:
     match = re.fullmatch(RESIZE_MODES[mode].pattern, size) if mode in RESIZE_MODES else None
     sides = [int(side) for side in match.groups()] if match else []
     if match is None or any(not 1 <= side <= MAX_SIDE for side in sides):
+        near = "" if mode in RESIZE_MODES else did_you_mean(mode, RESIZE_MODES)
         raise UsageError(
             f"--resize is {text!r}, not shorter:N, fit:WxH, crop:WxH, pad:WxH or none with sides "
-            f"from 1 to {MAX_SIDE}. Write for instance shorter:256."
+            f"from 1 to {MAX_SIDE}. {near}Write for instance shorter:256."
         )
-    return Resize(mode, *(sides * 2 if len(sides) == 1 else sides))
+    width, height = (sides * 2)[:2] or (0, 0)
+    return Resize(mode, width, height, enlarge)
 
 
 def resize_image(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
@@ -75,46 +93,79 @@ def keeps_size(width: int, height: int, resize: Resize) -> bool:
     return RESIZE_MODES[resize.mode].size(width, height, resize) == (width, height)
 
 
-def _shorter_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
-    shorter = min(height, width)
-    return _part(width, resize.width, shorter), _part(height, resize.width, shorter)
+def stays_smaller(width: int, height: int, resize: Resize) -> bool:
+    """Whether an image of this size is smaller than the mode asks for, and not scaled up."""
+    numerator, denominator = RESIZE_MODES[resize.mode].scale(width, height, resize)
+    return numerator > denominator and not resize.enlarge
 
 
-def _fit_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
-    if width * resize.height >= height * resize.width:  # relatively wider than the box
-        return resize.width, _part(height, resize.width, width)
-    return _part(width, resize.height, height), resize.height
+def _shorter_scale(width: int, height: int, resize: Resize) -> tuple[int, int]:
+    return resize.width, min(width, height)
+
+
+def _fit_scale(width: int, height: int, resize: Resize) -> tuple[int, int]:
+    return (resize.width, width) if _is_wider(width, height, resize) else (resize.height, height)
+
+
+def _cover_scale(width: int, height: int, resize: Resize) -> tuple[int, int]:
+    return (resize.height, height) if _is_wider(width, height, resize) else (resize.width, width)
+
+
+def _own_scale(width: int, height: int, resize: Resize) -> tuple[int, int]:
+    return 1, 1
+
+
+def _is_wider(width: int, height: int, resize: Resize) -> bool:
+    """Whether an image is relatively wider than the box."""
+    return width * resize.height >= height * resize.width
+
+
+def _scaled_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
+    """Of the complete image."""
+    if stays_smaller(width, height, resize):
+        return width, height
+    scale = RESIZE_MODES[resize.mode].scale(width, height, resize)
+    return _part(width, *scale), _part(height, *scale)
+
+
+def _crop_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
+    if stays_smaller(width, height, resize):
+        return _cut_size(width, height, resize)
+    return resize.width, resize.height
+
+
+def _cut_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
+    """The largest part of an image that has the aspect ratio of the box."""
+    cut_width = _part(resize.width, height, resize.height)
+    cut_height = _part(resize.height, width, resize.width)
+    if stays_smaller(width, height, resize) and (cut_width == width or cut_height == height):
+        return width, height  # within rounding, so that a second crop cuts nothing
+    if _is_wider(width, height, resize):
+        return min(width, cut_width), height
+    return width, min(height, cut_height)
 
 
 def _box_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
     return resize.width, resize.height
 
 
-def _same_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
-    return width, height
-
-
 def _scaled(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
-    """The whole image in the size of its mode."""
+    """The complete image."""
     height, width = image.shape[:2]
-    return _scale(image, *RESIZE_MODES[resize.mode].size(width, height, resize), max_pixels)
+    return _scale(image, *_scaled_size(width, height, resize), max_pixels)
 
 
 def _crop(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
     """Cuts out the centre in the aspect ratio of the box first: no intermediate image is large."""
     height, width = image.shape[:2]
-    if width * resize.height >= height * resize.width:
-        cut_width, cut_height = min(width, _part(resize.width, height, resize.height)), height
-    else:
-        cut_width, cut_height = width, min(height, _part(resize.height, width, resize.width))
+    cut_width, cut_height = _cut_size(width, height, resize)
     top, left = (height - cut_height) // 2, (width - cut_width) // 2
     centre = np.ascontiguousarray(image[top : top + cut_height, left : left + cut_width])
-    return _scale(centre, resize.width, resize.height, max_pixels)
+    return _scale(centre, *_crop_size(width, height, resize), max_pixels)
 
 
 def _pad(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
-    height, width = image.shape[:2]
-    fitted = _scale(image, *_fit_size(width, height, resize), max_pixels)
+    fitted = _scaled(image, resize, max_pixels)
     height, width = fitted.shape[:2]
     padded = np.zeros((resize.height, resize.width, 3), np.uint8)
     top, left = (resize.height - height) // 2, (resize.width - width) // 2
@@ -127,22 +178,25 @@ class Mode(NamedTuple):
 
     Attributes:
         pattern: What follows its name in --resize, with a group for each side in pixels.
+        scale: (width, height, what to do) of an image -> (numerator, denominator) of the factor
+            that makes it as large as the mode asks for.
         size: (width, height, what to do) of an image -> (width, height) of the result.
         apply: (image, what to do, bound on the pixels of any image in between) -> the result.
     """
 
     pattern: str
-    size: Callable[[int, int, Resize], tuple[int, int]]
+    scale: Callable[[int, int, Resize], tuple[int, int]]
+    size: Callable[[int, int, Resize], tuple[int, int]] = _scaled_size
     apply: Callable[[Pixels, Resize, int], Pixels] = _scaled
 
 
 _SIDE = r"(\d{1,9})"
 RESIZE_MODES: dict[str, Mode] = {
-    "shorter": Mode(_SIDE, _shorter_size),
-    "fit": Mode(f"{_SIDE}x{_SIDE}", _fit_size),
-    "crop": Mode(f"{_SIDE}x{_SIDE}", _box_size, _crop),
-    "pad": Mode(f"{_SIDE}x{_SIDE}", _box_size, _pad),
-    "none": Mode("", _same_size),
+    "shorter": Mode(_SIDE, _shorter_scale),
+    "fit": Mode(f"{_SIDE}x{_SIDE}", _fit_scale),
+    "crop": Mode(f"{_SIDE}x{_SIDE}", _cover_scale, _crop_size, _crop),
+    "pad": Mode(f"{_SIDE}x{_SIDE}", _fit_scale, _box_size, _pad),
+    "none": Mode("", _own_scale),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from beam_jobs.options.values import (
@@ -55,11 +56,13 @@ class PreprocessOptions:
         "no_report".split()
     )
 
-    # Left out of the config while they have their defaults: sets that were built before these
-    # options existed keep their root hashes.
-    ADDED: ClassVar[frozenset[str]] = frozenset(
-        ("follow_links", "max_record_bytes", "label_pattern")
-    )
+    # Options that are younger than the first sets, with the value that stands for what was done
+    # before. The config leaves them out while they have it, so these sets keep their root hashes.
+    ADDED: ClassVar[Mapping[str, Any]] = {
+        "follow_links": False,
+        "max_record_bytes": "512MiB",
+        "label_pattern": None,
+    }
 
     # Options besides `source` that decide how records are read.
     READING: ClassVar[tuple[str, ...]] = (
@@ -258,7 +261,9 @@ class PreprocessOptions:
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
             if field.name not in self.WITHOUT_EFFECT
-            and not (field.name in self.ADDED and getattr(self, field.name) == field.default)
+            and not (
+                field.name in self.ADDED and getattr(self, field.name) == self.ADDED[field.name]
+            )
         }
         values["shard_size"] = parse_size("--shard-size", self.shard_size)
         if not splits_are_given(self.split):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from beam_jobs.options.base import PreprocessOptions
@@ -40,7 +41,11 @@ Examples:
   shardmill preprocess images /data/photos --out /data/set -- --runner=FlinkRunner
 """
 
-    ADDED: ClassVar[frozenset[str]] = PreprocessOptions.ADDED | {"keep_columns"}
+    ADDED: ClassVar[Mapping[str, Any]] = {
+        **PreprocessOptions.ADDED,
+        "keep_columns": None,
+        "enlarge": True,
+    }
     READING: ClassVar[tuple[str, ...]] = ("image_column", *PreprocessOptions.READING)
 
     record_type: str = "image"
@@ -58,9 +63,11 @@ Examples:
     resize: str = option(
         "shorter:256",
         "shorter:N scales the shorter side to N; fit:WxH scales to fit the box; crop:WxH covers "
-        "the box and crops the center; pad:WxH fits and pads with black; none keeps the size.",
+        "the box and crops the center; pad:WxH fits and pads with black; none keeps the size. "
+        "Smaller images keep their own size.",
         "MODE",
     )
+    enlarge: bool = option(False, "Scale smaller images up to what --resize asks for.", type=bool)
     encoding: str = option("jpeg", "Encoding of the stored images.", choices=ENCODINGS)
     quality: str = option(
         "90",
@@ -133,4 +140,7 @@ Examples:
     def config(self) -> dict[str, Any]:
         """See PreprocessOptions."""
         keeps, quality = parse_quality(self.quality)
-        return super().config() | {"quality": f"keep:{quality}" if keeps else quality}
+        values = super().config() | {"quality": f"keep:{quality}" if keeps else quality}
+        if self.resize == "none":
+            values.pop("enlarge", None)  # nothing is scaled
+        return values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -46,7 +47,11 @@ Examples:
         "decontaminate",
     }
 
-    ADDED: ClassVar[frozenset[str]] = PreprocessOptions.ADDED | {"path_column"}
+    ADDED: ClassVar[Mapping[str, Any]] = {
+        **PreprocessOptions.ADDED,
+        "max_record_bytes": "128MiB",
+        "path_column": "path",
+    }
     READING: ClassVar[tuple[str, ...]] = (
         *PreprocessOptions.READING,
         *("format", "encoding", "per_line", "separator", "columns", "text_column"),

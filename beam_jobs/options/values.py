@@ -7,7 +7,7 @@ import os
 from shard_format import UsageError
 from shard_format.naming import check_name
 from shard_format.options import Form
-from shard_format.wording import parse_size
+from shard_format.wording import did_you_mean, parse_size
 
 MAX_SPLITS = 127  # planning has one signed byte a record
 SPLIT_SUM_TOLERANCE = 1e-6  # fractions are typed by people, in decimal
@@ -21,6 +21,8 @@ MOST_VOCABULARY = 1_000_000
 RESERVED_FEATURES = frozenset("id text image label height width tokens segments positions".split())
 
 DEFAULT_SPLIT = "train=0.9,test=0.1"  # of a corpus without folders of splits
+_KEPT_KINDS = ("text", "int64", "float32")
+
 # --split without fractions: the corpus has its splits already.
 SPLIT_BY_FOLDER = "folders"
 SPLIT_BY_COLUMN = "column:"
@@ -46,7 +48,8 @@ def parse_splits(text: str | None) -> dict[str, float]:
         if not equals or not 0 < fraction <= 1:
             raise UsageError(
                 f"--split must be NAME=FRACTION parts with fractions in (0, 1], 'folders', or "
-                f"'column:NAME', got {part!r}. Write for instance train=0.9,test=0.1."
+                f"'column:NAME', got {part!r}. {'' if equals else _near_split(part)}Write for "
+                "instance train=0.9,test=0.1."
             )
         if check_name(name, "a split name") in splits:
             raise UsageError(f"--split names {name!r} twice; name a split once. Remove one.")
@@ -62,6 +65,12 @@ def parse_splits(text: str | None) -> dict[str, float]:
             f"{'Add the missing' if total < 1 else 'Remove the excess'} {abs(1 - total):g}."
         )
     return splits
+
+
+def _near_split(text: str) -> str:
+    """The hint for a --split that is neither fractions nor one of the two ways without them."""
+    word, colon, _ = text.partition(":")
+    return did_you_mean(f"{word}{colon}", (SPLIT_BY_FOLDER, SPLIT_BY_COLUMN))
 
 
 def split_column(text: str | None) -> str | None:
@@ -191,7 +200,7 @@ def parse_trained(text: str) -> tuple[str, int]:
         kinds = ", ".join(f"{name}:SIZE (from {low})" for name, low in LEAST_VOCABULARY.items())
         raise UsageError(
             f"--train-tokenizer must be {kinds}, up to {MOST_VOCABULARY:,} tokens, got {text!r}. "
-            "Write for instance bpe:32000."
+            f"{'' if least else did_you_mean(kind, LEAST_VOCABULARY)}Write for instance bpe:32000."
         )
     return kind, size
 
@@ -205,10 +214,11 @@ def parse_kept(text: str | None) -> tuple[tuple[str, str], ...]:
     kept = []
     for part in parse_names("--keep-columns", text) if text else ():
         name, _, kind = part.rpartition(":") if ":" in part else (part, "", "text")
-        if kind not in ("text", "int64", "float32") or not name:
+        if kind not in _KEPT_KINDS or not name:
+            near = "" if kind in _KEPT_KINDS else did_you_mean(kind, _KEPT_KINDS)
             raise UsageError(
                 f"--keep-columns must be NAME or NAME:KIND with the kind text, int64 or float32, "
-                f"got {part!r}. Write for instance author,year:int64."
+                f"got {part!r}. {near}Write for instance author,year:int64."
             )
         if name in RESERVED_FEATURES:
             raise UsageError(

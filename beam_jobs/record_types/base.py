@@ -35,7 +35,7 @@ class Prepared(NamedTuple):
         values: The value of every feature that is not late, by name.
         fingerprint: 16 bytes that are equal for exact duplicates; where the record type
             has a `confirm`, equal for some others too.
-        statistics: A value for every statistics and dedup feature column, by name.
+        statistics: A value for every one of `RecordType.staged_columns`, by name.
     """
 
     values: Mapping[str, Any]
@@ -51,7 +51,7 @@ class PreparedBatch(NamedTuple):
         values: [n] each: the value of every feature that is neither late nor a kept column, by
             name; Python values as `shard_format.encode_features` takes them.
         fingerprints: [n] of 16 bytes: equal for exact duplicates.
-        statistics: [n] each: every statistics and dedup feature column, by name.
+        statistics: [n] each: every one of `RecordType.staged_columns`, by name.
         rejects: (row of the batch, why it is not among `rows`), for every other row.
     """
 
@@ -67,13 +67,13 @@ class PlannedChanges(NamedTuple):
 
     Attributes:
         duplicates: Records that were taken out of their split because nothing of them would remain.
-        warnings: For the user.
+        notes: For the user.
         recipe_columns: From [n] int64 numbers of records to further columns of a recipe, which
             `RecordType.example_builder` finds in the table of a shard.
     """
 
     duplicates: int
-    warnings: list[str]
+    notes: list[str]
     recipe_columns: Callable[[IntArray], Mapping[str, pa.Array]]
 
 
@@ -88,6 +88,8 @@ class RecordType(abc.ABC):
         statistics: Index columns that describe each record.
         summarized: Integer columns summarized in the manifest (range, mean, histogram).
         dedup_features: Columns that finding duplicates needs and the index does not keep.
+        ledger_columns: Boolean columns that the index does not keep; the ledger has the number of
+            kept records for which one is true, under its name.
         late_columns: Index columns, besides the label, that sharding fills in.
         planning_passes: How often `near_duplicates` and `plan_changes` read all sidecars.
         runs_python: Whether its kernels hold the interpreter's lock, so that the local engine
@@ -100,6 +102,7 @@ class RecordType(abc.ABC):
     statistics: tuple[pa.Field, ...]
     summarized: tuple[str, ...] = ()
     dedup_features: tuple[pa.Field, ...] = ()
+    ledger_columns: tuple[pa.Field, ...] = ()
     late_columns: tuple[pa.Field, ...] = ()
     planning_passes: int = 0
     runs_python: bool = False
@@ -134,7 +137,7 @@ class RecordType(abc.ABC):
     @property
     def staged_columns(self) -> tuple[pa.Field, ...]:
         """The sidecar columns behind the common ones."""
-        return (*self.statistics, *self.dedup_features)
+        return (*self.statistics, *self.dedup_features, *self.ledger_columns)
 
     # Planning
 
@@ -182,7 +185,7 @@ class RecordType(abc.ABC):
             sample: Reads records of the training split.
 
         Returns:
-            Additions to the manifest's config, on which shards depend, and warnings for the user.
+            Additions to the manifest's config, on which shards depend, and notes for the user.
 
         Raises:
             InputError: It cannot be created from this corpus.

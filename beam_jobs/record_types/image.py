@@ -25,7 +25,7 @@ from beam_jobs.images.filters import filter_options, make_checks
 from beam_jobs.images.jpeg_passthrough import needs_no_change, pixels_hash, shrunk
 from beam_jobs.images.payload import ImagePayload
 from beam_jobs.images.perceptual_hash import perceive
-from beam_jobs.images.resize import keeps_size, parse_resize, resize_image
+from beam_jobs.images.resize import keeps_size, parse_resize, resize_image, stays_smaller
 from beam_jobs.images.statistics import NOT_COUNTED, PIXEL_FIELDS, count_pixels, merge_pixels
 from beam_jobs.options import ImageOptions
 from beam_jobs.options.values import parse_quality
@@ -58,11 +58,12 @@ class ImageRecords(SingleRecords):
     )
 
     summarized = ("width", "height", "source_width", "source_height", "source_bytes")
+    ledger_columns = (pa.field("not_enlarged", pa.bool_(), nullable=False),)
 
     def __init__(self, options: ImageOptions) -> None:
         self._options = options
         self.payload = ImagePayload(options)
-        self._resize = parse_resize(options.resize)
+        self._resize = parse_resize(options.resize, options.enlarge)
         self._keeps, self._quality = parse_quality(options.quality)
         self._encoding = options.encoding
         self._max_pixels = options.max_pixels
@@ -89,7 +90,7 @@ class ImageRecords(SingleRecords):
         if self._encoding == "webp":
             kernels.append(features.version("webp"))
         return {
-            "resize": [resize.mode, resize.width, resize.height],
+            "resize": [resize.mode, resize.width, resize.height, resize.enlarge],
             "encoding": self._encoding,
             "quality": [self._keeps, self._quality],
             "decoding": self._decoding,
@@ -108,7 +109,9 @@ class ImageRecords(SingleRecords):
             check(image)
         if kept:
             stored, pixels, width, height = data, image.pixels, image.width, image.height
+            upright = width, height
         else:
+            upright = image.pixels.shape[1], image.pixels.shape[0]
             pixels = resize_image(image.pixels, self._resize, self._max_pixels)
             stored = ENCODERS[self._encoding](pixels, self._quality)
             height, width = pixels.shape[:2]
@@ -125,6 +128,7 @@ class ImageRecords(SingleRecords):
                 "source_bytes": len(data),
                 **(count_pixels(pixels) if counts else NOT_COUNTED),
                 **(perceive(image.pixels)._asdict() if self._near else {}),
+                "not_enlarged": stays_smaller(*upright, self._resize),
             },
         )
 

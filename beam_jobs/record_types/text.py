@@ -148,13 +148,13 @@ class TextRecords(RecordType):
             return None
         path = workspace.plan / "removed-segments.bin"
         removed, emptied = plan_removals(sidecars, assignment, path, partition_rows)
-        warnings = [
+        notes = [
             f"{len(removed):,} {self._segments} that occur elsewhere were removed; {emptied:,} "
             "records with no other content count as duplicates"
         ]
         return PlannedChanges(
             duplicates=emptied,
-            warnings=warnings if len(removed) else [],
+            notes=notes if len(removed) else [],
             recipe_columns=lambda records: {REMOVED_SEGMENTS: removed.of(records)},
         )
 

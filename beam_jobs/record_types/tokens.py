@@ -89,14 +89,14 @@ class TokenRecords(TextRecords):
             return {}, []  # all records were rejected, which the set reports
         tokenizer = self._tokenizer(workspace)
         vocabulary = tokenizer.vocabulary
-        warnings = [*tokenizer.warnings, *_shortfall(options.train_tokenizer, vocabulary.size)]
+        notes = [*tokenizer.warnings, *_shortfall(options.train_tokenizer, vocabulary.size)]
         end = vocabulary.end
         if options.pack is not None:
             end = tokenizer.end_token(options.end_token)
-            warnings.append("sequences of --pack hold several documents: labels are left out")
+            notes.append("sequences of --pack hold several documents: labels are left out")
         ids = {"size": vocabulary.size, "unknown": vocabulary.unknown, "pad": vocabulary.pad}
         digest = file_sha256(_tokenizer_path(workspace))
-        return {"tokenizer": digest, "vocabulary": {**ids, "end": end}}, warnings
+        return {"tokenizer": digest, "vocabulary": {**ids, "end": end}}, notes
 
     def shard_options(self) -> dict[str, Any]:
         """See RecordType; the tokenizer itself is settled."""

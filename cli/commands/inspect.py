@@ -31,7 +31,7 @@ def inspect(directory: Path, show_all: bool, as_json: bool) -> None:
     """
     from cli.console import print_json, say
     from cli.dropped import dropped_json, print_duplicates
-    from cli.ledger import print_ledger
+    from cli.ledger import print_ledger, print_warnings
     from cli.statistics import print_class_range
     from cli.text_statistics import text_json
     from shard_format import load_build, load_manifest
@@ -53,9 +53,11 @@ def inspect(directory: Path, show_all: bool, as_json: bool) -> None:
         return
     if show_all:
         _print_details(directory, manifest)
-    print_ledger(manifest, load_build(directory))
+    build = load_build(directory)
+    print_ledger(manifest, build)
     print_class_range(manifest)
     print_duplicates(directory, manifest)
+    print_warnings(build)
     if not show_all:
         say(f"more       {shlex.join(['shardmill', 'inspect', str(directory), '--all'])}")
 

@@ -80,7 +80,7 @@ def build_set(
 
     from beam_jobs.engine.logs import quiet_beam, runs_here
     from cli.console import Bars, print_json, say
-    from cli.ledger import print_ledger
+    from cli.ledger import print_ledger, print_warnings
 
     units = {"list": "files", "stage": "bytes"}
     if runs_here(beam_args):
@@ -94,12 +94,12 @@ def build_set(
             bars.update(stage, done, total, units.get(stage, "records"))
 
         report = preprocess(options, beam_args, show)
-    summary = report.manifest.summary()
     if as_json:
-        print_json(summary | {"units": report.build.get("units", 0), "ignored": report.ignored})
+        print_json(report.summary())
     else:
         print_ledger(report.manifest, report.build, report.ignored)
         say(_closing(report, shown or options.out))
+        print_warnings(report.build)
     check_kept(report)
 
 

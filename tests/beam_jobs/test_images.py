@@ -14,7 +14,13 @@ from PIL import Image
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.encode import encode_jpeg
-from beam_jobs.images.resize import RESIZE_MODES, parse_resize, resize_image
+from beam_jobs.images.resize import (
+    RESIZE_MODES,
+    keeps_size,
+    parse_resize,
+    resize_image,
+    stays_smaller,
+)
 from shard_format import UsageError
 
 MAX_PIXELS = 1_000_000
@@ -162,22 +168,88 @@ sides = st.integers(1, 300)
 
 
 @given(sides, sides, st.integers(1, 64))
-def test_shorter_sets_the_shorter_side(width, height, side):
+def test_shorter_with_enlarge_sets_the_shorter_side(width, height, side):
     image = np.zeros((height, width, 3), np.uint8)
-    resized = resize_image(image, parse_resize(f"shorter:{side}"), 10**7)
+    resized = resize_image(image, parse_resize(f"shorter:{side}", enlarge=True), 10**7)
     assert min(resized.shape[:2]) == side
     assert abs(resized.shape[1] / resized.shape[0] * height / width - 1) < 0.6 / side + 1e-9
 
 
 @given(sides, sides, st.integers(1, 64), st.integers(1, 64))
-def test_boxes_are_kept(width, height, box_width, box_height):
+def test_boxes_are_filled_with_enlarge(width, height, box_width, box_height):
     image = np.full((height, width, 3), 200, np.uint8)
     for mode in ("crop", "pad"):
-        resize = parse_resize(f"{mode}:{box_width}x{box_height}")
+        resize = parse_resize(f"{mode}:{box_width}x{box_height}", enlarge=True)
         assert resize_image(image, resize, MAX_PIXELS).shape == (box_height, box_width, 3)
-    fitted = resize_image(image, parse_resize(f"fit:{box_width}x{box_height}"), MAX_PIXELS)
+    resize = parse_resize(f"fit:{box_width}x{box_height}", enlarge=True)
+    fitted = resize_image(image, resize, MAX_PIXELS)
     assert fitted.shape[0] <= box_height and fitted.shape[1] <= box_width
     assert fitted.shape[0] == box_height or fitted.shape[1] == box_width
+
+
+@given(sides, sides, st.sampled_from(sorted(RESIZE_MODES)), st.integers(1, 64), st.integers(1, 64))
+def test_no_image_is_enlarged(width, height, mode, box_width, box_height):
+    resize = a_resize(mode, box_width, box_height)
+    image = np.random.default_rng(0).integers(1, 256, (height, width, 3), np.uint8)
+    result = resize_image(image, resize, MAX_PIXELS)
+    again = resize_image(result, resize, MAX_PIXELS)
+    assert np.array_equal(again, result)  # also: keeps_size of what was resized
+    assert keeps_size(result.shape[1], result.shape[0], resize)
+    content = result[result.any(axis=(1, 2))][:, result.any(axis=(0, 2))]
+    assert content.shape[0] <= height and content.shape[1] <= width
+    if mode in ("fit", "crop", "pad"):
+        assert result.shape[0] <= box_height and result.shape[1] <= box_width
+    if mode == "pad":
+        assert result.shape[:2] == (box_height, box_width)
+    if mode == "shorter":
+        assert min(result.shape[:2]) == min(width, height, box_width)
+    box = (box_width, box_height) if mode == "crop" else (width, height)
+    assert within_rounding(content.shape[1], content.shape[0], *box)
+    if stays_smaller(width, height, resize) and mode != "crop":
+        assert np.array_equal(content, image)
+
+
+def a_resize(mode, width, height):
+    """The mode with a box of this size."""
+    box = {"shorter": f":{width}", "none": ""}.get(mode, f":{width}x{height}")
+    return parse_resize(f"{mode}{box}")
+
+
+def within_rounding(width, height, of_width, of_height):
+    """Whether one side is the other in this aspect ratio, rounded, or as thin as it can be."""
+    exact = height * of_width / of_height, width * of_height / of_width
+    return (
+        abs(width - exact[0]) <= 0.5
+        or abs(height - exact[1]) <= 0.5
+        or (width == 1 and exact[0] < 1)
+        or (height == 1 and exact[1] < 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "size", "smaller"),
+    [
+        ("shorter:30", (40, 29), True),
+        ("shorter:30", (40, 30), False),
+        ("fit:30x20", (29, 19), True),
+        ("fit:30x20", (29, 20), False),
+        ("pad:30x20", (29, 19), True),
+        ("pad:30x20", (31, 19), False),
+        ("crop:30x20", (29, 90), True),
+        ("crop:30x20", (30, 20), False),
+        ("none", (1, 1), False),
+    ],
+)
+def test_what_stays_smaller_than_its_mode_asks_for(mode, size, smaller):
+    assert stays_smaller(*size, parse_resize(mode)) is smaller
+    assert not stays_smaller(*size, parse_resize(mode, enlarge=True))
+
+
+def test_small_images_are_padded_and_cropped_in_their_own_size():
+    image = np.arange(1, 10, dtype=np.uint8).reshape(3, 3, 1).repeat(3, axis=2)
+    padded = resize_image(image, parse_resize("pad:7x5"), MAX_PIXELS)
+    assert np.array_equal(padded[1:4, 2:5], image) and padded.sum() == image.sum()
+    assert np.array_equal(resize_image(image, parse_resize("crop:30x10"), MAX_PIXELS), image[1:2])
 
 
 def test_pad_centres_on_black_and_crop_keeps_the_middle():
@@ -196,7 +268,7 @@ def test_none_changes_nothing():
 def test_a_thin_strip_does_not_grow_without_bound():
     strip = np.zeros((1, 5000, 3), np.uint8)
     with pytest.raises(Rejection, match="too-large-resized"):
-        resize_image(strip, parse_resize("shorter:256"), MAX_PIXELS)
+        resize_image(strip, parse_resize("shorter:256", enlarge=True), MAX_PIXELS)
 
 
 @pytest.mark.parametrize(

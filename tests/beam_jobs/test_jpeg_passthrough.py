@@ -127,7 +127,14 @@ def test_a_file_that_is_turned_is_encoded_anew(photograph):
 
 @pytest.mark.parametrize(
     ("resize", "kept"),
-    [("none", True), ("shorter:400", True), ("shorter:256", False), ("fit:400x600", True)],
+    [
+        ("none", True),
+        ("shorter:400", True),
+        ("shorter:500", True),  # smaller images are not enlarged
+        ("shorter:256", False),
+        ("fit:400x600", True),
+        ("pad:400x600", False),
+    ],
 )
 def test_a_size_that_changes_is_not_kept(photograph, resize, kept):
     data = saved(photograph)
@@ -135,9 +142,11 @@ def test_a_size_that_changes_is_not_kept(photograph, resize, kept):
     assert (prepared.values["image"] == data) is kept
 
 
+@pytest.mark.parametrize("enlarge", [False, True])
 @pytest.mark.parametrize("mode", RESIZE_MODES)
-def test_keeps_size_says_what_resize_does(mode):
-    resize = parse_resize({"shorter": "shorter:9", "none": "none"}.get(mode, f"{mode}:12x9"))
+def test_keeps_size_says_what_resize_does(mode, enlarge):
+    text = {"shorter": "shorter:9", "none": "none"}.get(mode, f"{mode}:12x9")
+    resize = parse_resize(text, enlarge)
     generator = np.random.default_rng(0)
     for width, height in generator.integers(7, 15, (200, 2)).tolist():
         image = generator.integers(0, 256, (height, width, 3), np.uint8)

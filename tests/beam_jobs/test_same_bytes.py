@@ -10,12 +10,15 @@ import shutil
 
 import pytest
 
-OPTIONS = {"resize": "shorter:128", "num_shards": 4, "name": "clothing"}
+OPTIONS = {"resize": "shorter:128", "enlarge": True, "num_shards": 4, "name": "clothing"}
 
 
 @pytest.fixture(scope="module")
 def golden(repository):
-    """Of builds since the index has pixel sums; golden/v1 holds a set from before."""
+    """Of builds since the index has pixel sums; golden/v1 holds a set from before.
+
+    Every image was scaled to what --resize asks then, as it is with --enlarge.
+    """
     return json.loads((repository / "tests" / "golden" / "v2" / "root_hash.json").read_text())
 
 
@@ -50,7 +53,7 @@ VARIANTS = {
     "stratified": {"stratify": True, "split": "train=0.7,validation=0.2,test=0.1"},
     "oversampled": {"balance": "oversample", "split": "train=0.5,test=0.5"},
     "undersampled": {"balance": "undersample"},
-    "keep": {"quality": "keep", "resize": "none"},
+    "keep": {"quality": "keep", "resize": "none", "enlarge": False},
     "png": {"encoding": "png"},
     "webp": {"encoding": "webp"},
     "raw": {"encoding": "raw", "resize": "crop:48x48"},
@@ -76,6 +79,26 @@ def on_any_units(variants):
 def test_every_option_on_any_units(root_hash, golden, name, workers, unit_size):
     options = VARIANTS[name]
     assert root_hash("set", workers=workers, unit_size=unit_size, **options) == golden[name]
+
+
+# Sizes at which some of the samples stay smaller, and others do not.
+OWN_SIZE = {
+    "shorter": {"resize": "shorter:401"},
+    "fit": {"resize": "fit:420x540"},
+    "crop": {"resize": "crop:380x500"},
+    "pad": {"resize": "pad:450x540"},
+    "shrunk": {"resize": "shorter:128"},
+    "keep": {"resize": "fit:450x540", "quality": "keep"},
+}
+
+
+@pytest.mark.parametrize("name", OWN_SIZE)
+def test_small_images_keep_their_size(root_hash, repository, samples, tmp_path, name):
+    golden = json.loads((repository / "tests/golden/v3/root_hash.json").read_text())
+    for folder in ("hat", "shorts"):
+        shutil.copytree(samples / folder, tmp_path / "some" / folder)
+    options = OWN_SIZE[name] | {"enlarge": False, "num_shards": 1}
+    assert root_hash("set", tmp_path / "some", **options) == golden[name]
 
 
 # The same of documents; tokenizers are trained, so their bytes count too.
@@ -173,7 +196,15 @@ def test_processes_and_threads(samples, tmp_path, golden):
 
 
 @pytest.mark.parametrize(
-    "change", [{"seed": 1}, {"quality": 91}, {"split": "train=1"}, {"num_shards": 5}, {"name": "x"}]
+    "change",
+    [
+        {"seed": 1},
+        {"quality": 91},
+        {"split": "train=1"},
+        {"num_shards": 5},
+        {"name": "x"},
+        {"enlarge": False},
+    ],
 )
 def test_other_options_give_another_hash(root_hash, golden, change):
     assert root_hash("set", **change) != golden["samples/clothing"]

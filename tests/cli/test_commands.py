@@ -223,9 +223,9 @@ def test_train_then_train_again(shard_set, shardmill, tmp_path):
         (["preprocess", "images", "nowhere", "--out", "{tmp}/x"], 3, "nowhere does not exist"),
         (["preprocess", "images", "{tmp}", "--out", "{tmp}-x"], 3, "Found no files in"),
         (
-            ["preprocess", "images", "a", "--out", "b", "--dedup", "fuzzy"],
+            ["preprocess", "images", "a", "--out", "b", "--dedup", "nera"],
             2,
-            "'near', 'off'",
+            "'near', 'off'. Did you mean 'near'?",
         ),
         (["preprocess", "images", "a", "--out", "b", "--resize", "half"], 2, "--resize is 'half'"),
         (["preprocess", "images", "a", "--out", "b", "--split", "train=2"], 2, "--split must be"),

@@ -162,7 +162,9 @@ CASES = [
         (
             Function("beam_jobs/images/resize.py", "RESIZE_MODES"),
             Line(
-                "beam_jobs/images/resize.py", "RESIZE_MODES", '"toy": Mode(_SIDE, _box_size, toy)'
+                "beam_jobs/images/resize.py",
+                "RESIZE_MODES",
+                '"toy": Mode(_SIDE, _own_scale, _box_size, toy)',
             ),
         ),
         ("python programs/toy_images.py",),

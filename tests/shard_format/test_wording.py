@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shard_format.wording import counted, format_bytes, shortened, statistic, visible
+from shard_format.wording import counted, did_you_mean, format_bytes, shortened, statistic, visible
 
 
 @given(st.text())
@@ -68,3 +68,21 @@ def test_numbers():
 )
 def test_statistics_of_all_kinds(name, value, words):
     assert statistic(name, value) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "nearest"),
+    [("labels", "label"), ("LABEL", "label"), ("val", "validation"), ("v", ""), ("x" * 99, "")],
+)
+def test_the_nearest_name(value, nearest):
+    names = ("label", "validation", "caption")
+    assert did_you_mean(value, names) == (f"Did you mean {nearest!r}? " if nearest else "")
+
+
+@given(st.text(max_size=90), st.lists(st.text(min_size=1, max_size=90), max_size=5))
+def test_a_known_name_is_the_nearest(value, names):
+    """Names come from the corpus: none breaks the message, and a long one is cut."""
+    found = did_you_mean(value, names)
+    assert found.isprintable() and len(found) < 700
+    assert bool(found) or value not in names
+    assert did_you_mean("", []) == ""

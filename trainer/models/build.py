@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from shard_format.errors import UsageError
+from shard_format.wording import did_you_mean
 from trainer.models import custom
 from trainer.models.shapes import (
     InputShape,
@@ -33,11 +33,9 @@ def find_builder(name: str, models: Mapping[str, Builder]) -> Builder:
         return models[name]
     if ":" in name:
         return custom.find_function(name)
-    close = difflib.get_close_matches(name, models, n=1)
-    hint = f"Did you mean {close[0]!r}? " if close else ""
     raise UsageError(
-        f"Unknown --model {name!r}. {hint}Pass {', '.join(models)} or package.module:function; a "
-        "module of your own is named with a colon before the function."
+        f"Unknown --model {name!r}. {did_you_mean(name, models)}Pass {', '.join(models)} or "
+        "package.module:function; a module of your own is named with a colon before the function."
     )
 
 

@@ -70,7 +70,7 @@ def content(reported: ReportedSet) -> Html:
         ]
     listing = table(("", "records", "share"), rows)
     parts = element("div", element("div", flow), listing, class_="flow-and-table")
-    return escape((parts, _balance(reported)))
+    return escape((parts, _not_enlarged(reported), _balance(reported)))
 
 
 def _splits(reported: ReportedSet) -> list[Node]:
@@ -96,6 +96,16 @@ def _reasons(reasons: Mapping[str, int], color: str) -> list[Node]:
 
 def _share(count: int, total: int) -> str:
     return f"{count / total:.2%}" if total else ""
+
+
+def _not_enlarged(reported: ReportedSet) -> Html | None:
+    manifest = reported.manifest
+    count = manifest.ledger.not_enlarged
+    if not count:
+        return None
+    resize = foreign(str(manifest.config.get("resize")))
+    kept = f"{count:,} of the kept images are" if count > 1 else "1 of the kept images is"
+    return note((f"{kept} smaller than --resize ", resize, " asks, and not enlarged."))
 
 
 def _balance(reported: ReportedSet) -> Html | None:

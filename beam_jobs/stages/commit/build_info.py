@@ -38,7 +38,7 @@ def write_build_info(
         workspace: The build.
         build_id: Content address of input and options.
         started: When the build began, in seconds since the epoch.
-        plan: The plan, with its warnings.
+        plan: The plan, with its notes and warnings.
         summaries: All units.
         options: The job, stored so that it can be replayed with other files or options.
     """
@@ -56,7 +56,8 @@ def write_build_info(
         # Entries that are not records, such as requests in WARC files.
         "ignored": sum(summary.ignored for summary in summaries),
         "options": dataclasses.asdict(options),
-        "notes": [*options.notes, *plan.warnings],
+        "notes": [*options.notes, *plan.notes],
+        "warnings": plan.warnings,
         "stages": _stages(workspace, started, plan, summaries),
         "machine": {
             "cores": psutil.cpu_count(),

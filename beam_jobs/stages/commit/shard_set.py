@@ -112,6 +112,7 @@ def _ledger(summaries: Sequence[UnitSummary], plan: Plan) -> Ledger:
         quarantined=sum(sum(summary.refused.values()) for summary in summaries),
         reasons=dict(sorted(reasons.items())),
         repeated=plan.repeated,
+        not_enlarged=plan.counted.get("not_enlarged", 0),
     )
 
 

@@ -78,7 +78,7 @@ def balance(
     return Repeats(chosen[by_record], extra[by_record]), 0
 
 
-def balance_warnings(repeats: Repeats, undersampled: int) -> list[str]:
+def balance_notes(repeats: Repeats, undersampled: int) -> list[str]:
     """What was repeated or left out."""
     if undersampled:
         return [f"--balance undersample left {undersampled:,} training records out"]

@@ -57,8 +57,8 @@ def _confirm(
     return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 16)
 
 
-def conflict_warnings(clusters: Clusters, options: PreprocessOptions) -> list[str]:
-    """A warning if records of one cluster have different labels."""
+def conflict_notes(clusters: Clusters, options: PreprocessOptions) -> list[str]:
+    """A note if records of one cluster have different labels."""
     if not clusters.conflicts:
         return []
     what = {

@@ -14,6 +14,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, int64, uint64
 from beam_jobs.dedup.clusters import Clusters
@@ -23,9 +25,10 @@ from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.labels import names_in, sorted_names
 from beam_jobs.stages.list import read_units
-from beam_jobs.stages.plan.balance import NO_REPEATS, Repeats, balance, balance_warnings
+from beam_jobs.stages.plan.balance import NO_REPEATS, Repeats, balance, balance_notes
 from beam_jobs.stages.plan.boundaries import Quantiles, histogram_bits
-from beam_jobs.stages.plan.find_duplicates import conflict_warnings, find_duplicates
+from beam_jobs.stages.plan.empty_splits import empty_split_warnings, split_counts
+from beam_jobs.stages.plan.find_duplicates import conflict_notes, find_duplicates
 from beam_jobs.stages.plan.key_order import Rows, SplitKeys, copies_of, sorted_partitions
 from beam_jobs.stages.plan.recipes import RecipeWriter, ShardSpec
 from beam_jobs.stages.plan.splits import (
@@ -58,7 +61,9 @@ class Plan(NamedTuple):
         duplicates: Records left out because another one, or all their content, is kept elsewhere.
         filtered: Records left out by a rule of planning, by reason.
         repeated: Copies of records of small classes.
-        warnings: For the user.
+        counted: Number of kept records by the name of a ledger column, see `RecordType`.
+        notes: What the user should know.
+        warnings: What makes the set unfit for its use, most likely.
         settled: What the record type decided, see `RecordType.settle`.
     """
 
@@ -68,6 +73,8 @@ class Plan(NamedTuple):
     duplicates: int
     filtered: dict[str, int]
     repeated: int
+    counted: dict[str, int]
+    notes: list[str]
     warnings: list[str]
     settled: dict[str, Any]
 
@@ -99,23 +106,24 @@ def plan_shards(
 
     assignment = Assignment(workspace.plan / "splits.npy", sidecars)
     assignment.split_of[clusters.dropped] = LEFT_OUT
-    class_names, warnings = _class_names(assignment, sidecars)
+    class_names, notes = _class_names(assignment, sidecars)
     _assign(assignment, sidecars, clusters, options, class_names)
+    assigned = split_counts(assignment)
     changes = record_type.plan_changes(sidecars, assignment, workspace, partition_rows)
     if changes is not None:
-        class_names, warnings = _class_names(assignment, sidecars)
-        warnings += changes.warnings
+        class_names, notes = _class_names(assignment, sidecars)
+        notes += changes.notes
     repeats, undersampled = NO_REPEATS, 0
     if options.balance != "none":
         _check_trains(assignment)
         repeats, undersampled = balance(options.balance, assignment, sidecars, class_names)
-        warnings += balance_warnings(repeats, undersampled)
+        notes += balance_notes(repeats, undersampled)
     splits = _measure(assignment, sidecars, repeats)
-    num_shards = {split.name: _num_shards(split, options, warnings) for split in splits}
+    num_shards = {split.name: _num_shards(split, options, notes) for split in splits}
     _choose_boundaries(splits, num_shards, assignment, sidecars, repeats)
 
     sample = TrainingSample(assignment, Sidecars(workspace, summaries), workspace)
-    settled, settle_warnings = record_type.settle(workspace, sample)
+    settled, settle_notes = record_type.settle(workspace, sample)
     filtered = {"label-conflict": clusters.lost_to_conflict, "undersampled": undersampled}
     plan = Plan(
         num_shards=num_shards,
@@ -126,7 +134,11 @@ def plan_shards(
         + (changes.duplicates if changes else 0),
         filtered={reason: count for reason, count in filtered.items() if count},
         repeated=repeats.total,
-        warnings=[*conflict_warnings(clusters, options), *warnings, *settle_warnings],
+        counted=_count_kept(assignment, sidecars, record_type),
+        notes=[*conflict_notes(clusters, options), *notes, *settle_notes],
+        warnings=empty_split_warnings(
+            assignment, assigned, Sidecars(workspace, summaries), clusters, options, workspace
+        ),
         settled=settled,
     )
     write_json(workspace, workspace.plan / "plan.json", plan._asdict())
@@ -173,27 +185,28 @@ def _work(
         + splits_are_given(options.split)
         + record_type.planning_passes
         + (options.balance != "none")
+        + bool(record_type.ledger_columns)
         + partitions * (1 + (options.dedup != "off"))
     )
     return sidecars.records * passes
 
 
 def _class_names(assignment: Assignment, sidecars: Sidecars) -> tuple[list[str], list[str]]:
-    """The classes of the kept records, and a warning if duplicates were all records of a class."""
+    """The classes of the kept records, and a note if duplicates were all records of a class."""
     staged: set[str] = set()
     kept: set[str] = set()
     for unit, table in sidecars:
         staged |= names_in(table["label"])
         kept |= names_in(table["label"].filter(assignment.unit(unit) != LEFT_OUT))
     lost = sorted_names(staged - kept)
-    warnings = []
+    notes = []
     if lost:
         shown = ", ".join(repr(name) for name in lost[:5])
-        warnings.append(
+        notes.append(
             f"{len(lost)} classes have no record left, since all of theirs are duplicates of other "
             f"classes: {shown}{', ...' if len(lost) > 5 else ''}"
         )
-    return sorted_names(kept), warnings
+    return sorted_names(kept), notes
 
 
 def _assign(
@@ -227,6 +240,18 @@ def _measure(assignment: Assignment, sidecars: Sidecars, repeats: Repeats) -> li
     return splits
 
 
+def _count_kept(
+    assignment: Assignment, sidecars: Sidecars, record_type: RecordType
+) -> dict[str, int]:
+    names = [field.name for field in record_type.ledger_columns]
+    counts = dict.fromkeys(names, 0)
+    for unit, table in sidecars if names else ():
+        kept = pa.array(assignment.unit(unit) != LEFT_OUT)
+        for name in names:
+            counts[name] += pc.sum(pc.and_(table[name], kept)).as_py() or 0
+    return counts
+
+
 def _choose_boundaries(
     splits: list[SplitKeys],
     num_shards: dict[str, int],
@@ -254,16 +279,15 @@ def _keys_by_split(
             yield number, keys[inside], lengths[rows[inside]]
 
 
-def _num_shards(split: SplitKeys, options: PreprocessOptions, warnings: list[str]) -> int:
+def _num_shards(split: SplitKeys, options: PreprocessOptions, notes: list[str]) -> int:
     records = split.keys.records
     if not records:
-        warnings.append(f"split {split.name!r} has no records, so it has no shard")
-        return 0
+        return 0  # `empty_split_warnings` says why
     if options.num_shards is None:
         shard_bytes = parse_size("--shard-size", options.shard_size)
         return min(records, max(1, round(split.bytes / shard_bytes)))
     if records < options.num_shards:
-        warnings.append(
+        notes.append(
             f"split {split.name!r} has {records} records, so {records} shards are written instead "
             f"of {options.num_shards}: no shard is empty"
         )

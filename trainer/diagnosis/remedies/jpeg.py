@@ -15,7 +15,10 @@ def attempt(case: Case) -> Trial | None:
     if encoding != "png":
         return None
     # The size at which they are stored now, from the same source; JPEG is the default.
-    resize = load_manifest(case.job.options.data).config.get("resize", "none")
+    config = load_manifest(case.job.options.data).config
+    resize = str(config.get("resize", "none"))
+    if resize != "none" and config.get("enlarge", True):
+        resize += " --enlarge"
     return Trial(
         remedy="jpeg",
         stage="decode",

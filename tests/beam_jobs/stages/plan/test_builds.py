@@ -148,7 +148,7 @@ def test_an_empty_split_has_an_index_and_no_shard(kind, build, tmp_path):
     report = build(kind.make(3), split="train=0.999999,rare=0.000001")
     assert report.manifest.splits["rare"].shards == ()
     assert len(open_index(tmp_path / "set" / "index" / "rare.arrow")) == 0
-    assert any("rare" in note for note in report.build["notes"])
+    assert any("rare" in note for note in report.build["warnings"])
 
 
 def test_the_split_does_not_depend_on_the_seed(kind, build, tmp_path):

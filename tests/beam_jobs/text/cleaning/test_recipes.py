@@ -59,6 +59,7 @@ def test_languages_are_reported_once_and_in_one_order() -> None:
     [
         ("fnc", "Did you mean 'nfc'"),
         ("length:min=3", "min_chars=VALUE"),
+        ("length:min_word=3", "Did you mean 'min_words'"),
         ("length:min_chars", "min_chars=VALUE"),
         ("length:min_chars=x", "type int"),
         ("html:all=maybe", "type bool"),

@@ -1,0 +1,145 @@
+"""Why a split that was asked for has no record, for the end of the output."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.columns import IntArray
+from beam_jobs.dedup.clusters import Clusters
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.values import parse_splits, splits_are_given
+from beam_jobs.stages.plan.splits import Identity
+from beam_jobs.staging.assignment import LEFT_OUT, Assignment
+from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.workspace import Workspace, read_table
+from shard_format.wording import counted
+
+
+def split_counts(assignment: Assignment) -> IntArray:
+    """[splits] int64, number of records of each split."""
+    inside = assignment.split_of[assignment.split_of != LEFT_OUT]
+    return np.bincount(inside, minlength=len(assignment.names)).astype(np.int64)
+
+
+def empty_split_warnings(
+    assignment: Assignment,
+    assigned: IntArray,
+    sidecars: Sidecars,
+    clusters: Clusters,
+    options: PreprocessOptions,
+    workspace: Workspace,
+) -> list[str]:
+    """A sentence for every split without records: which one, why, and what to do.
+
+    There is none if no record at all is kept, which is an error of its own.
+
+    Args:
+        assignment: The final splits.
+        assigned: The counts of all splits before records were left out for their parts.
+        sidecars: All staged units.
+        clusters: All duplicates.
+        options: The job.
+        workspace: Where the listing is.
+    """
+    kept = split_counts(assignment)
+    if not kept.any():
+        return []
+    if splits_are_given(options.split):
+        return _given(assignment, kept, sidecars, workspace)
+    identity = Identity(sidecars, clusters if options.duplicates == "keep" else None)
+    warnings = []
+    for (name, fraction), count, before in zip(
+        parse_splits(options.split).items(), kept.tolist(), assigned.tolist(), strict=True
+    ):
+        if count:
+            continue
+        if before:
+            cause = (
+                f"--dedup-parts leaves nothing of its {counted(before, 'record')}. Use a larger "
+                "fraction, or leave --dedup-parts out."
+            )
+        elif options.stratify:
+            cause = _stratified(fraction, assignment, sidecars, identity)
+        else:
+            cause = _by_hash(fraction, assignment, sidecars, identity, options)
+        warnings.append(f"Split {name!r} is empty: {cause}")
+    return warnings
+
+
+def _stratified(
+    fraction: float, assignment: Assignment, sidecars: Sidecars, identity: Identity
+) -> str:
+    classes: Counter[str] = Counter()
+    for unit, table in sidecars:
+        inside = pa.array(assignment.unit(unit) != LEFT_OUT)
+        for found in pc.value_counts(table["label"].filter(inside)).to_pylist():
+            classes[found["values"]] += found["counts"]
+    most = counted(max(classes.values()), "record")
+    largest = f"the largest of {len(classes):,} classes has" if len(classes) > 1 else "there are"
+    together, records = _together(assignment, sidecars, identity), sum(classes.values())
+    groups = f"; records that stay together make {counted(together, 'group')}"
+    return (
+        f"--stratify gives it {fraction:g} of each class, rounded to records, and {largest} "
+        f"{most}{groups if together < records else ''}. Use fewer splits, a larger fraction, or "
+        "leave out --stratify."
+    )
+
+
+def _by_hash(
+    fraction: float,
+    assignment: Assignment,
+    sidecars: Sidecars,
+    identity: Identity,
+    options: PreprocessOptions,
+) -> str:
+    together = _together(assignment, sidecars, identity)
+    records = int(split_counts(assignment).sum())
+    advice = "Use fewer splits, a larger fraction, or more records."
+    if together == records:
+        return (
+            f"records are assigned by a hash, and none of {counted(records, 'record')} falls into "
+            f"its fraction of {fraction:g}. {advice}"
+        )
+    flag = f"--group-by {options.group_by}" if options.group_by else "--duplicates keep"
+    return (
+        f"{flag} makes {counted(together, 'group')} of {records:,} records, and none of them falls "
+        f"into its fraction of {fraction:g}. {advice}"
+    )
+
+
+def _together(assignment: Assignment, sidecars: Sidecars, identity: Identity) -> int:
+    """Number of groups that stay together; a record without others is one, too."""
+    found = [np.zeros(0, np.uint64)]
+    for unit, table in sidecars:
+        inside = assignment.unit(unit) != LEFT_OUT
+        found.append(np.unique(identity(table.select(["id_hash", "group"]))[inside]))
+    return len(np.unique(np.concatenate(found)))
+
+
+def _given(
+    assignment: Assignment, kept: IntArray, sidecars: Sidecars, workspace: Workspace
+) -> list[str]:
+    """Of the splits that folders, or the rows of --labels, name."""
+    listed = pc.unique(read_table(workspace.listing)["split"]).drop_null().to_pylist()
+    full = {name for name, count in zip(assignment.names, kept.tolist(), strict=True) if count}
+    empty = sorted({*listed, *assignment.names} - full)
+    staged = dict.fromkeys(empty, 0)
+    for _, table in sidecars if empty else ():
+        for name in empty:
+            staged[name] += pc.sum(pc.equal(table["split"], name)).as_py() or 0
+    return [
+        f"Split {name!r} is empty: "
+        + (
+            f"{counted(staged[name], 'record')} of it can be used, but all are left out as "
+            "duplicates (duplicates.parquet lists them). Remove the copies from the other splits, "
+            "or use --dedup off."
+            if staged[name]
+            else "no file of it has a record that can be used. 'shardmill quarantine list "
+            f"{workspace.out}' lists the reasons."
+        )
+        for name in empty
+    ]
