@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from beam_jobs.report.markup import Html, drawing, element, escape, foreign, note, table
+from beam_jobs.report.markup import Html, drawing, element, escape, foreign, note, scrolling, table
 from beam_jobs.report.sampling import ReportedSet
 from shard_format.wording import counted
 
@@ -15,12 +15,12 @@ _MOST_ROWS = 40  # of reasons in the table
 # The drawing, in pixels; its width is stretched to that of the page.
 _HEIGHT = 190  # of all records together
 _PITCH = 24  # from one label to the next, at least
-_TOP = 26  # above the first bar, for the label of the total
-_GAP = 10  # between two bars
+_TOP = 26  # above the first bar, for its label
+_GAP = 10  # between two bars whose labels are to their right
 _THINNEST = 2.0  # so that one record of a million is visible
 _WIDTH = 1000
 _BAR = 12
-_COLUMNS = (0.0, 0.22, 1 - _BAR / _WIDTH)  # left edge of the bars, as a part of the width
+_COLUMNS = (0.0, 0.3, 1 - _BAR / _WIDTH)  # left edge of the bars, as a part of the width
 
 
 @dataclasses.dataclass
@@ -69,7 +69,7 @@ def content(reported: ReportedSet) -> Html:
             for reason, count in list(reasons.items())[:_MOST_ROWS]
         ]
     listing = table(("", "records", "share"), rows)
-    parts = element("div", element("div", flow), listing, class_="flow-and-table")
+    parts = element("div", scrolling(flow, "flow"), listing, class_="flow-and-table")
     return escape((parts, _balance(reported)))
 
 
@@ -118,7 +118,8 @@ def _draw_flow(total: Node, description: str) -> Html:
     """The flow from the total to its children and theirs, as bands between bars.
 
     Bars and bands are one SVG that is stretched to the width of the page. Labels are text of the
-    page placed over it, so they keep their size on every screen.
+    page placed over it, so they keep their size on every screen. They are above the bars of the
+    first two columns and to the right of the last one, where no band passes.
 
     Args:
         total: The first bar.
@@ -130,7 +131,11 @@ def _draw_flow(total: Node, description: str) -> Html:
         node.thickness = max(_THINNEST, node.count / max(1, total.count) * _HEIGHT)
     total.thickness = sum(child.thickness for child in second)
     total.top = _TOP
-    height = max(total.top + total.thickness, _stack(second), _stack(third))
+    height = max(_TOP + total.thickness, _stack(third, _GAP, _PITCH))
+    # A bar begins no higher than its children: their bands leave the labels below it free.
+    for node in second:
+        node.top = min((child.top for child in node.children), default=0.0)
+    height = max(height, _stack(second, _TOP))
     bands = [_bands(total, 0)] + [_bands(child, 1) for child in second]
     bars = [
         _bar(node, column)
@@ -139,20 +144,26 @@ def _draw_flow(total: Node, description: str) -> Html:
     ]
     style = f"height:{height:.1f}px"
     flow = drawing((bands, bars), f"{_WIDTH} {height:.1f}", description, style=style)
-    labels = [_label(total, "first", _COLUMNS[0], total.top - 13)]
-    labels += [_label(node, "", _COLUMNS[1] + _BAR / _WIDTH, _middle(node)) for node in second]
-    labels += [_label(node, "last", 0.0, _middle(node)) for node in third]
+    labels = [_label(total, "", _COLUMNS[0], total.top - _TOP / 2)]
+    labels += [_label(node, "", _COLUMNS[1], node.top - _TOP / 2) for node in second]
+    labels += [_label(node, "last", 1.0, _middle(node)) for node in third]
     return element("div", flow, labels, class_="flow", style=style)
 
 
-def _stack(nodes: Sequence[Node]) -> float:
-    """Places bars below each other with room for their labels; returns the lower end of all."""
+def _stack(nodes: Sequence[Node], gap: float, pitch: float = 0.0) -> float:
+    """Places bars below each other, none above its present place; returns the lower end of all.
+
+    Args:
+        nodes: From the top.
+        gap: Between two bars.
+        pitch: From the beginning of a bar to that of the next, at least.
+    """
     top = float(_TOP)
     end = top
     for node in nodes:
-        node.top = top
-        end = top + max(node.thickness, _PITCH)
-        top += max(node.thickness + _GAP, _PITCH)
+        node.top = max(top, node.top)
+        end = node.top + max(node.thickness, pitch)
+        top = node.top + max(node.thickness + gap, pitch)
     return end
 
 
@@ -198,8 +209,8 @@ def _bar(node: Node, column: int) -> Html:
 
 
 def _label(node: Node, kind: str, left: float, middle: float) -> Html:
-    place = f"top:{middle:.1f}px" + (f";left:{100 * left:.1f}%" if kind != "last" else "")
     amount = f"{node.count:,}" if node.amount is None else node.amount
     content = (node.name, " ", element("strong", amount))
+    style = f"top:{middle:.1f}px;left:{100 * left:.1f}%"
     # For screen readers, the table next to the flow has the same numbers.
-    return element("span", content, class_=f"label {kind}".strip(), style=place, aria_hidden="true")
+    return element("span", content, class_=f"label {kind}".strip(), style=style, aria_hidden="true")
