@@ -15,7 +15,8 @@ _MOST_ROWS = 40  # of reasons in the table
 # The drawing, in pixels; its width is stretched to that of the page.
 _HEIGHT = 190  # of all records together
 _PITCH = 24  # from one label to the next, at least
-_TOP = 26  # above the first bar, for its label
+_TOP = 36  # above a bar, for its label
+_LABEL = 13  # from the middle of a label to the bar below it
 _GAP = 10  # between two bars whose labels are to their right
 _THINNEST = 2.0  # so that one record of a million is visible
 _WIDTH = 1000
@@ -58,7 +59,7 @@ def content(reported: ReportedSet) -> Html:
     ]
     shown = [way for way in ways if way.count or way.color == "kept"]
     spoken = ", ".join(f"{way.count:,} {way.name}" for way in ways)
-    flow = _draw_flow(
+    flow = draw_flow(
         Node(escape("read"), ledger.read, "total", shown), f"Of {ledger.read:,} read: {spoken}"
     )
     rows: list[tuple[object, ...]] = [("read", f"{ledger.read:,}", "")]
@@ -114,7 +115,7 @@ def _balance(reported: ReportedSet) -> Html | None:
     )
 
 
-def _draw_flow(total: Node, description: str) -> Html:
+def draw_flow(total: Node, description: str) -> Html:
     """The flow from the total to its children and theirs, as bands between bars.
 
     Bars and bands are one SVG that is stretched to the width of the page. Labels are text of the
@@ -131,11 +132,7 @@ def _draw_flow(total: Node, description: str) -> Html:
         node.thickness = max(_THINNEST, node.count / max(1, total.count) * _HEIGHT)
     total.thickness = sum(child.thickness for child in second)
     total.top = _TOP
-    height = max(_TOP + total.thickness, _stack(third, _GAP, _PITCH))
-    # A bar begins no higher than its children: their bands leave the labels below it free.
-    for node in second:
-        node.top = min((child.top for child in node.children), default=0.0)
-    height = max(height, _stack(second, _TOP))
+    height = max(total.top + total.thickness, _place(second))
     bands = [_bands(total, 0)] + [_bands(child, 1) for child in second]
     bars = [
         _bar(node, column)
@@ -144,27 +141,28 @@ def _draw_flow(total: Node, description: str) -> Html:
     ]
     style = f"height:{height:.1f}px"
     flow = drawing((bands, bars), f"{_WIDTH} {height:.1f}", description, style=style)
-    labels = [_label(total, "", _COLUMNS[0], total.top - _TOP / 2)]
-    labels += [_label(node, "", _COLUMNS[1], node.top - _TOP / 2) for node in second]
+    labels = [_label(total, "", _COLUMNS[0], total.top - _LABEL)]
+    labels += [_label(node, "", _COLUMNS[1], node.top - _LABEL) for node in second]
     labels += [_label(node, "last", 1.0, _middle(node)) for node in third]
     return element("div", flow, labels, class_="flow", style=style)
 
 
-def _stack(nodes: Sequence[Node], gap: float, pitch: float = 0.0) -> float:
-    """Places bars below each other, none above its present place; returns the lower end of all.
+def _place(second: Sequence[Node]) -> float:
+    """Places the bars of two columns; returns the lower end of all.
 
-    Args:
-        nodes: From the top.
-        gap: Between two bars.
-        pitch: From the beginning of a bar to that of the next, at least.
+    A bar begins where its first child does: no band rises into the label of the bar, and those
+    that fall have hardly begun to at the label below.
     """
-    top = float(_TOP)
-    end = top
-    for node in nodes:
-        node.top = max(top, node.top)
-        end = node.top + max(node.thickness, pitch)
-        top = node.top + max(node.thickness + gap, pitch)
-    return end
+    top = top_of_child = end = float(_TOP)
+    for node in second:
+        node.top = max(top, top_of_child) if node.children else top
+        top_of_child = max(top_of_child, node.top)
+        for child in node.children:
+            child.top = top_of_child
+            end = max(end, child.top + _PITCH)
+            top_of_child += max(child.thickness + _GAP, _PITCH)
+        top = node.top + node.thickness + _TOP
+    return max(end, top - _TOP, top_of_child - _GAP)
 
 
 def _middle(node: Node) -> float:
