@@ -164,6 +164,7 @@ def _other_statistic(value: Any, path: str) -> None:
     check(value, path)
 
 
+_classes = {"class_counts": object_of({}, others=count), "class_weights": _class_weights}
 _split = object_of(
     {
         "records": count,
@@ -171,8 +172,8 @@ _split = object_of(
         "statistics": object_of(
             {},
             {
-                "class_counts": object_of({}, others=count),
-                "class_weights": _class_weights,
+                **_classes,
+                "labels": object_of({}, others=object_of({}, _classes)),
                 "pixels": _pixels_or_none,
             },
             others=_other_statistic,
