@@ -119,7 +119,9 @@ def feature_names(folder: bytes, label_columns: tuple[str, ...]) -> FeatureNames
         raw = tuple(one.name for one in features if one.encoding == "raw")
         found = {one.name: one.class_names for one in features}
         return FeatureNames({name: found.get(name, ()) for name in label_columns}, raw)
-    return FeatureNames({name: _names_in(root / f"{name}{naming.LABELS_SUFFIX}") for name in label_columns})
+    return FeatureNames(
+        {name: _names_in(root / f"{name}{naming.LABELS_SUFFIX}") for name in label_columns}
+    )
 
 
 def _names_in(place: storage.Place) -> tuple[str, ...]:
