@@ -114,7 +114,7 @@ def find_labels(split: OpenSplit, asked: str | Sequence[str] | None) -> TargetLa
 
 
 def labels_by_name(manifest: Manifest) -> dict[str, Feature]:
-    """Labels by the names of their features; the main one, the first, also by that of its column."""
+    """Labels by the names of their features; the main one also by that of its column."""
     stored = [feature for feature in manifest.schema.features if feature.kind == "class_label"]
     known = {feature.name: feature for feature in stored}
     columns = manifest.config.get("label_column")
