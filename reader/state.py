@@ -136,11 +136,11 @@ def order_of(root_hash: str, options: ReadOptions) -> dict[str, Any]:
 
 
 def sampled_label(options: ReadOptions) -> dict[str, Any]:
-    """Which label decides the order, where records are drawn by class; empty for the main one."""
-    if options.sample is None or options.label is None:
+    """The label that decides the order, where records are drawn by class; None is the main one."""
+    if options.sample is None:
         return {}
-    name = options.label if isinstance(options.label, str) else options.label[0]
-    return {"sampled_label": name}
+    label = options.label
+    return {"sampled_label": label if label is None or isinstance(label, str) else label[0]}
 
 
 def as_json(order: Mapping[str, Any]) -> dict[str, Any]:
