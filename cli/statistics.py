@@ -7,7 +7,7 @@ from typing import Any
 
 from cli.console import say, stdout, table
 from shard_format import Manifest
-from shard_format.wording import shortened, visible
+from shard_format.wording import counted, shortened, visible
 
 _SHOWN_CLASSES = 20  # more would push the summary off the screen; --json has all
 _NAME_WIDTH = 40
@@ -68,7 +68,8 @@ def _class_range(name: str, counts: dict[str, int], label: str) -> str:
     if counts[smallest] != counts[largest]:
         few, many = (shortened(visible(one), _NAME_WIDTH) for one in (smallest, largest))
         each = f"{counts[smallest]:,} ({few}) to {counts[largest]:,} records ({many})"
-    return f"{len(counts):,}{' classes' if label else ''}; in {name} {each}"
+    number = counted(len(counts), "class", "classes") if label else f"{len(counts):,}"
+    return f"{number}; in {name} {each}"
 
 
 def _class_weights(statistics: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
