@@ -95,12 +95,12 @@ def find_labels(split: OpenSplit, asked: str | Sequence[str] | None) -> TargetLa
     else:
         names = [asked] if isinstance(asked, str) else asked
         known = labels_by_name(split.manifest)
+        if not known:
+            raise UsageError(
+                f"label={asked!r} does not apply to {split.root}, whose records have no labels. "
+                "Leave label out."
+            )
         for name in names:
-            if not known:
-                raise UsageError(
-                    f"label={asked!r} does not apply to {split.root}, whose records have no "
-                    "labels. Leave label out."
-                )
             check_choice("label", name, known, split.root)
         labels = TargetLabels({name: known[name] for name in names}, not isinstance(asked, str))
         if len({feature.name for feature in labels.features.values()}) < len(names):
