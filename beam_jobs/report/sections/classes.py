@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from beam_jobs.report.charts import legend, rank_curve, stacked_bar
-from beam_jobs.report.markup import Html, escape, figure, foreign, note, table
+from beam_jobs.report.finished_set import LabelClasses
+from beam_jobs.report.markup import Html, element, escape, figure, foreign, note, table
 from beam_jobs.report.sampling import ReportedSet
 from shard_format.wording import counted
 
@@ -11,16 +12,18 @@ _MOST_ROWS = 40
 
 
 def content(reported: ReportedSet) -> Html:
-    """A table with bars; beyond its rows, a curve over all classes."""
-    names = reported.class_names
-    if not names:
+    """For every label a table with bars; beyond its rows, a curve over all classes."""
+    if not reported.labels:
         return note("The records of this set have no labels.")
-    counts = reported.class_counts
+    return escape([_label(classes) for classes in reported.labels])
+
+
+def _label(classes: LabelClasses) -> Html:
+    names, counts, weights = classes.class_names, classes.counts, classes.weights
     totals = [sum(int(counts[split][label]) for split in counts) for label in range(len(names))]
     shown = list(range(len(names)))
     if len(names) > _MOST_ROWS:
         shown = sorted(shown, key=lambda label: (-totals[label], label))[:_MOST_ROWS]
-    weights = reported.class_weights
     rows = []
     for label in shown:
         own = [int(counts[split][label]) for split in counts]
@@ -33,6 +36,7 @@ def content(reported: ReportedSet) -> Html:
     head = ("class", *counts, *(("weight",) if weights else ()))
     return escape(
         (
+            element("h3", foreign(classes.name, 60)) if classes.name else None,
             _summary(totals),
             legend(list(counts)),
             table(head, rows, kind="classes"),
