@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cli.console import say, stdout, table
 from shard_format import Manifest
-from shard_format.wording import shortened, visible
+from shard_format.wording import counted, shortened, visible
 
 _SHOWN_CLASSES = 20  # more would push the summary off the screen; --json has all
 _NAME_WIDTH = 40
+_LABEL_WIDTH = 10  # of the words in front of a line
 _CHANNELS = ("red", "green", "blue")
 _WHITE = 255
 
 
 def print_classes(manifest: Manifest) -> None:
-    """Prints the number of records per class and split, and the class weights if there are any."""
-    names = list(manifest.splits)
-    weights = _class_weights(manifest)
+    """Prints, for every label, the records per class and split, and class weights if any."""
+    for label, statistics in _by_label(manifest):
+        title = f"Classes of {shortened(visible(label), _NAME_WIDTH)}" if label else "Classes"
+        _print_classes(title, statistics)
+
+
+def _by_label(manifest: Manifest) -> Iterator[tuple[str, dict[str, Mapping[str, Any]]]]:
+    """(name, class statistics by split) of every label; the first is the main one, called ""."""
+    splits = {name: split.statistics for name, split in manifest.splits.items()}
+    yield "", splits
+    for label in dict.fromkeys(label for own in splits.values() for label in own.get("labels", {})):
+        yield label, {name: own.get("labels", {}).get(label, {}) for name, own in splits.items()}
+
+
+def _print_classes(title: str, statistics: Mapping[str, Mapping[str, Any]]) -> None:
+    names = list(statistics)
+    weights = _class_weights(statistics)
     last = ("weight",) if weights else ()
-    rows = table("Classes", "class", *names, *last, right=(*names, *last))
-    counts = {
-        name: split.statistics.get("class_counts", {}) for name, split in manifest.splits.items()
-    }
+    rows = table(title, "class", *names, *last, right=(*names, *last))
+    counts = {name: own.get("class_counts", {}) for name, own in statistics.items()}
     classes = list(next(iter(counts.values()), {}))
     if not classes:
         return
@@ -39,22 +53,28 @@ def print_classes(manifest: Manifest) -> None:
 
 
 def print_class_range(manifest: Manifest) -> None:
-    """Prints how many classes there are, and the records of the smallest and the largest one."""
-    name, split = next(iter(manifest.splits.items()))
-    counts = split.statistics.get("class_counts")
-    if not isinstance(counts, dict) or not counts:
-        return
+    """Prints, for every label, how many classes there are, and the smallest and the largest one."""
+    for label, statistics in _by_label(manifest):
+        name, first = next(iter(statistics.items()))
+        counts = first.get("class_counts")
+        if isinstance(counts, dict) and counts:
+            what = shortened(visible(label), _LABEL_WIDTH) or "classes"
+            say(f"{what:<{_LABEL_WIDTH}} {_class_range(name, counts, label)}")
+
+
+def _class_range(name: str, counts: dict[str, int], label: str) -> str:
     smallest, largest = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
     each = f"{counts[smallest]:,} records each"
     if counts[smallest] != counts[largest]:
         few, many = (shortened(visible(one), _NAME_WIDTH) for one in (smallest, largest))
         each = f"{counts[smallest]:,} ({few}) to {counts[largest]:,} records ({many})"
-    say(f"classes    {len(counts):,}; in {name} {each}")
+    number = counted(len(counts), "class", "classes") if label else f"{len(counts):,}"
+    return f"{number}; in {name} {each}"
 
 
-def _class_weights(manifest: Manifest) -> dict[str, Any]:
-    for split in manifest.splits.values():
-        weights = split.statistics.get("class_weights")
+def _class_weights(statistics: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    for own in statistics.values():
+        weights = own.get("class_weights")
         if isinstance(weights, dict):
             return weights
     return {}

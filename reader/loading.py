@@ -26,6 +26,7 @@ def load(
     batch_size: int = REQUIRED,
     image_size: int | None = None,
     augment: Augment = "none",
+    label: str | tuple[str, ...] | None = None,
     features: tuple[str, ...] = (),
     shuffle: str = "window",
     seed: int = 0,
@@ -69,7 +70,8 @@ def load(
     Labels are [batch] int64, or [batch, num_classes] float32 of zeros and ones where a record has
     any number of them; the batches of a set without labels are the inputs alone. Where `augment`
     mixes records, labels are [batch, num_classes] float32 too, the shares of the classes. With
-    `features` the inputs are a dictionary by name, see docs/reading.md.
+    several names in `label` they are a dictionary by name, and with `features` the inputs are one,
+    see docs/reading.md.
 
     A damaged record raises tf.errors.DataLossError while the data set is iterated; TensorFlow does
     not name the file, 'shardmill verify' does. With cache="memory", and where images are cached

@@ -24,7 +24,7 @@ from reader.order.class_sampling import SLOTS, shares
 from reader.order.mixture import MixturePlan
 from reader.pipeline import finished, without_autograph
 from reader.records.vocabulary import HUGGING_FACE, SENTENCE_PIECE
-from reader.state import as_json, content_of, digest, read_state
+from reader.state import as_json, content_of, digest, read_state, sampled_label
 from reader.stream import Stream, StreamInfo
 from reader.transforms.normalization import TRAINING_SPLIT
 from shard_format import UsageError, load_manifest
@@ -127,6 +127,7 @@ def mix(
             "streams": [one.info.streams for one in opened][:8],
             "sample": digest(dict(sample) if isinstance(sample, Mapping) else sample),
             "steps_per_epoch": steps,
+            **sampled_label(opened[0].source.options),
             "content": content_of(opened[0].source.options),
         }
         of_mixture = as_json(of_mixture)
@@ -258,7 +259,7 @@ def _likeness(opened: Opened) -> dict[str, Any]:
     return {
         "record types": info.record_type,
         "kinds of targets": info.targets,
-        "classes": info.class_names,
+        "classes": list(info.labels.values()),
         "shapes of an element": info.element_shape,
         "element types": info.dtype,
         "features": [manifest.schema[name] for name in info.features],

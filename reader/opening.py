@@ -17,7 +17,7 @@ from reader.order.geometry import Geometry, make_geometry
 from reader.order.worker_shard import WorkerShard, emitted_records
 from reader.pipeline import Source
 from reader.record_types import RECORD_TYPES, BatchRecords, OpenSplit, RecordTypeFactory, kind_of
-from reader.record_types.features import find_feature
+from reader.record_types.features import find_labels, label_values
 from reader.record_types.image import ImageRecords
 from reader.records.split_files import checked_index
 from reader.stream import StreamInfo, stream_info
@@ -72,13 +72,16 @@ def open_source(directory: PathLike, options: ReadOptions) -> Opened:
     opened = OpenSplit(root, manifest, index, geometry, index_path)
     plan = plan_cache(place, opened, options)
     records = _record_type(manifest, root)(opened, options)
+    labels = find_labels(opened, options.label)
     filled = plan.fill(_counter(split.bytes, options.on_cached))
     if filled.decoder is not None:  # only records of images have one
         records = dataclasses.replace(cast(ImageRecords, records), decoder=filled.decoder)
     sampler: ClassSampler | None = None
     if options.sample is not None:
-        label = find_feature(opened.schema, "class_label")
-        sampler = make_sampler(options.sample, label, index, options.seed, index_path)
+        # Of several labels, the first that was asked for.
+        label = next(iter(labels.features.values()), None)
+        column = label_values(opened, label)
+        sampler = make_sampler(options.sample, label, column, options.seed, index_path)
     emitted = emitted_records(split.records, options.batch_size, str(options.remainder))
     share = WorkerShard(geometry, *options.worker, emitted)
     column = cast(BatchRecords, records).length_column if _by_batch(records) else None
@@ -89,7 +92,7 @@ def open_source(directory: PathLike, options: ReadOptions) -> Opened:
     windows = Windows(share, filled.record_reader, options, lengths, sampler, sizes)
     return Opened(
         source=Source(windows, records, options),
-        info=stream_info(opened, options, records, plan.choice, filled.remark),
+        info=stream_info(opened, options, records, labels, plan.choice, filled.remark),
         steps_per_epoch=-(-emitted // options.batch_size),
         copies=() if filled.copies is None else (filled.copies,),
         files=filled.files,

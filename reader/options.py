@@ -56,6 +56,12 @@ def split_names(names: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(name.strip() for name in names.split(",") if name.strip())
 
 
+def label_names(text: str) -> str | tuple[str, ...]:
+    """The value of a flag: one name, or several separated by commas."""
+    names = split_names(text)
+    return names[0] if len(names) == 1 else names
+
+
 def ignore_progress(done: int, total: int) -> None:
     """The default of `on_cached`."""
 
@@ -97,6 +103,16 @@ class ReadOptions:
         'names of reader.transforms.TRANSFORMS, such as "standard,rand_augment", or a list of '
         'names and transforms, such as ["standard", RandAugment(magnitude=5)], ordered by stage.',
         metavar="NAMES",
+    )
+    label: str | tuple[str, ...] | None = option(
+        None,
+        "Label feature that is the target; several give the targets by name.",
+        details='A name, such as "colour"; None is the main label, which is called "label" or as '
+        'its column. A tuple, such as ("label", "colour"), gives a dictionary of targets for a '
+        'model with several outputs; see "Several labels".',
+        metavar="A,B,...",
+        type=label_names,
+        shown="the main label",
     )
     features: tuple[str, ...] = option(
         (),
@@ -301,6 +317,7 @@ class ReadOptions:
         check_declared(self, WHERE)
         if self.streams is None:
             self._set("streams", default_streams(self.buckets))
+        self._check_label()
         self._check_features()
         self._check_buckets()
         self._check_remainder()
@@ -320,6 +337,18 @@ class ReadOptions:
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
+
+    def _check_label(self) -> None:
+        if self.label is None or isinstance(self.label, str):
+            return
+        names = tuple(self.label) if isinstance(self.label, Sequence) else ()
+        texts = {name for name in names if isinstance(name, str)}
+        if not names or len(texts) < len(names):
+            raise UsageError(
+                f"label is {self.label!r} in {WHERE}. Pass the name of a label, or a tuple of "
+                'distinct names, such as label=("label", "colour").'
+            )
+        self._set("label", names)
 
     def _check_features(self) -> None:
         if isinstance(self.features, str) or not isinstance(self.features, Sequence):

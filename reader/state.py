@@ -15,7 +15,7 @@ FORMAT = 1
 # Options that decide which records a step reads.
 _ORDER = ("split", "batch_size", "shuffle", "seed", "streams", "remainder", "buckets")
 # Options that decide what a batch holds of its records.
-_CONTENT = ("augment", "image_size", "dtype", "normalize")
+_CONTENT = ("augment", "image_size", "dtype", "normalize", "label")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +131,16 @@ def order_of(root_hash: str, options: ReadOptions) -> dict[str, Any]:
     sample = options.sample
     if isinstance(sample, Mapping):  # of a thousand classes: only whether it is the same counts
         sample = digest({str(name): float(weight) for name, weight in sample.items()})
-    return as_json(found | {"sample": sample, "content": content_of(options)})
+    found |= {"sample": sample, **sampled_label(options)}
+    return as_json(found | {"content": content_of(options)})
+
+
+def sampled_label(options: ReadOptions) -> dict[str, Any]:
+    """The label that decides the order, where records are drawn by class; None is the main one."""
+    if options.sample is None:
+        return {}
+    label = options.label
+    return {"sampled_label": label if label is None or isinstance(label, str) else label[0]}
 
 
 def as_json(order: Mapping[str, Any]) -> dict[str, Any]:

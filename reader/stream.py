@@ -15,6 +15,7 @@ from reader.cache.copying import Copies
 from reader.cache.plan import CacheChoice
 from reader.options import ReadOptions
 from reader.record_types import OpenSplit, RecordType, TokenInfo, kind_of
+from reader.record_types.features import TargetLabels
 from reader.state import Position, make_state
 from reader.transforms.normalization import Normalization
 from shard_format import UsageError
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 # The targets of a batch: one label a record [batch] int64; any number of them as
 # [batch, num_classes] float32 of zeros and ones, or of values between them where records are mixed;
 # of mixed records with one label each, the shares of the classes [batch, num_classes] float32,
-# which add up to 1; nothing (a batch is then no pair); or the next token at every position and its
-# weight (a batch has then three parts).
-TARGETS = ("label", "labels", "shares", "none", "next_tokens")
+# which add up to 1; several labels by name, each of them one of these; nothing (a batch is then no
+# pair); or the next token at every position and its weight (a batch has then three parts).
+TARGETS = ("label", "labels", "shares", "named", "none", "next_tokens")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +44,8 @@ class StreamInfo:
         stored_bytes: Bytes of the split's shards.
         record_type: "image", "text", "tokens" or "packed".
         targets: One of `TARGETS`.
-        class_names: The name of every label.
+        class_names: The name of every label; of several labels by name, of the first one.
+        labels: The class names of every label in the targets, by its name.
         features: Names of the further features that batches have.
         element_shape: Shape of one input, such as (224, 224, 3), or () for a text; None where it
             varies.
@@ -70,6 +72,7 @@ class StreamInfo:
     record_type: str
     targets: str
     class_names: tuple[str, ...]
+    labels: Mapping[str, tuple[str, ...]]
     features: tuple[str, ...]
     element_shape: tuple[int | None, ...]
     dtype: str
@@ -225,12 +228,13 @@ def stream_info(
     split: OpenSplit,
     options: ReadOptions,
     records: RecordType,
+    labels: TargetLabels,
     choice: CacheChoice,
     remark: str,
 ) -> StreamInfo:
     """The description of a stream of these records, options and cache."""
     stored = split.manifest.splits[options.split]
-    labels = [item for item in split.schema.features if item.kind == "class_label"]
+    class_names = {name: feature.class_names for name, feature in labels.features.items()}
     return StreamInfo(
         directory=split.root,
         root_hash=split.manifest.root_hash,
@@ -239,7 +243,8 @@ def stream_info(
         stored_bytes=stored.bytes,
         record_type=kind_of(split.schema),
         targets=records.targets,
-        class_names=labels[0].class_names if labels else (),
+        class_names=next(iter(class_names.values()), ()),
+        labels=class_names,
         features=options.features,
         element_shape=records.element_shape,
         dtype=records.element_dtype,

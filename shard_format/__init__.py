@@ -5,7 +5,13 @@ Everything else is built on this package, which needs neither TensorFlow nor Bea
 
 from shard_format.errors import DamageError, InputError, ShardmillError, ShardSetError, UsageError
 from shard_format.example import decode_example, encode_example, encode_features, finish_example
-from shard_format.index import LABELS_FIELD, IndexWriter, index_schema, open_index
+from shard_format.index import (
+    LABELS_FIELD,
+    IndexWriter,
+    index_schema,
+    label_column,
+    open_index,
+)
 from shard_format.keys import id_hash, mix, shuffle_keys, split_positions
 from shard_format.manifest import (
     Ledger,
@@ -54,6 +60,7 @@ __all__ = [
     "frame",
     "id_hash",
     "index_schema",
+    "label_column",
     "load_build",
     "load_manifest",
     "masked_crc",

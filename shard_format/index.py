@@ -32,6 +32,11 @@ COMMON_FIELDS = (
 LABELS_FIELD = pa.field("labels", pa.list_(pa.int64()))
 
 
+def label_column(feature: str) -> str:
+    """The column of the index with the value of a class_label: "label", or "label.NAME"."""
+    return feature if feature == "label" else f"label.{feature}"
+
+
 def index_schema(statistics: Sequence[pa.Field]) -> pa.Schema:
     """The Arrow schema of an index with these statistics columns."""
     return pa.schema([*COMMON_FIELDS, *statistics])

@@ -164,6 +164,10 @@ def _other_statistic(value: Any, path: str) -> None:
     check(value, path)
 
 
+_further_label = object_of(
+    {},
+    {"class_counts": object_of({}, others=count), "class_weights": object_of({}, others=number)},
+)
 _split = object_of(
     {
         "records": count,
@@ -173,6 +177,7 @@ _split = object_of(
             {
                 "class_counts": object_of({}, others=count),
                 "class_weights": _class_weights,
+                "labels": object_of({}, others=_further_label),
                 "pixels": _pixels_or_none,
             },
             others=_other_statistic,

@@ -11,6 +11,7 @@ MANIFEST = "manifest.json"
 BUILD = "build.json"  # everything that is not reproducible: times, versions, throughput
 FEATURES = "features.json"  # TFDS
 DATASET_INFO = "dataset_info.json"  # TFDS
+LABELS_SUFFIX = ".labels.txt"  # TFDS: NAME.labels.txt has the class names of label NAME
 DUPLICATES = "duplicates.parquet"  # clusters of duplicates
 # The tokenizer of a set of token ids: Hugging Face tokenizers JSON, or a SentencePiece model.
 TOKENIZERS = {"json": "tokenizer.json", "model": "tokenizer.model"}

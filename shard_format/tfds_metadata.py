@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 from shard_format.manifest import SplitInfo
+from shard_format.naming import LABELS_SUFFIX
 from shard_format.schema import Feature, Schema
 from shard_format.tfrecord import FRAME_BYTES
 
@@ -60,7 +61,7 @@ def dataset_info_text(name: str, schema: Schema, splits: dict[str, SplitInfo]) -
 def label_files(schema: Schema) -> dict[str, str]:
     """The files from which TFDS reads class names, by file name."""
     return {
-        f"{feature.name}.labels.txt": "\n".join(map(_one_line, feature.class_names)) + "\n"
+        f"{feature.name}{LABELS_SUFFIX}": "\n".join(map(_one_line, feature.class_names)) + "\n"
         for feature in schema.features
         if feature.kind == "class_label"
     }

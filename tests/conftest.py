@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -17,6 +18,10 @@ pytest_plugins = [
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+# Shells start background jobs with SIGINT ignored, and so would be the processes of the tests.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The machine is noisy: no test is about time. The seed is fixed so that CI is reproducible.
 hypothesis.settings.register_profile("shardmill", deadline=None, derandomize=True)

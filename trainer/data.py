@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from shard_format import Manifest, ShardSetError, UsageError, load_manifest
+from shard_format.options import check_choice
 from trainer.defaults import DEFAULTS
 from trainer.models.shapes import InputShape, SequenceShape, TokenShape
 from trainer.options import Settings, TrainOptions
@@ -19,7 +20,7 @@ STREAMS = 1
 
 # The options of both splits, which `reader.load` calls the same.
 _SHARED = (
-    *("batch_size", "image_size", "normalize", "max_tokens"),
+    *("label", "batch_size", "image_size", "normalize", "max_tokens"),
     *("cache", "cache_dir", "cache_limit"),
 )
 
@@ -209,31 +210,36 @@ def _class_names(kind: str, manifest: Manifest, options: Settings) -> tuple[str,
         UsageError: Records have any number of labels, or none: the loop knows one loss.
         ShardSetError: The set is none of labelled records, or has a single class.
     """
+    from reader.record_types.features import labels_by_name
+
     features = manifest.schema.features
-    kinds = {feature.kind: feature.shape for feature in features}
+    labels = labels_by_name(manifest)
+    if options.label is not None and labels:
+        check_choice("--label", options.label, labels, options.data)
+    label = labels.get(options.label or "", next(iter(labels.values()), None))
+    kinds = {feature.kind for feature in features}
     what, inputs = ("image", "image") if kind == "image" else ("document", "int64")
-    if inputs in kinds and kinds.get("class_label") != ():
-        found = "any number of labels" if "class_label" in kinds else "no labels"
+    if inputs in kinds and (label is None or label.shape):
+        found = "no labels" if label is None else "any number of labels"
         packed = " For a language model build it with --pack 512." if kind == "tokens" else ""
         raise UsageError(
             f"Records of {options.data} have {found}, and models train on one class label per "
             f"{what}. Read the set with reader.load and train on it in a loop of your own, or "
             f"build one without --multi-label and --no-labels.{packed}"
         )
-    labels = [feature for feature in features if feature.kind == "class_label"]
-    if len(labels) != 1 or inputs not in kinds:
+    if label is None or inputs not in kinds:
         found = ", ".join(f"{feature.name} ({feature.kind})" for feature in features)
         raise ShardSetError(
             f"{options.data} has {found}, and models train on one class label per {what}. Build a "
             f"set with 'shardmill preprocess {'images' if kind == 'image' else 'text'}' from one "
             "directory for each class."
         )
-    if len(labels[0].class_names) < 2:
+    if len(label.class_names) < 2:
         raise ShardSetError(
-            f"{options.data} has {len(labels[0].class_names)} class, and training needs 2 or more. "
+            f"{options.data} has {len(label.class_names)} class, and training needs 2 or more. "
             "Build it from one directory for each class."
         )
-    return labels[0].class_names
+    return label.class_names
 
 
 def require_batch(records: int, options: Settings) -> None:

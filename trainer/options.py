@@ -64,6 +64,9 @@ class TrainOptions:
 
     data: Path
     run_dir: Path
+    label: str | None = _read_option(
+        "label", help="Label to train on, by name.", metavar="NAME", type=str
+    )
     model: str | None = option(
         None,
         "A model by name, or package.module:function.",

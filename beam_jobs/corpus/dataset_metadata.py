@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,6 @@ _NOTES = frozenset(
         *("dataset_infos.json", "dataset_dict.json"),
     )
 )
-_LABELS = ".labels.txt"  # TFDS: a class name a line
 _DESCRIBED = (".parquet", ".arrow", ".feather", "tfrecord")  # in names of the files they describe
 
 
@@ -28,19 +27,20 @@ class FeatureNames(NamedTuple):
     """What a folder says about the features of its TFRecord files.
 
     Attributes:
-        class_names: Of the label; a number is an index into them.
+        class_names: By label column; a number is an index into them.
         raw_images: Features of bare pixels, in a shard set of --encoding raw.
     """
 
-    class_names: tuple[str, ...] = ()
+    class_names: Mapping[str, tuple[str, ...]] = {}
     raw_images: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
         """A hash of the class names, since units with other names differ; "" without names."""
-        if not self.class_names:
+        if not any(self.class_names.values()):
             return ""
-        text = json.dumps(list(self.class_names)).encode()
+        named = list(self.class_names.values())
+        text = json.dumps(named if len(named) > 1 else named[0]).encode()
         return hashlib.blake2b(text, digest_size=6).hexdigest()
 
 
@@ -48,7 +48,7 @@ def is_note(path: bytes) -> bool:
     """Whether a file describes files of records in its folder, and holds no record itself."""
     place = place_of(path)
     name = place.name
-    if name not in _NOTES and not name.endswith(_LABELS):
+    if name not in _NOTES and not name.endswith(naming.LABELS_SUFFIX):
         return False
     try:
         neighbours = [entry.name for entry in storage.list_folder(place.parent)]
@@ -105,25 +105,32 @@ class ShardSets:
         return found
 
 
-def feature_names(folder: bytes, label_column: str) -> FeatureNames:
+def feature_names(folder: bytes, label_columns: tuple[str, ...]) -> FeatureNames:
     """What a folder says about the features of its files.
 
     Args:
         folder: With TFRecord files.
-        label_column: The feature whose class names are wanted.
+        label_columns: The features whose class names are wanted.
     """
     root = place_of(folder)
     manifest = _manifest(root)
     if manifest is not None:
         features = manifest.schema.features
         raw = tuple(one.name for one in features if one.encoding == "raw")
-        names = [name for one in features if one.name == label_column for name in one.class_names]
-        return FeatureNames(tuple(names), raw)
+        found = {one.name: one.class_names for one in features}
+        return FeatureNames({name: found.get(name, ()) for name in label_columns}, raw)
+    return FeatureNames(
+        {name: _names_in(root / f"{name}{naming.LABELS_SUFFIX}") for name in label_columns}
+    )
+
+
+def _names_in(place: storage.Place) -> tuple[str, ...]:
+    """The class names in a file; none if it cannot be read."""
     try:
-        text = storage.read_bytes(root / f"{label_column}{_LABELS}").decode()
+        text = storage.read_bytes(place).decode()
     except (OSError, ValueError):
-        return FeatureNames()
-    return FeatureNames(tuple(line.strip() for line in text.splitlines() if line.strip()))
+        return ()
+    return tuple(line.strip() for line in text.splitlines() if line.strip())
 
 
 def _manifest(root: storage.Place) -> Manifest | None:

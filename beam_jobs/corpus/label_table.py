@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from beam_jobs.corpus.codecs import codec_of
 from beam_jobs.corpus.item_table import row_batch
-from beam_jobs.corpus.labels import COLUMN_FLAGS, AnnotationReader
+from beam_jobs.corpus.labels import COLUMN_FLAGS, AnnotationReader, use_of_kept
 from beam_jobs.corpus.names import LABEL_SEPARATOR, join_labels, readable_name
 from beam_jobs.corpus.record import Annotations, Rejection, SourceItem
 from beam_jobs.corpus.source_io import UnreadableError
@@ -185,7 +185,10 @@ def _batches(path: str, options: PreprocessOptions) -> Iterator[pa.RecordBatch]:
 
 
 def _row(
-    fields: dict[str, Any], names: list[str], reader: AnnotationReader, path_column: str
+    fields: dict[str, Any],
+    names: dict[str, list[str]],
+    reader: AnnotationReader,
+    path_column: str,
 ) -> tuple[Any, ...]:
     key = None
     try:
@@ -232,21 +235,21 @@ class _Table:
         reader: Says which others are kept.
 
     Attributes:
-        class_names: The names that Hugging Face keeps in a Parquet table for its numbers.
+        class_names: See `huggingface_classes`; only a Parquet table has some.
     """
 
     def __init__(self, path: str, columns: dict[str, str], reader: AnnotationReader) -> None:
         self._path = path
-        self._columns = columns | {f"keep {name}": name for name, _ in reader.kept}
+        kept = {f"{use_of_kept(kind)} {name}": name for name, kind in reader.kept}
+        self._columns = columns | kept
         self._wanted = sorted(set(self._columns.values()))
         with FileRange(os.fsencode(path)) as raw:
             head = raw.look(1 << 16)
         self._codec = "" if head.startswith(_PARQUET) else codec_of(head)
         self._form = self._find_form(head)
-        self.class_names: list[str] = []
-        if self._form == "parquet" and "label" in columns:
-            schema = self._parquet_file().schema_arrow
-            self.class_names = huggingface_classes(schema, columns["label"])
+        self.class_names: dict[str, list[str]] = {}
+        if self._form == "parquet":
+            self.class_names = huggingface_classes(self._parquet_file().schema_arrow, reader.labels)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Every row, by column."""
@@ -349,12 +352,16 @@ def _rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
         yield from batch.slice(part, _BATCH_ROWS).to_pylist()
 
 
-def huggingface_classes(schema: pa.Schema, column: str) -> list[str]:
-    """The class names that Hugging Face datasets keep in the schema's metadata; [] if none."""
+def huggingface_classes(schema: pa.Schema, columns: Iterable[str]) -> dict[str, list[str]]:
+    """The class names that Hugging Face datasets keep in the schema's metadata, by label column."""
     try:
-        feature = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"][column]
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return {column: _names_of(features[column]) for column in columns if column in features}
     except (KeyError, TypeError, ValueError):
-        return []
+        return {}
+
+
+def _names_of(feature: Any) -> list[str]:
     feature = feature[0] if isinstance(feature, list) and feature else feature
     while isinstance(feature, dict) and isinstance(feature.get("feature"), dict):
         feature = feature["feature"]

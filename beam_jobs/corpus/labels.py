@@ -28,8 +28,10 @@ from beam_jobs.options.values import (
 )
 
 DEFAULT_LABEL = "label"  # the column of a table, unless --label-column names one
+LABEL_KIND = "label"  # of the column of a further label, among the kept columns
 _NAME_SEPARATOR = "|"
 _LARGEST_INT64, _LARGEST_FLOAT32 = (1 << 63) - 1, 3.4028235e38
+NO_CLASS_NAMES: Mapping[str, Sequence[str]] = {}
 # The flag that names a column, by its use.
 COLUMN_FLAGS = {
     "path": "--path-column",
@@ -40,15 +42,26 @@ COLUMN_FLAGS = {
 }
 
 
+def use_of_kept(kind: str) -> str:
+    """The use of a kept column of this kind, of those in COLUMN_FLAGS."""
+    return "label" if kind == LABEL_KIND else "keep"
+
+
 def wanted_columns(options: PreprocessOptions) -> dict[str, str]:
     """The columns that the options ask for, by their use: "label", "group", "split"."""
     by_name = options.no_labels or "label" in pattern_groups(options.label_pattern)
     wanted = {
-        "label": None if by_name else options.label_column,
+        "label": None if by_name else options.main_label,
         "group": options.group_by,
         "split": split_column(options.split),
     }
     return {use: column for use, column in wanted.items() if column is not None}
+
+
+def kept_columns(options: PreprocessOptions) -> tuple[tuple[str, str], ...]:
+    """(name, kind) of the columns that are kept: of --keep-columns, then of further labels."""
+    labels = ((name, LABEL_KIND) for name in options.further_labels)
+    return (*parse_kept(options.keep_columns), *labels)
 
 
 class FolderLabels:
@@ -132,7 +145,7 @@ def check_annotated(annotations: Annotations, options: PreprocessOptions) -> Non
         Rejection: One of them is missing.
     """
     if annotations.label is None and not options.no_labels:
-        column = options.label_column
+        column = options.main_label
         raise Rejection("no-label", f"it has no {column!r}" if column else "nothing says its label")
     if annotations.split is None and splits_are_given(options.split):
         raise Rejection(
@@ -150,7 +163,8 @@ class AnnotationReader:
 
     Attributes:
         wanted: The columns that are read, by their use: "label", "group", "split".
-        kept: (name, kind) of --keep-columns.
+        kept: See `kept_columns`.
+        labels: The columns of labels, that of the main one first.
         columns: All columns that are read.
     """
 
@@ -159,8 +173,10 @@ class AnnotationReader:
         reads = in_table or options.labels is None
         self.wanted = wanted_columns(options) if reads else {}
         if in_table and not options.no_labels:
-            self.wanted["label"] = options.label_column or DEFAULT_LABEL
-        self.kept = parse_kept(options.keep_columns) if reads else ()
+            self.wanted["label"] = options.main_label or DEFAULT_LABEL
+        self.kept = kept_columns(options) if reads else ()
+        further = [name for name, kind in self.kept if kind == LABEL_KIND]
+        self.labels = (*(column for use, column in self.wanted.items() if use == "label"), *further)
         kept_names = [name for name, _ in self.kept]
         self.columns = tuple(dict.fromkeys([*self.wanted.values(), *kept_names]))
 
@@ -168,14 +184,14 @@ class AnnotationReader:
         self,
         fields: Mapping[str, Any],
         default: Annotations = Annotations(),  # noqa: B008 (a tuple, never changed)
-        class_names: Sequence[str] = (),
+        class_names: Mapping[str, Sequence[str]] = NO_CLASS_NAMES,
     ) -> Annotations:
         """What the fields of one record say about it.
 
         Args:
             fields: Values by column.
             default: What its file says; fields take precedence.
-            class_names: If labels are indexes into them.
+            class_names: By label column, where its values are indexes into them.
 
         Raises:
             Rejection: A field has a value that it cannot have.
@@ -184,14 +200,29 @@ class AnnotationReader:
         label, group, split, kept = default
         if wanted:
             if "label" in wanted:
-                label = label_of(fields.get(wanted["label"]), class_names, self._options)
+                column = wanted["label"]
+                names = class_names.get(column, ())
+                label = label_of(fields.get(column), names, self._options)
             if "group" in wanted:
                 group = text_of(fields.get(wanted["group"]))
             if "split" in wanted:
                 split = split_of(fields.get(wanted["split"]))
         if self.kept:
-            kept = tuple(kept_value(fields, name, kind) for name, kind in self.kept)
+            kept = tuple(
+                self._further_label(fields, name, class_names)
+                if kind == LABEL_KIND
+                else kept_value(fields, name, kind)
+                for name, kind in self.kept
+            )
         return Annotations(label, group, split, kept)
+
+    def _further_label(
+        self, fields: Mapping[str, Any], name: str, class_names: Mapping[str, Sequence[str]]
+    ) -> str | None:
+        try:
+            return label_of(fields.get(name), class_names.get(name, ()), self._options)
+        except Rejection as rejection:
+            raise Rejection(rejection.reason, f"{name!r}: {rejection.detail}") from None
 
 
 def text_of(value: Any) -> str | None:

@@ -209,11 +209,13 @@ class CorpusListing:
         """
         columns = wanted_columns(self._options)
         columns.pop("label", None)
+        columns |= {f"label {name}": name for name in self._options.further_labels}
         if self._payload.groups_members and columns and self._labels is None and not index.is_empty:
             raise InputError(
                 f"{archive.record_id} has no .json files next to its images with the columns "
-                f"{', '.join(map(repr, columns.values()))}. Leave out --group-by and --split "
-                "column:, add the files, or name a table with --labels."
+                f"{', '.join(map(repr, columns.values()))}. Leave out --group-by, --split "
+                "column: and further names of --label-column, add the files, or name a table with "
+                "--labels."
             )
 
     def _placed(self, item: SourceItem, folders: tuple[str, ...], split: str | None) -> SourceItem:
@@ -237,7 +239,7 @@ class CorpusListing:
             return item.rejected(found)
         item = item.annotated(found)
         if item.label is None and not self._options.no_labels:
-            column = self._options.label_column or DEFAULT_LABEL
+            column = self._options.main_label or DEFAULT_LABEL
             return item.rejected(Rejection("no-label", f"its row has no {column!r}"))
         return item
 
@@ -303,7 +305,7 @@ class CorpusListing:
         return item._replace(locator=item.locator._replace(context=said)) if said else item
 
     def _read_class_names_digest(self, folder: bytes) -> str:
-        return feature_names(folder, self._options.label_column or DEFAULT_LABEL).digest
+        return feature_names(folder, self._options.label_columns).digest
 
 
 def _member_item(archive: SourceItem, member: Member) -> SourceItem:

@@ -151,7 +151,7 @@ class CorpusReader:
         source = source or partial(self._open, item.path, item.locator)
         locator = item.locator
         file_id = item.record_id
-        label_column = self._options.label_column or DEFAULT_LABEL
+        label_columns = self._options.label_columns or (DEFAULT_LABEL,)
         known = locator.format or self._payload.known_format(item)
         if locator.is_split:
             file_id = item.record_id.rpartition("/")[0]
@@ -173,7 +173,7 @@ class CorpusReader:
             scratch=self._scratch,
             locator=locator,
             annotations=Annotations(item.label, item.group, item.split, item.kept),
-            names=self._feature_names(os.path.dirname(item.path), label_column),
+            names=self._feature_names(os.path.dirname(item.path), label_columns),
         )
         return part, self._formats(form)
 
@@ -251,7 +251,7 @@ class CorpusReader:
         }
         label = next((texts[name] for name in texts if name == "cls" or "json" not in found), None)
         if label is not None:
-            fields = {**fields, self._options.label_column or DEFAULT_LABEL: label}
+            fields = {**fields, self._options.main_label or DEFAULT_LABEL: label}
         return self._companion_fields.read({**texts, **fields})
 
     def _rejected_by_listing(self, item: SourceItem) -> RejectedRecord:

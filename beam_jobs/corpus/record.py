@@ -117,7 +117,7 @@ class Annotations(NamedTuple):
         label: Its class; several are joined by `names.LABEL_SEPARATOR`.
         group: Value of --group-by.
         split: The split it is assigned to.
-        kept: Values of --keep-columns, in their order; empty if the record has no columns.
+        kept: Values of `labels.kept_columns`, in their order; empty if the record has no columns.
     """
 
     label: str | None = None
@@ -143,7 +143,7 @@ class SourceItem(NamedTuple):
             read all before it (a compressed archive).
         group: Value of --group-by, or None.
         split: The split it was assigned to, or None.
-        kept: Values of --keep-columns in a label table, in their order; empty if it has none.
+        kept: Values of `labels.kept_columns` in a label table, in their order; empty without them.
         replacement: A file whose bytes replace the item's own, or b"".
     """
 

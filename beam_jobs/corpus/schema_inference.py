@@ -17,7 +17,12 @@ from beam_jobs.corpus.containers.base import ArchiveReport, Member
 from beam_jobs.corpus.containers.base import container as container_named
 from beam_jobs.corpus.dataset_metadata import is_note, set_files
 from beam_jobs.corpus.discovery import find_files, some_entries
-from beam_jobs.corpus.labels import COLUMN_FLAGS, DEFAULT_LABEL, AnnotationReader
+from beam_jobs.corpus.labels import (
+    COLUMN_FLAGS,
+    DEFAULT_LABEL,
+    AnnotationReader,
+    use_of_kept,
+)
 from beam_jobs.corpus.names import is_hidden_member, prefixes, split_name, without_split
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.reading import CorpusReader
@@ -279,7 +284,7 @@ def _check_look(options: PreprocessOptions, payload: Payload, look: _Look) -> No
     """
     reader = AnnotationReader(options)
     wanted = [(COLUMN_FLAGS[use], name) for use, name in reader.wanted.items()]
-    wanted += [(COLUMN_FLAGS["keep"], name) for name, _ in reader.kept]
+    wanted += [(COLUMN_FLAGS[use_of_kept(kind)], name) for name, kind in reader.kept]
     if not look.tables:
         if wanted:
             flag, column = wanted[0]

@@ -137,6 +137,7 @@ def _check_no_columns(options: ImageOptions) -> None:
     for flag, column in (
         ("--group-by", options.group_by),
         ("--split", split_column(options.split)),
+        *(("--label-column", name) for name in options.further_labels),
     ):
         if column is not None:
             what = "IDX files" if options.source == "idx" else "class folders"

@@ -16,6 +16,7 @@ from beam_jobs.options.values import (
     check_path,
     check_split,
     parse_kept,
+    parse_labels,
     parse_splits,
     pattern_groups,
     splits_are_given,
@@ -89,7 +90,13 @@ class PreprocessOptions:
         form=FILE,
     )
     path_column: str = option("path", "Column of --labels with the path.", "NAME")
-    label_column: str | None = option(None, "Column or field with the label.", "NAME")
+    label_column: str | None = option(
+        None,
+        "Column or field with the label. A,B,... makes a label feature of each column; the first "
+        "is the main label, which --stratify, --balance and --conflicts go by.",
+        "NAME[,B...]",
+        check=lambda flag, value: parse_labels(value),
+    )
     label_pattern: str | None = option(
         None,
         "A regular expression (RE2) with a named group label, split or group, searched in each "
@@ -236,6 +243,16 @@ class PreprocessOptions:
         """Checks what `excludes` cannot express, because it depends on the form of a value."""
         if self.stratify and splits_are_given(self.split):
             self._refuse_pair("--stratify", f"--split {self.split}", "needs fractions to meet")
+        several = f"--label-column {self.label_column}"
+        if self.multi_label and self.further_labels:
+            self._refuse_pair("--multi-label", several, "needs one label column")
+        for name in self.further_labels:
+            if name in dict(parse_kept(self.keep_columns)):
+                self._refuse_pair("--keep-columns", several, f"names {name!r} too")
+        self._check_pattern()
+
+    def _check_pattern(self) -> None:
+        """Checks that --label-pattern and other options do not give the same thing."""
         groups = pattern_groups(self.label_pattern)
         for group, flag, is_given in (
             ("label", "--label-column", self.label_column not in (None, "label")),
@@ -254,6 +271,21 @@ class PreprocessOptions:
     @staticmethod
     def _refuse_pair(one: str, other: str, why: str) -> None:
         raise UsageError(f"{one} {why} and cannot be combined with {other}. Leave one of them out.")
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The columns of --label-column, that of the main label first; none without it."""
+        return () if self.label_column is None else parse_labels(self.label_column)
+
+    @property
+    def main_label(self) -> str | None:
+        """The column of the main label."""
+        return next(iter(self.label_columns), None)
+
+    @property
+    def further_labels(self) -> tuple[str, ...]:
+        """The columns of all other labels, which are also the names of their features."""
+        return () if self.no_labels else self.label_columns[1:]
 
     def config(self) -> dict[str, Any]:
         """The options that change the records of the set, as the manifest stores them."""

@@ -58,7 +58,9 @@ Examples:
         PreprocessOptions,
         "label_column",
         default="label",
-        help="Column, feature or WebDataset JSON field with the label.",
+        help="Column, feature or WebDataset JSON field with the label. A,B,... makes a label "
+        "feature of each column; the first is the main label, which --stratify, --balance and "
+        "--conflicts go by.",
     )
     resize: str = option(
         "shorter:256",

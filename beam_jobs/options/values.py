@@ -17,11 +17,12 @@ DEFAULT_QUALITY = 90  # of images that `--quality keep` has to encode
 LEAST_VOCABULARY = {"bpe": 4 + 256, "unigram": 4 + 256 + 1, "wordpiece": 4 + 2 * 256}
 MOST_VOCABULARY = 1_000_000
 
-# Features that shardmill writes itself; --keep-columns may not name one.
+# Features that shardmill writes itself; --keep-columns may not name one, nor a further label.
 RESERVED_FEATURES = frozenset("id text image label height width tokens segments positions".split())
 
 DEFAULT_SPLIT = "train=0.9,test=0.1"  # of a corpus without folders of splits
 _KEPT_KINDS = ("text", "int64", "float32")
+_MOST_NAME_BYTES = 200  # of a label, whose file is called NAME.labels.txt
 
 # --split without fractions: the corpus has its splits already.
 SPLIT_BY_FOLDER = "folders"
@@ -227,6 +228,31 @@ def parse_kept(text: str | None) -> tuple[tuple[str, str], ...]:
             )
         kept.append((name, kind))
     return tuple(kept)
+
+
+def parse_labels(text: str) -> tuple[str, ...]:
+    """The columns of "make,colour": the main label first, then those of further label features.
+
+    Raises:
+        UsageError: A name is empty or repeated, or cannot be the name of a feature and of its file.
+    """
+    if "," not in text:
+        return (text,)
+    names = parse_names("--label-column", text)
+    for name in names[1:]:
+        if name in RESERVED_FEATURES:
+            raise UsageError(
+                f"--label-column {name!r} has the name of a feature that shardmill writes itself. "
+                "Name it first, for the main label is always stored as 'label', or rename the "
+                "column."
+            )
+        if "/" in name or not name.isprintable() or len(name.encode()) > _MOST_NAME_BYTES:
+            raise UsageError(
+                f"--label-column {name[:60]!a} cannot be part of a file name, and the class names "
+                f"of a label are stored in NAME.labels.txt. Rename the column: no '/', at most "
+                f"{_MOST_NAME_BYTES} bytes."
+            )
+    return names
 
 
 def _check_files(flag: str, text: str) -> None:

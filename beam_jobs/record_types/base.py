@@ -25,7 +25,7 @@ from beam_jobs.staging.examples import ExampleBuilder, OnePerRecord
 from beam_jobs.staging.sample import TrainingSample
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace
-from shard_format import Feature, Schema
+from shard_format import LABELS_FIELD, Feature, Schema, label_column
 
 
 class Prepared(NamedTuple):
@@ -90,7 +90,7 @@ class RecordType(abc.ABC):
         dedup_features: Columns that finding duplicates needs and the index does not keep.
         ledger_columns: Boolean columns that the index does not keep; the ledger has the number of
             kept records for which one is true, under its name.
-        late_columns: Index columns, besides the label, that sharding fills in.
+        late_columns: Index columns, besides the main label, that sharding fills in.
         planning_passes: How often `near_duplicates` and `plan_changes` read all sidecars.
         runs_python: Whether its kernels hold the interpreter's lock, so that the local engine
             should use processes instead of threads.
@@ -263,9 +263,16 @@ class SingleRecords(RecordType):
 
 
 def further_features(options: PreprocessOptions) -> tuple[Feature, ...]:
-    """The features of --keep-columns, and the label."""
+    """The features of --keep-columns, and the labels."""
     kept = [Feature(name, kind) for name, kind in parse_kept(options.keep_columns)]
     if options.no_labels:
         return tuple(kept)
     shape = (-1,) if options.multi_label else ()
-    return (*kept, Feature("label", "class_label", shape, late=True))
+    names = ("label", *options.further_labels)
+    return (*kept, *(Feature(name, "class_label", shape, late=True) for name in names))
+
+
+def label_index_columns(options: PreprocessOptions) -> tuple[pa.Field, ...]:
+    """The index columns of labels, besides that of one main label per record."""
+    further = (pa.field(label_column(name), pa.int64()) for name in options.further_labels)
+    return (*(LABELS_FIELD,) * options.multi_label, *further)

@@ -29,9 +29,14 @@ from beam_jobs.images.resize import keeps_size, parse_resize, resize_image, stay
 from beam_jobs.images.statistics import NOT_COUNTED, PIXEL_FIELDS, count_pixels, merge_pixels
 from beam_jobs.options import ImageOptions
 from beam_jobs.options.values import parse_quality
-from beam_jobs.record_types.base import Prepared, SingleRecords, further_features
+from beam_jobs.record_types.base import (
+    Prepared,
+    SingleRecords,
+    further_features,
+    label_index_columns,
+)
 from beam_jobs.staging.sidecars import Sidecars
-from shard_format import LABELS_FIELD, Feature, Schema, id_hash
+from shard_format import Feature, Schema, id_hash
 
 # To find near duplicates.
 _NEAR_FIELDS = (
@@ -80,7 +85,7 @@ class ImageRecords(SingleRecords):
         self.dedup_features = _NEAR_FIELDS if self._near else ()
         self.planning_passes = int(self._near)
         self.schema = _schema(options)
-        self.late_columns = (LABELS_FIELD,) if options.multi_label else ()
+        self.late_columns = label_index_columns(options)
 
     def stage_options(self) -> dict[str, Any]:
         """Resizing, encoding, decoding, filters, and the versions of the kernels."""

@@ -24,6 +24,7 @@ from beam_jobs.record_types.base import (
     PreparedBatch,
     RecordType,
     further_features,
+    label_index_columns,
 )
 from beam_jobs.staging.assignment import Assignment
 from beam_jobs.staging.examples import ExampleBuilder, OnePerRecord
@@ -31,7 +32,7 @@ from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.text.cleaning import Measures, Texts, make_steps, versions
 from beam_jobs.text.payload import TextPayload, document_batch
 from beam_jobs.workspace import Workspace
-from shard_format import LABELS_FIELD, Feature, Schema
+from shard_format import Feature, Schema
 
 # To find near duplicates: 128 uint32, and the hashes of all word 5-grams, which take about two
 # thirds of the bytes of the text and are read for candidate pairs only.
@@ -78,7 +79,7 @@ class TextRecords(RecordType):
             *(_SEGMENT_FIELD,) * bool(self._segments),
         )
         self.planning_passes = self._near + _SEGMENT_PASSES * bool(self._segments)
-        self.late_columns = (LABELS_FIELD,) if options.multi_label else ()
+        self.late_columns = label_index_columns(options)
         own = Feature("id", "text"), Feature("text", "text")
         self.schema = Schema("text", (*own, *further_features(options)))
 

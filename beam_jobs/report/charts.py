@@ -211,9 +211,14 @@ def legend(splits: Iterable[str]) -> Html:
     return element("p", marks, class_="legend")
 
 
-def rank_curve(counts: Sequence[int], description: str) -> Html:
-    """How counts fall from the most frequent to the rarest, as an area on a log scale."""
-    ordered = sorted(counts, reverse=True)
+def rank_curve(ordered: Sequence[int], description: str, caption: str) -> Html:
+    """A figure of how counts fall from the most frequent to the rarest, on a log scale.
+
+    Args:
+        ordered: Two or more counts, the largest first.
+        description: For those who do not see it.
+        caption: The text above it.
+    """
     shown = ordered[:: max(1, len(ordered) // _WIDTH)]
     width = _WIDTH / len(shown)
     highest = math.log1p(max(1, ordered[0]))
@@ -221,4 +226,8 @@ def rank_curve(counts: Sequence[int], description: str) -> Html:
         f"V{_HEIGHT * (1 - math.log1p(count) / highest):.1f}h{width:.2f}" for count in shown
     )
     area = element("path", d=f"M0 {_HEIGHT}{points}V{_HEIGHT}Z")
-    return drawing(area, f"{_WIDTH} {_HEIGHT}", description, class_="s0 curve")
+    curve = drawing(area, f"{_WIDTH} {_HEIGHT}", description, class_="s0 curve")
+    most = element("div", counted(ordered[0], "record"), class_="most", aria_hidden="true")
+    ranks = _Scale(1, len(ordered), logarithmic=False)
+    axis = _axis(ranks, lambda rank: f"class {rank:,.0f}", 1)
+    return figure((most, curve, axis), caption, class_="histogram wide")

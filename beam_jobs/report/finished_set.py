@@ -41,6 +41,22 @@ class RecordLocation(NamedTuple):
     record_id: str
 
 
+class LabelClasses(NamedTuple):
+    """The classes of one label.
+
+    Attributes:
+        name: Of the feature; "" for the main label.
+        class_names: In the order of the labels.
+        counts: For every split, [classes] records.
+        weights: Of every class in training, by its name; empty if the set has none.
+    """
+
+    name: str
+    class_names: tuple[str, ...]
+    counts: dict[str, npt.NDArray[np.int64]]
+    weights: dict[str, float]
+
+
 class FinishedSet:
     """A shard set that was built.
 
@@ -129,6 +145,30 @@ class FinishedSet:
                 named = isinstance(weights, dict)  # in the first sets they are a list
                 return weights if named else dict(zip(self.class_names, weights, strict=False))
         return {}
+
+    @property
+    def labels(self) -> list[LabelClasses]:
+        """The classes of every label, those of the main one first; empty without labels."""
+        if not self.class_names:
+            return []
+        splits = self.manifest.splits
+        found = [LabelClasses("", self.class_names, self.class_counts, self.class_weights)]
+        for feature in self.manifest.schema.features:
+            names = feature.class_names
+            own = {
+                split: info.statistics.get("labels", {}).get(feature.name)
+                for split, info in splits.items()
+            }
+            if not names or not any(own.values()):
+                continue
+            counts: dict[str, npt.NDArray[np.int64]] = {}
+            weights: dict[str, float] = {}
+            for split, statistics in own.items():
+                by_name = (statistics or {}).get("class_counts", {})
+                counts[split] = np.array([by_name.get(name, 0) for name in names], np.int64)
+                weights = weights or (statistics or {}).get("class_weights", {})
+            found.append(LabelClasses(feature.name, names, counts, weights))
+        return found
 
     @functools.cached_property
     def refused(self) -> list[Refused]:

@@ -172,9 +172,14 @@ def table(head: Iterable[object], rows: _Rows, caption: object = None, kind: str
         element("thead", element("tr", heads)),
         element("tbody", body),
     )
-    region = {"tabindex": 0, "role": "region", "aria_label": "table"}
-    shown = element("div", content, class_="scroll", **region)
+    shown = scrolling(content, "table")
     return element("div", shown, class_=kind) if kind else shown
+
+
+def scrolling(content: object, name: str) -> Html:
+    """Content that scrolls horizontally, also by keyboard, where the screen is too narrow."""
+    region = {"tabindex": 0, "role": "region", "aria_label": name}
+    return element("div", content, class_="scroll", **region)
 
 
 def figure(content: object, caption: object, **attributes: object) -> Html:

@@ -1,8 +1,8 @@
-"""Class names, labels as numbers, and the label of a record in its example and in the index."""
+"""Class names, labels as numbers, and the labels of a record in its example and in the index."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray
 from beam_jobs.corpus.names import LABEL_SEPARATOR
-from shard_format import Feature, Schema, encode_features
+from shard_format import LABELS_FIELD, Feature, Schema, encode_features, label_column
 
 
 def names_in(labels: pa.ChunkedArray) -> set[str]:
@@ -50,27 +50,59 @@ def label_lists(labels: pa.ChunkedArray, class_names: list[str]) -> list[list[in
     ]
 
 
-def label_feature(schema: Schema) -> Feature | None:
-    """The label of a schema; None for records without one."""
-    return next((feature for feature in schema.features if feature.name == "label"), None)
+def label_features(schema: Schema) -> list[Feature]:
+    """The labels of a schema, the main one first; empty for records without labels."""
+    return [feature for feature in schema.features if feature.kind == "class_label"]
 
 
 class Labels:
-    """The labels of the records of a shard.
+    """All labels of the records of a shard.
+
+    Args:
+        table: The rows of the shard, with the labels as staged.
+        schema: Which labels a record has.
+        class_names: By feature; a label is an index into these.
+    """
+
+    def __init__(
+        self, table: pa.Table, schema: Schema, class_names: Mapping[str, list[str]]
+    ) -> None:
+        self._records = len(table)
+        self._features = [
+            _Values(table[label_column(feature.name)], feature, class_names[feature.name])
+            for feature in label_features(schema)
+        ]
+
+    def entries(self, start: int, end: int) -> list[bytes]:
+        """The encoded features of the records in [start, end); b"" where there is none."""
+        entries = [b""] * (end - start)
+        for feature in self._features:
+            own = feature.entries(start, end)
+            entries = [before + entry for before, entry in zip(entries, own, strict=True)]
+        return entries
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of the index."""
+        columns: dict[str, Any] = {"label": pa.nulls(self._records, pa.int64())}
+        for feature in self._features:
+            columns |= feature.columns()
+        return columns
+
+
+class _Values:
+    """One label of the records of a shard.
 
     Args:
         names: [n] string, as staged.
-        schema: Whether a record has one label, several or none.
+        feature: Whether a record has one or several.
         class_names: A label is an index into these.
     """
 
-    def __init__(self, names: pa.ChunkedArray, schema: Schema, class_names: list[str]) -> None:
-        feature = label_feature(schema)
-        self._several = feature is not None and bool(feature.shape)
-        self._values: list[Any] = [None] * len(names)
+    def __init__(self, names: pa.ChunkedArray, feature: Feature, class_names: list[str]) -> None:
+        self._column = label_column(feature.name)
+        self._several = bool(feature.shape)
+        self._values: list[Any]
         self._encoded: dict[Any, bytes] = {None: b""}
-        if feature is None:
-            return
         if self._several:
             self._values = [tuple(numbers) for numbers in label_lists(names, class_names)]
         else:
@@ -78,7 +110,7 @@ class Labels:
             self._values = [None if number < 0 else number for number in numbers]
         # Encoded once per class, not once per record.
         for value in set(self._values) - {None}:
-            self._encoded[value] = encode_features([feature], {"label": value})
+            self._encoded[value] = encode_features([feature], {feature.name: value})
 
     def entries(self, start: int, end: int) -> list[bytes]:
         """The encoded feature of the records in [start, end); b"" where there is none."""
@@ -86,9 +118,6 @@ class Labels:
 
     def columns(self) -> dict[str, Any]:
         """The columns of the index."""
-        if not self._several:
-            return {"label": pa.array(self._values, pa.int64())}
-        return {
-            "label": pa.nulls(len(self._values), pa.int64()),
-            "labels": pa.array(self._values, pa.list_(pa.int64())),
-        }
+        if self._several:
+            return {LABELS_FIELD.name: pa.array(self._values, LABELS_FIELD.type)}
+        return {self._column: pa.array(self._values, pa.int64())}

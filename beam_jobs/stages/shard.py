@@ -64,7 +64,7 @@ def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) 
     plan = load_plan(workspace)
     keys = json.loads(recipe.schema.metadata[b"units"])
     table = _rows(recipe, keys, record_type, workspace)
-    labels = Labels(table["label"], record_type.schema, plan.class_names)
+    labels = Labels(table, record_type.schema, plan.class_names)
     staged = _staged(table, keys, labels, workspace)
     digest, lengths = hashlib.sha256(), []
     written = _Written(record_type)

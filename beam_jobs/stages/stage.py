@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import int64
-from beam_jobs.corpus.labels import check_annotated
+from beam_jobs.corpus.labels import LABEL_KIND, check_annotated, kept_columns
 from beam_jobs.corpus.reading import CorpusReader
 from beam_jobs.corpus.record import (
     FILTER,
@@ -28,7 +28,6 @@ from beam_jobs.corpus.record import (
 )
 from beam_jobs.corpus.source_io import UnreadableError, is_readable
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.options.values import parse_kept
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
 from beam_jobs.rejects import RejectWriter
@@ -36,7 +35,15 @@ from beam_jobs.stages.list import read_unit
 from beam_jobs.staging.spool import Spool
 from beam_jobs.staging.units import SIDECAR_FIELDS, Unit, UnitSummary, done_before, unit_files
 from beam_jobs.workspace import Workspace, write_json, write_table
-from shard_format import InputError, encode_features, file_sha256, frame, id_hash, shuffle_keys
+from shard_format import (
+    InputError,
+    encode_features,
+    file_sha256,
+    frame,
+    id_hash,
+    label_column,
+    shuffle_keys,
+)
 
 _BATCH_BYTES = 4 << 20  # 4 MiB of originals, or one record if it is larger
 _BATCH_RECORDS = 4096
@@ -146,9 +153,10 @@ class _UnitAtWork:
         self._record_type = record_type
         self._rejects = rejects
         self._spool = spool
-        self._kept = parse_kept(options.keep_columns)
+        self._kept = kept_columns(options)
         self._columns = record_type.staged_columns
-        self._schema = pa.schema([*SIDECAR_FIELDS, *self._columns])
+        labels = (pa.field(label_column(name), pa.string()) for name in options.further_labels)
+        self._schema = pa.schema([*SIDECAR_FIELDS, *self._columns, *labels])
         self._waiting: list[tuple[int, RawRecord]] = []  # with positions in the unit
         self._waiting_bytes = 0
         self._tables: list[pa.Table] = []
@@ -187,9 +195,13 @@ class _UnitAtWork:
         records = [waiting[row][1] for row in prepared.rows.tolist()]
         if not records:
             return
-        values = dict(prepared.values)
-        for number, (name, _) in enumerate(self._kept):
-            values[name] = [record.annotations.kept[number] for record in records]
+        values, further = dict(prepared.values), dict[str, Any]()
+        for number, (name, kind) in enumerate(self._kept):
+            kept = [record.annotations.kept[number] for record in records]
+            if kind == LABEL_KIND:
+                further[label_column(name)] = kept
+            else:
+                values[name] = kept
         features, lengths = self._record_type.staged_features, []
         for own in zip(*values.values(), strict=True):
             framed = frame(encode_features(features, dict(zip(values, own, strict=True))))
@@ -210,7 +222,7 @@ class _UnitAtWork:
             "split": [record.annotations.split for record in records],
         }
         columns |= {field.name: prepared.statistics[field.name] for field in self._columns}
-        self._tables.append(pa.table(columns, schema=self._schema))
+        self._tables.append(pa.table(columns | further, schema=self._schema))
 
     def write_in_shuffle_order(self, payload: BinaryIO) -> pa.Table:
         """Copies the spooled payload in shuffle order; the sidecar in that order."""
@@ -230,8 +242,12 @@ class _UnitAtWork:
         """The record; one of a format without columns with the values of an absent field.
 
         Raises:
-            Rejection: A kept column is to hold numbers.
+            Rejection: A kept column is to hold numbers, or a label is missing.
         """
+        found = record.annotations.kept or (None,) * len(self._kept)
+        for (name, kind), value in zip(self._kept, found, strict=True):
+            if kind == LABEL_KIND and value is None:
+                raise Rejection("no-label", f"it has no {name!r}")
         if len(record.annotations.kept) == len(self._kept):
             return record
         for name, kind in self._kept:

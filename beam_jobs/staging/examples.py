@@ -17,7 +17,7 @@ class StagedRecord(NamedTuple):
     Attributes:
         row: Its row in the table of the shard.
         entries: The encoded features that were known when it was staged (`encode_features`).
-        late: The encoded features that are known only now: the label, or b"".
+        late: The encoded features that are known only now: the labels, or b"".
     """
 
     row: int

@@ -35,7 +35,8 @@ class AccessInfo:
         records: Records of the split.
         record_type: Of the schema: "image", "text" or "tokens".
         features: What every record has, in order.
-        class_names: The name of every label; empty where the set has none.
+        class_names: The name of every main label; empty where the set has none. Of several labels,
+            `features` has the class names of each.
     """
 
     directory: Path

@@ -117,7 +117,7 @@ class ClassSampler:
 def make_sampler(
     sample: str | Mapping[str, float],
     label: Feature | None,
-    index: pa.Table,
+    column: pa.ChunkedArray,
     seed: int,
     where: Path,
 ) -> ClassSampler:
@@ -127,7 +127,7 @@ def make_sampler(
         sample: "balanced" for all classes alike, or the weight of each class by its name, at least
             0; a class that is not named has none.
         label: The feature with the class.
-        index: Of the split; its column "label" is read.
+        column: Of the index; its values.
         seed: In [0, 2**63).
         where: The index file, for messages.
 
@@ -142,7 +142,7 @@ def make_sampler(
             f"Records have {found} in {where}, but sample draws by the one label of each. Leave "
             "sample out."
         )
-    labels = np.asarray(index["label"].to_numpy(), np.int64)
+    labels = np.asarray(column.to_numpy(), np.int64)
     if labels.min() < 0 or labels.max() >= len(label.class_names):
         raise DamageError(
             f"The index has labels {labels.min()} to {labels.max()}, outside of the classes "

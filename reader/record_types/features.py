@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 import tensorflow as tf
 
+from reader.options import ReadOptions
 from reader.record_types.base import OpenSplit
-from shard_format import Feature, Schema, ShardSetError, UsageError
+from shard_format import Feature, Manifest, Schema, ShardSetError, UsageError, label_column
 from shard_format.options import check_choice
 
-_DTYPES = {"text": tf.string, "int64": tf.int64, "float32": tf.float32}
+_DTYPES = {
+    "text": tf.string,
+    "int64": tf.int64,
+    "float32": tf.float32,
+    "class_label": tf.int64,
+}
 
 
 def find_feature(schema: Schema, kind: str) -> Feature | None:
@@ -19,26 +27,132 @@ def find_feature(schema: Schema, kind: str) -> Feature | None:
     return next((feature for feature in schema.features if feature.kind == kind), None)
 
 
-def find_label(split: OpenSplit) -> Feature | None:
-    """The feature with the class or classes of a record; None where the set has no labels.
+@dataclasses.dataclass(frozen=True)
+class TargetLabels:
+    """The labels that are the targets of a batch.
+
+    Attributes:
+        features: By the names that the caller gave; one or none, unless `by_name`.
+        by_name: Whether the targets are a dictionary.
+    """
+
+    features: Mapping[str, Feature]
+    by_name: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.features)
+
+    @property
+    def kind(self) -> str:
+        """One of `reader.stream.TARGETS`."""
+        if not self.features:
+            return "none"
+        if self.by_name:
+            return "named"
+        return "labels" if self._only.shape else "label"
+
+    @property
+    def specs(self) -> dict[str, Any]:
+        """How tf.io.parse_example reads them."""
+        return {feature.name: label_spec(feature) for feature in self.features.values()}
+
+    def of(self, parsed: Mapping[str, Any]) -> Any:
+        """Their values among all that were parsed, in the structure of the targets."""
+        if not self.by_name:
+            return parsed[self._only.name]
+        return {name: parsed[feature.name] for name, feature in self.features.items()}
+
+    def convert(self, function: Callable[[Feature, Any], Any], values: Any) -> Any:
+        """`function` of every label and its value, in the structure of the targets."""
+        if not self.by_name:
+            return function(self._only, values)
+        return {name: function(feature, values[name]) for name, feature in self.features.items()}
+
+    def targets(self, parsed: Mapping[str, Any]) -> Any:
+        """The targets of a batch, from all that was parsed."""
+        return self.convert(batch_target, self.of(parsed))
+
+    @property
+    def _only(self) -> Feature:
+        (feature,) = self.features.values()
+        return feature
+
+
+def find_labels(split: OpenSplit, asked: str | Sequence[str] | None) -> TargetLabels:
+    """The labels that are the targets.
+
+    Args:
+        split: The split.
+        asked: The argument `label` of `reader.load`.
 
     Raises:
-        ShardSetError: A record that must have one label has none.
+        UsageError: There is no such label.
+        ShardSetError: A record that must have a label has none.
     """
-    label = find_feature(split.schema, "class_label")
-    if label is not None and not label.shape and split.index["label"].null_count:
+    if asked is None:
+        main = find_feature(split.schema, "class_label")
+        labels = TargetLabels({} if main is None else {main.name: main})
+    else:
+        names = [asked] if isinstance(asked, str) else asked
+        known = labels_by_name(split.manifest)
+        if not known:
+            raise UsageError(
+                f"label={asked!r} does not apply to {split.root}, whose records have no labels. "
+                "Leave label out."
+            )
+        for name in names:
+            check_choice("label", name, known, split.root)
+        labels = TargetLabels({name: known[name] for name in names}, not isinstance(asked, str))
+        if len({feature.name for feature in labels.features.values()}) < len(names):
+            raise UsageError(
+                f"label={asked!r} names one label of {split.root} twice in reader.load: its main "
+                "label has the name of its column too. Leave one of them out."
+            )
+    for feature in labels.features.values():
+        _check_no_nulls(split, feature)
+    return labels
+
+
+def labels_by_name(manifest: Manifest) -> dict[str, Feature]:
+    """Labels by the names of their features; the main one also by that of its column."""
+    stored = [feature for feature in manifest.schema.features if feature.kind == "class_label"]
+    known = {feature.name: feature for feature in stored}
+    columns = manifest.config.get("label_column")
+    if stored and isinstance(columns, str):
+        known.setdefault(columns.partition(",")[0].strip(), stored[0])
+    return known
+
+
+def label_values(split: OpenSplit, label: Feature | None) -> pa.ChunkedArray:
+    """The column of the index with a label, or with that of all records if there is none.
+
+    Raises:
+        ShardSetError: The index of a set by another program may lack it.
+    """
+    # That of the first label has this name, whatever that of the feature is.
+    main = label is None or label == find_feature(split.schema, "class_label")
+    column = "label" if label is None or main else label_column(label.name)
+    if column not in split.index.column_names:
         raise ShardSetError(
-            f"{split.index['label'].null_count} records have no label in {split.where}. Build the "
-            "set again from a source with labels."
+            f"The index has no column {column!r} with the label, only "
+            f"{', '.join(split.index.column_names)}, in {split.where}. Build the set again."
         )
-    return label
+    return split.index[column]
 
 
-def targets_of(label: Feature | None) -> str:
-    """One of `reader.stream.TARGETS`."""
-    if label is None:
-        return "none"
-    return "labels" if label.shape else "label"
+def _check_no_nulls(split: OpenSplit, label: Feature) -> None:
+    """Returns if every record has a label, or may have any number of them.
+
+    Raises:
+        ShardSetError: One has none.
+    """
+    missing = 0 if label.shape else label_values(split, label).null_count
+    if missing:
+        main = label == find_feature(split.schema, "class_label")
+        raise ShardSetError(
+            f"{missing} records have no label{'' if main else f' {label.name!r}'} in "
+            f"{split.where}. Build the set again from a source with labels."
+        )
 
 
 def label_spec(label: Feature) -> Any:
@@ -59,12 +173,23 @@ def batch_target(label: Feature, parsed: Any) -> Any:
     return tf.tensor_scatter_nd_update(zeros, where, ones)
 
 
+def record_target(label: Feature, parsed: Any) -> Any:
+    """What `label_spec` parsed of one record -> int64, or [num_classes] float32 of 0 and 1."""
+    if not label.shape:
+        return parsed
+    # One at every label; a label that is repeated is still one.
+    zeros = tf.zeros([len(label.class_names)], tf.float32)
+    ones = tf.ones_like(parsed, tf.float32)
+    return tf.tensor_scatter_nd_update(zeros, parsed[:, None], ones)
+
+
 @dataclasses.dataclass(frozen=True)
 class FurtherFeatures:
     """The features that `features` of `reader.load` names.
 
     Attributes:
-        features: Of kind text, int64 or float32, of fixed shape, in the order asked for.
+        features: Of kind text, int64, float32 or class_label, of fixed shape, in the order asked
+            for.
     """
 
     features: tuple[Feature, ...]
@@ -92,25 +217,25 @@ class FurtherFeatures:
         return {name: value, **self.of(parsed)} if self.features else value
 
 
-def find_further(split: OpenSplit, names: tuple[str, ...], own: tuple[str, ...]) -> FurtherFeatures:
-    """The features of these names.
+def find_further(split: OpenSplit, options: ReadOptions, own: tuple[str, ...]) -> FurtherFeatures:
+    """The features that the options name.
 
     Args:
         split: The split.
-        names: As given to `reader.load`.
+        options: The arguments `features` and `label` of `reader.load`.
         own: Names of the features that every batch has anyway.
 
     Raises:
         UsageError: There is no such feature, or it has no fixed shape.
     """
-    label = find_feature(split.schema, "class_label")
-    taken = {*own, *([] if label is None else [label.name])}
+    labels = find_labels(split, options.label)
+    taken = {*own, *(feature.name for feature in labels.features.values())}
     candidates = {
         feature.name: feature
         for feature in split.schema.features
         if feature.name not in taken and feature.kind in _DTYPES
     }
-    for name in names:
+    for name in options.features:
         if name in taken:
             raise UsageError(
                 f"features names {name!r}, which every batch of {split.root} has. Leave it out."
@@ -121,4 +246,4 @@ def find_further(split: OpenSplit, names: tuple[str, ...], own: tuple[str, ...])
                 f"The length of feature {name!r} varies by record in {split.root}, so batches "
                 "cannot hold it. Leave it out; reader.random_access gives it."
             )
-    return FurtherFeatures(tuple(candidates[name] for name in dict.fromkeys(names)))
+    return FurtherFeatures(tuple(candidates[name] for name in dict.fromkeys(options.features)))

@@ -14,11 +14,11 @@ from reader.options import ReadOptions, check_fits
 from reader.record_types.base import OpenSplit
 from reader.record_types.features import (
     FurtherFeatures,
+    TargetLabels,
     find_feature,
     find_further,
-    find_label,
-    label_spec,
-    targets_of,
+    find_labels,
+    record_target,
 )
 from reader.records.decoders import DECODERS, Crop, Decoder
 from reader.transforms import Example
@@ -39,7 +39,7 @@ class ImageRecords:
     Attributes:
         image: Name of the feature with the image.
         decoder: Of its encoding.
-        label: The feature with the class or classes; None where there are no labels.
+        labels: The features with the targets; none where there are no labels.
         further: Features that are handed out with the image.
         steps: The transforms.
         image_size: Height and width in pixels of every image; None does not resize.
@@ -50,7 +50,7 @@ class ImageRecords:
 
     image: str
     decoder: Decoder
-    label: Feature | None
+    labels: TargetLabels
     further: FurtherFeatures
     steps: Steps
     image_size: int | None
@@ -91,21 +91,19 @@ class ImageRecords:
     @property
     def targets(self) -> str:
         """One of `reader.stream.TARGETS`."""
-        targets = targets_of(self.label)
-        return "shares" if self.mixes and targets == "label" else targets
+        kind = self.labels.kind
+        return "shares" if self.mixes and kind == "label" else kind
 
     def parse(self, serialized: Any) -> dict[str, Any]:
         """[n] string -> {"image": [n] string, "label": [n] int64, ...}; labels are [n, ragged]."""
         wanted: dict[str, Any] = {self.image: tf.io.FixedLenFeature([], tf.string)}
         wanted |= {name: tf.io.FixedLenFeature([], tf.int64) for name in self.decoder.sides}
-        wanted |= self.further.specs
-        if self.label is not None:
-            wanted[self.label.name] = label_spec(self.label)
+        wanted |= self.further.specs | self.labels.specs
         found = tf.io.parse_example(serialized, wanted)
         features = {"image": found[self.image]}
         features |= {name: found[name] for name in self.decoder.sides}
-        if self.label is not None:
-            features["label"] = found[self.label.name]
+        if self.labels:
+            features["label"] = self.labels.of(found)
         if self.further.features:  # by themselves, since they may have any name
             features["further"] = self.further.of(found)
         return features
@@ -129,7 +127,9 @@ class ImageRecords:
 
     def decode(self, features: dict[str, Any], random: Any) -> Any:
         """What `parse` (and `boxed`) gave of one record, and [num_random] float32 -> element."""
-        labels = {} if self.label is None else {"label": self._target(features["label"])}
+        labels: Example = {}
+        if self.labels:
+            labels["label"] = self.labels.convert(record_target, features["label"])
         image = self.decoder.decode(features, self._crop(features, labels, random))
         example = self.steps.apply("decoded", {"image": image, **labels}, random)
         example["image"] = self._resize(example["image"])
@@ -150,10 +150,8 @@ class ImageRecords:
     def finish(self, batch: dict[str, Any]) -> Any:
         """A batch of what `decode` gave where the records of a batch are mixed -> batch."""
         example = {"image": batch["image"]}
-        if self.label is not None:
-            label = batch["label"]
-            single = not self.label.shape
-            example["label"] = tf.one_hot(label, len(self.label.class_names)) if single else label
+        if self.labels:
+            example["label"] = self.labels.convert(_shares, batch["label"])
         example = self.steps.apply("batch", example, batch["random"])
         return self._finished(example, batch["random"], batch["further"])
 
@@ -172,7 +170,7 @@ class ImageRecords:
             )
         image.set_shape(shape)
         inputs = self.further.inputs(self.image, image, further)
-        return inputs if self.label is None else (inputs, example["label"])
+        return (inputs, example["label"]) if self.labels else inputs
 
     def _crop(self, features: dict[str, Any], labels: Example, random: Any) -> Crop | None:
         """What the decoder asks for the box; None where nothing is cropped."""
@@ -198,21 +196,18 @@ class ImageRecords:
         size = [self.image_size, self.image_size]
         return tf.raw_ops.ResizeBilinear(images=image[None], size=size, half_pixel_centers=True)[0]
 
-    def _target(self, label: Any) -> Any:
-        if self.label is None or not self.label.shape:
-            return label
-        # One at every label; a label that is repeated is still one.
-        zeros = tf.zeros([len(self.label.class_names)], tf.float32)
-        ones = tf.ones_like(label, tf.float32)
-        return tf.tensor_scatter_nd_update(zeros, label[:, None], ones)
+
+def _shares(label: Feature, target: Any) -> Any:
+    """[batch, num_classes] float32 of what `record_target` gives."""
+    return target if label.shape else tf.one_hot(target, len(label.class_names))
 
 
 def image_records(split: OpenSplit, options: ReadOptions) -> ImageRecords:
     """The image record type of one split.
 
     Args:
-        split: Its schema has one feature of kind image, and at most one of kind class_label; the
-            columns width and height of its index are used where there is no resize.
+        split: Its schema has one feature of kind image; the columns width and height of its index
+            are used where there is no resize.
         options: What the caller asked for.
 
     Raises:
@@ -248,8 +243,8 @@ def image_records(split: OpenSplit, options: ReadOptions) -> ImageRecords:
     return ImageRecords(
         image=image.name,
         decoder=_decoder(image, split.where),
-        label=find_label(split),
-        further=find_further(split, options.features, (image.name,)),
+        labels=find_labels(split, options.label),
+        further=find_further(split, options, (image.name,)),
         steps=steps,
         image_size=options.image_size,
         stored_size=stored,

@@ -110,7 +110,7 @@ def packed_records(split: OpenSplit, options: ReadOptions) -> PackedRecords:
         ),
         vocabulary=vocabulary,
         length=length,
-        further=find_further(split, options.features, FEATURES),
+        further=find_further(split, options, FEATURES),
         transforms=TOKEN_AUGMENTATIONS["packed"][options.augment],
     )
 

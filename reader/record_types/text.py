@@ -12,15 +12,13 @@ from reader.options import ReadOptions, check_fits
 from reader.record_types.base import OpenSplit
 from reader.record_types.features import (
     FurtherFeatures,
-    batch_target,
+    TargetLabels,
     find_further,
-    find_label,
-    label_spec,
-    targets_of,
+    find_labels,
 )
 from reader.transforms.text import TEXT_AUGMENTATIONS, Draws, Step, make_step
 from reader.transforms.text.synonyms import read_synonyms
-from shard_format import Feature, ShardSetError
+from shard_format import ShardSetError
 from shard_format.options import check_choice
 
 TEXT = "text"
@@ -35,12 +33,12 @@ class TextRecords:
     target is [batch] int64, or [batch, num_classes] float32 of zeros and ones.
 
     Attributes:
-        label: The feature with the class or classes; None where there are no labels.
+        labels: The features with the targets; none where there are no labels.
         further: Features that are handed out with the text.
         steps: Of the augmentation, in order.
     """
 
-    label: Feature | None
+    labels: TargetLabels
     further: FurtherFeatures
     steps: tuple[Step, ...]
 
@@ -53,21 +51,18 @@ class TextRecords:
     @property
     def targets(self) -> str:
         """One of `reader.stream.TARGETS`."""
-        return targets_of(self.label)
+        return self.labels.kind
 
     def decode_batch(self, serialized: Any, keys: Any) -> Any:
         """See `BatchRecords.decode_batch`."""
-        wanted = {TEXT: tf.io.FixedLenFeature([], tf.string), **self.further.specs}
-        if self.label is not None:
-            wanted[self.label.name] = label_spec(self.label)
+        text_spec = {TEXT: tf.io.FixedLenFeature([], tf.string)}
+        wanted = text_spec | self.further.specs | self.labels.specs
         found = tf.io.parse_example(serialized, wanted)
         text = found[TEXT]
         for number, step in enumerate(self.steps):
             text = step(text, Draws(keys).stream(number))
         inputs = self.further.inputs(TEXT, text, found)
-        if self.label is None:
-            return inputs
-        return inputs, batch_target(self.label, found[self.label.name])
+        return (inputs, self.labels.targets(found)) if self.labels else inputs
 
 
 def text_records(split: OpenSplit, options: ReadOptions) -> TextRecords:
@@ -87,7 +82,7 @@ def text_records(split: OpenSplit, options: ReadOptions) -> TextRecords:
         )
     synonyms = None if options.synonyms is None else read_synonyms(Path(options.synonyms))
     return TextRecords(
-        label=find_label(split),
-        further=find_further(split, options.features, (TEXT,)),
+        labels=find_labels(split, options.label),
+        further=find_further(split, options, (TEXT,)),
         steps=tuple(make_step(names, synonyms) for names in TEXT_AUGMENTATIONS[options.augment]),
     )

@@ -12,16 +12,14 @@ from reader.options import ReadOptions, check_fits
 from reader.record_types.base import OpenSplit, TokenInfo
 from reader.record_types.features import (
     FurtherFeatures,
-    batch_target,
+    TargetLabels,
     find_further,
-    find_label,
-    label_spec,
-    targets_of,
+    find_labels,
 )
 from reader.record_types.token_lengths import TokenCounts, padding_share
 from reader.records.vocabulary import Vocabulary, find_vocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
-from shard_format import DamageError, Feature
+from shard_format import DamageError
 from shard_format.options import check_choice
 
 TOKENS = "tokens"  # the feature, and the column of the index that counts them
@@ -37,7 +35,7 @@ class TokenRecords:
     (pad="max"), or each record's own (pad="none", a tf.RaggedTensor).
 
     Attributes:
-        label: The feature with the class or classes; None where there are no labels.
+        labels: The features with the targets; none where there are no labels.
         further: Features that are handed out with the ids.
         tokens: What there is to say of the ids.
         vocabulary: Of the set.
@@ -47,7 +45,7 @@ class TokenRecords:
         length_column: By which batches of similar length are made, or None.
     """
 
-    label: Feature | None
+    labels: TargetLabels
     further: FurtherFeatures
     tokens: TokenInfo
     vocabulary: Vocabulary
@@ -67,16 +65,15 @@ class TokenRecords:
     @property
     def targets(self) -> str:
         """One of `reader.stream.TARGETS`."""
-        return targets_of(self.label)
+        return self.labels.kind
 
     def decode_batch(self, serialized: Any, keys: Any) -> Any:
         """See `BatchRecords.decode_batch`."""
         wanted: dict[str, Any] = {
             TOKENS: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64),
             **self.further.specs,
+            **self.labels.specs,
         }
-        if self.label is not None:
-            wanted[self.label.name] = label_spec(self.label)
         found = tf.io.parse_example(serialized, wanted)
         ids = found[TOKENS]
         for number, transform in enumerate(self.transforms):
@@ -86,9 +83,7 @@ class TokenRecords:
         if self.pad != "none":
             ids = self._padded(ids, (serialized.shape[0], *self.element_shape))
         inputs = self.further.inputs(TOKENS, ids, found)
-        if self.label is None:
-            return inputs
-        return inputs, batch_target(self.label, found[self.label.name])
+        return (inputs, self.labels.targets(found)) if self.labels else inputs
 
     def _padded(self, ids: Any, shape: tuple[int | None, int | None]) -> Any:
         """[batch, ragged] -> [batch, length], at least 1 long: a model need not expect nothing."""
@@ -112,8 +107,8 @@ def token_records(split: OpenSplit, options: ReadOptions) -> TokenRecords:
     limit = options.max_tokens
     counts = _count_tokens(split, limit)
     return TokenRecords(
-        label=find_label(split),
-        further=find_further(split, options.features, (TOKENS,)),
+        labels=find_labels(split, options.label),
+        further=find_further(split, options, (TOKENS,)),
         tokens=TokenInfo(
             vocabulary_size=vocabulary.rows,
             pad_id=vocabulary.padding,

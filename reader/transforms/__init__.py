@@ -15,8 +15,9 @@ order:
                3)
 
 Where the set has labels, there is a "label" too: scalar int64 or [num_classes] float32; at the
-stage "batch" always [batch, num_classes] float32. "..." is a batch where one of that stage came
-before, and nothing otherwise. All images have image_size, or their stored size without one.
+stage "batch" always [batch, num_classes] float32. Several labels are a dictionary of these. "..."
+is a batch where one of that stage came before, and nothing otherwise. All images have image_size,
+or their stored size without one.
 
 To add one: write a file, and add it to TRANSFORMS. One of your own may be handed to `reader.load`
 unchanged; docs/transforms.md has an example.

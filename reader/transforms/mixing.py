@@ -64,7 +64,7 @@ def mix_labels(batch: Example, partners: Any, share: Any, name: str) -> Any:
     """[batch, num_classes] float32: the record's labels by its share, its partner's by the rest.
 
     Args:
-        batch: With "label", [batch, num_classes] float32.
+        batch: With "label", [batch, num_classes] float32, or several such by name.
         partners: [batch] int32.
         share: [batch] float32 in [0, 1].
         name: Of the transform, for the message.
@@ -77,5 +77,8 @@ def mix_labels(batch: Example, partners: Any, share: Any, name: str) -> Any:
             f"{name} in augment of reader.load mixes labels, but the set has none. Leave {name} "
             "out."
         )
-    label = batch["label"]
-    return label * share[:, None] + tf.gather(label, partners) * (1 - share[:, None])
+
+    def mixed(label: Any) -> Any:
+        return label * share[:, None] + tf.gather(label, partners) * (1 - share[:, None])
+
+    return tf.nest.map_structure(mixed, batch["label"])

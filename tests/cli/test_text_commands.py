@@ -14,6 +14,7 @@ from cli.commands.train import train
 from shard_format import Feature, Schema
 
 
+@pytest.mark.proof
 def test_read_tells_tokens_and_padding(shardmill: Any, token_set: Any) -> None:
     directory = token_set(train=[([1] * (n % 20 + 1), n % 2) for n in range(200)])
     arguments = ("read", directory, "--seconds", 0.2, "--batch-size", 16)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 # Packages of the baselines, which have environments of their own.
 _BASELINES = ("datatrove", "streaming", "torch", "torchvision", "webdataset")
 
@@ -28,6 +30,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.proof
 def test_every_module_can_be_imported_and_shows_its_help(repository):
     files = sorted((repository / "benchmarks").rglob("*.py"))
     names = [".".join(path.relative_to(repository).with_suffix("").parts) for path in files]

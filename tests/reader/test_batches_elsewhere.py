@@ -219,6 +219,7 @@ def test_a_device_that_is_not_there_is_reported(tiny: Path) -> None:
             stream.torch(device)
 
 
+@pytest.mark.proof
 def test_without_pytorch_it_is_reported_how_to_install_it(tiny: Path) -> None:
     program = f"""
 import sys

@@ -62,7 +62,11 @@ def test_a_stage_of_a_batch_may_be_missing_and_files_may_be_read_once(packed_set
 
 @pytest.mark.parametrize(
     ("pad", "buckets"),
-    [("longest", 1), ("none", 3), pytest.param("max", 3, marks=pytest.mark.proof)],
+    [
+        ("longest", 1),
+        pytest.param("none", 3, marks=pytest.mark.proof),
+        pytest.param("max", 3, marks=pytest.mark.proof),
+    ],
 )
 def test_every_prefix_of_token_ids_gives_batches(documents, pad, buckets) -> None:
     stream = reader.load(documents, batch_size=4, augment="strong", pad=pad, buckets=buckets)
@@ -159,6 +163,7 @@ def test_what_was_evicted_and_read_again_is_in_the_page_cache(documents) -> None
     assert all(in_page_cache(run) for run in runs)
 
 
+@pytest.mark.proof
 def test_a_split_of_less_than_a_batch_is_measured(documents) -> None:
     """One epoch of it can be read, its batch being partial; endless, it is filled up."""
     stream = reader.load(documents, batch_size=1000, epochs=1)

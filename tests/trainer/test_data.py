@@ -12,6 +12,7 @@ from trainer.checkpoints import Checkpoints
 from trainer.data import open_data
 
 
+@pytest.mark.proof
 def test_a_model_learns_from_a_shard_set(write_set, options):
     write_set(train=70, test=13)
     events = []

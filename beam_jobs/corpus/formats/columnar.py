@@ -143,8 +143,7 @@ class Columnar(Format):
                 detail = f"the file has the column {name!r} {names.count(name)} times"
                 raise Rejection("repeated-column", detail, data=self.readable_bytes(part))
         columns = [name for name in needed if name in names]
-        label = self.annotations.wanted.get("label")
-        classes = huggingface_classes(file.schema, label) if label else []
+        classes = huggingface_classes(file.schema, self.annotations.labels)
         groups, first = file.groups(), 0
         while True:
             try:
@@ -163,7 +162,12 @@ class Columnar(Format):
             first += group.rows
 
     def _group(
-        self, file: ColumnFile, group: RowGroup, first: int, columns: list[str], classes: list[str]
+        self,
+        file: ColumnFile,
+        group: RowGroup,
+        first: int,
+        columns: list[str],
+        classes: dict[str, list[str]],
     ) -> Iterator[Found]:
         row = first
         try:
@@ -179,7 +183,7 @@ class Columnar(Format):
             yield self._unreadable(row, f"rows {row} to {last}", error)
 
     def _found(
-        self, batch: pa.RecordBatch, first: int, classes: list[str]
+        self, batch: pa.RecordBatch, first: int, classes: dict[str, list[str]]
     ) -> Iterator[FoundRecord | FoundRejection]:
         """The rows of a batch."""
         cells = [self._cells(batch, name) for name in self.payload.columns]
@@ -210,7 +214,7 @@ class Columnar(Format):
 
     def _unreadable(self, row: int, rows: str, error: Exception) -> FoundRejection:
         detail = f"{rows} cannot be read: {first_line(error)}"
-        return FoundRejection(self.place(row), Rejection("damaged-file", detail), ({}, []))
+        return FoundRejection(self.place(row), Rejection("damaged-file", detail), ({}, {}))
 
 
 def _type_of(schema: pa.Schema, name: str) -> pa.DataType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from beam_jobs.report.markup import Html, drawing, element, escape, foreign, note, table
+from beam_jobs.report.markup import Html, drawing, element, escape, foreign, note, scrolling, table
 from beam_jobs.report.sampling import ReportedSet
 from shard_format.wording import counted
 
@@ -15,12 +15,13 @@ _MOST_ROWS = 40  # of reasons in the table
 # The drawing, in pixels; its width is stretched to that of the page.
 _HEIGHT = 190  # of all records together
 _PITCH = 24  # from one label to the next, at least
-_TOP = 26  # above the first bar, for the label of the total
-_GAP = 10  # between two bars
+_TOP = 36  # above a bar, for its label
+_LABEL = 13  # from the middle of a label to the bar below it
+_GAP = 10  # between two bars whose labels are to their right
 _THINNEST = 2.0  # so that one record of a million is visible
 _WIDTH = 1000
 _BAR = 12
-_COLUMNS = (0.0, 0.22, 1 - _BAR / _WIDTH)  # left edge of the bars, as a part of the width
+_COLUMNS = (0.0, 0.3, 1 - _BAR / _WIDTH)  # left edge of the bars, as a part of the width
 
 
 @dataclasses.dataclass
@@ -58,7 +59,7 @@ def content(reported: ReportedSet) -> Html:
     ]
     shown = [way for way in ways if way.count or way.color == "kept"]
     spoken = ", ".join(f"{way.count:,} {way.name}" for way in ways)
-    flow = _draw_flow(
+    flow = draw_flow(
         Node(escape("read"), ledger.read, "total", shown), f"Of {ledger.read:,} read: {spoken}"
     )
     rows: list[tuple[object, ...]] = [("read", f"{ledger.read:,}", "")]
@@ -69,7 +70,7 @@ def content(reported: ReportedSet) -> Html:
             for reason, count in list(reasons.items())[:_MOST_ROWS]
         ]
     listing = table(("", "records", "share"), rows)
-    parts = element("div", element("div", flow), listing, class_="flow-and-table")
+    parts = element("div", scrolling(flow, "flow"), listing, class_="flow-and-table")
     return escape((parts, _not_enlarged(reported), _balance(reported)))
 
 
@@ -124,11 +125,12 @@ def _balance(reported: ReportedSet) -> Html | None:
     )
 
 
-def _draw_flow(total: Node, description: str) -> Html:
+def draw_flow(total: Node, description: str) -> Html:
     """The flow from the total to its children and theirs, as bands between bars.
 
     Bars and bands are one SVG that is stretched to the width of the page. Labels are text of the
-    page placed over it, so they keep their size on every screen.
+    page placed over it, so they keep their size on every screen. They are above the bars of the
+    first two columns and to the right of the last one, where no band passes.
 
     Args:
         total: The first bar.
@@ -140,7 +142,7 @@ def _draw_flow(total: Node, description: str) -> Html:
         node.thickness = max(_THINNEST, node.count / max(1, total.count) * _HEIGHT)
     total.thickness = sum(child.thickness for child in second)
     total.top = _TOP
-    height = max(total.top + total.thickness, _stack(second), _stack(third))
+    height = max(total.top + total.thickness, _place(second))
     bands = [_bands(total, 0)] + [_bands(child, 1) for child in second]
     bars = [
         _bar(node, column)
@@ -149,21 +151,28 @@ def _draw_flow(total: Node, description: str) -> Html:
     ]
     style = f"height:{height:.1f}px"
     flow = drawing((bands, bars), f"{_WIDTH} {height:.1f}", description, style=style)
-    labels = [_label(total, "first", _COLUMNS[0], total.top - 13)]
-    labels += [_label(node, "", _COLUMNS[1] + _BAR / _WIDTH, _middle(node)) for node in second]
-    labels += [_label(node, "last", 0.0, _middle(node)) for node in third]
+    labels = [_label(total, "", _COLUMNS[0], total.top - _LABEL)]
+    labels += [_label(node, "", _COLUMNS[1], node.top - _LABEL) for node in second]
+    labels += [_label(node, "last", 1.0, _middle(node)) for node in third]
     return element("div", flow, labels, class_="flow", style=style)
 
 
-def _stack(nodes: Sequence[Node]) -> float:
-    """Places bars below each other with room for their labels; returns the lower end of all."""
-    top = float(_TOP)
-    end = top
-    for node in nodes:
-        node.top = top
-        end = top + max(node.thickness, _PITCH)
-        top += max(node.thickness + _GAP, _PITCH)
-    return end
+def _place(second: Sequence[Node]) -> float:
+    """Places the bars of two columns; returns the lower end of all.
+
+    A bar begins where its first child does: no band rises into the label of the bar, and those
+    that fall have hardly begun to at the label below.
+    """
+    top = top_of_child = end = float(_TOP)
+    for node in second:
+        node.top = max(top, top_of_child) if node.children else top
+        top_of_child = max(top_of_child, node.top)
+        for child in node.children:
+            child.top = top_of_child
+            end = max(end, child.top + _PITCH)
+            top_of_child += max(child.thickness + _GAP, _PITCH)
+        top = node.top + node.thickness + _TOP
+    return max(end, top - _TOP, top_of_child - _GAP)
 
 
 def _middle(node: Node) -> float:
@@ -208,8 +217,8 @@ def _bar(node: Node, column: int) -> Html:
 
 
 def _label(node: Node, kind: str, left: float, middle: float) -> Html:
-    place = f"top:{middle:.1f}px" + (f";left:{100 * left:.1f}%" if kind != "last" else "")
     amount = f"{node.count:,}" if node.amount is None else node.amount
     content = (node.name, " ", element("strong", amount))
+    style = f"top:{middle:.1f}px;left:{100 * left:.1f}%"
     # For screen readers, the table next to the flow has the same numbers.
-    return element("span", content, class_=f"label {kind}".strip(), style=place, aria_hidden="true")
+    return element("span", content, class_=f"label {kind}".strip(), style=style, aria_hidden="true")

@@ -18,7 +18,7 @@ from beam_jobs.stages.commit.build_info import write_build_info
 from beam_jobs.stages.commit.duplicates import write_duplicates
 from beam_jobs.stages.commit.quarantine import write_quarantine
 from beam_jobs.stages.commit.statistics import split_statistics
-from beam_jobs.stages.labels import label_feature
+from beam_jobs.stages.labels import label_features
 from beam_jobs.stages.plan import Plan, load_plan
 from beam_jobs.stages.shard import ShardResult, counters_part, index_part
 from beam_jobs.staging import UnitSummary
@@ -63,8 +63,8 @@ def commit(
     left_out = sum(summary.read - summary.kept for summary in summaries)
     report(workspace.progress, "commit", total=to_index + left_out)
     schema = record_type.schema
-    if label_feature(schema) is not None:
-        schema = schema.with_class_names("label", tuple(plan.class_names))
+    for feature in label_features(schema):
+        schema = schema.with_class_names(feature.name, tuple(plan.class_names[feature.name]))
     storage.make_folder(workspace.out / naming.INDEX_DIR)
     splits = {name: _split(name, plan, results, record_type, workspace) for name in plan.num_shards}
     texts = {
@@ -163,7 +163,7 @@ def _remove_strangers(workspace: Workspace, manifest: Manifest) -> None:
 def _present(workspace: Workspace) -> Iterator[str]:
     """The names, relative to the set, of all files that a build may have written."""
     for entry in storage.list_folder(workspace.out):
-        if naming.parse_shard_file(entry.name):
+        if naming.parse_shard_file(entry.name) or entry.name.endswith(naming.LABELS_SUFFIX):
             yield entry.name
     for entry in storage.list_folder(workspace.out / naming.INDEX_DIR):
         yield f"{naming.INDEX_DIR}/{entry.name}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,13 @@ from beam_jobs.columns import int64
 from beam_jobs.integer_histograms import summarize
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.plan.balance import class_weights
+from shard_format import LABELS_FIELD, label_column
 
 
 def split_statistics(
     index: pa.Table,
     counters: pa.Table,
-    class_names: Sequence[str],
+    class_names: Mapping[str, Sequence[str]],
     record_type: RecordType,
     *,
     training: bool,
@@ -28,17 +29,18 @@ def split_statistics(
     Args:
         index: Index of the split.
         counters: Counters of its shards.
-        class_names: Names of the classes; a record with several labels counts for each.
+        class_names: Names of the classes by label feature; a record that has several of a feature
+            counts for each.
         record_type: The record type, with its columns.
         training: Whether it is the training split: statistics of others must not reach a model.
     """
-    statistics: dict[str, Any] = {}
-    if class_names:
-        counts = _class_counts(index, len(class_names))
-        statistics["class_counts"] = dict(zip(class_names, counts.tolist(), strict=True))
-        if training:
-            weights = class_weights(counts)
-            statistics["class_weights"] = dict(zip(class_names, weights, strict=True))
+    of_labels = {
+        name: _class_statistics(index, name, names, training=training)
+        for name, names in class_names.items()
+    }
+    statistics = of_labels.pop("label")
+    if of_labels:
+        statistics["labels"] = of_labels
     if training and len(index):
         for name in record_type.summarized:
             statistics[name] = summarize(int64(index[name].drop_null()))
@@ -46,8 +48,23 @@ def split_statistics(
     return statistics
 
 
-def _class_counts(index: pa.Table, classes: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    labels = index["label"]
-    if "labels" in index.column_names:
-        labels = pc.list_flatten(index["labels"])
+def _class_statistics(
+    index: pa.Table, feature: str, names: Sequence[str], *, training: bool
+) -> dict[str, Any]:
+    if not names:
+        return {}
+    counts = _class_counts(index, feature, len(names))
+    statistics: dict[str, Any] = {"class_counts": dict(zip(names, counts.tolist(), strict=True))}
+    if training:
+        weights = class_weights(counts)
+        statistics["class_weights"] = dict(zip(names, weights, strict=True))
+    return statistics
+
+
+def _class_counts(
+    index: pa.Table, feature: str, classes: int
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    labels = index[label_column(feature)]
+    if feature == "label" and LABELS_FIELD.name in index.column_names:
+        labels = pc.list_flatten(index[LABELS_FIELD.name])
     return np.bincount(np.asarray(labels.drop_null().to_numpy(), np.int64), minlength=classes)

@@ -43,7 +43,7 @@ from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.sample import TrainingSample
 from beam_jobs.staging.sidecars import PARTITION_ROWS, Sidecars
 from beam_jobs.workspace import Workspace, write_json, write_table
-from shard_format import InputError, storage
+from shard_format import InputError, label_column, storage
 from shard_format.keys import UInt64Array
 from shard_format.wording import parse_size
 
@@ -57,7 +57,8 @@ class Plan(NamedTuple):
     Attributes:
         num_shards: Per split, in the order they are written.
         training: The split to train on.
-        class_names: Of the label, sorted; a label is an index into it.
+        class_names: By label feature ("label" is the main one), sorted; a label is an index into
+            them.
         duplicates: Records left out because another one, or all their content, is kept elsewhere.
         filtered: Records left out by a rule of planning, by reason.
         repeated: Copies of records of small classes.
@@ -69,7 +70,7 @@ class Plan(NamedTuple):
 
     num_shards: dict[str, int]
     training: str
-    class_names: list[str]
+    class_names: dict[str, list[str]]
     duplicates: int
     filtered: dict[str, int]
     repeated: int
@@ -106,17 +107,18 @@ def plan_shards(
 
     assignment = Assignment(workspace.plan / "splits.npy", sidecars)
     assignment.split_of[clusters.dropped] = LEFT_OUT
-    class_names, notes = _class_names(assignment, sidecars)
-    _assign(assignment, sidecars, clusters, options, class_names)
+    class_names, notes = _class_names(assignment, sidecars, options)
+    _assign(assignment, sidecars, clusters, options, class_names["label"])
     assigned = split_counts(assignment)
     changes = record_type.plan_changes(sidecars, assignment, workspace, partition_rows)
     if changes is not None:
-        class_names, notes = _class_names(assignment, sidecars)
+        class_names, notes = _class_names(assignment, sidecars, options)
         notes += changes.notes
     repeats, undersampled = NO_REPEATS, 0
     if options.balance != "none":
         _check_trains(assignment)
-        repeats, undersampled = balance(options.balance, assignment, sidecars, class_names)
+        main = class_names["label"]
+        repeats, undersampled = balance(options.balance, assignment, sidecars, main)
         notes += balance_notes(repeats, undersampled)
     splits = _measure(assignment, sidecars, repeats)
     num_shards = {split.name: _num_shards(split, options, notes) for split in splits}
@@ -191,22 +193,30 @@ def _work(
     return sidecars.records * passes
 
 
-def _class_names(assignment: Assignment, sidecars: Sidecars) -> tuple[list[str], list[str]]:
+def _class_names(
+    assignment: Assignment, sidecars: Sidecars, options: PreprocessOptions
+) -> tuple[dict[str, list[str]], list[str]]:
     """The classes of the kept records, and a note if duplicates were all records of a class."""
-    staged: set[str] = set()
-    kept: set[str] = set()
+    features = ("label", *options.further_labels)
+    staged: dict[str, set[str]] = {name: set() for name in features}
+    kept: dict[str, set[str]] = {name: set() for name in features}
     for unit, table in sidecars:
-        staged |= names_in(table["label"])
-        kept |= names_in(table["label"].filter(assignment.unit(unit) != LEFT_OUT))
-    lost = sorted_names(staged - kept)
+        inside = assignment.unit(unit) != LEFT_OUT
+        for name in features:
+            column = table[label_column(name)]
+            staged[name] |= names_in(column)
+            kept[name] |= names_in(column.filter(inside))
     notes = []
-    if lost:
-        shown = ", ".join(repr(name) for name in lost[:5])
-        notes.append(
-            f"{len(lost)} classes have no record left, since all of theirs are duplicates of other "
-            f"classes: {shown}{', ...' if len(lost) > 5 else ''}"
-        )
-    return sorted_names(kept), notes
+    for name in features:
+        lost = sorted_names(staged[name] - kept[name])
+        if lost:
+            shown = ", ".join(repr(one) for one in lost[:5])
+            of_label = "" if name == "label" else f" of {name!r}"
+            notes.append(
+                f"{len(lost)} classes{of_label} have no record left, since all of theirs are "
+                f"duplicates of other classes: {shown}{', ...' if len(lost) > 5 else ''}"
+            )
+    return {name: sorted_names(names) for name, names in kept.items()}, notes
 
 
 def _assign(

@@ -131,10 +131,25 @@ def test_a_thousand_classes(tmp_path, sets, report):
     records = [(f"{number}", number % 1000) for number in range(1100)]
     sets.hand_made(tmp_path / "set", records, classes=classes)
     parsed = report(tmp_path / "set")
-    assert "And 960 more classes of 1 to 2 records" in parsed.sections["classes"]
+    words = parsed.sections["classes"]
+    assert "1,000 classes of 1 to 2 records" in words
+    assert "The 450 largest have half of the records." in words
+    most, least = words.index("The 10 most frequent"), words.index("The 10 least frequent")
+    assert most < words.index("class 000") < words.index("class 009") < least
+    assert least < words.index("class 990") < words.index("class 999")
+    assert "class 010" not in words and "class 989" not in words
     assert "The 40 most frequent of 1,000 classes" in parsed.sections["samples"]
     assert parsed.count("img") == 40 * 2 + 40
     assert len("".join(parsed.text)) < 100_000
+
+
+def test_many_classes_of_one_size(tmp_path, sets, report):
+    classes = [f"class {number:02d}" for number in range(60)]
+    records = [(f"{number}", number % 60) for number in range(120)]
+    sets.hand_made(tmp_path / "set", records, classes=classes)
+    words = report(tmp_path / "set").sections["classes"]
+    assert "60 classes of 2 records." in words and "The first 10 of 60 classes" in words
+    assert "class 09" in words and "class 10" not in words
 
 
 def test_repeated_records_are_sampled_once(tmp_path, sets, report):

@@ -122,7 +122,8 @@ def _words(number):
 
 def test_hostile_documents_are_text_in_their_place(build_text, report):
     lines = [{"text": text, "label": name} for text in HOSTILE for name in ("<b>", "a\u202e")]
-    lines += [text.encode() for text in HOSTILE]
+    # As bytes every line of it would be an own record that is no JSON.
+    lines += [text.encode() for text in HOSTILE if text.count("\n") < 10]
     directory = build_text(lines, clean="none", split="train=0.9,test=0.1")
     parsed = report(directory)
     assert {"samples", "duplicates", "quarantine"} <= set(parsed.sections)

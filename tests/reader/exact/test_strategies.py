@@ -87,6 +87,7 @@ def answer(process: subprocess.Popen[str]) -> Any:
     return json.loads(out.splitlines()[-1])
 
 
+@pytest.mark.proof
 def test_a_mirrored_strategy_trains_on_the_same_records(tiny: Path, repository: Path) -> None:
     found = answer(start(repository, MIRRORED, tiny))
     for kind in ("whole", "context"):

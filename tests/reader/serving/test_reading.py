@@ -30,6 +30,7 @@ IMAGES: dict[str, Any] = {"batch_size": 4, "image_size": 16, "augment": "standar
         pytest.param({"epochs": 1, "remainder": "keep", "shuffle": "off"}, marks=proof),
         pytest.param({"epochs": 1, "remainder": "wrap", "worker": (1, 2)}, marks=proof),
         pytest.param({"epochs": 1, "sample": {"class1": 1.0, "class2": 3.0}}, marks=proof),
+        pytest.param({"epochs": 1, "label": ("label",), "remainder": "pad"}, marks=proof),
     ],
 )
 def test_every_batch_of_local_reading_comes_once(

@@ -119,6 +119,7 @@ def test_a_trained_tokenizer_is_used_again(corpus, tmp_path, monkeypatch):
     assert shards_of(workspace, options)[1] == first
 
 
+@pytest.mark.proof
 def test_a_build_that_was_killed_goes_on(corpus, tmp_path, build_text, repository):
     options = ["--train-tokenizer", "bpe:400", "--pack", "64", "--no-report", "--workers", "1"]
     options += ["--label-column", "label"]
