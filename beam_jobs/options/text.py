@@ -73,7 +73,8 @@ Examples:
     )
     encoding: str = option(
         "utf-8",
-        "Character encoding of the files; auto detects it for each file that is not UTF-8.",
+        "Character encoding of the files; auto uses what each file declares, or detects it, and "
+        "rejects files for which that is not clear.",
         "NAME",
         check=check_encoding,
     )

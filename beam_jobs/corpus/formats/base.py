@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from beam_jobs.corpus.dataset_metadata import FeatureNames
+from beam_jobs.corpus.encodings import STATEFUL, UTF8, Encoding, decode, encoding_of_lines
 from beam_jobs.corpus.labels import AnnotationReader
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import (
@@ -25,7 +26,7 @@ from beam_jobs.corpus.record import (
     Rejection,
 )
 from beam_jobs.corpus.source_io import check_size
-from beam_jobs.corpus.streams import ByteStream, RawStream, bytes_within, opened
+from beam_jobs.corpus.streams import ByteStream, InMemory, RawStream, bytes_within, opened
 from beam_jobs.options import PreprocessOptions
 
 INSPECTED_RECORDS = 16  # of a file, to see whether it has the columns at all
@@ -198,6 +199,31 @@ class Format(abc.ABC):
             if file.damage is not None:
                 raise file.damage.with_data(data)
         return data
+
+    def open_lines(self, part: FilePart, encoding: str) -> tuple[ByteStream, Encoding]:
+        """A part whose lines are read one by one, and their encoding.
+
+        A file in an encoding with a state is converted to UTF-8 as a whole: what a line means may
+        depend on the lines before it.
+
+        Args:
+            part: The part; its rejection has all its bytes.
+            encoding: The value of --encoding.
+
+        Raises:
+            Rejection: The encoding is not clear, or the bytes are not valid in it.
+        """
+        file = part.open()
+        try:
+            known = encoding_of_lines(file, encoding)
+            if known.name not in STATEFUL:
+                return file, known
+            text, _ = decode(self.whole(part), known.name)
+        except Rejection as rejection:
+            file.close()
+            raise rejection.with_data(self.readable_bytes(part)) from None
+        file.close()
+        return ByteStream(InMemory(text.encode())), UTF8._replace(source=known.name)
 
     def readable_bytes(self, part: FilePart) -> bytes | None:
         """What can be read of a part that is rejected; None if it is too large to be kept."""

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
-from beam_jobs.corpus.encodings import Encoding, decode, encoding_of_lines
+from beam_jobs.corpus.encodings import Encoding, decode
 from beam_jobs.corpus.formats.base import (
     FilePart,
     Format,
@@ -33,11 +33,19 @@ _MAX_UNCLOSED = 100  # unclosed quotes of a file after which reading begins agai
 
 
 class Columns(NamedTuple):
-    """What a row needs to be parsed: the names of its columns, and its encoding."""
+    """What a row needs to be parsed: the names of its columns, and its encoding.
+
+    Attributes:
+        names: Of the columns.
+        encoding: Of the bytes of the row.
+        offset: Of its first byte.
+        source: The encoding of the file, if its lines were converted; else "".
+    """
 
     names: tuple[str, ...]
     encoding: str
     offset: int
+    source: str = ""
 
 
 class Csv(Format):
@@ -52,13 +60,13 @@ class Csv(Format):
 
     def find(self, part: FilePart) -> Iterator[Found]:
         """See Format."""
-        with part.open() as file:
-            encoding = encoding_of_lines(file, self.options.encoding)
+        file, encoding = self.open_lines(part, self.options.encoding)
+        with file:
             lines = read_lines(file, encoding, self.limit)
             rows = _Rows(lines, encoding, self.delimiter, self.limit)
             names = self._names
             for row in rows:
-                context = Columns(names, encoding.name, row.offset)
+                context = Columns(names, encoding.name, row.offset, encoding.source)
                 if row.rejection is not None and not names:
                     detail = f"its header cannot be used: {row.rejection.detail}"
                     raise Rejection(row.rejection.reason, detail, data=self.readable_bytes(part))
@@ -75,7 +83,7 @@ class Csv(Format):
 
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
         """See Format."""
-        names, encoding, offset = found.context
+        names, encoding, offset, source = found.context
         values = found.parsed
         if values is None:
             values = self._row(found.data, encoding)
@@ -85,7 +93,7 @@ class Csv(Format):
         row = dict(zip(names, values, strict=True))
         annotations = self.annotations.read(row, part.annotations)
         payload = self.payload.from_fields(row)
-        return RawRecord("", found.data, payload, annotations, encoding)
+        return RawRecord("", found.data, payload, annotations, source or encoding)
 
     def inspect(self, part: FilePart) -> list[dict[str, Any]]:
         """See Format."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from beam_jobs.corpus.encodings import Encoding, encoding_of_lines
+from beam_jobs.corpus.encodings import STATEFUL, Encoding, encoding_of_lines
 from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, Split
+from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.streams import ByteStream
 from beam_jobs.options import TextOptions
 
@@ -42,10 +43,16 @@ class LineFormat(Format):
         return self.find_lines(part)
 
     def splits(self, file: ByteStream, size: int) -> list[Split]:
-        """See Format; lines may be split anywhere.
+        """See Format; lines may be split anywhere, unless a line depends on those before it.
 
         The length of a split is a power of two, so it rarely changes while a file grows.
         """
+        try:
+            whole = encoding_of_lines(file, self.options.encoding).name in STATEFUL
+        except Rejection:
+            whole = True
+        if whole:
+            return super().splits(file, size)
         aimed = size // _SPLITS_PER_FILE
         step = 1 << max(0, aimed - 1).bit_length()
         step = min(_MAX_SPLIT_BYTES, max(_MIN_SPLIT_BYTES, step))
@@ -58,13 +65,15 @@ class LineFormat(Format):
     def find_lines(self, part: FilePart, separator: str = "") -> Iterator[Found]:
         """Every line of a part that is not blank; the context is (encoding, first byte).
 
+        `parsed` is the encoding of the file, where that is another one than that of the lines.
+
         Args:
             part: A file or a split of one.
             separator: Ends a line in place of a line break, and does not count as a part of it;
                 only of a file that is not split.
         """
-        with part.open() as file:
-            known = encoding_of_lines(file, self.options.encoding)
+        file, known = self.open_lines(part, self.options.encoding)
+        with file:
             mark = separator.encode(known.name)
             end, stop = part.locator.start, part.locator.end
             for line in read_lines(file, known, self.limit, end, stop, mark):
@@ -81,7 +90,7 @@ class LineFormat(Format):
                 if size > self.limit:
                     yield self.too_large(line.offset, size, context)
                 elif not known.is_blank(data):
-                    yield FoundRecord(self.place(line.offset), data, context)
+                    yield FoundRecord(self.place(line.offset), data, context, known.source or None)
             else:
                 line = Line(end, b"", 0)
             if file.damage is not None and not 0 <= stop <= end:

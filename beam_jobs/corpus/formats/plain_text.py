@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from beam_jobs.corpus.encoding_declarations import declared_in_text
 from beam_jobs.corpus.encodings import decode
 from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, Split
 from beam_jobs.corpus.formats.lines import LineFormat
@@ -11,6 +12,7 @@ from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import RawRecord
 from beam_jobs.corpus.streams import ByteStream
 from beam_jobs.options import TextOptions
+from beam_jobs.options.encodings import AUTO
 
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r"}
 
@@ -35,10 +37,11 @@ class PlainText(LineFormat):
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
         """See Format."""
         encoding, start = found.context or (self.options.encoding, 0)
-        text, encoding = decode(found.data, encoding, start)
+        names = declared_in_text(found.data) if encoding == AUTO else ()
+        text, encoding = decode(found.data, encoding, start, names)
         if self.options.per_line:
             text = text.rstrip("\r\n")  # editors put one after a replaced line
-        return RawRecord("", found.data, text, part.annotations, encoding)
+        return RawRecord("", found.data, text, part.annotations, found.parsed or encoding)
 
     def splits(self, file: ByteStream, size: int) -> list[Split]:
         """See Format."""

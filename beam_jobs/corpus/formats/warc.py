@@ -6,16 +6,19 @@ ignored.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
-from beam_jobs.corpus.encodings import decode, is_utf8
+from beam_jobs.corpus.encoding_declarations import declared_in_text, meant_by_page
+from beam_jobs.corpus.encodings import decode
 from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, FoundRejection
-from beam_jobs.corpus.formats.html import decode_page, meant_by
+from beam_jobs.corpus.formats.html import decode_page
 from beam_jobs.corpus.formats.http_response import Response, media_type, parse_response
 from beam_jobs.corpus.formats.warc_gzip import GzipMembers
 from beam_jobs.corpus.formats.warc_records import Gap, WarcRecord, read_warc, split_record
 from beam_jobs.corpus.record import FILTER, IgnoredPart, RawRecord, Rejection
 from beam_jobs.corpus.streams import ByteStream, opened
+from beam_jobs.options.encodings import AUTO
 
 _DOCUMENTS = ("response", "resource", "conversion")
 _NO_DOCUMENTS = ("warcinfo", "request", "metadata", "revisit")
@@ -92,13 +95,5 @@ def _text_of(response: Response) -> tuple[str, str, bool]:
         raise Rejection("not-text", f"its content type is {mime[:80]!r}", stage=FILTER)
     if is_html:
         return (*decode_page(body, response.charset), True)
-    return (*_decoded(body, response.charset), False)
-
-
-def _decoded(body: bytes, charset: str) -> tuple[str, str]:
-    if charset and not is_utf8(body, whole=True):
-        try:
-            return decode(body, meant_by(charset))
-        except (LookupError, Rejection):
-            pass  # declarations of servers are often wrong
-    return decode(body, "auto")
+    names = itertools.chain(meant_by_page(response.charset), declared_in_text(body))
+    return (*decode(body, AUTO, declared=names), False)

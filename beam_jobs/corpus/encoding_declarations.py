@@ -1,0 +1,144 @@
+"""Which encoding a file declares: in an XML declaration, a meta tag, or a line for editors."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+
+_PRESCAN_BYTES = 1024  # WHATWG HTML, section 13.2.3.2: a charset must be declared in these
+_XML = re.compile(
+    rb"""\s*<\?xml\s[^>]{0,200}?encoding\s*=\s*["']\s*([A-Za-z0-9_.:-]{2,40})\s*["'][^>]*\?>"""
+)
+_COMMENT = re.compile(rb"<!--.*?-->", re.S)
+_META = re.compile(rb"""<meta[\s/]((?:"[^"]*"|'[^']*'|[^>"'])*)>""", re.I)
+_ATTRIBUTE = re.compile(rb"""([^\s/=>"']+)\s*(?:=\s*("[^"]*"|'[^']*'|[^\s>"']+))?""")
+_IN_CONTENT = re.compile(rb"""charset\s*=\s*["']?\s*([^\s;"']+)""", re.I)
+# In the first two lines: Emacs (-*- coding: NAME -*-) and Vim (vim: set fileencoding=NAME :).
+_FOR_EDITORS = re.compile(
+    rb"-\*-.*?\bcoding:[ \t]*([\w.-]{2,40}).*?-\*-"
+    rb"|\bvim?:.*?\bf(?:ile)?enc(?:oding)?=([\w.-]{2,40})"
+)
+
+# Names of the WHATWG Encoding Standard (section 4.2) that Python does not know.
+_NAMES = {
+    **dict.fromkeys(("unicode-1-1-utf-8", "unicode11utf8", "unicode20utf8"), "utf-8"),
+    "x-unicode20utf8": "utf-8",
+    **{f"iso8859{part}": f"iso8859-{part}" for part in (*range(1, 12), *range(13, 16))},
+    **dict.fromkeys(("csiso88596e", "csiso88596i", "iso-8859-6-e", "iso-8859-6-i"), "iso8859-6"),
+    "sun_eu_greek": "iso8859-7",
+    **dict.fromkeys(("csiso88598e", "iso-8859-8-e", "visual", "csiso88598i"), "iso8859-8"),
+    **dict.fromkeys(("iso-8859-8-i", "logical"), "iso8859-8"),
+    "csisolatin9": "iso8859-15",
+    **dict.fromkeys(("koi", "koi8"), "koi8-r"),
+    "koi8-ru": "koi8-u",
+    **dict.fromkeys(("csmacintosh", "mac", "x-mac-roman"), "mac-roman"),
+    **dict.fromkeys(("dos-874", "windows-874"), "cp874"),
+    **{f"x-cp{page}": f"cp{page}" for page in range(1250, 1259)},
+    **dict.fromkeys(("x-mac-cyrillic", "x-mac-ukrainian"), "mac-cyrillic"),
+    **dict.fromkeys(("csgb2312", "gb_2312", "gb_2312-80", "x-gbk"), "gbk"),
+    **dict.fromkeys(("cn-big5", "x-x-big5"), "big5"),
+    **dict.fromkeys(("cseucpkdfmtjapanese", "x-euc-jp"), "euc_jp"),
+    **dict.fromkeys(("windows-31j", "x-sjis"), "cp932"),
+    **dict.fromkeys(("cseuckr", "csksc56011987", "iso-ir-149", "ksc_5601"), "cp949"),
+    **dict.fromkeys(("ks_c_5601-1989", "windows-949"), "cp949"),
+    "unicodefffe": "utf-16-be",
+    **dict.fromkeys(("csunicode", "iso-10646-ucs-2", "ucs-2", "unicode"), "utf-16-le"),
+    "unicodefeff": "utf-16-le",
+    "x-user-defined": "cp1252",
+}
+# The encodings that browsers use for names of smaller ones.
+_OF_BROWSERS = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "iso8859-11": "cp874",
+    "tis-620": "cp874",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "euc_kr": "cp949",
+    "shift_jis": "cp932",
+    "utf-16": "utf-16-le",
+}
+# Encodings with more characters, in which files under the name of the smaller one often are.
+_LARGER = {
+    "big5": ("big5hkscs", "cp950"),
+    "euc_jp": ("euc_jis_2004",),
+    "iso2022_jp": ("iso2022_jp_2", "iso2022_jp_ext", "iso2022_jp_2004"),
+}
+# Python's codecs that are not character encodings, and UTF-7, in which ASCII means something else.
+_NO_ENCODINGS = frozenset(
+    ("unicode-escape", "raw-unicode-escape", "charmap", "idna", "punycode", "utf-7", "undefined")
+)
+
+
+def codec_of(label: str) -> str:
+    """Python's name of the character encoding with a name; "" if there is none."""
+    name = label.strip().strip("\"'").lower()
+    try:
+        known = codecs.lookup(_NAMES.get(name, name))
+    except (LookupError, ValueError):  # a name may have a zero or half a character in it
+        return ""
+    if not known._is_text_encoding or known.name in _NO_ENCODINGS:
+        return ""
+    return "utf-8" if known.name == "utf-8-sig" else known.name
+
+
+def meant_by_page(label: str) -> tuple[str, ...]:
+    """The encodings that a page or a server may mean by a name, the likeliest first."""
+    name = codec_of(label)
+    return tuple(dict.fromkeys((_OF_BROWSERS.get(name, name), *larger_ones(name)))) if name else ()
+
+
+def larger_ones(name: str) -> tuple[str, ...]:
+    """An encoding, and those with more characters under its name."""
+    return (name, *_LARGER.get(name, ()))
+
+
+def declared_in_page(data: bytes) -> Iterator[str]:
+    """The encodings that HTML declares, in the order to try them."""
+    head = data[:_PRESCAN_BYTES]
+    if found := _XML.match(head):
+        yield from meant_by_page(_readable(found[1]))
+    for tag in _META.finditer(_COMMENT.sub(b"", head)):
+        label = _charset_of(tag[1])
+        if label:
+            yield from meant_by_page(_readable(label))
+            return
+
+
+def declared_in_text(data: bytes) -> Iterator[str]:
+    """The encodings that plain text or XML declares, in the order to try them.
+
+    XML means what it says, so ISO-8859-1 is not windows-1252.
+    """
+    head = data[:_PRESCAN_BYTES]
+    if found := _XML.match(head):
+        name = codec_of(_readable(found[1]))
+        if name:
+            yield from larger_ones(name)
+            yield _OF_BROWSERS.get(name, name)
+    elif found := _FOR_EDITORS.search(b"\n".join(head.split(b"\n", 2)[:2])):
+        name = codec_of((found[1] or found[2]).decode("latin-1"))
+        if name:
+            yield from larger_ones(name)
+    elif head.lstrip()[:1] == b"<":
+        yield from declared_in_page(data)
+
+
+def _charset_of(attributes: bytes) -> bytes:
+    """What a meta tag declares; nothing if it is about something else."""
+    values = {
+        one[1].lower(): (one[2] or b"").strip(b"\"'") for one in _ATTRIBUTE.finditer(attributes)
+    }
+    if values.get(b"charset", b"").strip():
+        return values[b"charset"].strip()
+    content = _IN_CONTENT.search(values.get(b"content", b""))
+    is_type = values.get(b"http-equiv", b"").lower() == b"content-type"
+    return content[1] if content and is_type else b""
+
+
+def _readable(label: bytes) -> str:
+    """A name; UTF-16 that is read as ASCII can only be UTF-8, as the standard says."""
+    name = label.decode("latin-1")
+    return "utf-8" if codec_of(name).startswith(("utf-16", "utf-32")) else name
