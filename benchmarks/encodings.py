@@ -135,7 +135,10 @@ def _measured(detect: Detector, folder: Path | None) -> dict[str, object]:
 
 
 def _of_size(detect: Detector, drawn: list[Sample]) -> dict[str, object]:
-    """Shares over encodings, each of which counts the same; the rest was not decoded."""
+    """Shares over encodings, each of which counts the same; `none` was not decoded.
+
+    Of every encoding: right, wrong, none.
+    """
     outcomes: dict[str, list[str]] = defaultdict(list)
     begun = time.process_time()
     for sample in drawn:
@@ -152,7 +155,9 @@ def _of_size(detect: Detector, drawn: list[Sample]) -> dict[str, object]:
         **{kind: round(share(kind, outcomes), 4) for kind in ("right", "wrong", "none")},
         "ms": round(1000 * seconds / len(drawn), 2),
         "encodings": {
-            name: [round(share(kind, {name: kinds}), 3) for kind in ("right", "wrong", "none")]
+            name: " ".join(
+                f"{share(kind, {name: kinds}):.3f}" for kind in ("right", "wrong", "none")
+            )
             for name, kinds in outcomes.items()
         },
     }
