@@ -3,7 +3,7 @@
 chardet scores all encodings by the pairs of bytes of 49 languages. Its score alone does not say
 whether it is right: a name in a short text fits a dozen encodings equally. So the scores become
 probabilities here, with the number of bytes that are evidence, with how common an encoding is, and
-with how odd the decoded text is. Constants and thresholds: docs/decisions/0014-encodings.md.
+with how odd the decoded text is. Constants and thresholds: docs/decisions/0015-encodings.md.
 """
 
 from __future__ import annotations
