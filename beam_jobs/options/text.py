@@ -29,7 +29,7 @@ class TextOptions(PreprocessOptions):
 Turn documents in files of any format into a shard set.
 
 SRC may be folders, files, tar or zip archives of plain text, HTML, JSON, JSON Lines, CSV, TSV,
-WARC, Parquet, Arrow or TFRecord, compressed or not.
+XML, WARC, Parquet, Arrow or TFRecord, compressed or not.
 
 If the job is interrupted, run the same command again; it resumes. Arguments after -- go to
 Apache Beam.
@@ -51,10 +51,11 @@ Examples:
         **PreprocessOptions.ADDED,
         "max_record_bytes": "128MiB",
         "path_column": "path",
+        "xml_element": None,
     }
     READING: ClassVar[tuple[str, ...]] = (
         *PreprocessOptions.READING,
-        *("format", "encoding", "per_line", "separator", "columns", "text_column"),
+        *("format", "encoding", "per_line", "separator", "columns", "text_column", "xml_element"),
     )
 
     record_type: str = "text"
@@ -90,9 +91,16 @@ Examples:
     columns: str | None = option(
         None, "CSV and TSV without a header line: the names of the columns.", form=NAMES
     )
+    xml_element: str | None = option(
+        None,
+        "XML: every element of this name is a document (of nested ones the outermost), with or "
+        "without a prefix.",
+        "NAME",
+        shown="an item of a feed, else the file",
+    )
     text_column: str = option(
         "text",
-        "Column or field with the document (JSON, CSV, Parquet, Arrow, TFRecord); several are "
+        "Column or field with the document (JSON, CSV, XML, Parquet, Arrow, TFRecord); several are "
         "joined by a line break.",
         "A[,B...]",
         check=parse_names,

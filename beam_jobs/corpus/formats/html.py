@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import re
 
+import numpy as np
+
 from beam_jobs.corpus.encodings import decode, is_utf8, marked, normal_name
 from beam_jobs.corpus.formats.base import FilePart, Format, FoundRecord
 from beam_jobs.corpus.record import RawRecord, Rejection
@@ -27,6 +29,15 @@ _MEANT = {
 _OF_PYTHON = frozenset(("unicode-escape", "raw-unicode-escape", "charmap", "idna", "punycode"))
 _PRESCAN_BYTES = 1024  # WHATWG HTML, section 13.2.3.2: a charset must be declared in these
 _CHARSET = re.compile(rb"<meta[^>]{0,512}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{2,40})", re.I)
+
+# The extractor of text visits the descendants of every ancestor, so nested boxes take time in the
+# square of their depth: 5,000 take 0.2 s, 20,000 take 4 s. Browsers limit the depth to 512.
+MAX_NESTED_BOXES = 4096
+_BOXES = re.compile(
+    r"<(/?)(?:div|section|article|main|aside|header|footer|nav|center|blockquote|form|fieldset"
+    r"|table|ul|ol|dl)\b",
+    re.IGNORECASE,
+)
 
 
 class Html(Format):
@@ -79,3 +90,11 @@ def meant_by(name: str) -> str:
         raise LookupError(name)
     normal = normal_name(known.name)
     return _MEANT.get(normal, normal)
+
+
+def nested_boxes(page: str) -> int:
+    """Depth of nested boxes of a page, if every end tag is correct."""
+    if len(page) < 5 * MAX_NESTED_BOXES:
+        return 0
+    steps = [-1 if match[1] else 1 for match in _BOXES.finditer(page)]
+    return int(np.cumsum(steps).max()) if steps else 0
