@@ -108,8 +108,8 @@ Examples:
     label_column: str | None = redeclared(
         PreprocessOptions,
         "label_column",
-        help="Column or field with the label (plain text and HTML: the class folder, if every file "
-        "is in one). A,B,... makes a label feature of each column; the first is the main label, "
+        help="Column or field with the label (plain text, HTML and XML: the class folder, if every "
+        "file is in one). A,B,... makes a label feature of each column; the first is the main label, "
         "which --stratify, --balance and --conflicts go by.",
         shown="label, if the first record has it",
     )
