@@ -163,7 +163,7 @@ def shown_name(record_id: str) -> str:
     return visible(original_name(record_id).decode("utf-8", "backslashreplace"))
 
 
-# No name has two slashes in a row. Ids of members that begin with a byte that is not UTF-8 have //x2f
-# in front, as if a slash came first; they stay, since the order of records depends on ids.
+# No name has two slashes in a row. The ids of members that begin with a byte that is not UTF-8 have
+# //x2f in front, as if there was a slash. They stay: the order of records depends on ids.
 _ESCAPED = re.compile(rb"//x2f/x([89a-f][0-9a-f])|//x([0-9a-f]{2})")
 _ESCAPES = {0xDC00 + byte: f"//x{byte:02x}" for byte in range(0x80, 0x100)}
