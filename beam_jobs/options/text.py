@@ -10,7 +10,15 @@ from typing import Any, ClassVar
 from beam_jobs.options.base import PreprocessOptions
 from beam_jobs.options.encodings import check_encoding
 from beam_jobs.options.formats import formats_of
-from beam_jobs.options.values import FILE, FILES, NAMES, SIZE, parse_names, parse_trained
+from beam_jobs.options.values import (
+    FILE,
+    FILES,
+    NAMES,
+    SIZE,
+    check_element,
+    parse_names,
+    parse_trained,
+)
 from beam_jobs.text.packings import PACKINGS
 from shard_format import UsageError, file_sha256
 from shard_format.options import Limits, option, redeclared
@@ -96,6 +104,7 @@ Examples:
         "XML: every element of this name is a document (of nested ones the outermost), with or "
         "without a prefix.",
         "NAME",
+        check=check_element,
         shown="an item of a feed, else the file",
     )
     text_column: str = option(

@@ -22,14 +22,9 @@ from beam_jobs.corpus.formats.base import (
     FoundRejection,
 )
 from beam_jobs.corpus.formats.html import MAX_NESTED_BOXES, nested_boxes
-from beam_jobs.corpus.formats.xml_elements import (
-    Damage,
-    Element,
-    ElementReader,
-    Root,
-    root_of,
-)
+from beam_jobs.corpus.formats.xml_elements import Damage, Element, ElementReader
 from beam_jobs.corpus.formats.xml_input import encoding_of_xml
+from beam_jobs.corpus.formats.xml_parser import Root, root_of
 from beam_jobs.corpus.formats.xml_text import Fields, TextRules, first_of, local_name
 from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.corpus.source_io import TOO_LARGE

@@ -1,14 +1,10 @@
 """The elements of an XML file that are records, found as the file is read.
 
-The parser is expat of the standard library: it reads blocks as they come, says at which byte an
-element begins, and opens neither files nor connections. What it leaves to its callers is done here:
-entities that expand without bound, deep nesting, and tags and records of any size.
+One record is in memory, of at most as many bytes as a record may have.
 """
 
 from __future__ import annotations
 
-import html.entities
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from xml.parsers import expat
@@ -17,36 +13,21 @@ import numpy as np
 
 from beam_jobs.columns import IntArray
 from beam_jobs.corpus.formats.xml_input import Utf8Blocks
+from beam_jobs.corpus.formats.xml_parser import (
+    BLOCK_BYTES,
+    TOKEN_BYTES,
+    Entities,
+    malformed,
+    new_parser,
+)
 from beam_jobs.corpus.formats.xml_text import ElementText, Fields, TextRules, local_name
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.source_io import TOO_LARGE
 from beam_jobs.corpus.streams import ByteStream
 
-_BLOCK_BYTES = 1 << 18  # 256 KiB a read
-_PROLOG_BYTES = 1 << 20  # 1 MiB before the first element, such as declarations of entities
-_TOKEN_BYTES = 4 << 20  # 4 MiB of one tag or comment, which expat holds in memory
 _MAX_DEPTH = 4096
 _MAX_NAMES = 100_000  # distinct names of elements and attributes, which expat never forgets
 _SHOWN_NAMES = 10  # of elements, where none is a record
-# With tags of at most _TOKEN_BYTES these bound what entities in an attribute may expand to.
-_ENTITY_CHARS = 4096
-_ENTITY_DEPTH = 16
-_REFERENCE = re.compile(r"&([^;&#]+);")
-_PREDEFINED = frozenset(("amp", "lt", "gt", "quot", "apos"))
-
-
-class Root(NamedTuple):
-    """The first element of a file, and what is before it.
-
-    Attributes:
-        name: With its prefix.
-        attributes: Names and values in turns.
-        prolog: The bytes before it, in UTF-8: with these, one record can be parsed alone.
-    """
-
-    name: str
-    attributes: Sequence[str]
-    prolog: bytes
 
 
 class Element(NamedTuple):
@@ -83,97 +64,6 @@ class Damage(Exception):
         self.rejection = rejection
 
 
-class _Entities:
-    """What entities may be declared, and what a reference to an unknown one means.
-
-    An entity may refer to entities that are declared before it, so none contains itself. None may
-    contain an element: the bytes of a record would be elsewhere.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[int, int]] = {}  # characters and depth, expanded
-        self._awaited: set[str] = set()
-
-    def declare(self, name: str, is_parameter: int, value: str | None, *_: object) -> None:
-        """Checks a declaration, for expat.
-
-        Raises:
-            Rejection: It is of an entity that is not allowed.
-        """
-        if is_parameter or value is None:
-            return  # parameter entities are not expanded, and external ones are not read
-        size, depth = len(value), 1
-        if size <= _ENTITY_CHARS:
-            for other in _REFERENCE.findall(value):
-                if other in self._known:
-                    other_size, other_depth = self._known[other]
-                    size, depth = size + other_size, max(depth, other_depth + 1)
-                elif other not in _PREDEFINED:
-                    self._awaited.add(other)
-        why = ""
-        if size > _ENTITY_CHARS or depth > _ENTITY_DEPTH:
-            why = f"expands to more than {_ENTITY_CHARS} characters or {_ENTITY_DEPTH} levels"
-        elif "<" in value:
-            why = "contains markup"
-        elif name in self._awaited or len(self._awaited) > _MAX_NAMES:
-            why = "is declared after one that refers to it"
-        if why:
-            raise Rejection("unsafe-xml", f"the entity {name[:80]!r} {why}")
-        self._known.setdefault(name, (size, depth))
-
-    @staticmethod
-    def text_of_unknown(name: str) -> str:
-        """As HTML defines it, or as written: declarations in other files are not read."""
-        return html.entities.html5.get(f"{name};", f"&{name};")
-
-
-def root_of(file: ByteStream, encoding: str) -> Root:
-    """The first element of a file.
-
-    Raises:
-        Rejection: There is none.
-    """
-    found: list[Root] = []
-    data = b""
-
-    def start(name: str, attributes: Sequence[str]) -> None:
-        if not found:
-            found.append(Root(name, attributes, data[: parser.CurrentByteIndex]))
-
-    parser = _new_parser(_Entities())
-    parser.StartElementHandler = start
-    blocks = Utf8Blocks(file, encoding)
-    while not found:
-        raw, clean = blocks.next(_BLOCK_BYTES)
-        if not raw:
-            file.check_whole()
-        data += raw
-        try:
-            parser.Parse(clean, not raw)
-        except expat.ExpatError as error:
-            if not found:
-                raise _malformed(error) from None
-        if not found and len(data) > _PROLOG_BYTES:
-            raise Rejection("bad-xml", f"no element begins in its first {_PROLOG_BYTES} bytes")
-    return found[0]
-
-
-def _new_parser(entities: _Entities) -> expat.XMLParserType:
-    parser = expat.ParserCreate("utf-8", None, {})
-    parser.ordered_attributes = True
-    parser.buffer_text = True
-    # References to undeclared entities are reported, as if there was a declaration elsewhere.
-    parser.UseForeignDTD(True)
-    parser.EntityDeclHandler = entities.declare
-    return parser
-
-
-def _malformed(error: expat.ExpatError, lines_before: int = 0) -> Rejection:
-    what = expat.errors.messages.get(error.code, "not well-formed")
-    place = f"line {error.lineno - lines_before}, column {error.offset + 1}"
-    return Rejection("bad-xml", f"{what} in {place}")
-
-
 class ElementReader:
     """The elements of one name in a file, outermost only.
 
@@ -201,7 +91,7 @@ class ElementReader:
         self._rules = rules
         self._lines_before = lines_before
         self._blocks = Utf8Blocks(file, encoding)
-        self._parser = _new_parser(_Entities())
+        self._parser = new_parser(Entities())
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
         self._parser.SkippedEntityHandler = self._skipped_entity
@@ -231,7 +121,7 @@ class ElementReader:
             except Rejection as rejection:
                 damage = rejection
             except expat.ExpatError as error:
-                damage = _malformed(error, self._lines_before)
+                damage = malformed(error, self._lines_before)
             yield from self._found
             self._found.clear()
             if damage is not None:
@@ -246,7 +136,7 @@ class ElementReader:
         """Whether there was one."""
         pending = self._base + len(self._window) - max(self._position(), self._base)
         # As much again as was read of a tag: expat begins each time at its beginning.
-        raw, clean = self._blocks.next(max(_BLOCK_BYTES, min(pending, _TOKEN_BYTES)))
+        raw, clean = self._blocks.next(max(BLOCK_BYTES, min(pending, TOKEN_BYTES)))
         if not raw:
             self._file.check_whole()
         if raw != clean:
@@ -258,8 +148,8 @@ class ElementReader:
         end = self._base + len(self._window)
         if len(self._parser.intern) > _MAX_NAMES:
             raise Rejection("unsafe-xml", f"it has more than {_MAX_NAMES} names of elements")
-        if end - self._position() > _TOKEN_BYTES:
-            raise Rejection("bad-xml", f"a tag or comment has more than {_TOKEN_BYTES} bytes")
+        if end - self._position() > TOKEN_BYTES:
+            raise Rejection("bad-xml", f"a tag or comment has more than {TOKEN_BYTES} bytes")
         if self._opened >= 0 and self._position() - self._offset > self._limit:
             self._drop_text()
         keep = self._position() if self._text is None else self._offset
@@ -338,7 +228,7 @@ class ElementReader:
 
     def _skipped_entity(self, name: str, is_parameter: int) -> None:
         if self._text is not None and not is_parameter:
-            self._text.add(_Entities.text_of_unknown(name))
+            self._text.add(Entities.text_of_unknown(name))
 
     def _external_entity(self, context: str | None, *_: object) -> int:
         detail = f"it refers to the external entity {(context or '')[:80]!r}, which is not read"

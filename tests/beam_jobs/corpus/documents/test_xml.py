@@ -17,7 +17,7 @@ from beam_jobs.options import TextOptions
 from beam_jobs.quarantine import Replacement, export, replay_options
 from beam_jobs.run import preprocess
 from beam_jobs.text.payload import TextPayload
-from shard_format import InputError
+from shard_format import InputError, UsageError
 
 ITEMS = """<?xml version="1.0"?>
 <rss version="2.0" xmlns:content="c"><channel><title>Feed</title>
@@ -92,6 +92,12 @@ def test_named_elements_are_documents(file, documents):
         documents(path, **PAGE_OPTIONS | {"text_column": "body"})
     missed = documents(path, no_labels=True, xml_element="pgae").rejects["w.xml"]
     assert missed.reason == "no-documents" and "'wiki', 'name', 'page'" in missed.detail
+
+
+@pytest.mark.parametrize("name", ["", "<page>", "wiki/page", "a b", "@id"])
+def test_a_name_that_no_element_has_is_refused(name):
+    with pytest.raises(UsageError, match="--xml-element must be the name of an element, got"):
+        TextOptions(("x",), "out", xml_element=name)
 
 
 def test_nested_elements_of_one_name_are_one_document():
@@ -253,11 +259,11 @@ def test_text_does_not_depend_on_how_a_file_is_cut(words, size):
     data = "<r>" + "".join(f"<p>{word}<b>{word}</b></p> " for word in escaped) + "</r>"
     data = data.replace(">>", ">").replace("]]>", "")
     expected = texts_of(data, xml_element="p")
-    usual = xml_elements._BLOCK_BYTES
+    usual = xml_elements.BLOCK_BYTES
     try:
-        xml_elements._BLOCK_BYTES = size
+        xml_elements.BLOCK_BYTES = size
         assert texts_of(data, xml_element="p") == expected
     finally:
-        xml_elements._BLOCK_BYTES = usual
+        xml_elements.BLOCK_BYTES = usual
     expected = [word.strip() + word.strip() for word in words]
     assert len(texts_of(data, xml_element="p")) == max(1, len(words))
