@@ -118,8 +118,8 @@ Examples:
         PreprocessOptions,
         "label_column",
         help="Column or field with the label (plain text, HTML and XML: the class folder, if every "
-        "file is in one). A,B,... makes a label feature of each column; the first is the main label, "
-        "which --stratify, --balance and --conflicts go by.",
+        "file is in one). A,B,... makes a label feature of each column; the first is the main "
+        "label, which --stratify, --balance and --conflicts go by.",
         shown="label, if the first record has it",
     )
     clean: str = option(
