@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from beam_jobs.corpus.names import shown_name
 from cli.console import say, stdout, table
 from shard_format import DamageError, Manifest
 from shard_format.dropped import DuplicateCounts, Refused, count_duplicates, read_refused
@@ -44,7 +45,7 @@ def print_quarantine(directory: Path, manifest: Manifest) -> None:
         return
     rows = table("Quarantine", "reason", "records", "example", right=("records",))
     for item in found[1]:
-        example = f"{visible(item.record_id)}: {visible(item.detail)}"
+        example = f"{shown_name(item.record_id)}: {visible(item.detail)}"
         rows.add_row(visible(item.reason), f"{item.records:,}", shortened(example, _EXAMPLE_WIDTH))
     console = stdout()
     console.print(rows)

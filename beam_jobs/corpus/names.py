@@ -10,6 +10,7 @@ from pathlib import Path
 
 from beam_jobs.corpus.record import Rejection
 from shard_format import InputError
+from shard_format.wording import visible
 
 # Between the names of a record with several labels, which are sorted (ASCII's unit separator).
 LABEL_SEPARATOR = "\x1f"
@@ -149,4 +150,20 @@ def member_name(name: bytes) -> str:
     return f"//x2f{text}" if name.startswith(b"/") else text
 
 
+def original_name(record_id: str) -> bytes:
+    """The inverse of `readable_name` and `member_name`: a name as a folder or an archive has it.
+
+    What `member_name` leaves out ("./", repeated slashes) stays out.
+    """
+    return _ESCAPED.sub(lambda found: bytes((int(found[1] or found[2], 16),)), record_id.encode())
+
+
+def shown_name(record_id: str) -> str:
+    r"""The original name for a reader or a terminal: bytes that are not UTF-8 as \xNN."""
+    return visible(original_name(record_id).decode("utf-8", "backslashreplace"))
+
+
+# No name has two slashes in a row. The ids of members that begin with a byte that is not UTF-8 have
+# //x2f in front, as if there was a slash. They stay: the order of records depends on ids.
+_ESCAPED = re.compile(rb"//x2f/x([89a-f][0-9a-f])|//x([0-9a-f]{2})")
 _ESCAPES = {0xDC00 + byte: f"//x{byte:02x}" for byte in range(0x80, 0x100)}

@@ -35,7 +35,10 @@ _EXTENSIONS = {
     for extension in form.extensions
 }
 _CODEC_EXTENSIONS = ("gz", "zst", "zstd", "bz2", "xz", "gzip")
-_MARKUP = re.compile(rb"\s*(<!--.{0,4096}?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.I | re.S)
+_PROLOG = rb"\s*(?:<\?xml[^>]{0,256}\?>\s*)?(?:<!--.{0,4096}?-->\s*)*"
+_MARKUP = re.compile(_PROLOG + rb"<(!doctype\s+html|html|head|body)\b", re.I | re.S)
+_XHTML = re.compile(_PROLOG + rb"<(!doctype\s+html|html)\b", re.I | re.S)
+_XML = re.compile(rb"\s*<(\?xml\s|rss[\s>]|feed\s|TEI[\s>]|svg\s)")
 _IDX_NAME = re.compile(r"idx[134]-ubyte$")
 
 
@@ -119,6 +122,8 @@ def text_format(head: bytes, name: str) -> str:
     # A zero in a file with the name of a text format is a matter of its record.
     if head.startswith(_NOT_TEXT) or not (form or _is_text(head)):
         return UNKNOWN
+    if form == "xml":
+        return "html" if _XHTML.match(_as_utf8(head)) else form
     return _json_form(head, form) if form in ("", "json") else form
 
 
@@ -178,7 +183,19 @@ def _json_form(head: bytes, named: str) -> str:
         return named
     if text[:1] == b"[" and re.match(rb'\[\s*[{"\[\]]', text):
         return "json"
-    return "html" if _MARKUP.match(head) else "txt"
+    return _markup_form(_as_utf8(head))
+
+
+def _markup_form(head: bytes) -> str:
+    if _MARKUP.match(head):
+        return "html"
+    return "xml" if _XML.match(head) else "txt"
+
+
+def _as_utf8(head: bytes) -> bytes:
+    """The beginning of a file without its mark, and in UTF-8 if it has the zeros of UTF-16."""
+    encoding = marked(head[:4]) or (wide_by_zeros(head) if b"\0" in head[:4] else "")
+    return head.decode(encoding, "ignore").removeprefix("\ufeff").encode() if encoding else head
 
 
 def _is_object(line: bytes) -> bool:

@@ -23,6 +23,7 @@ RETRY_SECONDS = (0.1, 0.5, 2.0)
 # files would be waited for a million times.
 _NO_RETRY_SECONDS = 10.0
 
+TOO_LARGE = "file-too-large"  # the reason of a record that exceeds --max-record-bytes
 _last_failure = float("-inf")  # monotonic seconds; per process
 
 
@@ -145,4 +146,4 @@ def check_size(size: int, limit: int) -> None:
     """
     if size > limit:
         detail = f"the record has {size} bytes, more than --max-record-bytes {limit}"
-        raise Rejection("file-too-large", detail)
+        raise Rejection(TOO_LARGE, detail)

@@ -265,6 +265,35 @@ class Decompressed(RawStream):
         super().close()
 
 
+class Beginning(RawStream):
+    """The first bytes of a stream, which ends there as if it were damaged.
+
+    Args:
+        file: The stream; it is closed with this one.
+        size: How many bytes.
+    """
+
+    def __init__(self, file: ByteStream, size: int) -> None:
+        super().__init__()
+        self._file = file
+        self._left = size
+
+    def more(self, size: int) -> bytes:
+        """See RawStream."""
+        if not self._left:
+            raise Rejection("truncated-file", "only its beginning is inspected")
+        data = self._file.read(min(size, self._left))
+        self._left -= len(data)
+        if not data and size:
+            self._file.check_whole()
+        return data
+
+    def close(self) -> None:
+        """See RawIOBase."""
+        self._file.close()
+        super().close()
+
+
 def opened(raw: RawStream, codec: str = "", buffer_bytes: int = 0) -> ByteStream:
     """A stream, decompressed if it has a codec."""
     stream = Decompressed(ByteStream(raw), codec) if codec else raw

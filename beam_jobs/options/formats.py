@@ -52,6 +52,7 @@ FORMATS = {
         extensions=("txt", "text", "md", "rst", "log"),
     ),
     "html": FileFormat(f"{_FORMATS}.html:Html", ("text",), extensions=("html", "htm", "xhtml")),
+    "xml": FileFormat(f"{_FORMATS}.xml:Xml", ("text",), extensions=("xml", "rss", "atom", "tei")),
     "json": FileFormat(f"{_FORMATS}.json:Json", ("text",), extensions=("json",)),
     "jsonl": FileFormat(
         f"{_FORMATS}.json:JsonLines", ("text",), extensions=("jsonl", "ndjson", "jsonlines")

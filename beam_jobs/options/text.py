@@ -10,7 +10,15 @@ from typing import Any, ClassVar
 from beam_jobs.options.base import PreprocessOptions
 from beam_jobs.options.encodings import check_encoding
 from beam_jobs.options.formats import formats_of
-from beam_jobs.options.values import FILE, FILES, NAMES, SIZE, parse_names, parse_trained
+from beam_jobs.options.values import (
+    FILE,
+    FILES,
+    NAMES,
+    SIZE,
+    check_element,
+    parse_names,
+    parse_trained,
+)
 from beam_jobs.text.packings import PACKINGS
 from shard_format import UsageError, file_sha256
 from shard_format.options import Limits, option, redeclared
@@ -29,7 +37,7 @@ class TextOptions(PreprocessOptions):
 Turn documents in files of any format into a shard set.
 
 SRC may be folders, files, tar or zip archives of plain text, HTML, JSON, JSON Lines, CSV, TSV,
-WARC, Parquet, Arrow or TFRecord, compressed or not.
+XML, WARC, Parquet, Arrow or TFRecord, compressed or not.
 
 If the job is interrupted, run the same command again; it resumes. Arguments after -- go to
 Apache Beam.
@@ -51,10 +59,11 @@ Examples:
         **PreprocessOptions.ADDED,
         "max_record_bytes": "128MiB",
         "path_column": "path",
+        "xml_element": None,
     }
     READING: ClassVar[tuple[str, ...]] = (
         *PreprocessOptions.READING,
-        *("format", "encoding", "per_line", "separator", "columns", "text_column"),
+        *("format", "encoding", "per_line", "separator", "columns", "text_column", "xml_element"),
     )
 
     record_type: str = "text"
@@ -91,9 +100,17 @@ Examples:
     columns: str | None = option(
         None, "CSV and TSV without a header line: the names of the columns.", form=NAMES
     )
+    xml_element: str | None = option(
+        None,
+        "XML: every element of this name is a document (of nested ones the outermost), with or "
+        "without a prefix.",
+        "NAME",
+        check=check_element,
+        shown="an item of a feed, else the file",
+    )
     text_column: str = option(
         "text",
-        "Column or field with the document (JSON, CSV, Parquet, Arrow, TFRecord); several are "
+        "Column or field with the document (JSON, CSV, XML, Parquet, Arrow, TFRecord); several are "
         "joined by a line break.",
         "A[,B...]",
         check=parse_names,
@@ -101,9 +118,9 @@ Examples:
     label_column: str | None = redeclared(
         PreprocessOptions,
         "label_column",
-        help="Column or field with the label (plain text and HTML: the class folder, if every file "
-        "is in one). A,B,... makes a label feature of each column; the first is the main label, "
-        "which --stratify, --balance and --conflicts go by.",
+        help="Column or field with the label (plain text, HTML and XML: the class folder, if every "
+        "file is in one). A,B,... makes a label feature of each column; the first is the main "
+        "label, which --stratify, --balance and --conflicts go by.",
         shown="label, if the first record has it",
     )
     clean: str = option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from shard_format import UsageError
 from shard_format.naming import check_name
@@ -186,6 +187,19 @@ def parse_names(flag: str, text: str) -> tuple[str, ...]:
             "a,b."
         )
     return names
+
+
+def check_element(flag: str, text: str) -> None:
+    """Returns if a text can be the name of an XML element.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    if not re.fullmatch(r"[^\s<>/&\"'=@]+", text):
+        raise UsageError(
+            f"{flag} must be the name of an element, got {text!r}. Write for instance page, or "
+            "tei:div with its prefix."
+        )
 
 
 def parse_trained(text: str) -> tuple[str, int]:

@@ -35,9 +35,10 @@ def list_reasons(directory: Path, reason: str | None, as_json: bool) -> None:
       shardmill quarantine list set
       shardmill quarantine list set --reason truncated
     """
+    from beam_jobs.corpus.names import shown_name
     from beam_jobs.quarantine import check_reasons, reasons, rejected_records
     from cli.console import print_json, say, stdout, table
-    from shard_format.wording import format_bytes, visible
+    from shard_format.wording import format_bytes
 
     if reason is not None:
         check_reasons(directory, [reason])
@@ -54,13 +55,14 @@ def list_reasons(directory: Path, reason: str | None, as_json: bool) -> None:
     rows.columns[2].justify = "right"
     for one in found:
         name = f"{one.reason} (filter)" if one.stage == "filter" else one.reason
-        rows.add_row(name, f"{one.records:,}", format_bytes(one.bytes), visible(one.record_id))
+        rows.add_row(name, f"{one.records:,}", format_bytes(one.bytes), shown_name(one.record_id))
     stdout().print(rows)
     stdout().print()
     say(f"next       shardmill quarantine export {directory} --to FOLDER")
 
 
 def _list_records(records: list[RejectedRecord], as_json: bool) -> None:
+    from beam_jobs.corpus.names import shown_name
     from cli.console import print_json, say, stdout, table
     from shard_format.wording import visible
 
@@ -69,7 +71,7 @@ def _list_records(records: list[RejectedRecord], as_json: bool) -> None:
         return
     shown = table("Records", "record", "detail")
     for record in records[:_SHOWN_RECORDS]:
-        shown.add_row(visible(record.record_id), visible(record.detail))
+        shown.add_row(shown_name(record.record_id), visible(record.detail))
     stdout().print(shown)
     if len(records) > _SHOWN_RECORDS:
         say(f"and {len(records) - _SHOWN_RECORDS:,} more; --json lists all")

@@ -25,11 +25,19 @@ from beam_jobs.corpus.record import (
     RawRecord,
     Rejection,
 )
-from beam_jobs.corpus.source_io import check_size
-from beam_jobs.corpus.streams import ByteStream, InMemory, RawStream, bytes_within, opened
+from beam_jobs.corpus.source_io import TOO_LARGE, check_size
+from beam_jobs.corpus.streams import (
+    Beginning,
+    ByteStream,
+    InMemory,
+    RawStream,
+    bytes_within,
+    opened,
+)
 from beam_jobs.options import PreprocessOptions
 
 INSPECTED_RECORDS = 16  # of a file, to see whether it has the columns at all
+_INSPECTED_BYTES = 1 << 20  # 1 MiB that may be before the first record, such as a header
 
 
 class FilePart(NamedTuple):
@@ -60,6 +68,11 @@ class FilePart(NamedTuple):
     def open(self) -> ByteStream:
         """Opens it from its beginning, decompressed."""
         return opened(self.source(), self.codec)
+
+    def beginning(self, limit: int) -> FilePart:
+        """The part as if it were cut after the first record of at most `limit` bytes, and a bit."""
+        size = limit + _INSPECTED_BYTES
+        return self._replace(source=lambda: Beginning(self.open(), size), codec="")
 
 
 class FoundRecord(NamedTuple):
@@ -181,7 +194,7 @@ class Format(abc.ABC):
     def too_large(self, number: int, size: int, context: Any = None) -> FoundRejection:
         """A record that exceeds --max-record-bytes; its bytes are not kept."""
         detail = f"the record at {number} has {size} bytes, more than {self.limit}"
-        return FoundRejection(self.place(number), Rejection("file-too-large", detail), context)
+        return FoundRejection(self.place(number), Rejection(TOO_LARGE, detail), context)
 
     def whole(self, part: FilePart) -> bytes:
         """All bytes of a part.

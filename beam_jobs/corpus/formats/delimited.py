@@ -25,6 +25,7 @@ from beam_jobs.corpus.formats.base import (
 from beam_jobs.corpus.formats.lines import Line, read_lines
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import RawRecord, Rejection
+from beam_jobs.corpus.source_io import TOO_LARGE
 from beam_jobs.options import TextOptions
 from beam_jobs.options.values import parse_names
 
@@ -99,7 +100,7 @@ class Csv(Format):
         """See Format."""
         return [
             dict(zip(one.context.names, one.parsed, strict=False))
-            for one in first_records(self.find(part))
+            for one in first_records(self.find(part.beginning(self.limit)))
         ]
 
     def _row(self, data: bytes, encoding: str) -> list[str]:
@@ -205,7 +206,7 @@ class _Rows:
         self._taken.append(line)
         size = line.offset + line.size - self._taken[0].offset
         if size > self._limit:
-            raise Rejection("file-too-large", f"the row has more than {self._limit} bytes")
+            raise Rejection(TOO_LARGE, f"the row has more than {self._limit} bytes")
         try:
             return decode(line.data, self._encoding.name, line.offset)[0]
         except Rejection as rejection:
@@ -225,7 +226,7 @@ class _Rows:
             if values:
                 yield _Row(lines[0].offset, data, values)
             return
-        kept = None if len(data) > self._limit else data
+        kept = None if self.end - lines[0].offset > self._limit else data
         yield _Row(lines[0].offset, data, [], rejection.with_data(kept))
 
     def _unclosed_quote(self) -> Iterator[_Row]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
+
+import numpy as np
 
 from beam_jobs.corpus.encoding_declarations import declared_in_page, meant_by_page
 from beam_jobs.corpus.encodings import decode
@@ -10,6 +13,15 @@ from beam_jobs.corpus.formats.base import FilePart, Format, FoundRecord
 from beam_jobs.corpus.record import RawRecord
 from beam_jobs.options import TextOptions
 from beam_jobs.options.encodings import AUTO
+
+# The extractor of text visits the descendants of every ancestor, so nested boxes take time in the
+# square of their depth: 5,000 take 0.2 s, 20,000 take 4 s. Browsers limit the depth to 512.
+MAX_NESTED_BOXES = 4096
+_BOXES = re.compile(
+    r"<(/?)(?:div|section|article|main|aside|header|footer|nav|center|blockquote|form|fieldset"
+    r"|table|ul|ol|dl)\b",
+    re.IGNORECASE,
+)
 
 
 class Html(Format):
@@ -38,3 +50,11 @@ def decode_page(data: bytes, declared: str = "") -> tuple[str, str]:
     """
     names = itertools.chain(meant_by_page(declared), declared_in_page(data))
     return decode(data, AUTO, declared=names)
+
+
+def nested_boxes(page: str) -> int:
+    """Depth of nested boxes of a page, if every end tag is correct."""
+    if len(page) < 5 * MAX_NESTED_BOXES:
+        return 0
+    steps = [-1 if match[1] else 1 for match in _BOXES.finditer(page)]
+    return int(np.cumsum(steps).max()) if steps else 0

@@ -17,7 +17,7 @@ from beam_jobs.corpus.encodings import decode, encoding_of_lines
 from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, first_records
 from beam_jobs.corpus.formats.lines import LineFormat
 from beam_jobs.corpus.record import RawRecord, Rejection
-from beam_jobs.corpus.source_io import check_size
+from beam_jobs.corpus.source_io import TOO_LARGE, check_size
 from beam_jobs.corpus.streams import ByteStream
 from beam_jobs.options import TextOptions
 
@@ -49,9 +49,13 @@ class _JsonFormat(Format):
     def inspect(self, part: FilePart) -> list[dict[str, Any]]:
         """See Format."""
         values: list[Any] = []
-        for one in first_records(self.find_unchecked(part)):
-            with contextlib.suppress(Rejection):
-                values.append(_json_value(one.data, *one.context))
+        try:
+            for one in first_records(self.find_unchecked(part.beginning(self.limit))):
+                with contextlib.suppress(Rejection):
+                    values.append(_json_value(one.data, *one.context))
+        except Rejection:
+            if not values:
+                raise
         return [value for value in values if isinstance(value, dict)]
 
     def find_unchecked(self, part: FilePart) -> Iterator[Found]:
@@ -71,7 +75,8 @@ class Json(_JsonFormat):
         try:
             yield from self._found(part, checked=True)
         except Rejection as rejection:
-            raise rejection.with_data(self.readable_bytes(part)) from None
+            is_kept = rejection.reason != TOO_LARGE
+            raise rejection.with_data(self.readable_bytes(part) if is_kept else None) from None
 
     def find_unchecked(self, part: FilePart) -> Iterator[Found]:
         """See _JsonFormat."""
@@ -165,6 +170,7 @@ def _elements(file: ByteStream, limit: int) -> Iterator[_Element]:
                 depth -= 1
             if (depth == 1 and kind == b",") or depth == 0:
                 element = _trimmed(block[start : token.start()], base + start)
+                check_size(len(element.data), limit)
                 if depth or commas or element.data:
                     yield element
                 commas += 1

@@ -22,7 +22,7 @@ class Line(NamedTuple):
 
     Attributes:
         offset: Of its first byte in the stream.
-        data: Its bytes with its line break; of a longer line about as many as the limit.
+        data: Its bytes with its line break; of a line that exceeds the limit only the last ones.
         size: Its bytes.
         is_whole: Whether it has an end; the end of the file counts, unless that is damage.
     """
@@ -94,7 +94,8 @@ class LineFormat(Format):
             else:
                 line = Line(end, b"", 0)
             if file.damage is not None and not 0 <= stop <= end:
-                yield self.after_damage(end, file.damage, line.data or None, (known.name, end))
+                data = line.data if line.size <= self.limit else b""
+                yield self.after_damage(end, file.damage, data or None, (known.name, end))
 
 
 def read_lines(
@@ -110,7 +111,7 @@ def read_lines(
     Args:
         file: At its beginning.
         encoding: Of the file.
-        limit: Bytes of a line to keep; of a longer one a little more is kept.
+        limit: Most bytes of a line to keep.
         start: A multiple of the width of a code unit, as `end` is.
         end: -1 is the end of the file.
         separator: What ends a line; a line break if it is empty.
@@ -119,10 +120,13 @@ def read_lines(
     offset = max(0, start - width)
     if offset:
         file.seek(offset)
+    # A line that began before and ends after this split is not read to its end: 64 splits of a file
+    # of one line would read the whole file each.
+    last = end if offset else -1
     lines = (
-        _byte_lines(file, offset, limit)
+        _byte_lines(file, offset, limit, last)
         if newline == b"\n"
-        else _separated(file, offset, newline, width, limit)
+        else _separated(file, offset, newline, width, limit, last)
     )
     for line in lines:
         if line.offset < start:
@@ -134,43 +138,53 @@ def read_lines(
         yield line
 
 
-def _byte_lines(file: ByteStream, offset: int, limit: int) -> Iterator[Line]:
-    while data := file.readline(limit + 1):
+def _byte_lines(file: ByteStream, offset: int, limit: int, last: int) -> Iterator[Line]:
+    """Lines that end in 0x0a; none if the first one ends after the byte `last`."""
+    most = min(limit + 1, _BLOCK_BYTES)
+    while data := file.readline(most):
         size = len(data)
-        if size > limit:
-            tail = data[-1:]
-            while tail != b"\n" and (more := file.readline(_BLOCK_BYTES)):
-                size += len(more)
-                tail = more[-1:]
-        yield Line(offset, data, size)
+        parts = [data]
+        while len(data) == most and not data.endswith(b"\n"):
+            if 0 <= last <= offset + size:
+                return
+            data = file.readline(most)
+            size += len(data)
+            if size > limit:
+                parts.clear()
+            parts.append(data)
+        yield Line(offset, parts[0] if len(parts) == 1 else b"".join(parts), size)
         offset += size
+        last = -1
 
 
 def _separated(
-    file: ByteStream, offset: int, newline: bytes, width: int, limit: int
+    file: ByteStream, offset: int, newline: bytes, width: int, limit: int, last: int
 ) -> Iterator[Line]:
     """As `_byte_lines`, with another end of lines than 0x0a, in code units of `width` bytes."""
-    block, begin, dropped = b"", 0, 0  # the line begins there, after the bytes not kept of it
+    block, begin, dropped = bytearray(), 0, 0  # the line begins there, after bytes not kept of it
     while more := file.read(_BLOCK_BYTES):
-        searched = max(begin, len(block) - len(newline) + 1)
-        block = block[begin:] + more
-        searched, begin = searched - begin, 0
+        searched = max(begin, len(block) - len(newline) + 1) - begin
+        del block[:begin]
+        block += more
+        begin = 0
         while (at := _find_aligned(block, newline, searched, begin, width)) >= 0:
             end = at + len(newline)
             size = dropped + end - begin
-            yield Line(offset, block[begin:end], size)
+            yield Line(offset, bytes(block[begin:end]), size)
             offset += size
             begin = searched = end
-            dropped = 0
-        if len(block) - begin > limit:
+            dropped, last = 0, -1
+        if 0 <= last <= offset + dropped + len(block) - begin:
+            return
+        if dropped + len(block) - begin > limit:
             over = len(block) - begin - len(newline)
             over -= over % width
             begin, dropped = begin + over, dropped + over
     if begin < len(block):
-        yield Line(offset, block[begin:], dropped + len(block) - begin)
+        yield Line(offset, bytes(block[begin:]), dropped + len(block) - begin)
 
 
-def _find_aligned(block: bytes, wanted: bytes, start: int, begin: int, width: int) -> int:
+def _find_aligned(block: bytearray, wanted: bytes, start: int, begin: int, width: int) -> int:
     """Where bytes are next that begin at a code unit counted from `begin`; -1 if nowhere."""
     at = block.find(wanted, start)
     while at >= 0 and (at - begin) % width:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from beam_jobs.corpus.formats.warc_gzip import BEGINS, GzipMembers
 from beam_jobs.corpus.record import Rejection
+from beam_jobs.corpus.source_io import TOO_LARGE
 from beam_jobs.corpus.streams import ByteStream
 
 _LINE_BYTES = 1 << 16  # 64 KiB: a longer line of a header is damage
@@ -175,7 +176,7 @@ class _Reader:
         while left and (data := self._read(min(left, _HEADER_BYTES))):
             left -= len(data)
         detail = f"the record has {size} bytes, more than {self._limit}"
-        return Gap(start, None, Rejection("file-too-large", detail))
+        return Gap(start, None, Rejection(TOO_LARGE, detail))
 
     def _gap(self, start: int, data: bytes, why: Rejection) -> Gap:
         """Everything up to the next line that begins a record."""

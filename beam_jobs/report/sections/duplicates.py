@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import int64
+from beam_jobs.corpus.names import shown_name
 from beam_jobs.report.markup import Html, element, escape, figure, foreign, note
 from beam_jobs.report.previews import (
     Preview,
@@ -146,11 +147,11 @@ def _record(
     fate: str,
     kind: str = "",
 ) -> Html:
-    words = (foreign(record_id, 40), label, element("small", foreign(fate, 80)))
+    words = (foreign(shown_name(record_id), 40), label, element("small", foreign(fate, 80)))
     if reported.holds_text:
         shown = text(preview, _SHOWN_CHARACTERS, _SHOWN_LINES)
         return figure(shown, words, class_=f"document {kind}".strip())
-    return tile(image(preview, record_id), words, kind)
+    return tile(image(preview, shown_name(record_id)), words, kind)
 
 
 def read_clusters(reported: ReportedSet) -> list[Cluster]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from beam_jobs.corpus.names import shown_name
 from beam_jobs.report.markup import Html, element, escape, foreign, note
 from beam_jobs.report.previews import image_of_bytes, text_of_bytes
 from beam_jobs.report.sampling import ReportedSet
@@ -35,7 +36,7 @@ def _example(reported: ReportedSet, refused: Refused) -> Html:
         element("p", foreign(refused.detail, _DETAIL_CHARACTERS)),
         element(
             "p",
-            foreign(refused.record_id),
+            foreign(shown_name(refused.record_id)),
             f", stage {refused.stage}" if refused.stage else None,
             class_="source",
         ),

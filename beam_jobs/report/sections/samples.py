@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from beam_jobs.corpus.names import shown_name
 from beam_jobs.report.markup import Html, element, escape, foreign, note
 from beam_jobs.report.sampling import (
     MOST_CLASSES,
@@ -51,7 +52,7 @@ def _class(reported: ReportedSet, sample: ClassSample) -> Html:
 
 
 def _image(record: SampledRecord) -> Html:
-    return element("div", image(record.preview, record.record_id), _kept_values(record))
+    return element("div", image(record.preview, shown_name(record.record_id)), _kept_values(record))
 
 
 def _document(record: SampledRecord) -> Html:
@@ -59,7 +60,7 @@ def _document(record: SampledRecord) -> Html:
         "div",
         text(record.preview, _SHOWN_CHARACTERS, _SHOWN_LINES),
         _kept_values(record),
-        note(foreign(record.record_id, 60)),
+        note(foreign(shown_name(record.record_id), 60)),
         class_="document",
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from typing import ClassVar
 
 import numpy as np
@@ -12,16 +11,8 @@ import pyarrow.compute as pc
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLTree
 
+from beam_jobs.corpus.formats.html import MAX_NESTED_BOXES, nested_boxes
 from beam_jobs.text.cleaning.base import Rule, Step, Texts
-
-# The extractor visits the descendants of every ancestor, so nested boxes take time in the square of
-# their depth: 5,000 take 0.2 s, 20,000 take 4 s. Browsers limit the depth to 512.
-_MAX_DEPTH = 4096
-_BOXES = re.compile(
-    r"<(/?)(?:div|section|article|main|aside|header|footer|nav|center|blockquote|form|fieldset"
-    r"|table|ul|ol|dl)\b",
-    re.IGNORECASE,
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,8 +45,8 @@ class Html(Step):
             return
         pages = texts.text.filter(pa.array(which)).to_pylist()
         depths = np.zeros(len(texts), np.int64)
-        depths[which] = [_depth(page) for page in pages]
-        deep = depths > _MAX_DEPTH
+        depths[which] = [nested_boxes(page) for page in pages]
+        deep = depths > MAX_NESTED_BOXES
         texts.replace_where(which & ~deep, self._text)
         bare = pc.equal(pc.utf8_trim_whitespace(texts.text), "").to_numpy(zero_copy_only=False)
         texts.is_html = texts.is_html & ~which
@@ -76,11 +67,3 @@ class Html(Step):
         if self.title and tree.title and not text.startswith(tree.title):
             return f"{tree.title.strip()}\n\n{text}"
         return text
-
-
-def _depth(page: str) -> int:
-    """Depth of nested boxes of a page, if every end tag is correct."""
-    if len(page) < 5 * _MAX_DEPTH:
-        return 0
-    steps = [-1 if match[1] else 1 for match in _BOXES.finditer(page)]
-    return int(np.cumsum(steps).max()) if steps else 0

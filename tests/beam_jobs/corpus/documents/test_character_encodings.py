@@ -162,13 +162,16 @@ def test_valid_utf8_comes_before_a_declaration_of_bytes():
 
 @pytest.mark.parametrize("encoding", ["iso-8859-1", "ISO-8859-2", "KOI8-R", "Shift_JIS", "cp855"])
 def test_xml_declares_its_encoding(encoding, file, documents):
-    text = {"KOI8-R": "\u0449\u0438", "cp855": "\u0449\u0438", "Shift_JIS": "\u4e16"}.get(
+    word = {"KOI8-R": "\u0449\u0438", "cp855": "\u0449\u0438", "Shift_JIS": "\u4e16"}.get(
         encoding, "\u00e1"
     )
-    text = f'<?xml version="1.0" encoding="{encoding}"?>\n<a>{text}</a>\n'
-    read = documents(file("a.xml", text.encode(encoding)), encoding="auto")
-    assert list(read.texts.values()) == [text]
-    assert not documents(file("b.xml", text.encode(encoding))).texts  # UTF-8 is the default
+    text = f'<?xml version="1.0" encoding="{encoding}"?>\n<a>{word}</a>\n'
+    data = text.encode(encoding)
+    for option in ("auto", "utf-8"):
+        assert list(documents(file("a.xml", data), encoding=option).texts.values()) == [word]
+    plain = file("a.xml", data)
+    assert list(documents(plain, format="txt", encoding="auto").texts.values()) == [text]
+    assert not documents(plain, format="txt").texts  # UTF-8 is the default
 
 
 def test_xml_means_what_it_says_and_html_what_browsers_do():
