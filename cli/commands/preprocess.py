@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import IO, Any
 
 import click
 
 from beam_jobs.options import OPTIONS, PreprocessOptions
+from cli.config_file import config_options, save
 from cli.options import click_options
 from shard_format import Schema
 
@@ -53,12 +55,39 @@ def _job(options: type[PreprocessOptions]) -> click.Command:
     @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
     @click.option("--out", required=True, metavar="DIR", help="The new shard set.")
     @click_options(options)
+    @config_options(options, {"sources": tuple, "out": str})
+    @_like_option(options)
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
     @click.pass_obj
-    def job(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
-        build_set(options(**values), beam_args, as_json)
+    def job(beam_args: list[str], /, as_json: bool, save_config: str | None, **values: Any) -> None:
+        asked = options(**values)
+        if save_config is not None:
+            further = {"sources": asked.sources, "out": asked.out}
+            save(save_config, asked, further, f"shardmill preprocess {options.COMMAND}")
+        build_set(asked, beam_args, as_json)
 
     return job
+
+
+def _like_option(options: type[PreprocessOptions]) -> Callable[[Any], Any]:
+    """The flag --like: options of another set as defaults, which --config comes before."""
+
+    def load(ctx: click.Context, _: click.Parameter, directory: Path | None) -> None:
+        from beam_jobs.like import options_like
+
+        if directory is not None:
+            ctx.default_map = {**options_like(directory, options), **(ctx.default_map or {})}
+
+    return click.option(
+        "--like",
+        metavar="SET",
+        type=click.Path(path_type=Path),
+        is_eager=True,  # before the flags, whose defaults it sets
+        expose_value=False,
+        callback=load,
+        help="Take the options that another set was built with, as far as they change records; "
+        "--config and flags given here win.",
+    )
 
 
 for _options in OPTIONS.values():
