@@ -34,6 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         job = JOBS[values.pop("job")]
         if runs_here(beam_args):
             quiet_beam()
+        if values.pop("dry_run"):
+            with naming_extras():
+                from beam_jobs.dry_run import dry_run
+
+            print(json.dumps(dry_run(job(**values)).as_json()))
+            return 0
         with naming_extras():
             from beam_jobs.run import check_kept, preprocess  # loads Beam: not for --help
 
@@ -81,6 +87,11 @@ def _parser(config: Mapping[str, Any]) -> argparse.ArgumentParser:
             "--config",
             metavar="FILE",
             help="Take options from a TOML file, named as their flags; flags given here win.",
+        )
+        job.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="Print what would be read, and an estimate from a sample; write nothing.",
         )
         for field in declared(options):
             _add_flag(job, field)

@@ -57,14 +57,30 @@ def _job(options: type[PreprocessOptions]) -> click.Command:
     @click_options(options)
     @config_options(options, {"sources": tuple, "out": str})
     @_like_option(options)
+    @click.option(
+        "--dry-run",
+        is_flag=True,
+        help="Print what would be read, and an estimate of time and disk from a sample; write "
+        "nothing.",
+    )
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
     @click.pass_obj
-    def job(beam_args: list[str], /, as_json: bool, save_config: str | None, **values: Any) -> None:
+    def job(
+        beam_args: list[str],
+        /,
+        as_json: bool,
+        save_config: str | None,
+        dry_run: bool,
+        **values: Any,
+    ) -> None:
         asked = options(**values)
         if save_config is not None:
             further = {"sources": asked.sources, "out": asked.out}
             save(save_config, asked, further, f"shardmill preprocess {options.COMMAND}")
-        build_set(asked, beam_args, as_json)
+        if dry_run:
+            show_dry_run(asked, as_json)
+        else:
+            build_set(asked, beam_args, as_json)
 
     return job
 
@@ -92,6 +108,23 @@ def _like_option(options: type[PreprocessOptions]) -> Callable[[Any], Any]:
 
 for _options in OPTIONS.values():
     preprocess.add_command(_job(_options))
+
+
+def show_dry_run(options: PreprocessOptions, as_json: bool) -> None:
+    """Prints what the job would do, after a look at the corpus."""
+    from beam_jobs.dry_run import dry_run
+    from cli.console import Bars, native_noise_kept, print_json
+    from cli.dry_run import print_dry_run
+
+    with native_noise_kept() as stderr, Bars(stderr) as bars:
+        units = {"list": "files", "sample": ""}
+        found = dry_run(
+            options, lambda stage, done, total: bars.update(stage, done, total, units[stage])
+        )
+    if as_json:
+        print_json(found.as_json())
+    else:
+        print_dry_run(found)
 
 
 def build_set(
