@@ -1,6 +1,4 @@
-"""What a job would do: it lists the corpus, stages a sample, and writes nothing but a temporary
-folder.
-"""
+"""What a job would do: the corpus is listed, and a sample of it staged in a temporary folder."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ _ENDING = r"(?P<end>(?P<inner>\.\w{1,8})?\.(?P<codec>gz|zst|bz2|xz)|\.\w{1,8})(?
 class RejectedItems(NamedTuple):
     """Items that listing rejects for one reason; the first of them with what was found."""
 
-    count: int
+    items: int
     record_id: str
     detail: str
 

@@ -37,11 +37,13 @@ def config_options(declaration: type, further: Mapping[str, type]) -> Decorator:
         command = click.option(
             "--save-config",
             metavar="FILE",
+            type=click.Path(),
             help="Write the options of this job to FILE, for --config, and go on.",
         )(command)
         return click.option(
             "--config",
             metavar="FILE",
+            type=click.Path(),
             is_eager=True,  # before the flags, whose defaults it sets
             expose_value=False,
             callback=load,

@@ -47,9 +47,9 @@ def _lines(found: DryRun) -> Iterator[tuple[str, str]]:
     )
     if found.ignored:
         yield "ignored", counted(found.ignored, "hidden file or folder", "hidden files and folders")
-    for reason, items in found.rejected.items():
-        first = f"the first is {visible(items.record_id)} ({visible(items.detail)})"
-        yield "rejected", f"{items.count:,} as {reason}; {first}"
+    for reason, group in found.rejected.items():
+        first = f"the first is {visible(group.record_id)} ({visible(group.detail)})"
+        yield "rejected", f"{group.items:,} as {reason}; {first}"
     yield "classes", _classes(found)
     yield "options", _flags(found.given) or "all have their defaults"
     if found.detected:
@@ -68,8 +68,7 @@ def _lines(found: DryRun) -> Iterator[tuple[str, str]]:
     reasons = f"; rejected or filtered: {_listed(trial.reasons)}" if trial.reasons else ""
     yield "sample", f"{counted(trial.read, 'record')}, {trial.kept:,} kept{reasons}"
     yield from _estimated(found)
-    say_next = "nothing was written; leave out --dry-run to begin"
-    yield "next", say_next
+    yield "next", "nothing was written; leave out --dry-run to begin"
 
 
 def _estimated(found: DryRun) -> Iterator[tuple[str, str]]:
@@ -77,22 +76,17 @@ def _estimated(found: DryRun) -> Iterator[tuple[str, str]]:
     if estimate is None:
         yield "estimate", "none: how many records the files hold is known once they are read"
         return
-    tokens = getattr(found.options, "tokenizes", False)
+    as_text = " as text" if getattr(found.options, "tokenizes", False) else ""
     yield (
         "set",
-        (
-            f"about {counted(estimate.kept, 'record')} of {estimate.records:,} before duplicates are "
-            f"dropped, {format_bytes(estimate.set_bytes)}{' as text' if tokens else ''}"
-        ),
+        f"about {counted(estimate.kept, 'record')} of {estimate.records:,}, "
+        f"{format_bytes(estimate.set_bytes)}{as_text}, before duplicates are dropped",
     )
-    free = format_bytes(found.free_bytes)
     short = " (NOT ENOUGH)" if found.free_bytes < estimate.disk_bytes else ""
     yield (
         "disk",
-        (
-            f"about {format_bytes(estimate.disk_bytes)} for staged units and the set; {free} are free"
-            f"{short}"
-        ),
+        f"about {format_bytes(estimate.disk_bytes)} for staged units and the set; "
+        f"{format_bytes(found.free_bytes)} are free{short}",
     )
     yield "time", f"about {_duration(estimate.seconds)}, and some seconds to start and end"
 

@@ -161,7 +161,8 @@ class _TimedWork:
             self._began = time.perf_counter()
 
     def _count(self, size: int | None) -> None:
-        self.item_bytes = None if None in (size, self.item_bytes) else self.item_bytes + size
+        known = self.item_bytes is not None and size is not None
+        self.item_bytes = (self.item_bytes or 0) + (size or 0) if known else None
 
 
 def _is_compressed(item: SourceItem) -> bool:

@@ -52,8 +52,10 @@ def _job(options: type[PreprocessOptions]) -> click.Command:
     """The command of a job on one record type."""
 
     @click.command(options.COMMAND, cls=_WithBeamOptions, help=options.ABOUT)
-    @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
-    @click.option("--out", required=True, metavar="DIR", help="The new shard set.")
+    @click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=click.Path())
+    @click.option(
+        "--out", required=True, metavar="DIR", type=click.Path(), help="The new shard set."
+    )
     @click_options(options)
     @config_options(options, {"sources": tuple, "out": str})
     @_like_option(options)
