@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -17,8 +18,11 @@ from pathlib import Path
 import pytest
 
 
-def interrupted(repository, arguments, awaited):
-    """(exit code, what was printed, seconds to stop) of a command that got Ctrl-C at a text."""
+def interrupted(repository, arguments, awaited, alone=False):
+    """(exit code, output, seconds to stop, processes left) of a command that got Ctrl-C at a text.
+
+    Or that alone got the signal, some seconds later, not its workers.
+    """
     master, slave = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "cli.main", *map(str, arguments)],
@@ -35,7 +39,11 @@ def interrupted(repository, arguments, awaited):
                 break
             if awaited in printed and not typed:
                 typed = time.monotonic()
-                os.write(master, b"\x03")
+                if alone:
+                    time.sleep(4)  # Beam starts its workers meanwhile
+                    process.send_signal(signal.SIGINT)
+                else:
+                    os.write(master, b"\x03")
         seconds = time.monotonic() - typed
     return process.wait(30), printed.decode(), seconds, processes_of(process.pid)
 
@@ -62,6 +70,17 @@ def test_preprocess_stops_at_once_and_resumes(repository, samples, tmp_path, sha
     assert "Traceback" not in printed and "Error" not in printed
     again = shardmill(*job)
     assert again.returncode == 0 and "root hash" in again.stdout
+
+
+@pytest.mark.proof
+def test_a_signal_to_the_launcher_alone_ends_its_workers_too(make_images, repository, tmp_path):
+    """Beam would wait for them without end."""
+    corpus = make_images(count=1500, side=400)
+    beam = ["--", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+    job = ["preprocess", "images", corpus, "--out", tmp_path / "set", "--no-report", *beam]
+    code, printed, seconds, left = interrupted(repository, job, b"stage", alone=True)
+    assert code == 130 and seconds < 30 and not left
+    assert "Traceback" not in printed and printed.count("interrupted:") == 1
 
 
 def test_train_stops_at_once_while_tensorflow_is_loaded(repository, tmp_path, text_set):
