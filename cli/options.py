@@ -71,7 +71,7 @@ def _flag(same: list[Field], default: Any, shown: str) -> Decorator:
     if metadata["type"] is bool:
         return click.option(flag, is_flag=True, default=default, help=text)
     choices = _all_choices(same)
-    kind = _Choice(choices) if choices else metadata["type"]
+    kind: Any = _Choice(choices) if choices else metadata["type"]
     if metadata["type"] is str and metadata["metavar"] in _PATHS:
         kind = click.Path()  # shells complete paths then
     return click.option(
