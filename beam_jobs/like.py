@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def options_like(directory: Path, kind: type[PreprocessOptions]) -> dict[str, An
             f"records. Choose a set of {kind.record_type} records."
         )
     fields = {field.name: field for field in declared(kind)}
-    unknown = sorted(saved.keys() - fields.keys() - {"sources", "out", "record_type", "repaired"})
+    unknown = sorted(saved.keys() - {field.name for field in dataclasses.fields(kind)})
     if not saved or unknown:
         lacks = f"has options that this version does not know: {', '.join(unknown)}"
         raise InputError(
