@@ -23,6 +23,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from beam_jobs.dry_run import DryRun as DryRun
+    from beam_jobs.dry_run import dry_run as dry_run
     from beam_jobs.options import ImageOptions as ImageOptions
     from beam_jobs.options import TextOptions as TextOptions
     from beam_jobs.pipeline import BuildShardSet as BuildShardSet
@@ -33,8 +35,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "BuildReport": "beam_jobs.run",
     "BuildShardSet": "beam_jobs.pipeline",
+    "DryRun": "beam_jobs.dry_run",
     "ImageOptions": "beam_jobs.options",
     "TextOptions": "beam_jobs.options",
+    "dry_run": "beam_jobs.dry_run",
     "preprocess": "beam_jobs.run",
 }
 

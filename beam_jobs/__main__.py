@@ -12,12 +12,13 @@ import argparse
 import dataclasses
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from beam_jobs.engine.logs import quiet_beam, runs_here
 from beam_jobs.options import OPTIONS
 from shard_format import ShardmillError
+from shard_format.config_file import read_config
 from shard_format.extras import naming_extras
 from shard_format.options import declared, default_of, flag_of
 
@@ -26,12 +27,19 @@ JOBS = {options.COMMAND: options for options in OPTIONS.values()}
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one job; the exit code of shardmill."""
-    known, beam_args = _parser().parse_known_args(argv)
-    values = vars(known)
-    job = JOBS[values.pop("job")]
-    if runs_here(beam_args):
-        quiet_beam()
     try:
+        known, beam_args = _parser(_config(argv)).parse_known_args(argv)
+        values = vars(known)
+        del values["config"]  # read by `_config`
+        job = JOBS[values.pop("job")]
+        if runs_here(beam_args):
+            quiet_beam()
+        if values.pop("dry_run"):
+            with naming_extras():
+                from beam_jobs.dry_run import dry_run
+
+            print(json.dumps(dry_run(job(**values)).as_json()))
+            return 0
         with naming_extras():
             from beam_jobs.run import check_kept, preprocess  # loads Beam: not for --help
 
@@ -44,7 +52,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _config(argv: Sequence[str] | None) -> dict[str, Any]:
+    """The options in the file that --config names; none without it.
+
+    Raises:
+        InputError: The file cannot be read.
+        UsageError: It has an option that is unknown or has a wrong value.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("job", nargs="?")
+    parser.add_argument("--config")
+    known = parser.parse_known_args(argv)[0]
+    if known.config is None or known.job not in JOBS:
+        return {}
+    return read_config(known.config, declared(JOBS[known.job]), {"sources": tuple, "out": str})
+
+
+def _parser(config: Mapping[str, Any]) -> argparse.ArgumentParser:
+    """The parser; what a --config file has is no longer required."""
     parser = argparse.ArgumentParser(
         prog="python -m beam_jobs",
         description="Builds a shard set with Apache Beam. Flags that are not listed go to Beam.",
@@ -53,10 +78,24 @@ def _parser() -> argparse.ArgumentParser:
     jobs = parser.add_subparsers(dest="job", required=True)
     for name, options in JOBS.items():
         job = jobs.add_parser(name, help=options.ABOUT.partition("\n")[0], allow_abbrev=False)
-        job.add_argument("sources", nargs="+", metavar="SRC")
-        job.add_argument("--out", required=True, metavar="DIR", help="The new shard set.")
+        some = "*" if "sources" in config else "+"
+        job.add_argument("sources", nargs=some, metavar="SRC")
+        job.add_argument(
+            "--out", required="out" not in config, metavar="DIR", help="The new shard set."
+        )
+        job.add_argument(
+            "--config",
+            metavar="FILE",
+            help="Take options from a TOML file, named as their flags; flags given here win.",
+        )
+        job.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="Print what would be read, and an estimate from a sample; write nothing.",
+        )
         for field in declared(options):
             _add_flag(job, field)
+        job.set_defaults(**config)
     return parser
 
 

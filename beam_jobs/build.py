@@ -170,13 +170,26 @@ def output_error(error: OSError, workspace: Workspace) -> InputError:
 
 
 def is_complete(workspace: Workspace, build_id: str) -> bool:
-    """Whether the output holds the whole set of this very build.
+    """Whether the output holds the whole set of this very build; if not, it is built again.
 
     Raises:
         InputError: It holds another set.
     """
-    path = workspace.out / naming.MANIFEST
-    if storage.stat(path) is None:
+    if not holds_set(workspace, build_id):
+        return False
+    if is_whole(workspace):
+        return True
+    storage.delete(workspace.out / naming.MANIFEST)
+    return False
+
+
+def holds_set(workspace: Workspace, build_id: str) -> bool:
+    """Whether the output has a manifest, which is that of this very build.
+
+    Raises:
+        InputError: It is that of another set.
+    """
+    if storage.stat(workspace.out / naming.MANIFEST) is None:
         return False
     if load_build(workspace.out).get("build_id") != build_id:
         raise InputError(
@@ -184,19 +197,20 @@ def is_complete(workspace: Workspace, build_id: str) -> bool:
             "with other names, sizes or modification times. Choose another --out, or remove that "
             "folder."
         )
+    return True
+
+
+def is_whole(workspace: Workspace) -> bool:
+    """Whether a set has all its files in full, and no file that may be readable now."""
     manifest = load_manifest(workspace.out)
     if UNREADABLE in manifest.ledger.reasons:
-        storage.delete(path)  # --on-unreadable quarantine: the files may be readable now
-        return False
+        return False  # --on-unreadable quarantine: the files may be readable now
     sizes = {
         shard.file: shard.bytes for split in manifest.splits.values() for shard in split.shards
     }
     sizes |= {name: info["bytes"] for name, info in manifest.files.items()}
     found = {name: storage.stat(workspace.out / name) for name in sizes}
-    if all(stat and stat.size == sizes[name] for name, stat in found.items()):
-        return True
-    storage.delete(path)  # files are missing or truncated: the set is built again
-    return False
+    return all(stat and stat.size == sizes[name] for name, stat in found.items())
 
 
 def finish(

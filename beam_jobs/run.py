@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 
 from beam_jobs.build import begin, finish, locked_output, output_error, resolve, workspace_of
+from beam_jobs.engine.interrupts import workers_get_interrupts
 from beam_jobs.engine.runners import choose_mode, choose_runner, uses_work_queue
 from beam_jobs.engine.work_queue import work_queue
 from beam_jobs.options import PreprocessOptions
@@ -130,7 +131,8 @@ def _run_pipeline(
     queued = uses_work_queue(runner, beam_options)
     try:
         with work_queue(job.run_id, workspace) if queued else contextlib.nullcontext():
-            pipeline.run().wait_until_finish()
+            with workers_get_interrupts():
+                pipeline.run().wait_until_finish()
     except Exception as error:
         raise _cause(job, workspace, error) from error
     finally:

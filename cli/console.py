@@ -6,15 +6,17 @@ Bars go to stderr, results to stdout, so that output can be piped.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.progress import (
     BarColumn,
     Progress,
@@ -28,6 +30,7 @@ from rich.text import Text
 
 from shard_format.wording import format_bytes
 
+_ECHO_WIDTH = 4  # columns: "^C^C"
 _LOG_TAIL_BYTES = 4000  # the last messages of native libraries, shown after an error
 
 
@@ -66,6 +69,7 @@ def table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
 _BAR_WIDTH = 20  # characters
 _WIDE = 100  # columns of a terminal with room for long progress bars
 _LINE_SECONDS = 5.0  # between two lines of progress in a log file
+_BEAT_SECONDS = 1.0  # between two looks whether a line is due
 
 
 def bar(share: float) -> str:
@@ -98,16 +102,35 @@ class _Rate(ProgressColumn):
         return Text(f"{speed:,.0f} {task.fields['unit']}/s")
 
 
+@dataclasses.dataclass
+class _WithRoom:
+    """Leaves room at the right: a terminal echoes ^C there, and a wrapped line is shown twice."""
+
+    content: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from console.render(
+            self.content, options.update(width=max(1, options.max_width - _ECHO_WIDTH))
+        )
+
+
+class _Progress(Progress):
+    def get_renderable(self) -> RenderableType:
+        """See Progress."""
+        return _WithRoom(super().get_renderable())
+
+
 class Bars:
     """Progress bars on stderr, one per stage, each added when its stage begins.
 
-    Where stderr is no terminal, a line says every few seconds how far the stage is.
+    Where stderr is no terminal, a line says every few seconds how far the stage is, also while
+    nothing is reported: loading TensorFlow or compiling a model may take a minute.
     """
 
     def __init__(self, file: IO[str] | None = None) -> None:
         self._console = Console(file=file or sys.stderr, highlight=False, markup=False)
         note = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # gets the width that is left
-        self._progress = Progress(
+        self._progress = _Progress(
             TextColumn("{task.description:<12}"),
             BarColumn(bar_width=24 if self._console.width >= _WIDE else 8),
             _Count(),
@@ -119,6 +142,9 @@ class Bars:
         )
         self._tasks: dict[str, Any] = {}
         self._line_at = time.monotonic() + _LINE_SECONDS
+        self._stage = ""
+        self._over = threading.Event()
+        self._beat = threading.Thread(target=self._keep_printing, daemon=True)
 
     def update(
         self, stage: str, done: float, total: float | None, unit: str, note: str = ""
@@ -126,14 +152,14 @@ class Bars:
         """Shows the progress of a stage; a `total` of None or 0 is not known yet."""
         if not self._tasks:
             self._progress.start()  # not earlier: without a bar it prints an empty line
+            if not self._console.is_terminal:
+                self._beat.start()
         if stage not in self._tasks:
             self._tasks[stage] = self._progress.add_task(stage, total=None, unit=unit, note=note)
         self._progress.update(self._tasks[stage], completed=done, total=total or None, note=note)
+        self._stage = stage
         if not self._console.is_terminal and time.monotonic() >= self._line_at:
-            self._line_at = time.monotonic() + _LINE_SECONDS
-            task = self._progress.tasks[self._tasks[stage]]
-            parts = (stage, *(column.render(task).plain for column in (_Count(), _Rate())), note)
-            self._console.print("  ".join(part for part in parts if part), soft_wrap=True)
+            self._print_line()
 
     def finish(self, stage: str) -> None:
         """Marks a stage of unknown length as done."""
@@ -141,12 +167,43 @@ class Bars:
         # A stage without a count is shown as 1 of 1.
         self._progress.update(task.id, total=task.completed or 1, completed=task.completed or 1)
 
+    def _print_line(self, elapsed: str = "") -> None:
+        self._line_at = time.monotonic() + _LINE_SECONDS
+        task = self._progress.tasks[self._tasks[self._stage]]
+        numbers = (column.render(task).plain for column in (_Count(), _Rate()))
+        parts = (self._stage, *numbers, task.fields["note"], elapsed)
+        self._console.print("  ".join(part for part in parts if part), soft_wrap=True)
+
+    def _keep_printing(self) -> None:
+        """Prints a line where no report has led to one."""
+        while not self._over.wait(_BEAT_SECONDS):
+            if time.monotonic() >= self._line_at:
+                elapsed = self._progress.tasks[self._tasks[self._stage]].elapsed or 0
+                self._print_line(f"for {elapsed:.0f} s")
+
     def __enter__(self) -> Bars:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._beat.is_alive():
+            self._beat.join()
         if self._tasks:
             self._progress.stop()
+
+
+@contextlib.contextmanager
+def bar_if_long(stage: str) -> Iterator[None]:
+    """Shows a bar, or lines in a log file, once work that counts nothing takes some seconds."""
+    with Bars() as bars:
+        timer = threading.Timer(_LINE_SECONDS, bars.update, (stage, 0, None, ""))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
 
 
 @contextlib.contextmanager

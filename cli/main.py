@@ -80,7 +80,8 @@ def main() -> None:
     _show_everything()
     try:
         with naming_extras():
-            shardmill(standalone_mode=False)
+            # By this name also as a module, since shell completion asks for it.
+            shardmill(standalone_mode=False, prog_name="shardmill")
     except ShardmillError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)
@@ -88,7 +89,7 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt) as error:
-        hint = str(error)
+        hint = str(error) or str(error.__cause__ or "")  # click raises an Abort from it
         if not hint and _resumes(sys.argv):
             hint = "run the same command again; it resumes where something was saved"
         click.echo(f"interrupted: {hint}" if hint else "interrupted", err=True)
@@ -146,7 +147,8 @@ def _first_line(error: Exception) -> str:
 
 
 def _resumes(argv: list[str]) -> bool:
-    return any(name in argv[1:2] for name in ("preprocess", "train", "demo"))
+    known = any(name in argv[1:2] for name in ("preprocess", "train", "demo"))
+    return known and "--dry-run" not in argv
 
 
 if __name__ == "__main__":

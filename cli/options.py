@@ -14,6 +14,8 @@ from shard_format.wording import did_you_mean
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 Field = dataclasses.Field[Any]
 
+_PATHS = ("FILE", "DIR")  # metavars of options whose value is one path
+
 
 def click_options(
     declaration: type | Sequence[type],
@@ -69,10 +71,13 @@ def _flag(same: list[Field], default: Any, shown: str) -> Decorator:
     if metadata["type"] is bool:
         return click.option(flag, is_flag=True, default=default, help=text)
     choices = _all_choices(same)
+    kind: Any = _Choice(choices) if choices else metadata["type"]
+    if metadata["type"] is str and metadata["metavar"] in _PATHS:
+        kind = click.Path()  # shells complete paths then
     return click.option(
         flag,
         default=default,
-        type=_Choice(choices) if choices else metadata["type"],
+        type=kind,
         metavar=None if choices else metadata["metavar"] or "NAME",
         show_default=(shown or False) if default in (None, ()) else True,
         help=text,

@@ -145,21 +145,7 @@ def check_declared(options: Any, where: str = "", name_of: Callable[[str], str] 
         UsageError: A value is not, or a pair.
     """
     for field in declared(options):
-        value, metadata = getattr(options, field.name), field.metadata
-        if value is None and field.default is None:
-            continue
-        name = name_of(field.name)
-        if metadata["choices"]:
-            check_choice(name, value, metadata["choices"], where)
-        if metadata["limits"] is not None:
-            _check_number(name, value, metadata["limits"], where, metadata["type"] is not float)
-        checks = [metadata["form"] and metadata["form"].check, metadata["check"]]
-        for check in filter(None, checks):
-            if value is None:
-                raise UsageError(
-                    f"{name} is None{_at(where)}. Leave it out for {field.default!r}, its default."
-                )
-            check(name, value)
+        check_value(field, getattr(options, field.name), name_of(field.name), where)
     for field in declared(options):
         for other, reason in field.metadata["excludes"].items():
             if _is_given(options, field.name) and _matches(options, other):
@@ -167,6 +153,34 @@ def check_declared(options: Any, where: str = "", name_of: Callable[[str], str] 
                     f"{_typed(options, field)} {reason} and cannot be combined with {other}. "
                     "Leave one of them out."
                 )
+
+
+def check_value(field: dataclasses.Field[Any], value: Any, name: str, where: str = "") -> None:
+    """Returns if a value is as its option declares it; None passes where it is the default.
+
+    Args:
+        field: The option.
+        value: Its value.
+        name: What messages call the option.
+        where: What takes it, for messages.
+
+    Raises:
+        UsageError: It is not.
+    """
+    if value is None and field.default is None:
+        return
+    metadata = field.metadata
+    if metadata["choices"]:
+        check_choice(name, value, metadata["choices"], where)
+    if metadata["limits"] is not None:
+        _check_number(name, value, metadata["limits"], where, metadata["type"] is not float)
+    checks = [metadata["form"] and metadata["form"].check, metadata["check"]]
+    for check in filter(None, checks):
+        if value is None:
+            raise UsageError(
+                f"{name} is None{_at(where)}. Leave it out for {field.default!r}, its default."
+            )
+        check(f"{name}{_at(where)}", value)
 
 
 def check_choice(

@@ -26,7 +26,7 @@ THIRD_PARTY = {
         *("tokenizers", "torch"),
     },
     "trainer": {"keras", "numpy", "psutil", "tensorflow"},
-    "cli": {"click", "rich"},
+    "cli": {"click", "rich", "tomli_w"},
 }
 
 

@@ -76,7 +76,7 @@ def stage_unit(
             RejectWriter(sink) as rejects,
             Spool(workspace.scratch_file()) as spool,
         ):
-            work = _UnitAtWork(options, record_type, rejects, spool)
+            work = UnitAtWork(options, record_type, rejects, spool)
             with CorpusReader(options, record_type.payload, workspace.scratch_file()) as reader:
                 for item in items:
                     for result in reader.read(item):
@@ -134,7 +134,7 @@ def _unreadable(unit: Unit, items: Sequence[SourceItem], error: UnreadableError)
     )
 
 
-class _UnitAtWork:
+class UnitAtWork:
     """The records of a unit on their way: waiting for a batch, spooled, or rejected.
 
     Attributes:

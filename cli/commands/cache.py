@@ -30,12 +30,13 @@ def cache(directory: Path | None, clear: bool, as_json: bool) -> None:
       shardmill cache
       shardmill cache /scratch/cache --clear
     """
-    from cli.console import print_json, say
+    from cli.console import bar_if_long, print_json, say
     from reader.cache.resources import default_cache_dir
     from shard_format.wording import counted, format_bytes
 
     directory = directory or default_cache_dir()
-    found = _found(directory, clear)
+    with bar_if_long("delete" if clear else "list"):
+        found = _found(directory, clear)
     total = sum(entry.bytes for entry in found)
     if as_json:
         print_json(

@@ -42,10 +42,11 @@ def export_index(directory: Path, name: str, out: Path | None, as_json: bool) ->
       shardmill export-index set --json
     """
     import reader
-    from cli.console import print_json, say
+    from cli.console import bar_if_long, print_json, say
     from shard_format.wording import counted
 
-    done = reader.export_index(directory, name, out)
+    with bar_if_long("export"):
+        done = reader.export_index(directory, name, out)
     if as_json:
         print_json(
             {

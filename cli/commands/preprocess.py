@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import IO, Any
 
 import click
 
 from beam_jobs.options import OPTIONS, PreprocessOptions
+from cli.config_file import config_options, save
 from cli.options import click_options
 from shard_format import Schema
 
@@ -50,19 +52,81 @@ def _job(options: type[PreprocessOptions]) -> click.Command:
     """The command of a job on one record type."""
 
     @click.command(options.COMMAND, cls=_WithBeamOptions, help=options.ABOUT)
-    @click.argument("sources", nargs=-1, required=True, metavar="SRC...")
-    @click.option("--out", required=True, metavar="DIR", help="The new shard set.")
+    @click.argument("sources", nargs=-1, required=True, metavar="SRC...", type=click.Path())
+    @click.option(
+        "--out", required=True, metavar="DIR", type=click.Path(), help="The new shard set."
+    )
     @click_options(options)
+    @config_options(options, {"sources": tuple, "out": str})
+    @_like_option(options)
+    @click.option(
+        "--dry-run",
+        is_flag=True,
+        help="Print what would be read, and an estimate of time and disk from a sample; write "
+        "nothing.",
+    )
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
     @click.pass_obj
-    def job(beam_args: list[str], /, as_json: bool, **values: Any) -> None:
-        build_set(options(**values), beam_args, as_json)
+    def job(
+        beam_args: list[str],
+        /,
+        as_json: bool,
+        save_config: str | None,
+        dry_run: bool,
+        **values: Any,
+    ) -> None:
+        asked = options(**values)
+        if save_config is not None:
+            further = {"sources": asked.sources, "out": asked.out}
+            save(save_config, asked, further, f"shardmill preprocess {options.COMMAND}")
+        if dry_run:
+            show_dry_run(asked, as_json)
+        else:
+            build_set(asked, beam_args, as_json)
 
     return job
 
 
+def _like_option(options: type[PreprocessOptions]) -> Callable[[Any], Any]:
+    """The flag --like: options of another set as defaults, which --config comes before."""
+
+    def load(ctx: click.Context, _: click.Parameter, directory: Path | None) -> None:
+        from beam_jobs.like import options_like
+
+        if directory is not None:
+            ctx.default_map = {**options_like(directory, options), **(ctx.default_map or {})}
+
+    return click.option(
+        "--like",
+        metavar="SET",
+        type=click.Path(path_type=Path),
+        is_eager=True,  # before the flags, whose defaults it sets
+        expose_value=False,
+        callback=load,
+        help="Take the options that another set was built with, as far as they change records; "
+        "--config and flags given here win.",
+    )
+
+
 for _options in OPTIONS.values():
     preprocess.add_command(_job(_options))
+
+
+def show_dry_run(options: PreprocessOptions, as_json: bool) -> None:
+    """Prints what the job would do, after a look at the corpus."""
+    from beam_jobs.dry_run import dry_run
+    from cli.console import Bars, native_noise_kept, print_json
+    from cli.dry_run import print_dry_run
+
+    with native_noise_kept() as stderr, Bars(stderr) as bars:
+        units = {"list": "files", "sample": ""}
+        found = dry_run(
+            options, lambda stage, done, total: bars.update(stage, done, total, units[stage])
+        )
+    if as_json:
+        print_json(found.as_json())
+    else:
+        print_dry_run(found)
 
 
 def build_set(

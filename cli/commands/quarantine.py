@@ -37,14 +37,17 @@ def list_reasons(directory: Path, reason: str | None, as_json: bool) -> None:
     """
     from beam_jobs.corpus.names import shown_name
     from beam_jobs.quarantine import check_reasons, reasons, rejected_records
-    from cli.console import print_json, say, stdout, table
+    from cli.console import bar_if_long, print_json, say, stdout, table
     from shard_format.wording import format_bytes
 
     if reason is not None:
-        check_reasons(directory, [reason])
-        _list_records([one for one in rejected_records(directory) if one.reason == reason], as_json)
+        with bar_if_long("list"):
+            check_reasons(directory, [reason])
+            chosen = [one for one in rejected_records(directory) if one.reason == reason]
+        _list_records(chosen, as_json)
         return
-    found = reasons(directory)
+    with bar_if_long("list"):
+        found = reasons(directory)
     if as_json:
         print_json({"directory": str(directory), "reasons": [one._asdict() for one in found]})
         return

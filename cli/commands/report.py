@@ -30,10 +30,11 @@ def report(directory: Path, out: Path | None, as_json: bool) -> None:
       shardmill report set --json
     """
     from beam_jobs.report import write_report
-    from cli.console import print_json, say
+    from cli.console import bar_if_long, print_json, say
     from shard_format.wording import format_bytes
 
-    page = write_report(directory, out)
+    with bar_if_long("report"):
+        page = write_report(directory, out)
     size = page.stat().st_size
     if as_json:
         print_json({"report": str(page), "bytes": size})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli.config_file import config_options, save
 from cli.options import click_options
 from trainer.options import TrainOptions
 
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
     help="Directory for checkpoints, logs and model (default: DIR-run next to DIR).",
 )
 @click_options(TrainOptions)
+@config_options(TrainOptions, {"directory": str, "run_dir": str})
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
-def train(directory: Path, run_dir: Path | None, as_json: bool, **values: Any) -> None:
+def train(
+    directory: Path, run_dir: Path | None, as_json: bool, save_config: str | None, **values: Any
+) -> None:
     """Train a Keras model on a shard set.
 
     The model predicts the class of images and of token ids, and the next token of packed
@@ -53,7 +57,11 @@ def train(directory: Path, run_dir: Path | None, as_json: bool, **values: Any) -
     if run_dir is None:
         resolved = directory.resolve()  # "." has no name of its own
         run_dir = resolved.with_name(f"{resolved.name}-run")
-    train_model(TrainOptions(data=directory, run_dir=run_dir, **values), as_json)
+    options = TrainOptions(data=directory, run_dir=run_dir, **values)
+    if save_config is not None:
+        further = {"directory": str(directory), "run_dir": str(run_dir)}
+        save(save_config, options, further, "shardmill train")
+    train_model(options, as_json)
 
 
 def train_model(options: TrainOptions, as_json: bool) -> TrainResult:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import time
 
 import pytest
 
@@ -39,3 +41,37 @@ def test_a_log_file_gets_lines_while_a_stage_runs(log, monkeypatch):
     lines = log.getvalue().splitlines()
     assert lines[0] == "load  TensorFlow, the data and the model"
     assert lines[2].startswith("train  100/12,800") and lines[2].endswith(NOTE)
+
+
+def test_a_log_file_gets_lines_while_nothing_is_reported(log, monkeypatch):
+    """As while TensorFlow is loaded, or a model compiled."""
+    monkeypatch.setattr(console, "_LINE_SECONDS", 0.1)
+    monkeypatch.setattr(console, "_BEAT_SECONDS", 0.05)
+    with console.Bars(log) as bars:
+        bars.update("measure", 3, None, "", "training")
+        while log.getvalue().count("\n") < 3:
+            time.sleep(0.05)
+    lines = log.getvalue().splitlines()
+    assert all(re.fullmatch(r"measure  training  for \d+ s", line) for line in lines[:3])
+
+
+def test_work_without_a_count_gets_a_line_once_it_takes_long(monkeypatch, capsys):
+    with console.bar_if_long("report"):
+        pass
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(console, "_LINE_SECONDS", 0.1)
+    monkeypatch.setattr(console, "_BEAT_SECONDS", 0.05)
+    with console.bar_if_long("report"):
+        time.sleep(1)
+    out, err = capsys.readouterr()
+    assert out == "" and "report  for" in err
+
+
+def test_a_terminal_has_room_for_what_it_echoes(monkeypatch):
+    """A line that is wrapped by the ^C of Ctrl-C would be shown twice."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    terminal = io.StringIO()
+    train(terminal)
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue()).splitlines()
+    assert "epoch 13/20" in lines[-1] and max(map(len, lines)) <= 80 - len("^C^C")

@@ -31,6 +31,8 @@ BUILDS = {
     command[command.index("--out") + 1]: command
     for command in commands_of(README)
     if command[:2] == ["shardmill", "preprocess"]
+    and "--out" in command
+    and "--dry-run" not in command
 }
 
 

@@ -1,0 +1,260 @@
+"""What a job would do: the corpus is listed, and a sample of it staged in a temporary folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.build import holds_set, is_whole, resolve, workspace_of
+from beam_jobs.columns import int64
+from beam_jobs.corpus.names import LABEL_SEPARATOR
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.progress import OnProgress
+from beam_jobs.record_types import RECORD_TYPES
+from beam_jobs.stages.list import list_corpus
+from beam_jobs.stages.trial import Trial, stage_trial
+from beam_jobs.workspace import Workspace, read_table
+from shard_format import storage
+from shard_format.errors import file_error
+from shard_format.machine import usable_cores
+from shard_format.options import declared
+
+# Of the duration of a build, with images and with text, on 2 cores: planning, writing and the
+# report take the rest (build.json has the stages of any build).
+_STAGING_SHARE = 0.8
+
+# ".jpg", ".jsonl.gz"; of a part of a large file the ending of the file.
+_ENDING = r"(?P<end>(?P<inner>\.\w{1,8})?\.(?P<codec>gz|zst|bz2|xz)|\.\w{1,8})(?P<part>/\d{12})?$"
+
+
+class RejectedItems(NamedTuple):
+    """Items that listing rejects for one reason; the first of them with what was found."""
+
+    items: int
+    record_id: str
+    detail: str
+
+
+class Estimate(NamedTuple):
+    """What the sample makes expect of the whole corpus, before duplicates are dropped.
+
+    Attributes:
+        records: Number of records that are read.
+        kept: Number of them in the set.
+        set_bytes: Size of the set.
+        disk_bytes: Needed for the set and for what is staged, until the build ends.
+        seconds: Duration of the build, less what is staged already.
+    """
+
+    records: int
+    kept: int
+    set_bytes: int
+    disk_bytes: int
+    seconds: float
+
+
+class DryRun(NamedTuple):
+    """What a job would do.
+
+    Attributes:
+        options: The options in effect, with everything resolved.
+        given: Options that were given and differ from their defaults, by name.
+        detected: Options that were found by a look at the corpus, by name.
+        state: Of the output: "new", "unfinished" (the job resumes), or "complete" (nothing to do).
+        files: Number of files.
+        items: Number of files, members of archives and parts of large files.
+        bytes: Their size.
+        kinds: Number of items by the ending of their names.
+        ignored: Number of hidden files that are left out.
+        rejected: Items that cannot be used, by reason.
+        classes: Number of items by class, where folders, tables or archives name it; else empty.
+        workers: Parallel workers of the local engine.
+        units: Number of work units.
+        units_staged: Number of them that an earlier build has staged.
+        unit_bytes: Mean size of a unit.
+        trial: A sample of records, as they were staged.
+        estimate: For the whole corpus; None if the sample does not tell.
+        free_bytes: On the file system of the output.
+    """
+
+    options: PreprocessOptions
+    given: dict[str, Any]
+    detected: dict[str, Any]
+    state: str
+    files: int
+    items: int
+    bytes: int
+    kinds: dict[str, int]
+    ignored: int
+    rejected: dict[str, RejectedItems]
+    classes: dict[str, int]
+    workers: int
+    units: int
+    units_staged: int
+    unit_bytes: int
+    trial: Trial
+    estimate: Estimate | None
+    free_bytes: int
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, as values of JSON."""
+        return self._asdict() | {
+            "options": dataclasses.asdict(self.options),
+            "rejected": {name: items._asdict() for name, items in self.rejected.items()},
+            "trial": self.trial._asdict(),
+            "estimate": self.estimate and self.estimate._asdict(),
+        }
+
+
+def dry_run(
+    options: PreprocessOptions,
+    on_progress: OnProgress = lambda stage, done, total: None,
+) -> DryRun:
+    """Finds out what `preprocess` would do, and writes nothing into the output or --staging.
+
+    Args:
+        options: The job.
+        on_progress: Called with (stage, done, in all) for the stages "list", in items, and
+            "sample".
+
+    Raises:
+        UsageError: An option is wrong.
+        InputError: The corpus or the output folder cannot be used.
+    """
+    asked, options = options, resolve(options)
+    record_type = RECORD_TYPES[options.record_type](options)
+    try:
+        with tempfile.TemporaryDirectory(prefix="shardmill-") as folder:
+            scratch = Workspace(Path(folder), None)
+            scratch.create()
+            found = list_corpus(
+                options, record_type, scratch, lambda done: on_progress("list", done, 0)
+            )
+            on_progress("list", found.items, found.items)
+            listing, units = read_table(scratch.listing), read_table(scratch.unit_table)
+            workspace = workspace_of(options)
+            complete = holds_set(workspace, found.build_id) and is_whole(workspace)
+            unfinished = storage.is_folder(workspace.plan)
+            staged, left_bytes = _staged(units, workspace)
+            on_progress("sample", 0, 1)
+            trial = stage_trial(listing, options, record_type, scratch)
+            on_progress("sample", 1, 1)
+            workers = options.workers or math.ceil(usable_cores())
+            usable = listing.filter(pc.equal(listing["reason"], ""))
+            return DryRun(
+                options=options,
+                given=_given(asked),
+                detected=_detected(asked, options),
+                state="complete" if complete else "unfinished" if unfinished else "new",
+                files=len(pc.unique(listing["path"])),
+                items=found.items,
+                bytes=found.bytes,
+                kinds=_kinds(listing["record_id"]),
+                ignored=found.ignored,
+                rejected=_rejected(listing),
+                classes=_classes(usable["label"]),
+                workers=workers,
+                units=len(units),
+                units_staged=staged,
+                unit_bytes=found.bytes // len(units),
+                trial=trial,
+                estimate=_estimate(trial, usable, left_bytes / max(1, found.bytes), workers),
+                free_bytes=_free_bytes(workspace.out),
+            )
+    except OSError as error:
+        raise file_error(error, tempfile.gettempdir(), resumes=False) from error
+
+
+def _given(options: PreprocessOptions) -> dict[str, Any]:
+    return {
+        field.name: getattr(options, field.name)
+        for field in declared(options)
+        if getattr(options, field.name) != field.default
+    }
+
+
+def _detected(asked: PreprocessOptions, options: PreprocessOptions) -> dict[str, Any]:
+    """Options that differ from what was asked for, but for paths, which were made absolute."""
+    return {
+        field.name: getattr(options, field.name)
+        for field in declared(options)
+        if getattr(options, field.name) != getattr(asked, field.name) and not field.metadata["form"]
+    }
+
+
+def _staged(units: pa.Table, workspace: Workspace) -> tuple[int, int]:
+    """(number of units that are staged, bytes of the others); by names alone, which is cheap."""
+    names = set()
+    if storage.is_folder(workspace.units):
+        names = {entry.name for entry in storage.list_folder(workspace.units)}
+    done = np.array([f"{key}.json" in names for key in units["key"].to_pylist()], bool)
+    return int(done.sum()), int(int64(units["bytes"])[~done].sum())
+
+
+def _kinds(record_ids: pa.ChunkedArray) -> dict[str, int]:
+    """Number of items by the ending of their names, the most frequent first."""
+    found = pc.extract_regex(record_ids, _ENDING)
+    ends = pc.utf8_lower(pc.fill_null(pc.struct_field(found, "end"), "no ending"))
+    return _counts(ends)
+
+
+def _classes(labels: pa.ChunkedArray) -> dict[str, int]:
+    """Number of items by class, the largest first; one of several classes counts for each."""
+    classes: Counter[str] = Counter()
+    for label, count in _counts(labels.drop_null()).items():
+        for name in label.split(LABEL_SEPARATOR) if label else ():
+            classes[name] += count
+    return dict(classes.most_common())
+
+
+def _counts(values: pa.ChunkedArray) -> dict[str, int]:
+    found = {one["values"]: one["counts"] for one in pc.value_counts(values).to_pylist()}
+    return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+
+
+def _rejected(listing: pa.Table) -> dict[str, RejectedItems]:
+    table = listing.select(["reason", "record_id", "detail"])
+    table = table.filter(pc.not_equal(table["reason"], ""))
+    found = {}
+    for reason, count in _counts(table["reason"]).items():
+        first = table.slice(pc.index(table["reason"], reason).as_py(), 1).to_pylist()[0]
+        found[reason] = RejectedItems(count, first["record_id"], first["detail"])
+    return found
+
+
+def _estimate(trial: Trial, usable: pa.Table, left: float, workers: int) -> Estimate | None:
+    """The sample, scaled to the corpus; `left` is the share that is not staged yet."""
+    if trial.one_per_item:
+        records = len(usable)
+    elif trial.item_bytes:
+        records = round(trial.read * int64(usable["size"]).sum() / trial.item_bytes)
+    else:
+        return None
+    if not trial.read:
+        return None
+    scale = records / trial.read
+    set_bytes = round(trial.staged_bytes * scale)
+    seconds = trial.seconds * scale * left / min(workers, usable_cores()) / _STAGING_SHARE
+    return Estimate(
+        records=records,
+        kept=round(trial.kept * scale),
+        set_bytes=set_bytes,
+        disk_bytes=2 * set_bytes + round(2 * trial.rejected_bytes * scale),
+        seconds=seconds,
+    )
+
+
+def _free_bytes(out: Path) -> int:
+    """On the file system that the output is, or would be, on."""
+    while not out.exists():
+        out = out.parent
+    return shutil.disk_usage(out).free
