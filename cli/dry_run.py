@@ -54,6 +54,8 @@ def _lines(found: DryRun) -> Iterator[tuple[str, str]]:
     yield "options", _flags(found.given) or "all have their defaults"
     if found.detected:
         yield "detected", _flags(found.detected)
+    for note in options.notes:
+        yield "note", visible(note)
     yield (
         "work",
         (

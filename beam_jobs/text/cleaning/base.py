@@ -260,7 +260,7 @@ def _share_rule(reason: str, out: BoolArray, part: IntArray, whole: IntArray) ->
 
 
 # Modules that decode files, compute on columns and hash, whatever the steps.
-_ALWAYS = ("chardet", "pyarrow", "xxhash")
+_ALWAYS = ("chardet", "pyarrow", "resiliparse", "xxhash")
 
 
 def versions(steps: Sequence[Applied]) -> dict[str, str]:
