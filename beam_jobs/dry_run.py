@@ -18,6 +18,7 @@ from beam_jobs.build import holds_set, is_whole, resolve, workspace_of
 from beam_jobs.columns import int64
 from beam_jobs.corpus.names import LABEL_SEPARATOR
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.values import DEFAULT_SPLIT
 from beam_jobs.progress import OnProgress
 from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.stages.list import list_corpus
@@ -184,11 +185,14 @@ def _given(options: PreprocessOptions) -> dict[str, Any]:
 
 def _detected(asked: PreprocessOptions, options: PreprocessOptions) -> dict[str, Any]:
     """Options that differ from what was asked for, but for paths, which were made absolute."""
-    return {
+    found = {
         field.name: getattr(options, field.name)
         for field in declared(options)
         if getattr(options, field.name) != getattr(asked, field.name) and not field.metadata["form"]
     }
+    if found.get("split") == DEFAULT_SPLIT:  # nothing was found
+        del found["split"]
+    return found
 
 
 def _staged(units: pa.Table, workspace: Workspace) -> tuple[int, int]:
