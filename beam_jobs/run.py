@@ -56,6 +56,7 @@ def preprocess(
     options: PreprocessOptions,
     beam_args: Sequence[str] = (),
     on_progress: OnProgress = lambda stage, done, total: None,
+    on_note: Callable[[str], None] = lambda note: None,
 ) -> BuildReport:
     """Builds a shard set, or resumes a build that was interrupted.
 
@@ -65,12 +66,16 @@ def preprocess(
         on_progress: Called with (stage, records done, records in all) for the stages "list",
             "stage", "plan", "shard", "commit" and "report"; from another thread. For text, "list"
             counts files, and "stage" their bytes.
+        on_note: Called before the work begins with each note on what a look at the corpus has
+            decided, such as that folders are splits. build.json has them too.
 
     Raises:
         UsageError: An option is wrong.
         InputError: The corpus or the output folder cannot be used.
     """
     options = resolve(options)
+    for note in options.notes:
+        on_note(note)
     runner, beam_options = choose_runner(beam_args, options.workers)
     record_type = RECORD_TYPES[options.record_type](options)
     workspace, run_id = workspace_of(options), uuid.uuid4().hex

@@ -28,7 +28,7 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
-from shard_format.wording import format_bytes
+from shard_format.wording import format_bytes, visible
 
 _ECHO_WIDTH = 4  # columns: "^C^C"
 _LOG_TAIL_BYTES = 4000  # the last messages of native libraries, shown after an error
@@ -166,6 +166,10 @@ class Bars:
         task = self._progress.tasks[self._tasks[stage]]
         # A stage without a count is shown as 1 of 1.
         self._progress.update(task.id, total=task.completed or 1, completed=task.completed or 1)
+
+    def note(self, text: str) -> None:
+        """A line above the bars, which stays."""
+        self._console.print(f"note: {visible(text)}", soft_wrap=True)
 
     def _print_line(self, elapsed: str = "") -> None:
         self._line_at = time.monotonic() + _LINE_SECONDS

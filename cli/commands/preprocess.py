@@ -157,7 +157,7 @@ def build_set(
         def show(stage: str, done: int, total: int) -> None:
             bars.update(stage, done, total, units.get(stage, "records"))
 
-        report = preprocess(options, beam_args, show)
+        report = preprocess(options, beam_args, show, bars.note)
     if as_json:
         print_json(report.summary())
     else:

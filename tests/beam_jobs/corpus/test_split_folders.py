@@ -8,6 +8,7 @@ import zipfile
 
 import pytest
 
+from beam_jobs import preprocess
 from beam_jobs.corpus import split_folders
 from beam_jobs.options import OPTIONS, ImageOptions
 from beam_jobs.stages.list import resolve_options
@@ -51,6 +52,16 @@ def test_folders_with_the_same_classes_are_splits(corpus, records):
     found = {name: (raw.split, raw.label) for name, raw in records(root).items() if len(raw) == 4}
     assert found["Val/dog/1.jpg"] == ("validation", "dog")
     assert {label for _, label in found.values()} == {"cat", "dog"}
+
+
+def test_the_note_comes_before_the_work(corpus, tmp_path):
+    root, called = corpus(*split_classes("train", "test")), []
+    preprocess(
+        ImageOptions(root, tmp_path / "set"),
+        on_progress=lambda stage, done, total: called.append(stage),
+        on_note=called.append,
+    )
+    assert called[0].endswith("--split folders is used.") and called[1] == "list"
 
 
 @pytest.mark.parametrize(
