@@ -9,11 +9,13 @@ import contextlib
 import dataclasses
 import json
 import os
+import signal
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from types import FrameType
 from typing import IO, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -28,6 +30,7 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
+from shard_format.errors import INTERRUPTED
 from shard_format.wording import format_bytes, visible
 
 _ECHO_WIDTH = 4  # columns: "^C^C"
@@ -67,6 +70,7 @@ def table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
 
 
 _BAR_WIDTH = 20  # characters
+_SHOW_CURSOR = "\x1b[?25h"  # bars hide it
 _WIDE = 100  # columns of a terminal with room for long progress bars
 _LINE_SECONDS = 5.0  # between two lines of progress in a log file
 _BEAT_SECONDS = 1.0  # between two looks whether a line is due
@@ -160,6 +164,33 @@ class Bars:
         self._stage = stage
         if not self._console.is_terminal and time.monotonic() >= self._line_at:
             self._print_line()
+
+    @contextlib.contextmanager
+    def ends_at_interrupt(self, hint: str = "") -> Iterator[None]:
+        """Within this context Ctrl-C ends the process at once, for work that leaves nothing behind.
+
+        KeyboardInterrupt would be raised in the middle of native code: while TensorFlow is loaded
+        it may become another exception, and while its data sets run, it may abort the process.
+
+        Args:
+            hint: What Ctrl-C means for the command.
+        """
+        if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            yield
+            return
+
+        def end(number: int, frame: FrameType | None) -> None:
+            # Past rich and its buffers: the signal may have come in the middle of either.
+            said = f"interrupted: {hint}\n" if hint else "interrupted\n"
+            begin = f"{_SHOW_CURSOR}\n" if self._console.is_terminal and self._tasks else ""
+            os.write(self._console.file.fileno(), f"{begin}{said}".encode())
+            os._exit(INTERRUPTED)
+
+        signal.signal(signal.SIGINT, end)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def finish(self, stage: str) -> None:
         """Marks a stage of unknown length as done."""

@@ -24,11 +24,10 @@ from cli.commands.report import report
 from cli.commands.serve import serve
 from cli.commands.train import train
 from cli.commands.verify import verify
-from shard_format.errors import DamageError, ShardmillError, file_error
+from shard_format.errors import INTERRUPTED, DamageError, ShardmillError, file_error
 from shard_format.extras import naming_extras
 
 _STDOUT, _STDERR = 1, 2  # file descriptors
-_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -95,7 +94,7 @@ def main() -> None:
         click.echo(f"interrupted: {hint}" if hint else "interrupted", err=True)
         sys.stderr.flush()
         # Not sys.exit: threads of Beam and TensorFlow still run, and would abort the process.
-        os._exit(_INTERRUPTED)
+        os._exit(INTERRUPTED)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except BrokenPipeError:  # the reader has closed the pipe: `shardmill inspect set | head`

@@ -16,6 +16,8 @@ from __future__ import annotations
 import errno
 import os
 
+INTERRUPTED = 130  # exit code after Ctrl-C: 128 + SIGINT, as shells have it
+
 
 class ShardmillError(Exception):
     """An error that a user can fix; `exit_code` is that of the command line."""

@@ -71,8 +71,9 @@ def doctor(directory: Path, seconds: float, as_json: bool, **values: Any) -> Non
     quiet_tensorflow()
     with native_noise_kept() as stderr, Bars(stderr) as bars:
         bars.update("load", 0, None, "", "TensorFlow, the data and the model")
-        from trainer.diagnosis.diagnosing import diagnose
-        from trainer.diagnosis.report import as_json as report
+        with bars.ends_at_interrupt():
+            from trainer.diagnosis.diagnosing import diagnose
+            from trainer.diagnosis.report import as_json as report
 
         bars.finish("load")
         done = 0

@@ -75,7 +75,7 @@ def read(directory: Path, seconds: float, as_json: bool, **options: Any) -> None
         options["image_size"] = _IMAGE_SIZE
     quiet_tensorflow()
     done = 0
-    with native_noise_kept() as stderr, Bars(stderr) as bars:
+    with native_noise_kept() as stderr, Bars(stderr) as bars, bars.ends_at_interrupt():
         bars.update("load", 0, None, "", "TensorFlow and the index")
         import reader
 

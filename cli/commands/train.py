@@ -105,8 +105,6 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
 
 def where_it_resumes(run_dir: Path) -> str:
     """Where the same command resumes a run that was interrupted between checkpoints."""
-    if "trainer.checkpoints" not in sys.modules:  # interrupted while TensorFlow was loaded
-        return "nothing was trained; run the same command again"
     from trainer.checkpoints import latest_progress
     from trainer.errors import place_text
     from trainer.run_dir import CHECKPOINTS
@@ -125,9 +123,10 @@ def _trained(options: TrainOptions) -> TrainResult:
     quiet_tensorflow()
     with native_noise_kept() as stderr, Bars(stderr) as bars:
         bars.update("load", 0, None, "", "TensorFlow, the data and the model")
-        import trainer
+        with bars.ends_at_interrupt("nothing was trained; run the same command again"):
+            from trainer import run
 
-        return trainer.train(options, _Show(bars))
+        return run.train(options, _Show(bars))
 
 
 def _measured(final: EpochDone) -> str:

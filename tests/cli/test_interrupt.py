@@ -79,14 +79,14 @@ def test_a_signal_to_the_launcher_alone_ends_its_workers_too(make_images, reposi
     beam = ["--", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
     job = ["preprocess", "images", corpus, "--out", tmp_path / "set", "--no-report", *beam]
     code, printed, seconds, left = interrupted(repository, job, b"stage", alone=True)
-    assert code == 130 and seconds < 30 and not left
+    assert code == 130 and seconds < 30 and not left, printed[-2000:]
     assert "Traceback" not in printed and printed.count("interrupted:") == 1
 
 
 def test_train_stops_at_once_while_tensorflow_is_loaded(repository, tmp_path, text_set):
     job = ["train", text_set(train=[("a", 0)]), "--run-dir", tmp_path / "run"]
     code, printed, seconds, left = interrupted(repository, job, b"TensorFlow")
-    assert code == 130 and not left and seconds < 10
+    assert code == 130 and not left and seconds < 10, printed[-2000:]
     assert printed.count("interrupted: nothing was trained; run the same command again") == 1
     assert "Traceback" not in printed
 
@@ -104,6 +104,6 @@ def test_commands_on_a_set_stop_at_once(repository, samples, tmp_path, shardmill
     awaited = {"read": b"read  ", "doctor": b"measure", "train": b"epoch 1/100"}[command]
     job = [command, tmp_path / "set", *arguments]
     code, printed, _, left = interrupted(repository, job, awaited)
-    assert code == 130 and not left and "Traceback" not in printed
+    assert code == 130 and not left and "Traceback" not in printed, printed[-2000:]
     said = "stopped by Ctrl-C" if command == "train" else "interrupted"
     assert len(re.findall(said, printed)) == 1
