@@ -170,13 +170,9 @@ def test_damage_while_reading_is_damage(shard_set, shardmill, tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.proof  # in one process it is tested in tests/trainer/test_resume.py
 @pytest.mark.parametrize(
-    ("number", "name"),
-    [
-        (signal.SIGTERM, "SIGTERM"),
-        # In one process it is tested in tests/trainer/test_resume.py.
-        pytest.param(signal.SIGINT, "Ctrl-C", marks=pytest.mark.proof),
-    ],
+    ("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")]
 )
 def test_signals_stop_a_training_at_a_checkpoint(shard_set, repository, tmp_path, number, name):
     run = tmp_path / "a run"

@@ -87,6 +87,7 @@ def test_classes_of_a_built_set_come_as_by_chance(quality, chance, disk, geometr
     assert found <= (set(quality[2].OF_RECORDS) if shuffle == "window" else set())
 
 
+@pytest.mark.proof
 def test_full_needs_no_shuffle_on_disk(quality, chance, geometry) -> None:
     assert not told(quality, chance, quality[1].reader_orders(SORTED, geometry, "full"))
 

@@ -160,7 +160,8 @@ def test_a_copy_that_was_cut_is_not_read(
     assert same(plain, batches(url, cache="off", cache_dir=tmp_path)[0])
 
 
-@pytest.mark.parametrize("cache", ["off", pytest.param("memory", marks=pytest.mark.proof)])
+@pytest.mark.proof
+@pytest.mark.parametrize("cache", ["off", "memory"])
 def test_what_stages_take_is_measured_where_the_set_is(
     tiny: Path, tmp_path: Path, remote: Any, cache: str
 ) -> None:

@@ -104,6 +104,7 @@ def test_one_data_set_may_be_iterated_twice_at_once(
     assert len(first[0]) == steps
 
 
+@pytest.mark.proof
 def test_its_stages_are_those_of_other_machines(shared: str, tiny: Path) -> None:
     served = reader.load(tiny, **IMAGES, service=shared)
     with pytest.raises(UsageError, match=r"service's stream cannot be measured .* without service"):
