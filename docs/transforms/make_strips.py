@@ -24,7 +24,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import tensorflow as tf
 
 from reader.order import graph_order
-from reader.record_types.features import FurtherFeatures
+from reader.record_types.features import FurtherFeatures, TargetLabels
 from reader.record_types.image import ImageRecords
 from reader.records.decoders import DECODERS
 from reader.transforms import TRANSFORMS, HorizontalFlip, RandomErasing, VerticalFlip
@@ -145,7 +145,7 @@ class Pages:
         records = ImageRecords(
             image="image",
             decoder=DECODERS["jpeg"],
-            label=Feature("label", "class_label", (), "", SUBJECTS),
+            labels=TargetLabels({"label": Feature("label", "class_label", (), "", SUBJECTS)}),
             further=FurtherFeatures(()),
             steps=Steps(find_transforms(augment)),
             image_size=self.side,
