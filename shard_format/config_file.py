@@ -11,7 +11,6 @@ What a value may be follows from the declarations; see `shard_format.options`.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -19,6 +18,7 @@ from typing import Any
 
 from shard_format.errors import InputError, UsageError, file_error
 from shard_format.options import check_value, flag_of
+from shard_format.wording import did_you_mean
 
 _MAX_BYTES = 1 << 20  # 1 MiB; a name like /dev/zero has no end
 
@@ -92,8 +92,8 @@ def _line_of(key: str, text: str) -> str:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"Did you mean {key_of(near[0])!r}?" if near else "Remove it, or see --help for all."
+    near = did_you_mean(key_of(name), map(key_of, known)).rstrip()
+    return near or "Remove it, or see --help for all."
 
 
 def _converted(field: dataclasses.Field[Any], value: Any, key: str, where: str) -> Any:

@@ -95,11 +95,16 @@ def larger_ones(name: str) -> tuple[str, ...]:
     return (name, *_LARGER.get(name, ()))
 
 
+def label_in_xml(data: bytes) -> str:
+    """The name in the XML declaration at the beginning; "" if there is none."""
+    found = _XML.match(data[:_PRESCAN_BYTES])
+    return _readable(found[1]) if found else ""
+
+
 def declared_in_page(data: bytes) -> Iterator[str]:
     """The encodings that HTML declares, in the order to try them."""
     head = data[:_PRESCAN_BYTES]
-    if found := _XML.match(head):
-        yield from meant_by_page(_readable(found[1]))
+    yield from meant_by_page(label_in_xml(data))
     for tag in _META.finditer(_COMMENT.sub(b"", head)):
         label = _charset_of(tag[1])
         if label:
@@ -113,8 +118,8 @@ def declared_in_text(data: bytes) -> Iterator[str]:
     XML means what it says, so ISO-8859-1 is not windows-1252.
     """
     head = data[:_PRESCAN_BYTES]
-    if found := _XML.match(head):
-        name = codec_of(_readable(found[1]))
+    if label := label_in_xml(data):
+        name = codec_of(label)
         if name:
             yield from larger_ones(name)
             yield _OF_BROWSERS.get(name, name)

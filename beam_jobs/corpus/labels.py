@@ -43,7 +43,7 @@ COLUMN_FLAGS = {
 
 
 def use_of_kept(kind: str) -> str:
-    """The use of a kept column of this kind, of those in COLUMN_FLAGS."""
+    """The key of COLUMN_FLAGS for a kept column of this kind."""
     return "label" if kind == LABEL_KIND else "keep"
 
 

@@ -17,12 +17,7 @@ from beam_jobs.corpus.containers.base import ArchiveReport, Member
 from beam_jobs.corpus.containers.base import container as container_named
 from beam_jobs.corpus.dataset_metadata import is_note, set_files
 from beam_jobs.corpus.discovery import find_files, some_entries
-from beam_jobs.corpus.labels import (
-    COLUMN_FLAGS,
-    DEFAULT_LABEL,
-    AnnotationReader,
-    use_of_kept,
-)
+from beam_jobs.corpus.labels import COLUMN_FLAGS, DEFAULT_LABEL, AnnotationReader, use_of_kept
 from beam_jobs.corpus.names import is_hidden_member, prefixes, split_name, without_split
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.reading import CorpusReader

@@ -6,7 +6,6 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
-from traceback import walk_tb
 from types import FrameType
 
 import psutil
@@ -32,16 +31,8 @@ def workers_get_interrupts() -> Iterator[None]:
 
 
 def _end_workers(number: int, frame: FrameType | None) -> None:
-    threading.excepthook = _without_lost_workers
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             if any(_WORKER in part for part in child.cmdline()):
                 child.send_signal(number)
     signal.default_int_handler(number, frame)
-
-
-def _without_lost_workers(args: threading.ExceptHookArgs) -> None:
-    """Beam's threads report that their workers are gone, with a traceback each."""
-    modules = (frame.f_globals.get("__name__", "") for frame, _ in walk_tb(args.exc_traceback))
-    if not any(module.startswith("apache_beam.") for module in modules):
-        threading.__excepthook__(args)

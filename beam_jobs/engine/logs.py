@@ -6,11 +6,12 @@ import argparse
 import logging
 import threading
 from collections.abc import Sequence
+from traceback import walk_tb
 
 # Values of --runner that mean the pinned local engine; None is no --runner at all.
 LOCAL_RUNNERS = (None, "DirectRunner", "FnApiRunner")
 
-_WORKER_THREAD = "run_worker"  # of Beam's local engine
+_ENGINE = "apache_beam.runners."
 
 
 def runs_here(beam_args: Sequence[str]) -> bool:
@@ -24,15 +25,16 @@ def quiet_beam() -> None:
     """Silences Beam on this machine; call it before anything imports Beam.
 
     Importing Beam warns on the root logger that Google's clients are missing, and its workers log
-    their start and end and, on failure, the same traceback several times. A thread that waits for a
-    worker process raises when that was killed, as by Ctrl-C; the pipeline fails as well then.
+    their start and end and, on failure, the same traceback several times. Threads that talk to a
+    worker process raise when that was killed, as by Ctrl-C; the pipeline fails as well then.
     """
     logging.getLogger().addFilter(lambda record: "apitools" not in str(record.msg))
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     show = threading.excepthook
 
     def show_others(args: threading.ExceptHookArgs) -> None:
-        if args.thread is None or args.thread.name != _WORKER_THREAD:
+        frames = (frame for frame, _ in walk_tb(args.exc_traceback))
+        if not any(frame.f_globals.get("__name__", "").startswith(_ENGINE) for frame in frames):
             show(args)
 
     threading.excepthook = show_others

@@ -57,8 +57,8 @@ class PreprocessOptions:
         "no_report".split()
     )
 
-    # Options that are younger than the first sets, with the value that stands for what was done
-    # before. The config leaves them out while they have it, so these sets keep their root hashes.
+    # Options that earlier versions did not have, with the value that gives the records of those
+    # versions. The config leaves an option out at this value, so sets keep their root hashes.
     ADDED: ClassVar[Mapping[str, Any]] = {
         "follow_links": False,
         "max_record_bytes": "512MiB",

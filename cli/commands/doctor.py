@@ -70,8 +70,8 @@ def doctor(directory: Path, seconds: float, as_json: bool, **values: Any) -> Non
     asked = TrainOptions(data=directory, run_dir=Path(tempfile.gettempdir()), **values)
     quiet_tensorflow()
     with native_noise_kept() as stderr, Bars(stderr) as bars:
-        bars.update("load", 0, None, "", "TensorFlow, the data and the model")
         with bars.ends_at_interrupt():
+            bars.update("load", 0, None, "", "TensorFlow, the data and the model")
             from trainer.diagnosis.diagnosing import diagnose
             from trainer.diagnosis.report import as_json as report
 

@@ -122,8 +122,8 @@ def _trained(options: TrainOptions) -> TrainResult:
 
     quiet_tensorflow()
     with native_noise_kept() as stderr, Bars(stderr) as bars:
-        bars.update("load", 0, None, "", "TensorFlow, the data and the model")
         with bars.ends_at_interrupt("nothing was trained; run the same command again"):
+            bars.update("load", 0, None, "", "TensorFlow, the data and the model")
             from trainer import run
 
         return run.train(options, _Show(bars))

@@ -109,7 +109,7 @@ def test_staged_units_are_counted(photos, tmp_path):
 
 
 def test_documents_of_a_large_file_are_counted_by_their_bytes(lines, tmp_path, monkeypatch):
-    monkeypatch.setattr(trial, "_BYTES", 200_000)  # stands for a slow machine
+    monkeypatch.setattr(trial, "_BYTES", 200_000)  # as on a slow machine
     found = dry_run(TextOptions(lines, tmp_path / "set", unit_size="1MiB"))
     assert found.files == 1 and found.items > 1 and found.kinds == {".jsonl": found.items}
     assert found.trial.read < 5000 and set(found.trial.labels) == {"c0", "c1", "c2"}

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import codecs
-import re
 
-from beam_jobs.corpus.encoding_declarations import codec_of, declared_in_text
+from beam_jobs.corpus.encoding_declarations import codec_of, declared_in_text, label_in_xml
 from beam_jobs.corpus.encodings import detected, marked, normal_name, wide_by_zeros
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.streams import ByteStream
 from beam_jobs.options.encodings import AUTO
 
 _INSPECTED_BYTES = 1 << 20  # 1 MiB of a file decides its encoding, unless it declares one
-_DECLARED = re.compile(rb"<\?xml[^>]{1,256}?encoding\s*=\s*[\"']([A-Za-z0-9_.:-]{2,40})[\"']")
 _BEGINS = b"<?xml"
 # What XML 1.0 does not allow becomes a question mark, so that the rest of the file can be read.
 _NOT_ALLOWED = bytes(range(9)) + b"\x0b\x0c" + bytes(range(14, 32))
@@ -39,11 +37,11 @@ def encoding_of_xml(file: ByteStream, option: str) -> str:
     head = file.head(_INSPECTED_BYTES)
     if wide := marked(head[:4]) or (wide_by_zeros(head[:1024]) if b"\0" in head[:4] else ""):
         return wide
-    declared = _DECLARED.match(head[:1024].lstrip())
-    if declared is None and option != AUTO:
+    label = label_in_xml(head)
+    if not label and option != AUTO:
         return normal_name(option)
-    if declared is not None and not codec_of(name := declared[1].decode("ascii")):
-        raise Rejection("bad-encoding", f"it declares the unknown encoding {name!r}")
+    if label and not codec_of(label):
+        raise Rejection("bad-encoding", f"it declares the unknown encoding {label!r}")
     return detected(head, declared=declared_in_text(head))
 
 

@@ -17,9 +17,10 @@ _ENDS = 10  # of more classes, the most and the least frequent that have one
 
 def content(reported: ReportedSet) -> Html:
     """For every label a table with bars; of many classes both ends, and a curve over all."""
-    if not reported.labels:
+    labels = reported.labels
+    if not labels:
         return note("The records of this set have no labels.")
-    return escape([_label(classes) for classes in reported.labels])
+    return escape([_label(classes) for classes in labels])
 
 
 def _label(classes: LabelClasses) -> Html:

@@ -37,6 +37,20 @@ class Raw(NamedTuple):
 
 
 @pytest.fixture
+def corpus(tmp_path):
+    """A folder of files of a few bytes."""
+
+    def make(*names, folder="photos", data=JPEG):
+        for name in names:
+            path = tmp_path / folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        return tmp_path / folder
+
+    return make
+
+
+@pytest.fixture
 def records(tmp_path):
     """Lists and reads a corpus: {record id: Raw or (reason, detail, data)}, and the ignored ids."""
 

@@ -18,32 +18,20 @@ from shard_format import UsageError
 from .conftest import JPEG, columns_of, kept, reasons, tar_of, zip_of
 
 
-@pytest.fixture
-def flat(tmp_path):
-    def make(*names, folder="flat"):
-        for name in names:
-            path = tmp_path / folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(JPEG)
-        return tmp_path / folder
-
-    return make
-
-
 def labels(found):
     return {name: label for name, (_, label) in kept(found).items()}
 
 
-def test_labels_from_file_names(flat, records):
-    root = flat("n01440764_tench.JPEG", "deep/er/n2_red fox.JPEG", "x.JPEG", "n3_ .JPEG")
+def test_labels_from_file_names(corpus, records):
+    root = corpus("n01440764_tench.JPEG", "deep/er/n2_red fox.JPEG", "x.JPEG", "n3_ .JPEG")
     found = records(root, label_pattern=r"n\d+_(?P<label>.+)\.JPEG")
     assert labels(found) == {"n01440764_tench.JPEG": "tench", "deep/er/n2_red fox.JPEG": "red fox"}
     assert reasons(found) == {"x.JPEG": "no-match", "n3_ .JPEG": "no-match"}
     assert found["x.JPEG"][1:] == ("--label-pattern finds no label in 'x.JPEG'", JPEG)
 
 
-def test_a_pattern_with_a_slash_is_searched_in_the_path(flat, records):
-    root = flat("train/pos/1.jpg", "val/pos_neg/2.jpg", "train/neg/3.jpg", "other/neg/4.jpg")
+def test_a_pattern_with_a_slash_is_searched_in_the_path(corpus, records):
+    root = corpus("train/pos/1.jpg", "val/pos_neg/2.jpg", "train/neg/3.jpg", "other/neg/4.jpg")
     found = records(root, label_pattern="^(?P<split>train|val|other)/(?P<label>[^/]+)/")
     assert labels(found) == {
         "train/neg/3.jpg": "neg", "train/pos/1.jpg": "pos", "val/pos_neg/2.jpg": "pos_neg",
@@ -55,8 +43,8 @@ def test_a_pattern_with_a_slash_is_searched_in_the_path(flat, records):
     assert reasons(found) == {"other/neg/4.jpg": "no-split"}
 
 
-def test_groups_and_splits_next_to_class_folders(flat, records):
-    root = flat("cat/p1_1.jpg", "cat/p1_2.jpg", "dog/p2_1.jpg", "dog/3.jpg")
+def test_groups_and_splits_next_to_class_folders(corpus, records):
+    root = corpus("cat/p1_1.jpg", "cat/p1_2.jpg", "dog/p2_1.jpg", "dog/3.jpg")
     found = records(root, label_pattern=r"^(?P<group>p\d+)_")
     assert [(raw.label, raw.group) for raw in found.values()] == [
         ("cat", "p1"), ("cat", "p1"), ("dog", None), ("dog", "p2"),
@@ -102,8 +90,8 @@ def test_names_that_are_not_utf8_are_searched_as_their_ids_spell_them(tmp_path, 
     assert labels(found) == {"caf//xe9_1.jpg": "caf//xe9"}
 
 
-def test_no_pattern_takes_long(flat, records):
-    root = flat("a" * 200 + "!.jpg")
+def test_no_pattern_takes_long(corpus, records):
+    root = corpus("a" * 200 + "!.jpg")
     start = time.process_time()
     found = records(root, label_pattern=r"^(?P<label>(?:(?:a+)+)+)$")
     assert reasons(found) == {"a" * 200 + "!.jpg": "no-match"}

@@ -19,20 +19,6 @@ from .conftest import JPEG, tar_of, zip_of
 FRACTIONS = "train=0.9,test=0.1"
 
 
-@pytest.fixture
-def corpus(tmp_path):
-    """A folder of files of a few bytes."""
-
-    def make(*names, folder="photos", data=JPEG):
-        for name in names:
-            path = tmp_path / folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-        return tmp_path / folder
-
-    return make
-
-
 def settled(*sources, kind="image", **options):
     return resolve_options(OPTIONS[kind](tuple(map(str, sources)), "out", **options))
 

@@ -129,7 +129,7 @@ def test_a_page_declares_its_encoding(declaration):
         '<meta name="description" content="charset=iso-8859-5">',
         "<title>charset=iso-8859-5</title>",
         META.format("no-such-encoding"),
-        META.format("utf-8"),  # it lies
+        META.format("utf-8"),  # a wrong declaration
         META.format("shift_jis"),  # it does not decode
         META.format("utf-7"),
         " " * 1024 + META.format("iso-8859-5"),  # browsers look no further
