@@ -1,0 +1,305 @@
+"""The one way to files of corpora, builds and shard sets, by path or URL.
+
+Everything above this package names files by a place (`Path` or `Url`) and opens them here, so a
+kind of storage is added in one class and one line of `STORAGES`. The interface asks for what disks
+and object stores both do well:
+
+- A file appears whole under its name or not at all (`create`). There is no rename and no append.
+- `if_absent` creates a file only if there is none; it takes the place of a lock.
+- Ranges are read many at a time (`read_ranges`, `ahead`), since a request to an object store takes
+  10 to 100 ms. Memory maps are for local files alone (`open_arrow`, `local_path`).
+- Folders are listed one level at a time, or whole (`list_tree`), with size and time of change,
+  without a request per file.
+
+What a storage raises: FileNotFoundError where there is no file, FileExistsError for `if_absent`,
+and OSError with `strerror` and `filename` for everything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from shard_format.errors import UsageError
+from shard_format.storage.base import (
+    FILE,
+    FOLDER,
+    OTHER,
+    UNKNOWN,
+    Entry,
+    File,
+    Item,
+    Place,
+    RandomAccessFile,
+    Range,
+    Stat,
+    Storage,
+    Url,
+)
+from shard_format.storage.local import LocalStorage
+from shard_format.storage.object_stores import check_url
+from shard_format.storage.objects import ObjectStorage
+
+__all__ = [
+    "FILE",
+    "FOLDER",
+    "LOCAL",
+    "OTHER",
+    "STORAGES",
+    "UNKNOWN",
+    "Entry",
+    "File",
+    "Place",
+    "RandomAccessFile",
+    "Range",
+    "Stat",
+    "Storage",
+    "Url",
+    "ahead",
+    "create",
+    "create_arrow",
+    "delete",
+    "delete_tree",
+    "is_folder",
+    "list_folder",
+    "list_tree",
+    "local_path",
+    "make_folder",
+    "open_arrow",
+    "open_input",
+    "open_random",
+    "place_of",
+    "range_of",
+    "read_bytes",
+    "read_file",
+    "read_range",
+    "read_ranges",
+    "stat",
+    "storage_of",
+    "write_bytes",
+]
+
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
+
+LOCAL = LocalStorage()
+_OBJECTS = ObjectStorage()
+
+# By the scheme of a URL; a path has none.
+STORAGES: dict[str, Storage] = {
+    "": LOCAL,
+    "file": LOCAL,
+    "gs": _OBJECTS,
+    "s3": _OBJECTS,
+    "abfs": _OBJECTS,
+    "abfss": _OBJECTS,
+}
+
+
+def place_of(text: str | os.PathLike[str]) -> Place:
+    """The place that a path or a URL names; file:///folder is a path.
+
+    Raises:
+        UsageError: There is no storage for the scheme, a file:// URL names another machine, or a
+            URL has credentials in it.
+    """
+    if not isinstance(text, str) or (match := _URL.match(text)) is None:
+        return Path(text)
+    scheme = match["scheme"].lower()
+    _storage(scheme, text)
+    if scheme != "file":
+        check_url(text, scheme)
+        return Url(f"{scheme}{text[len(scheme) :]}".rstrip("/"))
+    parts = urlsplit(text)
+    if parts.netloc not in ("", "localhost"):
+        raise UsageError(
+            f"{text} names the host {parts.netloc!r}, but file:// is for this machine. Write "
+            "file:///path, or the path alone."
+        )
+    return Path(unquote(parts.path))
+
+
+def storage_of(place: File) -> Storage:
+    """The storage that a place is in.
+
+    Raises:
+        UsageError: There is none for the scheme.
+    """
+    if not isinstance(place, Url):
+        return LOCAL
+    return _storage(place.text.partition("://")[0].lower(), place.text)
+
+
+def _storage(scheme: str, text: str) -> Storage:
+    if scheme not in STORAGES:
+        known = ", ".join(f"{name}://" for name in STORAGES if name)
+        raise UsageError(
+            f"No storage for {scheme}:// in {text}. Use a path, or a URL that begins with {known}."
+        )
+    return STORAGES[scheme]
+
+
+def local_path(place: Place) -> Path | None:
+    """The path of a local file; None for all others."""
+    return place if isinstance(place, Path) else None
+
+
+def read_bytes(place: Place) -> bytes:
+    """The content of a whole file."""
+    with open_input(place) as file:
+        return file.read()
+
+
+def read_file(place: File, size: int, limit: int) -> bytes:
+    """The content of a whole file whose size was listed: the fastest way to a small file.
+
+    Args:
+        place: The file.
+        size: Its bytes, as listed; it may have changed since.
+        limit: A file that turns out longer is not read to its end, but past this many bytes.
+    """
+    return storage_of(place).read_file(place, size, limit)
+
+
+def read_range(place: Place, offset: int, size: int) -> bytes:
+    """The bytes [offset, offset + size) of a file; fewer where it ends before."""
+    return next(iter(read_ranges(place, [(offset, size)])))
+
+
+def read_ranges(place: Place, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+    """The bytes of some ranges (offset, size) of a file, in the order given.
+
+    A storage with latency has several of them in flight.
+    """
+    return storage_of(place).read_ranges(place, ranges)
+
+
+def open_input(place: Place) -> BinaryIO:
+    """A file to read, buffered and seekable."""
+    return storage_of(place).open_input(place)
+
+
+def open_random(place: File) -> RandomAccessFile:
+    """A file to read at any place, without a buffer."""
+    return storage_of(place).open_random(place)
+
+
+def open_arrow(place: Place, *, mapped: bool = True) -> pa.NativeFile:
+    """A file for Arrow to read.
+
+    Args:
+        place: The file.
+        mapped: Whether a local file is memory-mapped: columns that are not used are not read then,
+            but large values that are used once stay resident.
+    """
+    path = local_path(place)
+    if path is None:
+        return pa.PythonFile(open_input(place), "r")
+    return pa.memory_map(str(path)) if mapped else pa.OSFile(str(path), "rb")
+
+
+def range_of(file: File, offset: int, size: int) -> Range | None:
+    """A range for `ahead`; None if the file is not in an object store."""
+    if isinstance(file, Url) and storage_of(file) is _OBJECTS:
+        return Range(file, offset, size)
+    return None
+
+
+def ahead(items: Iterable[Item], range_of: Callable[[Item], Range | None]) -> Iterator[Item]:
+    """Yields items of work while what the next ones will read is on its way.
+
+    At most 32 requests with 32 MiB are in flight. Reads find the bytes in memory until the item
+    after theirs is asked for.
+
+    Args:
+        items: In the order in which they are used.
+        range_of: What will be read for an item, from `range_of`.
+    """
+    return _OBJECTS.ahead(items, range_of)
+
+
+def stat(place: Place) -> Stat | None:
+    """Size and time of change; None if there is no regular file."""
+    return storage_of(place).stat(place)
+
+
+def is_folder(place: Place) -> bool:
+    """Whether there is a folder, or a symbolic link to one."""
+    return storage_of(place).is_folder(place)
+
+
+def list_folder(place: Place) -> Iterator[Entry]:
+    """What is in a folder, one level deep, in no order."""
+    return storage_of(place).list_folder(place)
+
+
+def list_tree(place: Place) -> Iterator[tuple[str, Stat]]:
+    """The relative names of all files below a folder at any depth, in no order.
+
+    Symbolic links and what is not a regular file are left out.
+    """
+    return storage_of(place).list_tree(place)
+
+
+def make_folder(place: Place) -> None:
+    """Makes a folder and those above it; an object store has none to make."""
+    storage_of(place).make_folder(place)
+
+
+def create(
+    place: Place, *, durable: bool = False, if_absent: bool = False, scratch: Path | None = None
+) -> AbstractContextManager[BinaryIO]:
+    """A file to write, which gets its name, whole, when the block ends without an exception.
+
+    Args:
+        place: Where; a file that is there is replaced.
+        durable: Whether content and name survive a power cut as soon as the block has ended.
+        if_absent: Do not replace a file: FileExistsError at the end of the block if there is one.
+        scratch: Local folder, such as one that is cleared after a crash, where a file waits for its
+            name, or for its upload. For a local file it is on the same file system. None is the
+            folder of a local file, or that of the system for temporary files.
+    """
+    return storage_of(place).create(place, durable=durable, if_absent=if_absent, scratch=scratch)
+
+
+@contextlib.contextmanager
+def create_arrow(
+    place: Place, *, durable: bool = False, if_absent: bool = False, scratch: Path | None = None
+) -> Iterator[pa.NativeFile]:
+    """`create` for what Arrow writes: to a local file without the interpreter's lock."""
+    with create(place, durable=durable, if_absent=if_absent, scratch=scratch) as file:
+        if local_path(place) is None:
+            yield pa.PythonFile(file, "w")
+            return
+        with pa.OSFile(file.name, "wb") as sink:
+            yield sink
+
+
+def write_bytes(
+    place: Place,
+    data: bytes,
+    *,
+    durable: bool = False,
+    if_absent: bool = False,
+    scratch: Path | None = None,
+) -> None:
+    """Writes a whole file; see `create`."""
+    with create(place, durable=durable, if_absent=if_absent, scratch=scratch) as file:
+        file.write(data)
+
+
+def delete(place: Place) -> None:
+    """Deletes a file, if there is one."""
+    storage_of(place).delete(place)
+
+
+def delete_tree(place: Place) -> None:
+    """Deletes a folder with all that is in it, as far as possible."""
+    storage_of(place).delete_tree(place)

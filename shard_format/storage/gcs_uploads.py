@@ -1,0 +1,70 @@
+"""Uploads to Google Cloud Storage through Google's own client.
+
+obstore uploads large objects in parts by the XML interface, whose parts stay, hidden and paid for,
+when the uploader is killed. The JSON interface has resumable uploads, of which nothing stays, and
+is what the emulators of the service implement.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from typing import Any, BinaryIO
+
+from shard_format.errors import UsageError
+from shard_format.storage.base import Url
+
+_CHUNK_BYTES = 32 << 20  # 32 MiB a request of a resumable upload
+_TIMEOUT_SECONDS = 60.0
+
+_threads = threading.local()  # a connection must not be shared
+
+
+def upload_to_gcs(url: Url, file: BinaryIO, size: int, *, if_absent: bool) -> None:
+    """Sends a file, from where it is, to an object.
+
+    Raises:
+        UsageError: The client is not installed.
+        FileExistsError: There is an object, and there must not be one.
+        OSError: It failed, after retries.
+    """
+    try:
+        from google.api_core import exceptions
+        from google.auth.exceptions import GoogleAuthError
+        from google.cloud.storage.retry import DEFAULT_RETRY
+    except ImportError:
+        raise UsageError(
+            f"Writing to {url} needs Google's client. Install it: pip install 'shardmill[prepare]'."
+        ) from None
+    bucket, _, key = url.text.removeprefix("gs://").partition("/")
+    try:
+        blob = _client().bucket(bucket).blob(key, chunk_size=_CHUNK_BYTES)
+        blob.upload_from_file(
+            file,
+            size=size,
+            if_generation_match=0 if if_absent else None,
+            checksum="crc32c",
+            timeout=_TIMEOUT_SECONDS,
+            retry=DEFAULT_RETRY,
+        )
+    except exceptions.PreconditionFailed:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(url)) from None
+    except exceptions.GoogleAPICallError as error:
+        denied = error.code in (401, 403)
+        number = errno.EACCES if denied else errno.ENOENT if error.code == 404 else errno.EIO
+        raise OSError(number, f"{error.code} {type(error).__name__}", str(url)) from None
+    except GoogleAuthError as error:
+        reason = f"no valid credentials were found ({type(error).__name__})"
+        raise OSError(errno.EACCES, reason, str(url)) from None
+    except (OSError, exceptions.RetryError) as error:
+        raise OSError(errno.EIO, type(error).__name__, str(url)) from None
+
+
+def _client() -> Any:
+    from google.cloud import storage
+
+    if not hasattr(_threads, "client"):
+        # Uploads need no project, which credentials outside of Google do not tell.
+        _threads.client = storage.Client(project="none")
+    return _threads.client

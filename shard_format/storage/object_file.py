@@ -1,0 +1,118 @@
+"""An object that is read at any place; what is read in sequence is requested ahead."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from shard_format.storage.in_flight import start
+
+# What a first read asks for at least: a head to inspect, or a whole small file.
+_FIRST_BYTES = 128 << 10  # 128 KiB
+_BLOCK_BYTES = 4 << 20  # 4 MiB, of the longest reads
+_WINDOW_BYTES = 16 << 20  # 16 MiB in flight or waiting at most
+# A reader that skips less than this is taken to read on in sequence: of a tar archive with members
+# of 100 kB the bytes cost less than a request for each header.
+_HOP_BYTES = 1 << 20  # 1 MiB
+
+
+class Answer(NamedTuple):
+    """A range of an object; shorter than asked for at its end.
+
+    Attributes:
+        data: The bytes.
+        size: Of the whole object.
+    """
+
+    data: bytes
+    size: int
+
+
+class _Block(NamedTuple):
+    start: int
+    end: int
+    answer: Future[Answer]
+
+
+class ObjectFile:
+    """See RandomAccessFile.
+
+    Args:
+        request: From offset and size to an answer; it runs in other threads.
+        find_size: Asks for the size of the object.
+    """
+
+    def __init__(self, request: Callable[[int, int], Answer], find_size: Callable[[], int]) -> None:
+        self._request = request
+        self._find_size = find_size
+        self._size: int | None = None
+        self._blocks: deque[_Block] = deque()  # each begins where the one before ends
+        self._end = -1  # of the last block that was asked for
+        self._window = 0  # bytes to have in flight behind the position
+
+    @property
+    def size(self) -> int:
+        """See RandomAccessFile."""
+        if self._size is None:
+            self._size = self._find_size()
+        return self._size
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """See RandomAccessFile."""
+        if size <= 0 or (self._size is not None and offset >= self._size):
+            return b""
+        block = self._block_at(offset, size)
+        try:
+            answer = block.answer.result()
+        except BaseException:
+            self.close()
+            raise
+        self._size = answer.size
+        if self._window:
+            self._fill(offset)
+        return answer.data[offset - block.start : offset - block.start + size]
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """See RandomAccessFile."""
+        data = self.read_at(offset, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        """See RandomAccessFile."""
+        for block in self._blocks:
+            block.answer.cancel()
+        self._blocks.clear()
+
+    def _block_at(self, offset: int, size: int) -> _Block:
+        """The block with an offset; the window grows with every wait for the next in sequence."""
+        if self._blocks and not self._blocks[0].start <= offset < self._end:
+            self.close()
+        if self._blocks and offset < self._blocks[0].end:
+            return self._blocks[0]
+        if 0 <= offset - self._end <= _HOP_BYTES or self._blocks:
+            self._window = min(_WINDOW_BYTES, max(4 * _FIRST_BYTES, self._window * 4))
+        else:
+            self._window = 0
+        while self._blocks and self._blocks[0].end <= offset:
+            self._blocks.popleft().answer.cancel()
+        if not self._blocks:
+            self._end = offset
+            self._ask(max(size, self._block_bytes))
+        return self._blocks[0]
+
+    @property
+    def _block_bytes(self) -> int:
+        return min(_BLOCK_BYTES, max(_FIRST_BYTES, self._window // 4))
+
+    def _fill(self, offset: int) -> None:
+        """Requests the window behind an offset."""
+        while self._end < min(offset + self._window, self.size):
+            self._ask(min(self._block_bytes, self.size - self._end))
+
+    def _ask(self, size: int) -> None:
+        begin = self._end
+        self._end += size
+        self._blocks.append(_Block(begin, self._end, start(lambda: self._request(begin, size))))

@@ -1,0 +1,211 @@
+"""Connections to buckets: which client, with which credentials, and what its errors mean.
+
+Reads, listings and deletions go through obstore, a client in Rust; so do writes to S3 and Azure.
+Nothing secret is part of a URL: credentials come from the environment, as the providers' own tools
+have them.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import importlib.util
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from shard_format.errors import UsageError
+from shard_format.storage.base import Url
+
+_EMULATOR = "STORAGE_EMULATOR_HOST"  # as Google's own clients have it
+
+_STATUS = re.compile(r"status code: (\d+ [A-Za-z ]+)")
+_CODE = re.compile(r"<Code>([^<]*)</Code>(?:<Message>([^<]*)</Message>)?")
+_METADATA_SERVER = "169.254.169.254"
+
+_RETRIES: dict[str, Any] = {
+    "max_retries": 8,
+    "retry_timeout": timedelta(minutes=2),
+    "backoff": {
+        "init_backoff": timedelta(milliseconds=100),
+        "max_backoff": timedelta(seconds=10),
+        "base": 2,
+    },
+}
+# A request has at most 32 MiB; one that is slower than 0.5 MB/s is started again.
+_CLIENT: dict[str, Any] = {"timeout": timedelta(minutes=1), "connect_timeout": timedelta(seconds=5)}
+
+
+class Location(NamedTuple):
+    """An object, or a folder of objects.
+
+    Attributes:
+        store: The bucket, for the functions of obstore.
+        bucket: Its name.
+        key: In the bucket; "" is the bucket itself.
+    """
+
+    store: Any
+    bucket: str
+    key: str
+
+
+def locate(url: Url) -> Location:
+    """Where a URL leads to; nothing is requested yet.
+
+    Raises:
+        UsageError: It names no bucket, or has a password or options in it.
+    """
+    scheme, _, rest = url.text.partition("://")
+    bucket, _, key = rest.partition("/")
+    account, at, host = bucket.partition("@")
+    if not bucket:
+        raise UsageError(f"{url} names no bucket. Write {scheme}://BUCKET/FOLDER.")
+    if scheme in AZURE and at:
+        return Location(_azure(account, host.partition(".")[0]), bucket, key.rstrip("/"))
+    return Location(_CONNECT[scheme](bucket), bucket, key.rstrip("/"))
+
+
+AZURE = ("abfs", "abfss")
+
+
+def check_url(text: str, scheme: str) -> None:
+    """Returns if a URL has nothing that may be secret in it.
+
+    Raises:
+        UsageError: It has. The message shows the rest of it alone.
+    """
+    host, slash, path = text.partition("://")[2].partition("/")
+    user, at, shown = host.rpartition("@")
+    secret = (at and (scheme not in AZURE or ":" in user)) or (
+        scheme in AZURE and "?" in path and "sig=" in path
+    )
+    if secret or "endpoint_override=" in path:
+        path = path.partition("?")[0]
+        raise UsageError(
+            f"The URL of {scheme}://{shown}{slash}{path} has credentials or options in it. Put "
+            "them into environment variables, such as AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY "
+            "and AWS_ENDPOINT_URL."
+        )
+
+
+@functools.cache
+def _s3(bucket: str) -> Any:
+    from obstore.store import S3Store
+
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    arguments = _options(endpoint)
+    if not os.environ.get("AWS_ACCESS_KEY_ID") and importlib.util.find_spec("boto3"):
+        arguments["credential_provider"] = _boto3_credentials()
+    return S3Store(bucket, **arguments)
+
+
+def _options(endpoint: str) -> dict[str, Any]:
+    """Options of a client; without TLS only if the user names such an endpoint."""
+    client = _CLIENT | {"allow_http": endpoint.startswith("http://")}
+    return {"client_options": client, "retry_config": _RETRIES}
+
+
+def _boto3_credentials() -> Any:
+    """Profiles, single sign-on and assumed roles, where boto3 is installed and finds some."""
+    import boto3.session
+    from obstore.auth.boto3 import Boto3CredentialProvider
+
+    session = boto3.session.Session()
+    return Boto3CredentialProvider(session) if session.get_credentials() else None
+
+
+@functools.cache
+def _gcs(bucket: str) -> Any:
+    from obstore.store import GCSStore
+
+    emulator = os.environ.get(_EMULATOR, "")
+    endpoint = emulator if not emulator or "://" in emulator else f"http://{emulator}"
+    arguments = _options(endpoint)
+    if endpoint:
+        # Any token will do, and none makes the client ask Google's metadata server for one.
+        arguments["credential_provider"] = lambda: {"token": "emulator", "expires_at": None}
+        arguments["base_url"] = endpoint.rstrip("/")
+    elif importlib.util.find_spec("google") and importlib.util.find_spec("google.auth"):
+        from obstore.auth.google import GoogleCredentialProvider
+
+        arguments["credential_provider"] = GoogleCredentialProvider()
+    return GCSStore(bucket, **arguments)
+
+
+@functools.cache
+def _azure(container: str, account: str = "") -> Any:
+    from obstore.store import AzureStore
+
+    endpoint = os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT") or ""
+    if os.environ.get("AZURE_STORAGE_USE_EMULATOR", "").lower() in ("1", "true"):
+        endpoint = endpoint or "http://"
+    arguments = _options(endpoint) | ({"account_name": account} if account else {})
+    return AzureStore(container, **arguments)
+
+
+_CONNECT: dict[str, Callable[[str], Any]] = {
+    "s3": _s3,
+    "gs": _gcs,
+    **dict.fromkeys(AZURE, _azure),
+}
+
+
+def forget_connections() -> None:
+    """Has the next request connect anew: with other variables, or in a forked process."""
+    for connect in (_s3, _gcs, _azure):
+        connect.cache_clear()
+
+
+os.register_at_fork(after_in_child=forget_connections)
+
+
+@contextmanager
+def readable_errors(url: object) -> Iterator[None]:
+    """Raises what a client raises within this context as an OSError, without its request."""
+    from obstore import exceptions as known
+
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(url)) from None
+    except (known.AlreadyExistsError, known.PreconditionError):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(url)) from None
+    except known.BaseError as error:
+        number, reason = _reason(error)
+        raise OSError(number, reason, str(url)) from None
+    except ValueError as error:  # a variable of the environment
+        reason = f"the client cannot be set up ({_first_line(error)})"
+        raise OSError(errno.EINVAL, reason, str(url)) from None
+
+
+def is_past_the_end(error: OSError) -> bool:
+    """Whether a range was asked for that begins behind the end of the object."""
+    return error.errno == errno.ERANGE
+
+
+def _reason(error: Exception) -> tuple[int, str]:
+    """Number and text of an OSError: status and code of the answer, never the request."""
+    text = str(error)
+    if _METADATA_SERVER in text or "token request" in text:
+        return errno.EACCES, (
+            "no credentials were found in the environment, and there is no metadata server of a "
+            "cloud"
+        )
+    status, code = _STATUS.search(text), _CODE.search(text)
+    if status is None:
+        return errno.EIO, _first_line(error)
+    number = {"401": errno.EACCES, "403": errno.EACCES, "416": errno.ERANGE}
+    reason = status[1].strip()
+    if code is not None:
+        reason += f" ({': '.join(part for part in code.groups() if part)})"
+    return number.get(reason[:3], errno.EIO), reason
+
+
+def _first_line(error: Exception) -> str:
+    """What a client says first, without URLs, whose query may be signed."""
+    line = str(error).partition("Debug source")[0].strip().partition("\n")[0]
+    return re.sub(r"\S+://\S+", "the server", line)

@@ -1,0 +1,348 @@
+"""Objects in buckets: s3://, gs:// and abfs://.
+
+A bucket is flat; a folder is a prefix that ends with a slash. An object appears whole when its
+upload ends. A request that fails is tried again with growing, random waits: by the client, and
+here where an answer broke off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import io
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar, cast
+
+from shard_format.storage.base import (
+    FILE,
+    FOLDER,
+    Entry,
+    File,
+    Item,
+    Place,
+    RandomAccessFile,
+    Range,
+    Stat,
+    Url,
+)
+from shard_format.storage.gcs_uploads import upload_to_gcs
+from shard_format.storage.in_flight import in_order, start
+from shard_format.storage.object_file import Answer, ObjectFile
+from shard_format.storage.object_stores import is_past_the_end, locate, readable_errors
+from shard_format.storage.prefetch import Prefetched
+
+Result = TypeVar("Result")
+
+_PART_BYTES = 8 << 20  # 8 MiB a request; more is asked for in several at a time
+# A new object waits in memory up to this size, and is sent in one request.
+_HELD_BYTES = 32 << 20  # 32 MiB
+_BUFFER_BYTES = 256 << 10  # 256 KiB
+_LISTED = 1000  # objects a page, the most that S3 gives
+# Seconds before further attempts after an answer that broke off.
+_RETRY_SECONDS = (0.2, 1.0, 4.0)
+
+
+class ObjectStorage:
+    """See Storage."""
+
+    def __init__(self) -> None:
+        self._prefetched = Prefetched(_request)
+
+    def read_ranges(self, place: Place, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+        """See Storage."""
+        url = _url(place)
+        parts: list[int] = []  # requests of each range
+
+        def requests() -> Iterator[tuple[int, Callable[[], bytes]]]:
+            for offset, size in ranges:
+                begins = range(offset, offset + max(1, size), _PART_BYTES)
+                parts.append(len(begins))
+                for begin in begins:
+                    length = min(_PART_BYTES, offset + size - begin)
+                    yield length, partial(self._read, url, begin, length)
+
+        answers, done = in_order(requests()), 0
+        for first in answers:
+            rest = [next(answers) for _ in range(parts[done] - 1)]
+            done += 1
+            yield b"".join([first, *rest]) if rest else first
+
+    def read_file(self, place: File, size: int, limit: int) -> bytes:
+        """See Storage."""
+        # A byte more than listed, since the object may have grown.
+        wanted = min(size, limit) + 1
+        return next(self.read_ranges(_url(place), [(0, wanted)]))
+
+    def open_input(self, place: Place) -> BinaryIO:
+        """See Storage."""
+        file = io.BufferedReader(_RawObject(self.open_random(place)), _BUFFER_BYTES)
+        file.peek(1)  # now, not later, it is found that there is none
+        return cast(BinaryIO, file)
+
+    def open_random(self, place: File) -> RandomAccessFile:
+        """See Storage."""
+        url = _url(place)
+
+        def find_size() -> int:
+            found = self.stat(url)
+            if found is None:
+                raise _missing(url)
+            return found.size
+
+        return ObjectFile(partial(self._answer, url), find_size)
+
+    def ahead(
+        self, items: Iterable[Item], range_of: Callable[[Item], Range | None]
+    ) -> Iterator[Item]:
+        """See Storage."""
+        return self._prefetched.ahead(items, range_of)
+
+    def stat(self, place: Place) -> Stat | None:
+        """See Storage."""
+        url = _url(place)
+        try:
+            return _stat(_retried(url, lambda store, key: _obstore().head(store, key)))
+        except FileNotFoundError:
+            return None
+
+    def is_folder(self, place: Place) -> bool:
+        """See Storage."""
+        url = _url(place)
+        return bool(_retried(url, lambda store, key: _page(store, f"{key}/" if key else "", 1)))
+
+    def list_folder(self, place: Place) -> Iterator[Entry]:
+        """See Storage."""
+        url = _url(place)
+        found = _retried(
+            url, lambda store, key: _obstore().list_with_delimiter(store, f"{key}/" if key else "")
+        )
+        folders = {_name(prefix) for prefix in found["common_prefixes"]}
+        for name in folders:
+            yield Entry(name, FOLDER, Stat(0, 0))
+        own = locate(url).key
+        for item in found["objects"]:
+            # An empty object with the name of the folder is a mark that some consoles make.
+            if item["path"] != own and not (not item["size"] and _name(item["path"]) in folders):
+                yield Entry(_name(item["path"]), FILE, _stat(item))
+
+    def list_tree(self, place: Place) -> Iterator[tuple[str, Stat]]:
+        """See Storage."""
+        url = _url(place)
+        own = locate(url).key
+        skipped = len(own) + 1 if own else 0
+        mark: tuple[str, Stat] | None = None  # an empty object, which may be the mark of a folder
+        for item in _pages(url):
+            name = item["path"][skipped:]
+            if mark is not None and not name.startswith(f"{mark[0]}/"):
+                yield mark
+            mark = None
+            if not name:
+                continue
+            if item["size"]:
+                yield name, _stat(item)
+            else:
+                mark = name, _stat(item)
+        if mark is not None:
+            yield mark
+
+    def make_folder(self, place: Place) -> None:
+        """See Storage. There is none to make."""
+
+    @contextlib.contextmanager
+    def create(
+        self, place: Place, *, durable: bool, if_absent: bool, scratch: Path | None
+    ) -> Iterator[BinaryIO]:
+        """See Storage. What is larger than 32 MiB waits in a local file until it is whole."""
+        url = _url(place)
+        with tempfile.SpooledTemporaryFile(
+            _HELD_BYTES, dir=str(scratch) if scratch else None
+        ) as spool:
+            file = cast(BinaryIO, spool)
+            yield file
+            size = file.seek(0, io.SEEK_END)
+            send = partial(_upload, url, file, size, if_absent)
+            start(send).result()
+
+    def delete(self, place: Place) -> None:
+        """See Storage."""
+        with contextlib.suppress(FileNotFoundError):
+            _retried(_url(place), lambda store, key: _obstore().delete(store, key))
+
+    def delete_tree(self, place: Place) -> None:
+        """See Storage."""
+        url = _url(place)
+        while keys := _retried(url, lambda store, key: _page(store, f"{key}/" if key else "")):
+            with contextlib.suppress(FileNotFoundError):
+                _retried(url, partial(_delete_all, keys))
+
+    def _read(self, url: Url, offset: int, size: int) -> bytes:
+        return self._answer(url, offset, size).data
+
+    def _answer(self, url: Url, offset: int, size: int) -> Answer:
+        found = self._prefetched.read(url, offset, size)
+        return found if found is not None and found.data else _request(url, offset, size)
+
+
+class _RawObject(io.RawIOBase):
+    """An object as Python's buffered streams read it."""
+
+    def __init__(self, file: RandomAccessFile) -> None:
+        super().__init__()
+        self._file = file
+        self._position = 0
+
+    def readable(self) -> bool:
+        """See RawIOBase."""
+        return True
+
+    def seekable(self) -> bool:
+        """See RawIOBase."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """See RawIOBase."""
+        found = self._file.read_into(self._position, memoryview(buffer))
+        self._position += found
+        return found
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """See RawIOBase."""
+        begin = {io.SEEK_CUR: self._position, io.SEEK_END: 0}.get(whence, 0)
+        begin = self._file.size if whence == io.SEEK_END else begin
+        self._position = max(0, begin + offset)
+        return self._position
+
+    def tell(self) -> int:
+        """See RawIOBase."""
+        return self._position
+
+    def close(self) -> None:
+        """See RawIOBase."""
+        self._file.close()
+        super().close()
+
+
+def _obstore() -> Any:
+    import obstore  # 30 ms, and not needed where all files are local
+
+    return obstore
+
+
+def _url(place: File) -> Url:
+    return cast(Url, place)  # `storage_of` gives nothing else to this storage
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _missing(url: Url) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, "No such file or directory", str(url))
+
+
+def _stat(found: Any) -> Stat:
+    """Size and time of an object.
+
+    S3 has whole seconds; below them the time is filled with digits of the entity tag, so that a
+    second version of the same size within a second is seen.
+    """
+    second = int(found["last_modified"].timestamp())
+    tag = hashlib.blake2b((found["e_tag"] or "").encode(), digest_size=8).digest()
+    return Stat(found["size"], second * 10**9 + int.from_bytes(tag, "big") % 10**9)
+
+
+def _retried(url: Url, request: Callable[[Any, str], Result]) -> Result:
+    """The result of a request with (store, key), tried again where an answer broke off.
+
+    It runs in a thread of its own, so that Ctrl-C need not wait for it.
+    """
+    return start(partial(_attempts, url, request)).result()
+
+
+def _attempts(url: Url, request: Callable[[Any, str], Result]) -> Result:
+    for seconds in (*_RETRY_SECONDS, None):
+        try:
+            with readable_errors(url):
+                store, _, key = locate(url)
+                return request(store, key)
+        except OSError as error:
+            if seconds is None or error.errno != errno.EIO:
+                raise
+            time.sleep(seconds * random.uniform(0.5, 1.5))
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _request(url: Url, offset: int, size: int) -> Answer:
+    """A range of an object; it runs in a thread of the requests."""
+
+    def get(store: Any, key: str) -> Answer:
+        result = _obstore().get(store, key, options={"range": (offset, offset + size)})
+        return Answer(result.bytes().to_bytes(), result.meta["size"])
+
+    try:
+        return _attempts(url, get)
+    except OSError as error:
+        if not is_past_the_end(error):
+            raise
+    found = _attempts(url, lambda store, key: _obstore().head(store, key))
+    return Answer(b"", found["size"])
+
+
+def _delete_all(keys: list[str], store: Any, _: str) -> None:
+    _obstore().delete(store, keys)
+
+
+def _page(store: Any, prefix: str, most: int = _LISTED) -> list[str]:
+    """The first keys below a prefix."""
+    stream = _obstore().list(store, prefix, chunk_size=most)
+    return [item["path"] for item in next(iter(stream), [])]
+
+
+def _pages(url: Url) -> Iterator[Any]:
+    """Every object below a folder, in the order of keys; the next page is on its way."""
+    with readable_errors(url):
+        store, _, key = locate(url)
+        stream = iter(_obstore().list(store, f"{key}/" if key else "", chunk_size=_LISTED))
+    coming = start(lambda: next(stream, None))
+    while True:
+        with readable_errors(url):
+            page = coming.result()
+        if page is None:
+            return
+        coming = start(lambda: next(stream, None))
+        yield from page
+
+
+def _upload(url: Url, file: BinaryIO, size: int, if_absent: bool) -> None:
+    """Sends a file to an object that appears whole, and is not replaced if it must be absent.
+
+    Raises:
+        FileExistsError: Another writer was first. The same bytes are no other writer's: an answer
+            that got lost makes this one meet itself.
+    """
+    held = size <= _HELD_BYTES or if_absent
+    file.seek(0)
+    data = file.read() if held else b""
+
+    def put(store: Any, key: str) -> None:
+        if url.text.startswith("gs://"):
+            file.seek(0)
+            upload_to_gcs(url, file, size, if_absent=if_absent)
+        elif held:
+            mode = "create" if if_absent else "overwrite"
+            _obstore().put(store, key, data, mode=mode, use_multipart=False)
+        else:
+            file.seek(0)
+            _obstore().put(store, key, file, use_multipart=True, chunk_size=_PART_BYTES)
+
+    try:
+        _attempts(url, put)
+    except FileExistsError:
+        if _request(url, 0, size + 1).data != data:
+            raise
