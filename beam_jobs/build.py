@@ -8,10 +8,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import os
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from beam_jobs.options import PreprocessOptions
@@ -40,7 +38,8 @@ class Build(NamedTuple):
 
 def workspace_of(options: PreprocessOptions) -> Workspace:
     """The folders of a job."""
-    return Workspace(Path(options.out), Path(options.staging) if options.staging else None)
+    staging = storage.place_of(options.staging) if options.staging else None
+    return Workspace(storage.place_of(options.out), staging)
 
 
 def resolve(options: PreprocessOptions) -> PreprocessOptions:
@@ -53,8 +52,8 @@ def resolve(options: PreprocessOptions) -> PreprocessOptions:
     options = resolve_options(options)
     options = dataclasses.replace(
         options,
-        out=os.path.abspath(options.out),
-        repaired=tuple(os.path.abspath(folder) for folder in options.repaired),
+        out=storage.absolute(options.out),
+        repaired=tuple(storage.absolute(folder) for folder in options.repaired),
     )
     options = with_absolute_paths(options)
     RECORD_TYPES[options.record_type](options).check()
@@ -63,24 +62,26 @@ def resolve(options: PreprocessOptions) -> PreprocessOptions:
 
 
 def _check_folders(options: PreprocessOptions) -> None:
-    out = Path(options.out)
-    if out.exists() and not out.is_dir():
+    out = storage.place_of(options.out)
+    is_folder = storage.is_folder(out)
+    if not is_folder and storage.exists(out):
         raise InputError(f"--out {out} is a file, not a folder. Choose another --out.")
     places = [("source", source) for source in options.sources] + [("--out", options.out)]
     if options.staging:
         places.append(("--staging", options.staging))
     for (what, one), (other, two) in itertools.combinations(places, 2):
-        first, second = Path(one).resolve(), Path(two).resolve()
         if (what, other) == ("source", "source"):
             continue
-        if first.is_relative_to(second) or second.is_relative_to(first):
+        if storage.overlap(storage.place_of(one), storage.place_of(two)):
             raise InputError(
                 f"{what} {one} and {other} {two} overlap: one contains the other. Choose another "
                 "folder for one of them."
             )
-    if not out.is_dir() or (out / naming.MANIFEST).exists() or (out / naming.WORK_DIR).exists():
+    if not is_folder:
         return
-    found = sorted(os.listdir(out))
+    found = sorted(entry.name for entry in storage.list_folder(out))
+    if naming.MANIFEST in found or naming.WORK_DIR in found:
+        return
     if found:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""
         raise InputError(
@@ -96,17 +97,18 @@ def locked_output(workspace: Workspace) -> Iterator[None]:
     Raises:
         InputError: It cannot be written, or another process builds there.
     """
-    existed = workspace.out.exists()
+    path = storage.local_path(workspace.out)
+    existed = path is None or path.exists()  # an object store has no empty folder
     try:
-        workspace.out.mkdir(parents=True, exist_ok=True)
+        storage.make_folder(workspace.out)
         with workspace.lock():
             yield
     except OSError as error:
         raise output_error(error, workspace) from error
     finally:
-        if not existed:
+        if path is not None and not existed:
             with contextlib.suppress(OSError):  # not empty: it stays
-                workspace.out.rmdir()
+                path.rmdir()
 
 
 def begin(
@@ -124,7 +126,7 @@ def begin(
         InputError: The corpus cannot be used, or the output holds another set.
     """
     started = time.time()
-    unfinished = workspace.plan.exists()
+    unfinished = storage.is_folder(workspace.plan)
     try:
         workspace.create()
         write_json(workspace, workspace.owner, run_id)
@@ -163,9 +165,17 @@ def _removed(workspace: Workspace) -> InputError:
     )
 
 
+def is_gone(workspace: Workspace) -> bool:
+    """Whether the work folder was removed, as far as that can be said."""
+    try:
+        return not storage.is_folder(workspace.work)
+    except OSError:
+        return False
+
+
 def output_error(error: OSError, workspace: Workspace) -> InputError:
     """The message for a failed file operation of a build."""
-    gone = isinstance(error, FileNotFoundError) and not workspace.work.exists()
+    gone = isinstance(error, FileNotFoundError) and is_gone(workspace)
     return _removed(workspace) if gone else file_error(error, str(workspace.out))
 
 

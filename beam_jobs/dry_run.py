@@ -28,6 +28,7 @@ from shard_format import storage
 from shard_format.errors import file_error
 from shard_format.machine import usable_cores
 from shard_format.options import declared
+from shard_format.storage import Place
 
 # Of the duration of a build, with images and with text, on 2 cores: planning, writing and the
 # report take the rest (build.json has the stages of any build).
@@ -84,7 +85,7 @@ class DryRun(NamedTuple):
         unit_bytes: Mean size of a unit.
         trial: A sample of records, as they were staged.
         estimate: For the whole corpus; None if the sample does not tell.
-        free_bytes: On the file system of the output.
+        free_bytes: On the file system of the output; None in an object store.
     """
 
     options: PreprocessOptions
@@ -104,7 +105,7 @@ class DryRun(NamedTuple):
     unit_bytes: int
     trial: Trial
     estimate: Estimate | None
-    free_bytes: int
+    free_bytes: int | None
 
     def as_json(self) -> dict[str, Any]:
         """All of it, as values of JSON."""
@@ -257,8 +258,11 @@ def _estimate(trial: Trial, usable: pa.Table, left: float, workers: int) -> Esti
     )
 
 
-def _free_bytes(out: Path) -> int:
-    """On the file system that the output is, or would be, on."""
-    while not out.exists():
-        out = out.parent
-    return shutil.disk_usage(out).free
+def _free_bytes(out: Place) -> int | None:
+    """On the file system that the output is, or would be, on; None for an object store."""
+    path = storage.local_path(out)
+    if path is None:
+        return None
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free

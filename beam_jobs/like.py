@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from beam_jobs.options import PreprocessOptions
-from shard_format import InputError, UsageError, load_build, load_manifest, naming
+from shard_format import InputError, UsageError, load_build, load_manifest, naming, storage
 from shard_format.options import check_value, declared
+from shard_format.storage import Place
 
 # Files whose content has an effect on records, though their paths have none.
 _FILES = {"tokenizer", "decontaminate"}
@@ -17,7 +17,7 @@ _FILES = {"tokenizer", "decontaminate"}
 _OF_THE_CORPUS = {"source"}
 
 
-def options_like(directory: Path, kind: type[PreprocessOptions]) -> dict[str, Any]:
+def options_like(directory: Place, kind: type[PreprocessOptions]) -> dict[str, Any]:
     """The options of a set that have an effect on records, by field name.
 
     Args:
@@ -54,7 +54,7 @@ def options_like(directory: Path, kind: type[PreprocessOptions]) -> dict[str, An
         if name in fields and name not in without and value is not None
     }
     for name in naming.TOKENIZERS.values():
-        if "tokenizer" in values and (directory / name).is_file():
+        if "tokenizer" in values and storage.stat(directory / name):
             values["tokenizer"] = str(directory / name)  # its own copy: the original may be gone
     for name, value in values.items():
         check_value(fields[name], value, name, str(where))

@@ -1,24 +1,41 @@
-"""Progress on any runner: workers append lines to one file, which the launcher follows.
+"""Progress on any runner: workers report to the workspace, which the launcher follows.
 
-Beam's own metrics arrive only at the end of a local pipeline. Lines are far shorter than PIPE_BUF
-and appended in one write, so they never interleave.
+Beam's own metrics arrive only at the end of a local pipeline. On a shared file system workers
+append lines to one file: lines are far shorter than PIPE_BUF and appended in one write, so they
+never interleave. In an object store, which cannot append, every process writes its own sums to an
+object of its own, every few seconds.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import json
 import os
 import threading
+import uuid
 from collections.abc import Callable
 from pathlib import Path
+
+from shard_format import storage
+from shard_format.storage import Place
 
 # (stage, records done, records in all)
 OnProgress = Callable[[str, int, int], None]
 
 _POLL_SECONDS = 0.2
+_OBJECT_SECONDS = 2.0  # between two writes of a process, and two looks at all of them
+
+# Of stages: records done, records in all.
+Sums = dict[str, list[int]]
 
 
-def report(path: Path, stage: str, done: int = 0, total: int = 0) -> None:
+def report(place: Place, stage: str, done: int = 0, total: int = 0) -> None:
     """Adds to the done records, or to the total, of a stage."""
+    path = storage.local_path(place)
+    if path is None:
+        _reporter(place).add(stage, done, total)
+        return
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(descriptor, f"{stage} {done} {total}\n".encode())
@@ -26,41 +43,140 @@ def report(path: Path, stage: str, done: int = 0, total: int = 0) -> None:
         os.close(descriptor)
 
 
+class _Reporter(threading.Thread):
+    """Writes the sums of this process to an object, as long as they grow."""
+
+    def __init__(self, folder: Place) -> None:
+        super().__init__(name="progress", daemon=True)
+        self._place = folder / f"{uuid.uuid4().hex}.json"
+        self._sums: Sums = {}
+        self._written = ""
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+
+    def add(self, stage: str, done: int, total: int) -> None:
+        with self._lock:
+            sums = self._sums.setdefault(stage, [0, 0])
+            sums[0] += done
+            sums[1] += total
+
+    def run(self) -> None:
+        while not self._over.wait(_OBJECT_SECONDS):
+            self.write()
+
+    def write(self) -> None:
+        with self._lock:
+            text = json.dumps(self._sums)
+        if text == self._written:
+            return
+        with contextlib.suppress(OSError):  # the next write has the same sums and more
+            storage.write_bytes(self._place, text.encode())
+            self._written = text
+
+    def end(self) -> None:
+        self._over.set()
+        self.write()
+
+
+_reporters: dict[Place, _Reporter] = {}
+_reporters_lock = threading.Lock()
+
+
+def _reporter(folder: Place) -> _Reporter:
+    with _reporters_lock:
+        if folder not in _reporters:
+            reporter = _reporters[folder] = _Reporter(folder)
+            reporter.start()
+            atexit.register(_end, folder)
+        return _reporters[folder]
+
+
+def _end(folder: Place) -> None:
+    """Ends the reports of this process to a folder, after the last write."""
+    with _reporters_lock:
+        reporter = _reporters.pop(folder, None)
+    if reporter is not None:
+        reporter.end()
+
+
 class Follower(threading.Thread):
     """Calls back with the sums of all reports, until it is stopped."""
 
-    def __init__(self, path: Path, on_progress: OnProgress) -> None:
+    def __init__(self, place: Place, on_progress: OnProgress) -> None:
         super().__init__(daemon=True)
-        self._path = path
+        self._place = place
+        path = storage.local_path(place)
+        self._reports = _Objects(place) if path is None else _Lines(path)
         self._on_progress = on_progress
-        self._sums: dict[str, list[int]] = {}
-        self._position = 0
         self._over = threading.Event()
 
     def run(self) -> None:
-        """Follows the file."""
-        while not self._over.wait(_POLL_SECONDS):
+        """Follows the reports."""
+        while not self._over.wait(self._reports.seconds):
             self._poll()
+        _end(self._place)
         self._poll()
 
     def stop(self) -> None:
-        """Reads the rest of the file and ends."""
+        """Reads the rest of the reports and ends."""
         self._over.set()
         self.join()
 
     def _poll(self) -> None:
+        for stage, (done, total) in self._reports.sums().items():
+            self._on_progress(stage, done, total)
+
+
+class _Lines:
+    """The reports in a file."""
+
+    seconds = _POLL_SECONDS
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._position = 0
+        self._sums: Sums = {}
+
+    def sums(self) -> Sums:
+        """Of all lines so far."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._position)
                 text = file.read()
         except FileNotFoundError:
-            return
+            return self._sums
         whole = text[: text.rfind(b"\n") + 1]
         self._position += len(whole)
         for line in whole.decode().splitlines():
             stage, done, total = line.split()
-            sums = self._sums.setdefault(stage, [0, 0])
-            sums[0] += int(done)
-            sums[1] += int(total)
-        for stage, (done_sum, total_sum) in self._sums.items():
-            self._on_progress(stage, done_sum, total_sum)
+            _add(self._sums, stage, int(done), int(total))
+        return self._sums
+
+
+class _Objects:
+    """The reports in a folder of objects, one of each process."""
+
+    seconds = _OBJECT_SECONDS
+
+    def __init__(self, folder: Place) -> None:
+        self._folder = folder
+        self._seen: dict[str, tuple[storage.Stat, Sums]] = {}
+
+    def sums(self) -> Sums:
+        """Of the latest reports of all processes; objects that have not changed are not read."""
+        with contextlib.suppress(OSError):  # the next look sees more
+            for name, _, stat, _ in storage.list_folder(self._folder):
+                if name not in self._seen or self._seen[name][0] != stat:
+                    found = json.loads(storage.read_bytes(self._folder / name))
+                    self._seen[name] = stat, found
+        sums: Sums = {}
+        for _, found in self._seen.values():
+            for stage, (done, total) in found.items():
+                _add(sums, stage, done, total)
+        return sums
+
+
+def _add(sums: Sums, stage: str, done: int, total: int) -> None:
+    own = sums.setdefault(stage, [0, 0])
+    own[0] += done
+    own[1] += total

@@ -5,12 +5,19 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 
-from beam_jobs.build import begin, finish, locked_output, output_error, resolve, workspace_of
+from beam_jobs.build import (
+    begin,
+    finish,
+    is_gone,
+    locked_output,
+    output_error,
+    resolve,
+    workspace_of,
+)
 from beam_jobs.engine.interrupts import workers_get_interrupts
 from beam_jobs.engine.runners import choose_mode, choose_runner, uses_work_queue
 from beam_jobs.engine.work_queue import work_queue
@@ -20,6 +27,7 @@ from beam_jobs.progress import Follower, OnProgress
 from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.workspace import Workspace, read_json
 from shard_format import InputError, Manifest, errors, load_build, load_manifest, naming
+from shard_format.storage import Place
 
 # What Beam's local engine raises when a worker process has died.
 _LOST_WORKER = "Channel closed prematurely"
@@ -36,7 +44,7 @@ class BuildReport(NamedTuple):
         already_built: Whether the set was complete before, so that nothing had to be done.
     """
 
-    out: Path
+    out: Place
     manifest: Manifest
     build: dict[str, Any]
     ignored: int
@@ -153,7 +161,7 @@ def _cause(job: BuildShardSet, workspace: Workspace, error: Exception) -> Except
     if note is not None:
         kind: Callable[[str], Exception] = getattr(errors, note["type"])
         return kind(note["message"])
-    if not workspace.work.exists():
+    if is_gone(workspace):
         return output_error(FileNotFoundError(), workspace)
     if _LOST_WORKER in str(error):
         return InputError(

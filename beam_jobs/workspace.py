@@ -1,7 +1,8 @@
 """The folders of a build, and its small files.
 
-Workers share a file system (a disk, NFS, a mounted bucket). A file appears whole or not at all, so
-a reader never sees half of one, and two workers that do the same work do no harm.
+Workers share a file system or an object store. A file appears whole or not at all, so a reader
+never sees half of one, and two workers that do the same work do no harm. What does not fit in
+memory waits on the worker's own disk.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -20,9 +23,11 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from beam_jobs.lease import Lease
 from shard_format import InputError, naming, storage
 from shard_format.storage import Place
 
+_COPY_BYTES = 4 << 20  # 4 MiB
 _BEGAN = "began-"  # files that say when a stage began
 
 
@@ -33,16 +38,25 @@ class Workspace:
         out: The shard set.
         work: Files of this build only, on the file system of `out`.
         units: Staged units, by content: another build may use them too.
+        this_machine: `work` if it is local, else a folder for what the processes of one machine
+            share.
     """
 
-    def __init__(self, out: Path, staging: Path | None) -> None:
+    def __init__(self, out: Place, staging: Place | None) -> None:
         self.out = out
         self.work = out / naming.WORK_DIR
         self.units = (staging or self.work) / "units"
         # Several builds may share a staging folder; each one deletes only its own leftovers.
-        owner = hashlib.blake2b(os.fsencode(out.absolute()), digest_size=8).hexdigest()
-        self._unfinished_units = (staging or self.work) / f"unfinished-{owner}"
-        self._unfinished = self.work / "unfinished"
+        name = os.fsencode(storage.absolute(str(out)))
+        owner = hashlib.blake2b(name, digest_size=8).hexdigest()
+        # Object stores need no other name to write under; then these are on the worker's disk.
+        system = Path(tempfile.gettempdir(), f"shardmill-{owner}")
+        units = storage.local_path(staging or self.work)
+        work = storage.local_path(self.work)
+        self._unfinished_units = (units or system) / f"unfinished-{owner}"
+        self._unfinished = (work or system) / "unfinished"
+        self._system = system
+        self.this_machine = work or system
         self.listing = self.work / "listing.arrow"
         self.unit_table = self.work / "units.arrow"
         self.plan = self.work / "plan"
@@ -58,28 +72,68 @@ class Workspace:
         for folder in (self._unfinished, self._unfinished_units):
             storage.delete_tree(folder)
             storage.make_folder(folder)
-        for folder in (self.units, self.plan, self.settled, self.shards):
-            storage.make_folder(folder)
+        for place in (self.units, self.plan, self.settled, self.shards):
+            storage.make_folder(place)
         storage.delete(self.error)
         storage.delete(self.progress)
+        if storage.local_path(self.progress) is None:
+            storage.delete_tree(self.progress)
 
-    def write(self, final: Path, *, durable: bool = False) -> AbstractContextManager[BinaryIO]:
+    def write(self, final: Place, *, durable: bool = False) -> AbstractContextManager[BinaryIO]:
         """A file of the build to write; see `storage.create`."""
         return storage.create(final, durable=durable, scratch=self.scratch_of(final))
 
     def write_arrow(
-        self, final: Path, *, durable: bool = False
+        self, final: Place, *, durable: bool = False
     ) -> AbstractContextManager[pa.NativeFile]:
         """A file of the build for Arrow to write; see `storage.create_arrow`."""
         return storage.create_arrow(final, durable=durable, scratch=self.scratch_of(final))
 
-    def scratch_of(self, final: Path) -> Path:
+    def scratch_of(self, final: Place) -> Path:
         """The folder where a file of the build waits for its name; the next build clears it."""
-        return self._unfinished_units if final.parent == self.units else self._unfinished
+        folder = self._unfinished_units if final.parent == self.units else self._unfinished
+        return self._on_this_machine(folder)
 
     def scratch_file(self) -> Path:
-        """A new local path, on the disk of the units, for data that does not fit in memory."""
-        return self._unfinished_units / uuid.uuid4().hex
+        """A new local path for data that does not fit in memory, on the disk of local units."""
+        return self._on_this_machine(self._unfinished_units) / uuid.uuid4().hex
+
+    def _on_this_machine(self, folder: Path) -> Path:
+        """A folder for temporary files; `create` may have made it on another machine."""
+        if folder.parent == self._system:
+            storage.make_folder(folder)
+        return folder
+
+    def plan_file(self, name: str) -> Path:
+        """A file of planning that is mapped into memory; see `share_plan_file`."""
+        path = storage.local_path(self.plan / name)
+        if path is not None:
+            return path
+        storage.make_folder(self.this_machine)
+        return self.this_machine / name
+
+    def share_plan_file(self, name: str) -> None:
+        """Gives a `plan_file`, once it is whole, to the workers of later stages."""
+        path = self.plan_file(name)
+        if path != self.plan / name:
+            with self.write(self.plan / name) as file, path.open("rb") as written:
+                shutil.copyfileobj(written, file, _COPY_BYTES)
+            path.unlink()
+
+    @contextlib.contextmanager
+    def local_copy(self, place: Place) -> Iterator[Path]:
+        """A file of the build to map into memory: itself if it is local, else a copy."""
+        path = storage.local_path(place)
+        if path is not None:
+            yield path
+            return
+        path = self.scratch_file()
+        try:
+            with storage.open_input(place) as file, path.open("wb") as copy:
+                shutil.copyfileobj(file, copy, _COPY_BYTES)
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
 
     def mark(self, stage: str) -> None:
         """Notes that a stage begins now."""
@@ -98,6 +152,7 @@ class Workspace:
         """Deletes everything that is not part of the set; units in a --staging folder stay."""
         storage.delete_tree(self._unfinished_units)
         storage.delete_tree(self.work)
+        storage.delete_tree(self._system)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -107,7 +162,11 @@ class Workspace:
             InputError: Another process builds into the same folder.
         """
         storage.make_folder(self.work)
-        path = self.work / "lock"
+        path = storage.local_path(self.work / "lock")
+        if path is None:
+            with Lease(self.work / "leases", self.out).held():
+                yield
+            return
         with path.open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -123,13 +182,13 @@ class Workspace:
             yield
 
 
-def write_json(workspace: Workspace, final: Path, value: Any) -> None:
+def write_json(workspace: Workspace, final: Place, value: Any) -> None:
     """Writes a small JSON file."""
     with workspace.write(final) as file:
         file.write(json.dumps(value).encode())
 
 
-def write_table(workspace: Workspace, final: Path, table: pa.Table) -> None:
+def write_table(workspace: Workspace, final: Place, table: pa.Table) -> None:
     """Writes an Arrow file."""
     with workspace.write_arrow(final) as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
@@ -137,6 +196,8 @@ def write_table(workspace: Workspace, final: Path, table: pa.Table) -> None:
 
 def read_table(place: Place) -> pa.Table:
     """The table of an Arrow file: of a local one, only the columns that are used are read."""
+    if storage.local_path(place) is None:  # in one request, mostly
+        return pa.ipc.open_file(pa.BufferReader(storage.read_bytes(place))).read_all()
     return pa.ipc.open_file(storage.open_arrow(place)).read_all()
 
 

@@ -84,11 +84,13 @@ def _estimated(found: DryRun) -> Iterator[tuple[str, str]]:
         f"about {counted(estimate.kept, 'record')} of {estimate.records:,}, "
         f"{format_bytes(estimate.set_bytes)}{as_text}, before duplicates are dropped",
     )
-    short = " (NOT ENOUGH)" if found.free_bytes < estimate.disk_bytes else ""
+    free = "an object store has room"
+    if found.free_bytes is not None:
+        short = " (NOT ENOUGH)" if found.free_bytes < estimate.disk_bytes else ""
+        free = f"{format_bytes(found.free_bytes)} are free{short}"
     yield (
         "disk",
-        f"about {format_bytes(estimate.disk_bytes)} for staged units and the set; "
-        f"{format_bytes(found.free_bytes)} are free{short}",
+        f"about {format_bytes(estimate.disk_bytes)} for staged units and the set; {free}",
     )
     yield "time", f"about {_duration(estimate.seconds)}, and some seconds to start and end"
 

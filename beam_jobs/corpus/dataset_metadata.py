@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from beam_jobs.corpus.source_io import path_of, place_of
@@ -85,16 +84,21 @@ class ShardSets:
         roots: Of the corpus; no set is looked for above them.
     """
 
-    def __init__(self, roots: Sequence[Path]) -> None:
+    def __init__(self, roots: Sequence[storage.Place]) -> None:
         self._sets: dict[bytes, set[bytes] | None] = {}
-        self._shortest = min((len(os.fsencode(root)) for root in roots), default=0)
+        self._without: set[bytes] = set()
+        self._shortest = min((len(path_of(root)) for root in roots), default=0)
+
+    def rule_out(self, folder: bytes) -> None:
+        """Notes that a folder has no manifest, which a listing of all files has shown."""
+        self._without.add(folder)
 
     def around(self, folder: bytes) -> set[bytes] | None:
         """The shards of the set that a folder is, or is inside of; None if there is none."""
         found, passed = None, []
         while folder not in self._sets:  # folders may be nested deeper than Python calls
             passed.append(folder)
-            found = set_files(place_of(folder))
+            found = None if folder in self._without else set_files(place_of(folder))
             above = os.path.dirname(folder)
             if found is not None or len(above) < self._shortest or above == folder:
                 break

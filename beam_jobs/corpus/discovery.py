@@ -14,9 +14,11 @@ from typing import NamedTuple
 
 from beam_jobs.corpus.dataset_metadata import ShardSets, is_note
 from beam_jobs.corpus.names import is_hidden, prefixes, readable_name
+from beam_jobs.corpus.object_listing import sorted_trees
 from beam_jobs.corpus.record import Rejection, SourceItem
-from beam_jobs.corpus.source_io import UnreadableError, place_of, retried
-from shard_format import InputError, storage
+from beam_jobs.corpus.source_io import UnreadableError, path_of, place_of, retried
+from shard_format import InputError, naming, storage
+from shard_format.storage import Place
 
 _PACKED = struct.Struct("<B?qq")  # kind, is_link, size, mtime_ns
 
@@ -38,8 +40,9 @@ def expand_globs(sources: Sequence[str]) -> list[str]:
     """
     paths: list[str] = []
     for source in sources:
-        if os.path.lexists(source) or not glob.has_magic(source):
-            paths.append(os.path.abspath(source))
+        is_url = isinstance(storage.place_of(source), storage.Url)
+        if is_url or os.path.lexists(source) or not glob.has_magic(source):
+            paths.append(storage.absolute(source))
             continue
         found = sorted(glob.glob(source, recursive=True))
         if not found:
@@ -49,7 +52,7 @@ def expand_globs(sources: Sequence[str]) -> list[str]:
 
 
 def find_files(
-    roots: Sequence[Path],
+    roots: Sequence[Place],
     on_ignored: OnIgnored,
     *,
     follow_links: bool = False,
@@ -63,7 +66,7 @@ def find_files(
     it is the root.
 
     Args:
-        roots: Files and folders, absolute.
+        roots: Absolute places of files and folders.
         on_ignored: Called with the id of every file that is left out on purpose.
         follow_links: Whether to follow symbolic links that lead out of their root.
         on_unreadable: "stop" or "quarantine", for folders that cannot be listed.
@@ -75,10 +78,14 @@ def find_files(
     for prefix, root in prefixes(roots):
         if not storage.is_folder(root):
             file_id = prefix.removesuffix("/") or readable_name(os.fsencode(root.name))
-            yield FoundFile(_file_item(file_id, os.fsencode(root), storage.stat(root)), ())
+            yield FoundFile(_file_item(file_id, path_of(root), storage.stat(root)), ())
             continue
-        walk = _Walk(root, on_ignored, follow_links, on_unreadable)
-        for found in walk.files(prefix):
+        walk = (
+            _Walk(root, on_ignored, follow_links, on_unreadable).files(prefix)
+            if isinstance(root, Path)
+            else _files_in_tree(root, prefix, on_ignored, sets)
+        )
+        for found in walk:
             path = found.item.path
             shards = sets.around(os.path.dirname(path))
             if shards is not None:
@@ -212,6 +219,39 @@ class _Walk:
                 ) from error
             error = Rejection("unreadable", str(error.error.strerror))
         return FoundFile(SourceItem(record_id, path, None, 0, 0).rejected(error), folder.names)
+
+
+def _files_in_tree(
+    root: Place, prefix: str, on_ignored: OnIgnored, sets: ShardSets
+) -> Iterator[FoundFile]:
+    """All files below a root in an object store, in the order of `_Walk`.
+
+    Raises:
+        InputError: It cannot be listed.
+    """
+    hidden = ""  # the last folder that is hidden
+    try:
+        for tree in sorted_trees(root, naming.MANIFEST):
+            for folder in tree.folders - tree.with_noted:
+                sets.rule_out(path_of(root / folder if folder else root))
+            for name, status in tree:
+                *folders, last = name.split("/")
+                if hidden and name.startswith(hidden):
+                    continue
+                at = next((n for n, one in enumerate(folders) if is_hidden(one.encode())), None)
+                if at is not None:
+                    hidden = "/".join(folders[: at + 1]) + "/"
+                    on_ignored(prefix + hidden.rstrip("/"))
+                elif is_hidden(last.encode()):
+                    on_ignored(prefix + name)
+                else:
+                    path = path_of(root / name)
+                    yield FoundFile(_file_item(prefix + name, path, status), tuple(folders))
+    except OSError as error:
+        raise InputError(
+            f"Cannot list the source: {error.strerror}: {root}. Nothing was written. Run the same "
+            "command again when it can be read."
+        ) from error
 
 
 def _sorted_entries(folder: bytes) -> list[bytes]:

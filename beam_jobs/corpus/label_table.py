@@ -91,6 +91,8 @@ class LabelTable:
 
     def is_this(self, item: SourceItem) -> bool:
         """Whether an item is the table itself."""
+        if item.path == os.fsencode(self._path):
+            return True
         try:
             return os.path.samefile(item.path, os.fsencode(self._path))
         except OSError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -26,6 +25,7 @@ from beam_jobs.options.values import (
     split_column,
     splits_are_given,
 )
+from shard_format import storage
 
 DEFAULT_LABEL = "label"  # the column of a table, unless --label-column names one
 LABEL_KIND = "label"  # of the column of a further label, among the kept columns
@@ -125,7 +125,7 @@ class FolderLabels:
 
 def _source_splits(options: PreprocessOptions) -> dict[str, str]:
     """The split of every source whose last name is one, by the prefix of its record ids."""
-    roots = prefixes([Path(path) for path in options.sources])
+    roots = prefixes([storage.place_of(path) for path in options.sources])
     named = {prefix: split_name(prefix.rstrip("/").rpartition("/")[2]) for prefix, _ in roots}
     return {prefix: split for prefix, split in named.items() if split is not None}
 

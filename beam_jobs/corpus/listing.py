@@ -6,7 +6,6 @@ import functools
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from beam_jobs.corpus.codecs import codec_of
 from beam_jobs.corpus.containers.archive_index import ArchiveIndex, member_groups
@@ -35,7 +34,7 @@ from beam_jobs.corpus.streams import HEADER_BUFFER_BYTES, FileRange, opened
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.formats import FORMATS
 from beam_jobs.options.values import SPLIT_BY_FOLDER
-from shard_format import InputError
+from shard_format import InputError, storage
 
 _NO_ROW = "no-row"  # why a file that the label table does not name is rejected
 _MIN_SPLIT_BYTES = 1 << 20  # 1 MiB: a smaller file is not split
@@ -55,18 +54,18 @@ class CorpusListing:
         self._payload = payload
         self._on_ignored = on_ignored
         self._formats = formats_of_job(options, payload)
-        self._replacements = Replacements([Path(folder) for folder in options.repaired])
+        self._replacements = Replacements([storage.place_of(folder) for folder in options.repaired])
         self._labels = LabelTable(options) if options.labels is not None else None
         self._names = NameAnnotations(options) if options.label_pattern is not None else None
         self._by_split = options.split == SPLIT_BY_FOLDER
         self._folder_labels = FolderLabels(options, payload)
         self._class_names_digest = functools.cache(self._read_class_names_digest)
 
-    def items(self, roots: Sequence[Path]) -> Iterator[SourceItem]:
+    def items(self, roots: Sequence[storage.Place]) -> Iterator[SourceItem]:
         """Every item.
 
         Args:
-            roots: Files and folders, absolute.
+            roots: Absolute places of files and folders.
 
         Raises:
             InputError: A root is missing, a folder cannot be listed, or a table lacks a column.

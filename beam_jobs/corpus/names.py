@@ -6,10 +6,10 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from beam_jobs.corpus.record import Rejection
-from shard_format import InputError
+from shard_format import InputError, storage
+from shard_format.storage import Place
 from shard_format.wording import visible
 
 # Between the names of a record with several labels, which are sorted (ASCII's unit separator).
@@ -74,7 +74,7 @@ def without_split(folders: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]
     return None, folders
 
 
-def prefixes(roots: Sequence[Path]) -> list[tuple[str, Path]]:
+def prefixes(roots: Sequence[Place]) -> list[tuple[str, Place]]:
     """The roots in an order that does not depend on the command line, with their id prefixes.
 
     A prefix is the last name of a root; of roots with the same last name as many names of the
@@ -84,11 +84,11 @@ def prefixes(roots: Sequence[Path]) -> list[tuple[str, Path]]:
         InputError: A root is missing, or inside of another.
     """
     for root in roots:
-        if not root.exists():
+        if not storage.exists(root):
             raise InputError(f"The source {root} does not exist. Check the path.")
     if len(roots) == 1:
         return [("", roots[0])]
-    paths = {root: root.resolve().parts[1:] for root in roots}
+    paths = {root: storage.parts(storage.resolved(root)) for root in roots}
     in_order = sorted(roots, key=paths.__getitem__)
     for outer, inner in itertools.pairwise(in_order):
         if paths[inner][: len(paths[outer])] == paths[outer]:

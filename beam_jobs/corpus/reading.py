@@ -29,7 +29,7 @@ from beam_jobs.corpus.record import (
 )
 from beam_jobs.corpus.replacements import Replacement, Replacements
 from beam_jobs.corpus.sniffing import HEAD_BYTES, UNKNOWN, container_in
-from beam_jobs.corpus.source_io import UnreadableError, check_size, is_file, read_file
+from beam_jobs.corpus.source_io import UnreadableError, check_size, file_of, is_file, read_file
 from beam_jobs.corpus.streams import (
     FileRange,
     InMemory,
@@ -40,8 +40,10 @@ from beam_jobs.corpus.streams import (
 )
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.formats import FORMATS
+from shard_format import storage
 
 _COPY_BYTES = 1 << 16  # 64 KiB: the bytes lost of a stream before damage
+_ZIP_HEADER_BYTES = 512  # of a member, with its name, in most archives
 _KEPT_BYTES = 16 << 20  # 16 MiB: larger files without a record are not copied to quarantine
 OpenRaw = Callable[[], RawStream]
 
@@ -66,7 +68,7 @@ class CorpusReader:
         self._options = options
         self._payload = payload
         self._formats = formats_of_job(options, payload)
-        self._replacements = Replacements([Path(folder) for folder in options.repaired])
+        self._replacements = Replacements([storage.place_of(folder) for folder in options.repaired])
         self._archive = _CompressedArchive(scratch.with_name(f"{scratch.name}.m"), inspected_bytes)
         self._scratch = scratch
         self._feature_names = functools.cache(feature_names)  # read once per folder
@@ -173,7 +175,7 @@ class CorpusReader:
             scratch=self._scratch,
             locator=locator,
             annotations=Annotations(item.label, item.group, item.split, item.kept),
-            names=self._feature_names(os.path.dirname(item.path), label_columns),
+            names=partial(self._feature_names, os.path.dirname(item.path), label_columns),
         )
         return part, self._formats(form)
 
@@ -275,6 +277,20 @@ class CorpusReader:
         """Bytes of a damaged archive that belong to no member, as far as they can be read."""
         with self._open(path, locator._replace(offset=offset, size=size)) as raw:
             return raw.read() or b""
+
+
+def stored_range(item: SourceItem) -> storage.Range | None:
+    """The bytes of an item, if it is in an object store and they are read as a whole."""
+    locator = item.locator
+    if locator.codec or locator.is_split:
+        return None
+    file = file_of(item.replacement or item.path)
+    if item.replacement or not locator.container:
+        return storage.range_of(file, 0, item.size)
+    members = [locator, *(companion for _, companion in locator.companions)]
+    ends = [one.offset + max(one.size, _ZIP_HEADER_BYTES + one.stored_size) for one in members]
+    start = min(one.offset for one in members)
+    return storage.range_of(file, start, max(ends) - start)
 
 
 def formats_of_job(options: PreprocessOptions, payload: Payload) -> Callable[[str], Format]:

@@ -6,14 +6,19 @@ replay looks there for a corrected file: both use the same function.
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import os
+import operator
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from beam_jobs.corpus.record import SourceItem
+from beam_jobs.corpus.source_io import path_of
 from shard_format import InputError, storage
+from shard_format.storage import Place
+
+PlaceT = TypeVar("PlaceT", Path, storage.Url, Place)
 
 # The file of a record whose path is a folder, as of a damaged a.tar next to its a.tar/1.jpg.
 # No part of a record id is written so.
@@ -39,7 +44,7 @@ class Replacement(NamedTuple):
     mtime_ns: int
 
 
-def original_path(folder: Path, record_id: str) -> Path:
+def original_path(folder: PlaceT, record_id: str) -> PlaceT:
     """Where in a folder the original of a record is; never outside of it.
 
     Two record ids have two paths. Parts of an id that cannot be file names, or that would lead
@@ -47,10 +52,10 @@ def original_path(folder: Path, record_id: str) -> Path:
     """
     if len(record_id.encode()) > _MAX_PATH_BYTES:
         return folder / f"%{_digest(record_id)}"
-    return folder.joinpath(*(_file_name(part) for part in record_id.split("/")))
+    return functools.reduce(operator.truediv, map(_file_name, record_id.split("/")), folder)
 
 
-def own_path(path: Path) -> Path:
+def own_path(path: PlaceT) -> PlaceT:
     """Where the original of a record is if its `original_path` is taken by a folder."""
     return path / _OWN_FILE
 
@@ -78,9 +83,9 @@ class Replacements:
         InputError: A folder is missing.
     """
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    def __init__(self, folders: Sequence[Place]) -> None:
         for folder in folders:
-            if not folder.is_dir():
+            if not storage.is_folder(folder):
                 raise InputError(
                     f"The folder of replaced files {folder} does not exist. Restore it: the set "
                     "was built with files from there."
@@ -137,12 +142,12 @@ class Replacements:
             )
 
 
-def _found(path: Path) -> Replacement | None:
+def _found(path: PlaceT) -> Replacement | None:
     for place in (path, own_path(path)):
         try:
             found = storage.stat(place)
         except OSError:
             return None
         if found is not None:
-            return Replacement(os.fsencode(place), found.size, found.mtime_ns)
+            return Replacement(path_of(place), found.size, found.mtime_ns)
     return None

@@ -180,7 +180,7 @@ def check_columns(options: PreprocessOptions, payload: Payload) -> None:
 def _look(options: PreprocessOptions, payload: Payload) -> _Look | None:
     """A bounded look at the sources; None if they are empty."""
     options = dataclasses.replace(options, repaired=(), on_unreadable="quarantine")
-    roots = [Path(path) for path in options.sources]
+    roots = [storage.place_of(path) for path in options.sources]
     tables: dict[str, list[dict[str, Any]]] = {}
     seen, others = 0, list[tuple[str, ...]]()
     with (
@@ -211,12 +211,12 @@ def _in_class_folders(look: _Look, options: PreprocessOptions) -> bool:
     if by_split and splits_have_same_classes(options):
         return True
     classes = (without_split(folders)[1] if by_split else folders for folders in look.folders)
-    roots = [Path(path) for path in options.sources]
+    roots = [storage.place_of(path) for path in options.sources]
     return all(classes) and _no_file_next_to_folders(roots, options)
 
 
 def _files(
-    roots: Sequence[Path], options: PreprocessOptions, payload: Payload
+    roots: Sequence[storage.Place], options: PreprocessOptions, payload: Payload
 ) -> Iterator[tuple[SourceItem, tuple[str, ...]]]:
     """Files and some members of archives, with the folders that may be classes."""
     found = find_files(
@@ -252,7 +252,7 @@ def _some_members(item: SourceItem, container: str) -> Iterator[Member]:
             yield member
 
 
-def _no_file_next_to_folders(roots: Sequence[Path], options: PreprocessOptions) -> bool:
+def _no_file_next_to_folders(roots: Sequence[storage.Place], options: PreprocessOptions) -> bool:
     """Whether all files below the roots are in folders, besides those that describe the rest."""
     folders: list[storage.Place] = [root for _, root in prefixes(roots)]
     if options.split == SPLIT_BY_FOLDER:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import TypeVar
 
 from beam_jobs.corpus.containers.base import ArchiveReport, container
@@ -23,6 +22,7 @@ from beam_jobs.options.command import command_line, short_path
 from beam_jobs.options.formats import CONTAINERS
 from beam_jobs.options.values import DEFAULT_SPLIT, SPLIT_BY_FOLDER, pattern_groups
 from shard_format import InputError, storage
+from shard_format.storage import Place
 from shard_format.wording import shortened, visible
 
 _MAX_TOP_ENTRIES = 4096  # of a root: one with more has files or classes there, and no splits
@@ -63,15 +63,16 @@ def settle_split(options: Options, payload: Payload, *, folders_label: bool = Tr
         return dataclasses.replace(options, split=SPLIT_BY_FOLDER, notes=(*options.notes, note))
     named = [root for root in found if root.labelled and root.split_names]
     if named:
-        prefixes([Path(source) for source in options.sources])  # nested sources are a mistake first
+        # Nested sources are a mistake first.
+        prefixes([storage.place_of(source) for source in options.sources])
         unclear = min(named, key=lambda root: root.is_clear)
         raise _ambiguous(unclear.described(), options, unclear.only_folder())
     return dataclasses.replace(options, split=DEFAULT_SPLIT)
 
 
-def _looked_into(options: PreprocessOptions) -> list[Path]:
+def _looked_into(options: PreprocessOptions) -> list[Place]:
     """The sources that are folders, and the first that is a file: there may be 10,000 archives."""
-    places = [Path(source) for source in options.sources]
+    places = [storage.place_of(source) for source in options.sources]
     is_folder = [storage.is_folder(place) for place in places]
     folders = [place for place, is_one in zip(places, is_folder, strict=True) if is_one]
     files = (place for place, is_one in zip(places, is_folder, strict=True) if not is_one)
@@ -89,7 +90,7 @@ class _Root:
     """
 
     def __init__(
-        self, place: Path, options: PreprocessOptions, payload: Payload, labelled: bool
+        self, place: Place, options: PreprocessOptions, payload: Payload, labelled: bool
     ) -> None:
         self.place = place
         self.is_folder = storage.is_folder(place)
@@ -142,8 +143,8 @@ class _Root:
 def splits_have_same_classes(options: PreprocessOptions) -> bool:
     """Whether each source is a folder in which two or more splits have the same folders."""
     for source in options.sources:
-        found = {name: inside for name, inside in _folders_in(Path(source)).items() if inside}
-        found = {name: inside for name, inside in found.items() if split_name(name)}
+        folders = _folders_in(storage.place_of(source))
+        found = {name: inside for name, inside in folders.items() if inside and split_name(name)}
         if not (_several(found) and _same_classes(found)):
             return False
     return True
@@ -156,7 +157,7 @@ def _why_folders(roots: list[_Root]) -> str:
     if any(root.split_names for root in roots) or not all(root.is_folder for root in roots):
         return ""
     # photos/train photos/test
-    names = [root.place.resolve().name for root in roots]  # as in record ids
+    names = [storage.resolved(root.place).name for root in roots]  # as in record ids
     if not (all(map(split_name, names)) and _several(names)):
         return ""
     inside = {str(number): list(root.folders) for number, root in enumerate(roots)}
@@ -199,7 +200,7 @@ def _ambiguous(found: str, options: PreprocessOptions, classes_in: str | None = 
     )
 
 
-def _folders_in(root: Path) -> Folders:
+def _folders_in(root: Place) -> Folders:
     """The folders in a folder; only those with names of splits are looked into."""
     return {
         name: _names_of_folders(root / name, _MAX_CLASSES) if split_name(name) else ()
@@ -207,16 +208,16 @@ def _folders_in(root: Path) -> Folders:
     }
 
 
-def _names_of_folders(folder: Path, most: int) -> list[str]:
+def _names_of_folders(folder: Place, most: int) -> list[str]:
     return [entry.name for entry in some_entries(folder, most) if entry.kind == storage.FOLDER]
 
 
-def _first_file(root: Path) -> Path | None:
+def _first_file(root: Place) -> Place | None:
     entries = some_entries(root, _MAX_TOP_ENTRIES)
     return next((root / entry.name for entry in entries if entry.kind == storage.FILE), None)
 
 
-def _folders_inside(archive: Path, payload: Payload) -> Folders:
+def _folders_inside(archive: Place, payload: Payload) -> Folders:
     """The folders in an archive, without one around all of them; none if they label nothing."""
     names = _member_names(archive, payload)
     if payload.groups_members and any(name.endswith((".cls", ".json")) for name in names):
@@ -233,7 +234,7 @@ def _folders_inside(archive: Path, payload: Payload) -> Folders:
     return folders
 
 
-def _member_names(archive: Path, payload: Payload) -> list[str]:
+def _member_names(archive: Place, payload: Payload) -> list[str]:
     """The names of the first members; none if the file is no archive."""
     found = list[str]()
     try:

@@ -29,6 +29,7 @@ _DIGITS = 20
 def work_queue(run_id: str, workspace: Workspace) -> Iterator[None]:
     """Within this context, workers on this machine share the units of the run."""
     counter = _counter(run_id, workspace)
+    counter.parent.mkdir(parents=True, exist_ok=True)
     counter.write_text("0".zfill(_DIGITS))
     try:
         yield
@@ -54,7 +55,7 @@ def take(run_id: str, assigned: Unit, workspace: Workspace) -> Iterator[Unit]:
 
 
 def _counter(run_id: str, workspace: Workspace) -> Path:
-    return workspace.work / f"queue-{run_id}"
+    return workspace.this_machine / f"queue-{run_id}"
 
 
 def _next(descriptor: int) -> int:

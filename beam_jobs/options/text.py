@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar
 
 from beam_jobs.options.base import PreprocessOptions
@@ -20,7 +19,7 @@ from beam_jobs.options.values import (
     parse_trained,
 )
 from beam_jobs.text.packings import PACKINGS
-from shard_format import UsageError, file_sha256
+from shard_format import UsageError, file_sha256, storage
 from shard_format.options import Limits, option, redeclared
 from shard_format.wording import parse_size
 
@@ -235,7 +234,9 @@ Examples:
         values = super().config()
         values["tokenizer_sample"] = parse_size("--tokenizer-sample", self.tokenizer_sample)
         # The content of the file, wherever it is.
-        values["tokenizer"] = file_sha256(Path(self.tokenizer)) if self.tokenizer else None
+        values["tokenizer"] = (
+            file_sha256(storage.place_of(self.tokenizer)) if self.tokenizer else None
+        )
         # The record type adds the cleaning steps as they are applied.
         for resolved in ("clean", "languages", "contamination_words"):
             del values[resolved]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from shard_format import UsageError
+from shard_format import UsageError, storage
 from shard_format.naming import check_name
 from shard_format.options import Form
 from shard_format.wording import did_you_mean, parse_size
@@ -154,7 +154,7 @@ def parse_quality(value: str | int) -> tuple[bool, int]:
 
 
 def check_path(flag: str, path: str) -> None:
-    """Returns if a path can be stored as text and opened by every worker.
+    """Returns if a path or URL can be stored as text and opened by every worker.
 
     Raises:
         UsageError: It cannot.
@@ -167,11 +167,7 @@ def check_path(flag: str, path: str) -> None:
         ) from None
     if not path:
         raise UsageError(f"{flag} is an empty path. Write '.' for the working directory.")
-    if "://" in path:
-        raise UsageError(
-            f"{flag} {path!r} is a URL; only file systems that every worker has mounted are "
-            "supported. Mount the bucket (gcsfuse, s3fs, NFS) and pass the mount point."
-        )
+    storage.place_of(path)  # a URL of a storage that is not known
 
 
 def parse_names(flag: str, text: str) -> tuple[str, ...]:
@@ -275,11 +271,11 @@ def _check_files(flag: str, text: str) -> None:
 
 
 def _absolute_files(text: str) -> str:
-    return ",".join(os.path.abspath(path.strip()) for path in text.split(","))
+    return ",".join(storage.absolute(path.strip()) for path in text.split(","))
 
 
-FILE = Form("FILE", check_path, os.path.abspath)
+FILE = Form("FILE", check_path, storage.absolute)
 FILES = Form("FILE,...", _check_files, _absolute_files)
-FOLDER = Form("DIR", check_path, os.path.abspath)
+FOLDER = Form("DIR", check_path, storage.absolute)
 SIZE = Form("SIZE", parse_size)
 NAMES = Form("A,B,...", parse_names)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ from beam_jobs.staging.sample import TrainingSample
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace
 from shard_format import LABELS_FIELD, Feature, Schema, label_column
+from shard_format.storage import Place
 
 
 class Prepared(NamedTuple):
@@ -207,7 +207,7 @@ class RecordType(abc.ABC):
         """The columns of the index behind the common ones."""
         return (*self.statistics, *self.late_columns)
 
-    def files(self, workspace: Workspace) -> dict[str, Path]:
+    def files(self, workspace: Workspace) -> dict[str, Place]:
         """Further files of the set: name in the set -> path in the workspace."""
         return {}
 

@@ -147,7 +147,7 @@ class TextRecords(RecordType):
         """See RecordType; --dedup-parts removes repeated lines or paragraphs."""
         if not self._segments:
             return None
-        path = workspace.plan / "removed-segments.bin"
+        path = workspace.plan_file("removed-segments.bin")
         removed, emptied = plan_removals(sidecars, assignment, path, partition_rows)
         notes = [
             f"{len(removed):,} {self._segments} that occur elsewhere were removed; {emptied:,} "

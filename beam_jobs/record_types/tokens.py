@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +18,8 @@ from beam_jobs.text.packings import PACKINGS
 from beam_jobs.text.token_examples import PackedExampleBuilder, TokenExampleBuilder, staged_text
 from beam_jobs.text.tokenizers import Tokenizer, load_tokenizer
 from beam_jobs.workspace import Workspace, read_json, write_json
-from shard_format import Feature, InputError, Schema, file_sha256, naming
+from shard_format import Feature, InputError, Schema, file_sha256, naming, storage
+from shard_format.storage import Place
 from shard_format.wording import parse_size
 
 # Raised whenever the same text would become other ids or sequences.
@@ -66,7 +66,7 @@ class TokenRecords(TextRecords):
         """See RecordType."""
         if self._options.tokenizer is None:
             return
-        tokenizer = load_tokenizer(Path(self._options.tokenizer))
+        tokenizer = load_tokenizer(storage.place_of(self._options.tokenizer))
         if self._options.pack is not None:
             tokenizer.end_token(self._options.end_token)
 
@@ -82,7 +82,7 @@ class TokenRecords(TextRecords):
         options = self._options
         if options.train_tokenizer is None:
             with workspace.write(_tokenizer_path(workspace)) as file:
-                file.write(Path(str(options.tokenizer)).read_bytes())
+                file.write(storage.read_bytes(storage.place_of(str(options.tokenizer))))
         elif sample.corpus_records:
             _train(options, workspace, sample)
         else:
@@ -128,10 +128,14 @@ class TokenRecords(TextRecords):
         """See RecordType; a sequence of several documents has other columns than a document."""
         return PACKED_COLUMNS if self._options.pack else super().index_columns
 
-    def files(self, workspace: Workspace) -> dict[str, Path]:
+    def files(self, workspace: Workspace) -> dict[str, Place]:
         """See RecordType."""
         path = _tokenizer_path(workspace)
-        return {naming.TOKENIZERS[self._tokenizer(workspace).kind]: path} if path.exists() else {}
+        return (
+            {naming.TOKENIZERS[self._tokenizer(workspace).kind]: path}
+            if storage.exists(path)
+            else {}
+        )
 
     def training_statistics(self, index: pa.Table, counters: pa.Table) -> dict[str, Any]:
         """Tokens, the use of the vocabulary, and how documents fill sequences."""
@@ -148,7 +152,7 @@ class TokenRecords(TextRecords):
         return self._loaded[1]
 
 
-def _tokenizer_path(workspace: Workspace) -> Path:
+def _tokenizer_path(workspace: Workspace) -> Place:
     """Where the tokenizer of a build is once it is settled."""
     return workspace.settled / "tokenizer"
 
@@ -175,12 +179,12 @@ def _train(options: TextOptions, workspace: Workspace, sample: TrainingSample) -
     sample_bytes = parse_size("--tokenizer-sample", options.tokenizer_sample)
     key = [TRAINING_VERSION, kind, size, sample.key(sample_bytes), *_kernels()]
     path = _tokenizer_path(workspace)
-    marker = path.with_suffix(".json")
+    marker = workspace.settled / "tokenizer.json"
     before = read_json(marker)
-    if before is not None and before["key"] == key and path.exists():
+    if before is not None and before["key"] == key and storage.stat(path):
         if file_sha256(path) == before["sha256"]:
             return
-    marker.unlink(missing_ok=True)
+    storage.delete(marker)
     texts = (staged_text(entries)[0] for entries in sample.read(sample_bytes))
     trained = TRAINERS[kind](texts, size)
     with workspace.write(path) as file:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
@@ -29,6 +28,7 @@ from shard_format import (
 )
 from shard_format.dropped import Refused, read_refused
 from shard_format.example import Values
+from shard_format.storage import Place
 
 
 class RecordLocation(NamedTuple):
@@ -70,7 +70,7 @@ class FinishedSet:
         DamageError: The manifest was changed after the build.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Place) -> None:
         self.directory = directory
         self.manifest = load_manifest(directory)
         self.build = load_build(directory)
@@ -251,7 +251,7 @@ class FinishedSet:
                     "the set."
                 ) from error
 
-    def _shard_path(self, split: str, shard: int) -> Path:
+    def _shard_path(self, split: str, shard: int) -> Place:
         shards = self.manifest.splits[split].shards
         if not 0 <= shard < len(shards):
             raise DamageError(
@@ -280,7 +280,7 @@ def _labels_of(rows: pa.RecordBatch, labelled: bool) -> tuple[npt.NDArray[np.int
     return present, np.asarray(rows["label"].drop_null(), np.int64)
 
 
-def _read_record(file: BinaryIO, location: RecordLocation, path: Path) -> dict[str, Values]:
+def _read_record(file: BinaryIO, location: RecordLocation, path: Place) -> dict[str, Values]:
     if location.offset < 0 or location.length < 0:
         raise DamageError(
             f"The index has offset {location.offset} and length {location.length} for a record of "

@@ -8,6 +8,7 @@ from beam_jobs.report.markup import Html, element, style_sheet
 from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections import SECTIONS
 from shard_format import InputError, naming, storage
+from shard_format.storage import Place
 
 # Dense, light and dark, from a phone to a wide screen.
 _STYLE = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
@@ -18,7 +19,7 @@ _POLICY = (
 )
 
 
-def write_report(directory: Path, out: Path | None = None) -> Path:
+def write_report(directory: Place, out: Place | None = None) -> Place:
     """Writes the report of a finished shard set; the same set and build.json give the same bytes.
 
     Args:

@@ -10,7 +10,6 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +28,8 @@ from beam_jobs.options.values import splits_are_given
 from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.staging.units import Unit
 from beam_jobs.workspace import Workspace, read_table, write_table
-from shard_format import InputError, id_hash
+from shard_format import InputError, id_hash, storage
+from shard_format.storage import Place
 from shard_format.wording import parse_size
 
 # Raised whenever the files of a staged unit change their layout.
@@ -89,7 +89,7 @@ def list_corpus(
     """
     ignored: list[str] = []
     listing = CorpusListing(options, record_type.payload, ignored.append)
-    items = listing.items([Path(path) for path in options.sources])
+    items = listing.items([storage.place_of(path) for path in options.sources])
     count, usable, total_bytes = _write_listing(items, workspace, on_progress)
     _check_not_empty(options, count, usable, workspace)
     unit_bytes = (
@@ -135,9 +135,13 @@ def _units(table: pa.Table) -> Iterator[Unit]:
             yield Unit(**values)
 
 
-def read_unit(listing: Path, unit: Unit) -> Iterator[SourceItem]:
+def read_unit(listing: Place, unit: Unit) -> Iterator[SourceItem]:
     """The items of one unit, in listing order."""
-    return items_in(read_table(listing).slice(unit.start, unit.end - unit.start))
+    with pa.ipc.open_file(storage.open_arrow(listing)) as reader:
+        first, last = unit.start // _BATCH_ROWS, -(-unit.end // _BATCH_ROWS)
+        batches = [reader.get_batch(number) for number in range(first, last)]
+    start = unit.start - first * _BATCH_ROWS
+    return items_in(pa.Table.from_batches(batches).slice(start, unit.end - unit.start))
 
 
 def _write_listing(
@@ -198,7 +202,7 @@ def _unit_bytes(total_bytes: int) -> int:
 
 
 def _cut(
-    listing: Path, unit_bytes: int, stage_options: dict[str, Any], build: hashlib.blake2b
+    listing: Place, unit_bytes: int, stage_options: dict[str, Any], build: hashlib.blake2b
 ) -> Iterator[Unit]:
     """Cuts where a hash of the record id says so, not every N bytes.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ from beam_jobs.staging.reader import read_staged
 from beam_jobs.staging.sidecars import take_rows
 from beam_jobs.workspace import Workspace, read_json, read_table, write_json, write_table
 from shard_format import InputError, ShardInfo, frame, index_schema, storage
+from shard_format.storage import Place
 
 
 class ShardResult(NamedTuple):
@@ -37,12 +37,12 @@ class ShardResult(NamedTuple):
     reused: bool
 
 
-def index_part(workspace: Workspace, file: str) -> Path:
+def index_part(workspace: Workspace, file: str) -> Place:
     """The index rows of a shard, for the commit."""
     return workspace.shards / f"{file}.arrow"
 
 
-def counters_part(workspace: Workspace, file: str) -> Path:
+def counters_part(workspace: Workspace, file: str) -> Place:
     """The counters of a shard, if it has any, for the commit."""
     return workspace.shards / f"{file}.counters"
 
@@ -55,7 +55,7 @@ def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) 
     """
     marker = workspace.shards / f"{spec.file}.json"
     done = _done_before(spec, marker, workspace)
-    recipe = read_table(Path(spec.recipe))
+    recipe = read_table(storage.place_of(spec.recipe))
     if done is not None:
         report(workspace.progress, "shard", len(recipe))
         return done
@@ -90,7 +90,7 @@ def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) 
     return ShardResult(spec.split, spec.shard, info, reused=False)
 
 
-def _done_before(spec: ShardSpec, marker: Path, workspace: Workspace) -> ShardResult | None:
+def _done_before(spec: ShardSpec, marker: Place, workspace: Workspace) -> ShardResult | None:
     found = read_json(marker)
     if found is None or found["recipe_key"] != spec.recipe_key:
         return None

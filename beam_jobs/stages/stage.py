@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.columns import int64
 from beam_jobs.corpus.labels import LABEL_KIND, check_annotated, kept_columns
-from beam_jobs.corpus.reading import CorpusReader
+from beam_jobs.corpus.reading import CorpusReader, stored_range
 from beam_jobs.corpus.record import (
     FILTER,
     IgnoredPart,
@@ -43,6 +43,7 @@ from shard_format import (
     id_hash,
     label_column,
     shuffle_keys,
+    storage,
 )
 
 _BATCH_BYTES = 4 << 20  # 4 MiB of originals, or one record if it is larger
@@ -78,7 +79,7 @@ def stage_unit(
         ):
             work = UnitAtWork(options, record_type, rejects, spool)
             with CorpusReader(options, record_type.payload, workspace.scratch_file()) as reader:
-                for item in items:
+                for item in storage.ahead(items, stored_range):
                     for result in reader.read(item):
                         work.add(result)
                     report(workspace.progress, "stage", item.size)

@@ -14,6 +14,7 @@ from beam_jobs.corpus.names import SPLIT_NAMES
 from beam_jobs.staging.sidecars import Sidecars
 
 LEFT_OUT = -1
+SPLITS_FILE = "splits.npy"  # in the folder of the plan
 
 
 class Assignment:

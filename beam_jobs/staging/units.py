@@ -8,13 +8,13 @@ KEY.json       the summary; written last, so that it marks the unit as done
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from beam_jobs.workspace import Workspace, read_json
 from shard_format import file_sha256, storage
+from shard_format.storage import Place
 
 SIDECAR_FIELDS = (
     pa.field("key", pa.uint64(), nullable=False),
@@ -76,7 +76,7 @@ class UnitSummary(NamedTuple):
     error: str = ""
 
 
-def unit_files(workspace: Workspace, key: str) -> dict[str, Path]:
+def unit_files(workspace: Workspace, key: str) -> dict[str, Place]:
     """The four files of a unit, by their suffix."""
     return {
         suffix: workspace.units / f"{key}.{suffix}"

@@ -31,11 +31,13 @@ def report(directory: Path, out: Path | None, as_json: bool) -> None:
     """
     from beam_jobs.report import write_report
     from cli.console import bar_if_long, print_json, say
+    from shard_format import storage
     from shard_format.wording import format_bytes
 
     with bar_if_long("report"):
         page = write_report(directory, out)
-    size = page.stat().st_size
+    written = storage.stat(page)
+    size = written.size if written else 0
     if as_json:
         print_json({"report": str(page), "bytes": size})
         return

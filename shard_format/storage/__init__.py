@@ -63,11 +63,13 @@ __all__ = [
     "Stat",
     "Storage",
     "Url",
+    "absolute",
     "ahead",
     "create",
     "create_arrow",
     "delete",
     "delete_tree",
+    "exists",
     "is_folder",
     "list_folder",
     "list_tree",
@@ -76,12 +78,15 @@ __all__ = [
     "open_arrow",
     "open_input",
     "open_random",
+    "overlap",
+    "parts",
     "place_of",
     "range_of",
     "read_bytes",
     "read_file",
     "read_range",
     "read_ranges",
+    "resolved",
     "stat",
     "storage_of",
     "write_bytes",
@@ -203,6 +208,43 @@ def open_arrow(place: Place, *, mapped: bool = True) -> pa.NativeFile:
     if path is None:
         return pa.PythonFile(open_input(place), "r")
     return pa.memory_map(str(path)) if mapped else pa.OSFile(str(path), "rb")
+
+
+def absolute(text: str) -> str:
+    """A path or URL as every process understands it, whatever its working directory.
+
+    Raises:
+        UsageError: See `place_of`.
+    """
+    place = place_of(text)
+    return os.path.abspath(place) if isinstance(place, Path) else str(place)
+
+
+def resolved(place: Place) -> Place:
+    """A path without symbolic links; a URL as it is."""
+    return place.resolve() if isinstance(place, Path) else place
+
+
+def exists(place: Place) -> bool:
+    """Whether there is a file, a folder, or anything else."""
+    if isinstance(place, Path):
+        return place.exists()
+    return stat(place) is not None or is_folder(place)
+
+
+def overlap(one: Place, two: Place) -> bool:
+    """Whether one place is the other or contains it."""
+    first, second = parts(resolved(one)), parts(resolved(two))
+    shorter = min(len(first), len(second))
+    return first[:shorter] == second[:shorter]
+
+
+def parts(place: Place) -> tuple[str, ...]:
+    """The names on the way to an absolute place, such as ("data", "set"), ("s3:", "b", "set")."""
+    if isinstance(place, Path):
+        return place.parts[1:]
+    scheme, _, rest = place.text.partition("//")
+    return scheme, *rest.split("/")
 
 
 def range_of(file: File, offset: int, size: int) -> Range | None:

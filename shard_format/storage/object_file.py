@@ -7,8 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import NamedTuple
 
-from shard_format.storage.in_flight import start
-
 # What a first read asks for at least: a head to inspect, or a whole small file.
 _FIRST_BYTES = 128 << 10  # 128 KiB
 _BLOCK_BYTES = 4 << 20  # 4 MiB, of the longest reads
@@ -30,7 +28,15 @@ class Answer(NamedTuple):
     size: int
 
 
-class _Block(NamedTuple):
+class Block(NamedTuple):
+    """A range of an object that was requested.
+
+    Attributes:
+        start: First byte.
+        end: One behind the last; the object may end before.
+        answer: The bytes.
+    """
+
     start: int
     end: int
     answer: Future[Answer]
@@ -40,15 +46,15 @@ class ObjectFile:
     """See RandomAccessFile.
 
     Args:
-        request: From offset and size to an answer; it runs in other threads.
+        request: Requests a range from an offset, of a size or another one.
         find_size: Asks for the size of the object.
     """
 
-    def __init__(self, request: Callable[[int, int], Answer], find_size: Callable[[], int]) -> None:
+    def __init__(self, request: Callable[[int, int], Block], find_size: Callable[[], int]) -> None:
         self._request = request
         self._find_size = find_size
         self._size: int | None = None
-        self._blocks: deque[_Block] = deque()  # each begins where the one before ends
+        self._blocks: deque[Block] = deque()  # each begins where the one before ends
         self._end = -1  # of the last block that was asked for
         self._window = 0  # bytes to have in flight behind the position
 
@@ -86,7 +92,7 @@ class ObjectFile:
             block.answer.cancel()
         self._blocks.clear()
 
-    def _block_at(self, offset: int, size: int) -> _Block:
+    def _block_at(self, offset: int, size: int) -> Block:
         """The block with an offset; the window grows with every wait for the next in sequence."""
         if self._blocks and not self._blocks[0].start <= offset < self._end:
             self.close()
@@ -113,6 +119,6 @@ class ObjectFile:
             self._ask(min(self._block_bytes, self.size - self._end))
 
     def _ask(self, size: int) -> None:
-        begin = self._end
-        self._end += size
-        self._blocks.append(_Block(begin, self._end, start(lambda: self._request(begin, size))))
+        block = self._request(self._end, size)
+        self._end = block.end
+        self._blocks.append(block)

@@ -33,7 +33,7 @@ from shard_format.storage.base import (
 )
 from shard_format.storage.gcs_uploads import upload_to_gcs
 from shard_format.storage.in_flight import in_order, start
-from shard_format.storage.object_file import Answer, ObjectFile
+from shard_format.storage.object_file import Answer, Block, ObjectFile
 from shard_format.storage.object_stores import is_past_the_end, locate, readable_errors
 from shard_format.storage.prefetch import Prefetched
 
@@ -95,7 +95,7 @@ class ObjectStorage:
                 raise _missing(url)
             return found.size
 
-        return ObjectFile(partial(self._answer, url), find_size)
+        return ObjectFile(partial(self._block, url), find_size)
 
     def ahead(
         self, items: Iterable[Item], range_of: Callable[[Item], Range | None]
@@ -181,12 +181,19 @@ class ObjectStorage:
             with contextlib.suppress(FileNotFoundError):
                 _retried(url, partial(_delete_all, keys))
 
-    def _read(self, url: Url, offset: int, size: int) -> bytes:
-        return self._answer(url, offset, size).data
+    def _block(self, url: Url, offset: int, size: int) -> Block:
+        found = self._prefetched.find(url, offset)
+        if found is not None:
+            return found
+        return Block(offset, offset + size, start(partial(_request, url, offset, size)))
 
-    def _answer(self, url: Url, offset: int, size: int) -> Answer:
-        found = self._prefetched.read(url, offset, size)
-        return found if found is not None and found.data else _request(url, offset, size)
+    def _read(self, url: Url, offset: int, size: int) -> bytes:
+        found = self._prefetched.find(url, offset)
+        if found is not None:
+            data, total = found.answer.result()
+            if found.end >= min(offset + size, total):
+                return data[offset - found.start : offset - found.start + size]
+        return _request(url, offset, size).data
 
 
 class _RawObject(io.RawIOBase):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from typing import NamedTuple
 
 from shard_format.storage.base import Item, Range, Url
 from shard_format.storage.in_flight import MAX_BYTES, MAX_REQUESTS, start
-from shard_format.storage.object_file import Answer
+from shard_format.storage.object_file import Answer, Block
 
 # Larger files are read in sequence, which has its own requests in flight.
 _MOST_BYTES = 8 << 20  # 8 MiB
@@ -20,19 +19,8 @@ _MAX_GAP_BYTES = 64 << 10  # 64 KiB, such as headers between the members of a ta
 
 
 class _Fetched(NamedTuple):
-    """A range that is on its way.
-
-    Attributes:
-        url: Of the object.
-        start: First byte.
-        end: One behind the last.
-        answer: The bytes.
-    """
-
     url: Url
-    start: int
-    end: int
-    answer: Future[Answer]
+    block: Block
 
 
 class Prefetched:
@@ -45,17 +33,13 @@ class Prefetched:
     def __init__(self, request: Callable[[Url, int, int], Answer]) -> None:
         self._request = request
         self._lock = threading.Lock()
-        self._fetched: dict[Url, list[_Fetched]] = {}
+        self._fetched: dict[Url, list[Block]] = {}
 
-    def read(self, url: Url, offset: int, size: int) -> Answer | None:
-        """A range of an object, up to the end of what was requested; None if that was nothing."""
+    def find(self, url: Url, offset: int) -> Block | None:
+        """The range of an object that has an offset and was requested; None if there is none."""
         with self._lock:
-            near = self._fetched.get(url, ())
-            found = next((one for one in near if one.start <= offset < one.end), None)
-        if found is None:
-            return None
-        data, total = found.answer.result()
-        return Answer(data[offset - found.start : offset - found.start + size], total)
+            blocks = self._fetched.get(url, ())
+            return next((one for one in blocks if one.start <= offset < one.end), None)
 
     def ahead(
         self, items: Iterable[Item], range_of: Callable[[Item], Range | None]
@@ -71,7 +55,7 @@ class Prefetched:
                 size = wanted.size if wanted else 0
                 while waiting and (len(waiting) >= MAX_REQUESTS or held + size > MAX_BYTES):
                     used, fetched = waiting.popleft()
-                    held -= fetched.end - fetched.start if fetched else 0
+                    held -= fetched.block.end - fetched.block.start if fetched else 0
                     yield from self._used(used, fetched)
                 waiting.append((group, self._start(wanted)))
                 held += size
@@ -92,20 +76,21 @@ class Prefetched:
             return None
         url, offset, size = wanted
         answer = start(lambda: self._request(url, offset, size))
-        fetched = _Fetched(url, offset, offset + size, answer)
+        block = Block(offset, offset + size, answer)
         with self._lock:
-            self._fetched.setdefault(url, []).append(fetched)
-        return fetched
+            self._fetched.setdefault(url, []).append(block)
+        return _Fetched(url, block)
 
     def _forget(self, fetched: _Fetched | None) -> None:
         if fetched is None:
             return
-        fetched.answer.cancel()
+        url, block = fetched
+        block.answer.cancel()
         with self._lock:
-            near = self._fetched[fetched.url]
-            near.remove(fetched)
-            if not near:
-                del self._fetched[fetched.url]
+            blocks = self._fetched[url]
+            blocks.remove(block)
+            if not blocks:
+                del self._fetched[url]
 
 
 def _joined(

@@ -52,7 +52,7 @@ class FilePart(NamedTuple):
         scratch: A path for a file, to be removed by who makes it.
         locator: Where its split of the file begins and ends, if the file was split.
         annotations: What its folders and the label table say about all its records.
-        names: What its folder says about the features of TFRecord files.
+        names: Reads what its folder says about the features of TFRecord files.
     """
 
     file_id: str
@@ -63,7 +63,7 @@ class FilePart(NamedTuple):
     scratch: Path = Path()
     locator: Locator = WHOLE_FILE
     annotations: Annotations = Annotations()
-    names: FeatureNames = FeatureNames()
+    names: Callable[[], FeatureNames] = FeatureNames
 
     def open(self) -> ByteStream:
         """Opens it from its beginning, decompressed."""

@@ -61,7 +61,7 @@ class TfRecord(Format):
             payload = self.payload.from_fields(fields)
         else:
             payload = self.payload.from_bytes(found.data)
-        annotations = self.annotations.read(fields, part.annotations, part.names.class_names)
+        annotations = self.annotations.read(fields, part.annotations, part.names().class_names)
         return RawRecord("", found.data, payload, annotations, "utf-8")
 
     def splits(self, file: ByteStream, size: int) -> list[Split]:
@@ -136,7 +136,7 @@ class TfRecord(Format):
                 return FoundRecord(self.place(number), example)
             features = _decoded(example)
             fields = _fields(features)
-            data = self.payload.example_original(features, example, part.names)
+            data = self.payload.example_original(features, example, part.names())
             return FoundRecord(self.place(number), data, fields)
         except Rejection as rejection:
             kept = example if rejection.data is None else rejection.data

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +23,7 @@ from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections.base import image, text, tile, tiles
 from shard_format import naming
 from shard_format.dropped import DuplicateCounts, count_duplicates, read_columns
+from shard_format.storage import Place
 from shard_format.wording import counted
 
 _MOST_CLUSTERS = 24
@@ -164,7 +164,7 @@ def read_clusters(reported: ReportedSet) -> list[Cluster]:
     return clusters
 
 
-def _chosen(directory: Path) -> list[str]:
+def _chosen(directory: Place) -> list[str]:
     contradictory: dict[str, None] = {}  # dictionaries keep the order of the file
     first: dict[str, None] = {}
     for batch in read_columns(directory, naming.DUPLICATES, ["kept_id", "conflict"]):
@@ -176,7 +176,7 @@ def _chosen(directory: Path) -> list[str]:
     return list(contradictory | first)[:_MOST_CLUSTERS]
 
 
-def _read_members(directory: Path, chosen: list[str]) -> list[Cluster]:
+def _read_members(directory: Place, chosen: list[str]) -> list[Cluster]:
     wanted = pa.array(chosen, pa.string())
     sizes = np.zeros(len(chosen), np.int64)
     first: list[pa.Table] = []  # the rows to show; a cluster may span several batches

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from beam_jobs.columns import IntArray, int64
 from beam_jobs.record_types import RecordType
+from beam_jobs.staging.assignment import SPLITS_FILE
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_table
 from shard_format import naming
@@ -50,9 +51,9 @@ def write_duplicates(
 
 def _splits(workspace: Workspace, members: pa.Table, names: list[str]) -> pa.Array:
     """The split of each row's kept record; null if the whole cluster is left out."""
-    split_of = np.load(workspace.plan / "splits.npy", mmap_mode="r")
     kept = members.filter(pc.equal(members["record_id"], members["kept_id"]))
-    numbers = split_of[int64(kept["record"])].astype(np.int64)
+    with workspace.local_copy(workspace.plan / SPLITS_FILE) as path:
+        numbers = np.load(path, mmap_mode="r")[int64(kept["record"])].astype(np.int64)
     at = pc.index_in(members["kept_id"], value_set=kept["record_id"].combine_chunks())
     of_row = numbers[np.asarray(at.to_numpy(), np.int64)]
     named = [names[number] if number >= 0 else None for number in of_row.tolist()]

@@ -39,7 +39,7 @@ from beam_jobs.stages.plan.splits import (
     stratified,
 )
 from beam_jobs.staging import UnitSummary
-from beam_jobs.staging.assignment import LEFT_OUT, Assignment
+from beam_jobs.staging.assignment import LEFT_OUT, SPLITS_FILE, Assignment
 from beam_jobs.staging.sample import TrainingSample
 from beam_jobs.staging.sidecars import PARTITION_ROWS, Sidecars
 from beam_jobs.workspace import Workspace, write_json, write_table
@@ -105,7 +105,7 @@ def plan_shards(
     clusters = find_duplicates(sidecars, options, record_type, partition_rows)
     write_table(workspace, workspace.clusters, clusters.members)
 
-    assignment = Assignment(workspace.plan / "splits.npy", sidecars)
+    assignment = Assignment(workspace.plan_file(SPLITS_FILE), sidecars)
     assignment.split_of[clusters.dropped] = LEFT_OUT
     class_names, notes = _class_names(assignment, sidecars, options)
     _assign(assignment, sidecars, clusters, options, class_names["label"])
@@ -144,6 +144,7 @@ def plan_shards(
         settled=settled,
     )
     write_json(workspace, workspace.plan / "plan.json", plan._asdict())
+    workspace.share_plan_file(SPLITS_FILE)
     report(workspace.progress, "shard", total=sum(split.keys.records for split in splits))
     salt = [SHARD_VERSION, record_type.version, options.name, class_names, num_shards]
     salt += [record_type.shard_options(), plan.settled]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
-from pathlib import Path
+import os
 from typing import NamedTuple
 
-from shard_format import InputError
+from shard_format import InputError, storage
 
 
 class InputFile(NamedTuple):
@@ -31,15 +32,17 @@ class InputFile(NamedTuple):
             InputError: There is no such file.
         """
         try:
-            status = Path(path).stat()
+            found = storage.stat(storage.place_of(path))
+            if found is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         except OSError as error:
             raise _unreadable(path, error) from None
-        return cls(path, status.st_size, status.st_mtime_ns)
+        return cls(path, *found)
 
     @property
     def name(self) -> str:
         """The last part of its path."""
-        return Path(self.path).name
+        return storage.place_of(self.path).name
 
     def data(self) -> bytes:
         """Its content.
@@ -48,7 +51,7 @@ class InputFile(NamedTuple):
             InputError: It cannot be read.
         """
         try:
-            return Path(self.path).read_bytes()
+            return storage.read_bytes(storage.place_of(self.path))
         except OSError as error:
             raise _unreadable(self.path, error) from None
 

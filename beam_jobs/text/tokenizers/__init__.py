@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from beam_jobs.text.tokenizers.base import Ids, Tokenizer, Vocabulary
-from shard_format import InputError
+from shard_format import InputError, storage
+from shard_format.storage import Place
 
 
-def load_tokenizer(path: Path) -> Tokenizer:
+def load_tokenizer(path: Place) -> Tokenizer:
     """The tokenizer in a file; its content decides which library loads it.
 
     Raises:
         InputError: The file cannot be read, or is not a tokenizer.
     """
     try:
-        content = path.read_bytes()
+        content = storage.read_bytes(path)
     except OSError as error:
         raise InputError(
             f"Cannot read the --tokenizer {path}: {error.strerror}. Check the path."

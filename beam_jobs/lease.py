@@ -1,0 +1,121 @@
+"""A lease on an output in an object store, which has no locks.
+
+Leases are objects with numbers, of which the highest is in force. Each is created only if it is not
+there, so of several builds one gets a number. Its owner writes it again every few seconds; one that
+was not written for longer belongs to a build that was killed, and the next number may be taken.
+Times are those of the store, which stamps every object: clocks of machines need not agree.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+
+from shard_format import InputError, storage
+from shard_format.storage import Place
+
+RENEW_SECONDS = 5.0
+# Several renewals may fail before a lease is taken over.
+STALE_SECONDS = 30.0
+
+_SUFFIX = ".lease"
+
+
+class Lease:
+    """The lease of one build.
+
+    Args:
+        folder: Of the leases of an output.
+        out: The output, for messages.
+    """
+
+    def __init__(self, folder: Place, out: Place) -> None:
+        self._folder = folder
+        self._out = out
+        self._number = 0
+        owner = {"host": socket.gethostname(), "process": os.getpid(), "id": uuid.uuid4().hex}
+        self._content = json.dumps(owner).encode()
+        self._over = threading.Event()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Within this context the lease is this build's, unless it cannot be renewed for long.
+
+        Raises:
+            InputError: Another build has it.
+        """
+        self._acquire()
+        renewal = threading.Thread(target=self._renew, name="lease", daemon=True)
+        renewal.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            renewal.join()
+            self._release()
+
+    def _acquire(self) -> None:
+        numbers = self._numbers()
+        if numbers:
+            self._check_stale(max(numbers))
+        self._number = max(numbers, default=0) + 1
+        try:
+            storage.write_bytes(self._object(self._number), self._content, if_absent=True)
+        except FileExistsError:
+            raise self._taken(self._number) from None
+
+    def _check_stale(self, number: int) -> None:
+        """Returns if a lease is old.
+
+        Raises:
+            InputError: It is in force.
+        """
+        lease = storage.stat(self._object(number))
+        if lease is None:
+            return  # it ended just now
+        if self._now() - lease.mtime_ns < STALE_SECONDS * 1e9:
+            raise self._taken(number)
+
+    def _now(self) -> int:
+        """The time of the store, in nanoseconds, from an object that is written now."""
+        probe = self._folder / f"{uuid.uuid4().hex}.now"
+        storage.write_bytes(probe, b"")
+        found = storage.stat(probe)
+        storage.delete(probe)
+        return found.mtime_ns if found is not None else 0
+
+    def _taken(self, number: int) -> InputError:
+        owner = ""
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            found = json.loads(storage.read_bytes(self._object(number)))
+            owner = f" (process {found['process']} on {found['host']})"
+        return InputError(
+            f"Another build is writing to {self._out}{owner}. Wait for it to end, or choose "
+            f"another --out. If it was killed, run the command again in {STALE_SECONDS:.0f} s."
+        )
+
+    def _renew(self) -> None:
+        while not self._over.wait(RENEW_SECONDS):
+            # A renewal that fails is tried again; workers notice if another build took over.
+            with contextlib.suppress(OSError):
+                if max(self._numbers(), default=0) != self._number:
+                    return
+                storage.write_bytes(self._object(self._number), self._content)
+
+    def _release(self) -> None:
+        with contextlib.suppress(OSError):
+            for number in self._numbers():
+                if number <= self._number:
+                    storage.delete(self._object(number))
+
+    def _numbers(self) -> list[int]:
+        names = (entry.name for entry in storage.list_folder(self._folder))
+        return [int(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX)]
+
+    def _object(self, number: int) -> Place:
+        return self._folder / f"{number}{_SUFFIX}"
