@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -179,7 +178,7 @@ def _parents(directory: Place, files: Path, chosen: Sequence[str]) -> set[Path]:
 
 
 def replay_options(
-    directory: Place, repaired: Path | None, sources: Sequence[str], changes: dict[str, Any]
+    directory: Place, repaired: Place | None, sources: Sequence[str], changes: dict[str, Any]
 ) -> PreprocessOptions:
     """The job that built a set, with replacement files and other options.
 
@@ -204,7 +203,7 @@ def replay_options(
     folders = list(saved["repaired"])
     if repaired is not None:
         files = repaired / FILES
-        folder = os.path.abspath(files if files.is_dir() else repaired)
+        folder = storage.absolute(str(files if storage.is_folder(files) else repaired))
         folders = [folder, *(known for known in folders if known != folder)]
     values = {**saved, **changes, "repaired": tuple(folders)}
     values["sources"] = tuple(sources or saved["sources"])
@@ -229,10 +228,19 @@ class Replacement:
 
     Args:
         directory: The set; a link to one stays a link.
+
+    Raises:
+        UsageError: It is in an object store.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory.resolve()
+    def __init__(self, directory: Place) -> None:
+        path = storage.local_path(directory)
+        if path is None:
+            raise UsageError(
+                f"{directory} cannot be replaced: an object store renames no folder. Pass --out "
+                "with another place, such as a new version of the set."
+            )
+        self.directory = path.resolve()
         self.new = self.directory.with_name(f"{self.directory.name}.replay")
         before = self.new / _BEFORE
         if before.exists() and not self.directory.exists():

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from beam_jobs.corpus.names import shown_name
 from cli.console import say, stdout, table
 from shard_format import DamageError, Manifest
 from shard_format.dropped import DuplicateCounts, Refused, count_duplicates, read_refused
+from shard_format.storage import Place
 from shard_format.wording import counted, shortened, visible
 
 _EXAMPLE_WIDTH = 300  # characters; a table folds them into a few lines
 
 
-def dropped_json(directory: Path, manifest: Manifest) -> dict[str, Any]:
+def dropped_json(directory: Place, manifest: Manifest) -> dict[str, Any]:
     """Duplicates and quarantine for --json; null where a file of the set is damaged."""
     found, _ = _read(directory, manifest)
     if found is None:
@@ -38,7 +38,7 @@ def dropped_json(directory: Path, manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def print_quarantine(directory: Path, manifest: Manifest) -> None:
+def print_quarantine(directory: Place, manifest: Manifest) -> None:
     """Prints an example for every reason of rejection."""
     found, _ = _read(directory, manifest)
     if found is None or not found[1]:
@@ -52,7 +52,7 @@ def print_quarantine(directory: Path, manifest: Manifest) -> None:
     console.print()
 
 
-def print_duplicates(directory: Path, manifest: Manifest) -> None:
+def print_duplicates(directory: Place, manifest: Manifest) -> None:
     """Prints the number of duplicates, or what is missing to count them."""
     found, problem = _read(directory, manifest)
     if found is None:
@@ -68,7 +68,7 @@ def print_duplicates(directory: Path, manifest: Manifest) -> None:
 
 
 def _read(
-    directory: Path, manifest: Manifest
+    directory: Place, manifest: Manifest
 ) -> tuple[tuple[DuplicateCounts | None, list[Refused]] | None, str]:
     """The contents, or why they cannot be read: without them, inspect still shows the manifest."""
     try:

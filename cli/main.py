@@ -101,7 +101,8 @@ def main() -> None:
         _drop_output()
         sys.exit(0)
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        in_object_store = "://" in str(error.filename)
+        if error.errno != errno.ENOSPC and not in_object_store:
             raise
         _drop_output()
         readable = file_error(error, "the output", resumes=_resumes(sys.argv))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from cli.console import say, stdout, table
 from shard_format import DamageError, Manifest, ShardSetError, naming, open_index
 from shard_format.cleaning import cleaning_steps
 from shard_format.counting import count_values
+from shard_format.storage import Place
 from shard_format.wording import shortened, statistic, visible
 
 _SHOWN_VALUES = 12  # more languages would push the summary off the screen; --json has all
@@ -18,7 +18,7 @@ _PARAMETERS_WIDTH = 300  # characters; a table folds them into a few lines
 _COLUMNS = {"language": "Languages", "source_encoding": "Encodings"}
 
 
-def text_json(directory: Path, manifest: Manifest) -> dict[str, Any]:
+def text_json(directory: Place, manifest: Manifest) -> dict[str, Any]:
     """Records by language and encoding, of each split, for --json.
 
     Lengths, vocabulary and packing are in the statistics. Null if there is no such column or the
@@ -35,7 +35,7 @@ def text_json(directory: Path, manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def print_text(directory: Path, manifest: Manifest) -> None:
+def print_text(directory: Place, manifest: Manifest) -> None:
     """Prints vocabulary, packing, languages and encodings of a text set."""
     if manifest.schema.record_type != "text":
         return
@@ -93,7 +93,7 @@ def _print_counts(column: str, counts: Mapping[str, Mapping[str | None, int]]) -
 
 
 def _counts(
-    directory: Path, manifest: Manifest
+    directory: Place, manifest: Manifest
 ) -> tuple[dict[str, dict[str, dict[str | None, int]]], str]:
     """Records by column, split and value; and why there are none if an index cannot be read."""
     found: dict[str, dict[str, dict[str | None, int]]] = {}

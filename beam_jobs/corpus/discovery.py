@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fnmatch
 import glob
 import itertools
 import os
@@ -40,15 +41,29 @@ def expand_globs(sources: Sequence[str]) -> list[str]:
     """
     paths: list[str] = []
     for source in sources:
-        is_url = isinstance(storage.place_of(source), storage.Url)
-        if is_url or os.path.lexists(source) or not glob.has_magic(source):
+        place = storage.place_of(source)
+        is_url = isinstance(place, storage.Url)
+        if not glob.has_magic(source) or (not is_url and os.path.lexists(source)):
             paths.append(storage.absolute(source))
             continue
-        found = sorted(glob.glob(source, recursive=True))
+        found = _glob_url(place) if is_url else sorted(glob.glob(source, recursive=True))
         if not found:
             raise InputError(f"The pattern {source!r} matches no file. Check it.")
-        paths += [os.path.abspath(path) for path in found]
+        paths += map(storage.absolute, found)
     return list(dict.fromkeys(paths))
+
+
+def _glob_url(pattern: Place) -> list[str]:
+    """What matches a pattern of an object store, such as s3://bucket/2024-*/train-*.tar, sorted."""
+    scheme, bucket, *names = storage.parts(pattern)
+    found = [storage.place_of(f"{scheme}//{bucket}")]
+    for name in names:
+        if not glob.has_magic(name):
+            found = [place / name for place in found]
+            continue
+        entries = ((place, entry.name) for place in found for entry in storage.list_folder(place))
+        found = [place / one for place, one in entries if fnmatch.fnmatchcase(one, name)]
+    return sorted(str(place) for place in found if storage.exists(place))
 
 
 def find_files(

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from cli.places import PLACE
+
 if TYPE_CHECKING:
     from shard_format import Manifest
+    from shard_format.storage import Place
 
 
 @click.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=PLACE)
 @click.option("--all", "show_all", is_flag=True, help="Show everything, which may be some screens.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
-def inspect(directory: Path, show_all: bool, as_json: bool) -> None:
+def inspect(directory: Place, show_all: bool, as_json: bool) -> None:
     """Show ledger, splits, classes and duplicates of a shard set.
 
     With --all also every class, statistics, options and examples of what was rejected; for text
@@ -62,7 +64,7 @@ def inspect(directory: Path, show_all: bool, as_json: bool) -> None:
         say(f"more       {shlex.join(['shardmill', 'inspect', str(directory), '--all'])}")
 
 
-def _print_details(directory: Path, manifest: Manifest) -> None:
+def _print_details(directory: Place, manifest: Manifest) -> None:
     """Prints every class, statistics, options and examples of what was rejected."""
     from cli.console import stdout, table
     from cli.dropped import print_quarantine

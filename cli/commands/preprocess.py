@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from beam_jobs.options import OPTIONS, PreprocessOptions
 from cli.config_file import config_options, save
 from cli.options import click_options
+from cli.places import PLACE
+
+if TYPE_CHECKING:  # pyarrow takes a while to import
+    from shard_format.storage import Place
 from shard_format import Schema
 
 
@@ -90,7 +93,7 @@ def _job(options: type[PreprocessOptions]) -> click.Command:
 def _like_option(options: type[PreprocessOptions]) -> Callable[[Any], Any]:
     """The flag --like: options of another set as defaults, which --config comes before."""
 
-    def load(ctx: click.Context, _: click.Parameter, directory: Path | None) -> None:
+    def load(ctx: click.Context, _: click.Parameter, directory: Place | None) -> None:
         from beam_jobs.like import options_like
 
         if directory is not None:
@@ -99,7 +102,7 @@ def _like_option(options: type[PreprocessOptions]) -> Callable[[Any], Any]:
     return click.option(
         "--like",
         metavar="SET",
-        type=click.Path(path_type=Path),
+        type=PLACE,
         is_eager=True,  # before the flags, whose defaults it sets
         expose_value=False,
         callback=load,

@@ -9,11 +9,13 @@ import click
 
 from beam_jobs.options import OPTIONS
 from cli.options import click_options
+from cli.places import PLACE
 
 if TYPE_CHECKING:  # pyarrow takes a while to import
     from shard_format.dropped import RejectedRecord
+    from shard_format.storage import Place
 
-_DIRECTORY = click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+_DIRECTORY = click.argument("directory", metavar="DIR", type=PLACE)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 _SHOWN_RECORDS = 50  # of one reason, on a terminal; --json has all
 
@@ -27,7 +29,7 @@ def quarantine() -> None:
 @_DIRECTORY
 @click.option("--reason", metavar="NAME", help="Show the records of this reason.")
 @_JSON
-def list_reasons(directory: Path, reason: str | None, as_json: bool) -> None:
+def list_reasons(directory: Place, reason: str | None, as_json: bool) -> None:
     """Show the reasons for which records were rejected or filtered, and how many.
 
     \b
@@ -92,7 +94,7 @@ def _list_records(records: list[RejectedRecord], as_json: bool) -> None:
 )
 @click.option("--reason", "chosen", multiple=True, metavar="NAME", help="A reason; repeatable.")
 @_JSON
-def export(directory: Path, folder: Path, chosen: tuple[str, ...], as_json: bool) -> None:
+def export(directory: Place, folder: Path, chosen: tuple[str, ...], as_json: bool) -> None:
     """Write the original files to FOLDER/files, and their reasons to FOLDER/quarantine.tsv.
 
     \b
@@ -124,9 +126,7 @@ def export(directory: Path, folder: Path, chosen: tuple[str, ...], as_json: bool
 
 @quarantine.command()
 @_DIRECTORY
-@click.argument(
-    "repaired", required=False, metavar="[FOLDER]", type=click.Path(path_type=Path, exists=True)
-)
+@click.argument("repaired", required=False, metavar="[FOLDER]", type=PLACE)
 @click.option(
     "--sources",
     multiple=True,
@@ -137,8 +137,8 @@ def export(directory: Path, folder: Path, chosen: tuple[str, ...], as_json: bool
 @click_options([*OPTIONS.values()], unset=True)
 @_JSON
 def replay(
-    directory: Path,
-    repaired: Path | None,
+    directory: Place,
+    repaired: Place | None,
     sources: tuple[str, ...],
     out: str | None,
     as_json: bool,
@@ -168,11 +168,13 @@ def replay(
             "Nothing to change: pass a FOLDER of repaired files, or another option. 'shardmill "
             f"quarantine export {directory} --to FOLDER' writes the files to repair."
         )
-    replacement = Replacement(directory)
     options = replay_options(directory, repaired, sources, changes)
-    options = dataclasses.replace(options, out=out or str(replacement.new))
-    build_set(options, [], as_json, shown=out or str(directory))
-    if out is None:
-        replacement.finish()
-        if not as_json:
-            say(f"replaced   {directory}")
+    if out is not None:
+        build_set(dataclasses.replace(options, out=out), [], as_json)
+        return
+    replacement = Replacement(directory)
+    options = dataclasses.replace(options, out=str(replacement.new))
+    build_set(options, [], as_json, shown=str(directory))
+    replacement.finish()
+    if not as_json:
+        say(f"replaced   {directory}")

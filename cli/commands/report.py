@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from cli.places import PLACE
+
+if TYPE_CHECKING:  # pyarrow takes a while to import
+    from shard_format.storage import Place
+
 
 @click.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=PLACE)
 @click.option(
     "--out",
     metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=PLACE,
     show_default="DIR/report.html",
     help="File to write.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
-def report(directory: Path, out: Path | None, as_json: bool) -> None:
+def report(directory: Place, out: Place | None, as_json: bool) -> None:
     """Write a page with counts, histograms, samples, duplicates and rejected records.
 
     The page is one self-contained HTML file without scripts. It needs only the finished set, so it

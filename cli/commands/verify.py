@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from cli.places import PLACE
+
+if TYPE_CHECKING:  # pyarrow takes a while to import
+    from shard_format.storage import Place
+
 
 @click.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=PLACE)
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Files to read in parallel.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
-def verify(directory: Path, workers: int | None, as_json: bool) -> None:
+def verify(directory: Place, workers: int | None, as_json: bool) -> None:
     """Check every file of a shard set against its manifest: checksums and counts.
 
     Prints damage by file, byte offset and record; the exit code is then 4.

@@ -178,7 +178,7 @@ def readable_errors(url: object) -> Iterator[None]:
         number, reason = _reason(error)
         raise OSError(number, reason, str(url)) from None
     except ValueError as error:  # a variable of the environment
-        reason = f"the client cannot be set up ({_first_line(error)})"
+        reason = f"The client cannot be set up ({_first_line(error)})"
         raise OSError(errno.EINVAL, reason, str(url)) from None
 
 
@@ -192,8 +192,7 @@ def _reason(error: Exception) -> tuple[int, str]:
     text = str(error)
     if _METADATA_SERVER in text or "token request" in text:
         return errno.EACCES, (
-            "no credentials were found in the environment, and there is no metadata server of a "
-            "cloud"
+            "No credentials were found in the environment, and no cloud's metadata server answers"
         )
     status, code = _STATUS.search(text), _CODE.search(text)
     if status is None:

@@ -330,6 +330,7 @@ def _upload(url: Url, file: BinaryIO, size: int, if_absent: bool) -> None:
     """Sends a file to an object that appears whole, and is not replaced if it must be absent.
 
     Raises:
+        OSError: There is no such bucket, or it fails.
         FileExistsError: Another writer was first. The same bytes are no other writer's: an answer
             that got lost makes this one meet itself.
     """
@@ -350,6 +351,8 @@ def _upload(url: Url, file: BinaryIO, size: int, if_absent: bool) -> None:
 
     try:
         _attempts(url, put)
+    except FileNotFoundError:
+        raise OSError(errno.ENXIO, "The bucket does not exist", str(url)) from None
     except FileExistsError:
         if _request(url, 0, size + 1).data != data:
             raise
