@@ -12,7 +12,7 @@ from beam_jobs.corpus.containers.archive_index import ArchiveIndex, member_group
 from beam_jobs.corpus.containers.base import ArchiveReport, Member
 from beam_jobs.corpus.containers.base import container as container_named
 from beam_jobs.corpus.dataset_metadata import feature_names
-from beam_jobs.corpus.discovery import OnIgnored, find_files
+from beam_jobs.corpus.discovery import FoundFile, OnIgnored, find_files
 from beam_jobs.corpus.formats.base import Split
 from beam_jobs.corpus.label_pattern import NameAnnotations
 from beam_jobs.corpus.label_table import LabelTable
@@ -29,7 +29,7 @@ from beam_jobs.corpus.reading import formats_of_job
 from beam_jobs.corpus.record import Locator, Rejection, SourceItem
 from beam_jobs.corpus.replacements import Replacements
 from beam_jobs.corpus.sniffing import HEAD_BYTES
-from beam_jobs.corpus.source_io import UnreadableError
+from beam_jobs.corpus.source_io import UnreadableError, file_of
 from beam_jobs.corpus.streams import HEADER_BUFFER_BYTES, FileRange, opened
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.formats import FORMATS
@@ -79,13 +79,20 @@ class CorpusListing:
         )
         items = (
             self._with_context(one)
-            for number, (item, folders) in enumerate(files, start=1)
+            for number, (item, folders) in enumerate(storage.ahead(files, self._head), start=1)
             for one in self._checked(self._items_of(item, folders, number), item)
         )
         yield from items if self._names is None else self._names.applied(items)
         if self._labels is not None:
             yield from (self._replacements.applied(item) for item in self._labels.unused())
         self._replacements.check_matched()
+
+    def _head(self, file: FoundFile) -> storage.Range | None:
+        """The bytes of a file in an object store that show what it is, if its name does not."""
+        item = file.item
+        if item.reason or self._payload.known_format(item):
+            return None
+        return storage.range_of(file_of(item.path), 0, min(item.size, HEAD_BYTES))
 
     def _checked(self, items: Iterator[SourceItem], file: SourceItem) -> Iterator[SourceItem]:
         """The items of a file; the file itself, rejected, where it cannot be listed.
@@ -287,7 +294,9 @@ class CorpusListing:
     def _with_context(self, item: SourceItem) -> SourceItem:
         """The item with a hash of what else decides its records, so that its unit depends on it."""
         said = ""
-        if self._options.label_column is not None and self._labels is None and not item.reason:
+        # Only of TFRecord files are the class names in another file.
+        named = not item.reason and self._payload.known_format(item) in ("", "tfrecord")
+        if named and self._options.label_column is not None and self._labels is None:
             said = self._class_names_digest(os.path.dirname(item.path))
         if self._replacements:
             locator = item.locator

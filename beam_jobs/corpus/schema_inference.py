@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import re
 import tempfile
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.reading import CorpusReader
 from beam_jobs.corpus.record import Rejection, SourceItem
 from beam_jobs.corpus.sniffing import IMAGE, UNKNOWN, image_kind
-from beam_jobs.corpus.source_io import UnreadableError, path_of
+from beam_jobs.corpus.source_io import UnreadableError, concurrently, path_of, place_of
 from beam_jobs.corpus.split_folders import settle_split, splits_have_same_classes
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
 from beam_jobs.options.values import SPLIT_BY_FOLDER, pattern_groups
@@ -68,7 +68,7 @@ def detect_source(options: ImageOptions) -> ImageOptions:
     named = set()  # kinds of files that are sources themselves
     for source in options.sources:
         place = storage.place_of(source)
-        of_source = Counter(image_kind(path) for path in some_files(place))
+        of_source = Counter(concurrently(image_kind, some_files(place)))
         found += of_source
         named |= set() if storage.is_folder(place) else set(of_source)
     del found[UNKNOWN]
@@ -98,25 +98,29 @@ def some_files(source: storage.Place) -> Iterator[bytes]:
     if storage.stat(source) is not None:
         yield path_of(source)
         return
-    folders = deque([source])
-    for _ in range(_MAX_FOLDERS):
-        if not folders:
-            return
-        folder = folders.popleft()
-        shards = set_files(folder)
-        if shards is not None:
-            yield from sorted(shards)[:_MAX_FILES]
-            continue
-        files = 0
-        for entry in some_entries(folder, _MAX_FOLDER_ENTRIES):
-            place = folder / entry.name
-            if entry.kind == storage.FOLDER:
-                folders.append(place)
-            elif files < _MAX_FILES and entry.kind == storage.FILE:
-                path = path_of(place)
-                if not is_note(path):
-                    files += 1
-                    yield path
+    looked, level = 0, [path_of(source)]
+    while level and looked < _MAX_FOLDERS:
+        level = level[: _MAX_FOLDERS - looked]
+        looked += len(level)
+        found = list(concurrently(_some_in, level))
+        for files, _ in found:
+            yield from files
+        level = [folder for _, folders in found for folder in folders]
+
+
+def _some_in(path: bytes) -> tuple[list[bytes], list[bytes]]:
+    """Some files of a folder that may hold records, and the folders in it."""
+    folder = place_of(path)
+    shards = set_files(folder)
+    if shards is not None:
+        return sorted(shards)[:_MAX_FILES], []
+    entries = some_entries(folder, _MAX_FOLDER_ENTRIES)
+    named = {
+        kind: [path_of(folder / one.name) for one in entries if one.kind == kind]
+        for kind in (storage.FILE, storage.FOLDER)
+    }
+    files = (file for file in named[storage.FILE] if not is_note(file))
+    return list(itertools.islice(files, _MAX_FILES)), named[storage.FOLDER]
 
 
 class _Look(NamedTuple):

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from beam_jobs.columns import int64
 from beam_jobs.corpus.codecs import codec_of
 from beam_jobs.corpus.item_table import items_in
-from beam_jobs.corpus.reading import CorpusReader
+from beam_jobs.corpus.reading import CorpusReader, stored_range
 from beam_jobs.corpus.record import RawRecord, ReadResult, RejectedRecord, SourceItem
 from beam_jobs.corpus.sniffing import HEAD_BYTES
 from beam_jobs.corpus.source_io import UnreadableError
@@ -25,7 +25,7 @@ from beam_jobs.rejects import RejectWriter
 from beam_jobs.stages.stage import UnitAtWork
 from beam_jobs.staging.spool import Spool
 from beam_jobs.workspace import Workspace
-from shard_format import InputError
+from shard_format import InputError, storage
 
 _ITEMS = 64
 _SECONDS = 2.0  # for all of them
@@ -83,7 +83,7 @@ def stage_trial(
     ):
         work = _TimedWork(UnitAtWork(options, record_type, rejects, spool))
         try:
-            for item in _sample(listing, options.seed):
+            for item in storage.ahead(_sample(listing, options.seed), stored_range):
                 if not work.take(item, reader):
                     break
         except UnreadableError as error:

@@ -8,7 +8,8 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 # What a first read asks for at least: a head to inspect, or a whole small file.
-_FIRST_BYTES = 128 << 10  # 128 KiB
+_FIRST_BYTES = 32 << 10  # 32 KiB
+_STREAK_BYTES = 512 << 10  # 512 KiB, of a second read that goes on where the first ended
 _BLOCK_BYTES = 4 << 20  # 4 MiB, of the longest reads
 _WINDOW_BYTES = 16 << 20  # 16 MiB in flight or waiting at most
 # A reader that skips less than this is taken to read on in sequence: of a tar archive with members
@@ -99,7 +100,7 @@ class ObjectFile:
         if self._blocks and offset < self._blocks[0].end:
             return self._blocks[0]
         if 0 <= offset - self._end <= _HOP_BYTES or self._blocks:
-            self._window = min(_WINDOW_BYTES, max(4 * _FIRST_BYTES, self._window * 4))
+            self._window = min(_WINDOW_BYTES, max(_STREAK_BYTES, self._window * 4))
         else:
             self._window = 0
         while self._blocks and self._blocks[0].end <= offset:
