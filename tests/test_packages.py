@@ -15,7 +15,15 @@ PACKAGES = ("shard_format", "beam_jobs", "reader", "trainer", "cli")
 
 # Third-party packages that the code of each package imports, at any depth of a module.
 THIRD_PARTY = {
-    "shard_format": {"boto3", "google", "google_crc32c", "numpy", "obstore", "pyarrow"},
+    "shard_format": {
+        "boto3",
+        "google",
+        "google_crc32c",
+        "hdfs_native",
+        "numpy",
+        "obstore",
+        "pyarrow",
+    },
     "beam_jobs": {
         *("PIL", "apache_beam", "chardet", "cv2", "fasttext", "ftfy", "numpy", "orjson"),
         *("psutil", "pyarrow", "resiliparse", "sentencepiece", "simplejpeg", "tokenizers"),

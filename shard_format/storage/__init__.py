@@ -44,6 +44,7 @@ from shard_format.storage.base import (
     Storage,
     Url,
 )
+from shard_format.storage.hdfs import HdfsStorage
 from shard_format.storage.local import LocalStorage
 from shard_format.storage.object_stores import check_url
 from shard_format.storage.objects import ObjectStorage
@@ -105,6 +106,7 @@ STORAGES: dict[str, Storage] = {
     "s3": _OBJECTS,
     "abfs": _OBJECTS,
     "abfss": _OBJECTS,
+    "hdfs": HdfsStorage(),
 }
 
 

@@ -81,7 +81,7 @@ class ObjectStorage:
 
     def open_input(self, place: Place) -> BinaryIO:
         """See Storage."""
-        file = io.BufferedReader(_RawObject(self.open_random(place)), _BUFFER_BYTES)
+        file = io.BufferedReader(RawObject(self.open_random(place)), _BUFFER_BYTES)
         file.peek(1)  # now, not later, it is found that there is none
         return cast(BinaryIO, file)
 
@@ -196,7 +196,7 @@ class ObjectStorage:
         return _request(url, offset, size).data
 
 
-class _RawObject(io.RawIOBase):
+class RawObject(io.RawIOBase):
     """An object as Python's buffered streams read it."""
 
     def __init__(self, file: RandomAccessFile) -> None:

@@ -1,0 +1,226 @@
+"""The Hadoop file system: hdfs://, with or without a name node in the URL.
+
+A file there is seen while it is written. So it is written under another name and renamed, which is
+atomic and does not replace a file unless asked to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import io
+import os
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from shard_format.errors import UsageError
+from shard_format.storage.base import (
+    FILE,
+    FOLDER,
+    Entry,
+    File,
+    Place,
+    RandomAccessFile,
+    Stat,
+    Url,
+)
+from shard_format.storage.in_flight import in_order, start
+from shard_format.storage.object_file import Answer, Block, ObjectFile
+from shard_format.storage.objects import RawObject
+
+_BUFFER_BYTES = 256 << 10  # 256 KiB
+_COPY_BYTES = 4 << 20  # 4 MiB
+_HELD_BYTES = 32 << 20  # 32 MiB of a new file wait in memory, more in a local file
+_UNFINISHED = ".part"
+_STALE_SECONDS = 3600  # an unfinished file that is older was left by a killed writer
+
+
+class HdfsStorage:
+    """See Storage."""
+
+    def read_ranges(self, place: Place, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+        """See Storage."""
+        with _readable_errors(place):
+            reader = _client(_url(place)).read(_path(place))
+        return in_order(
+            (size, partial(_read, place, reader, offset, size)) for offset, size in ranges
+        )
+
+    def read_file(self, place: File, size: int, limit: int) -> bytes:
+        """See Storage."""
+        return next(self.read_ranges(_url(place), [(0, min(size, limit) + 1)]))
+
+    def open_input(self, place: Place) -> BinaryIO:
+        """See Storage."""
+        return cast(BinaryIO, io.BufferedReader(RawObject(self.open_random(place)), _BUFFER_BYTES))
+
+    def open_random(self, place: File) -> RandomAccessFile:
+        """See Storage."""
+        url = _url(place)
+        with _readable_errors(url):
+            reader = _client(url).read(_path(url))
+
+        def request(offset: int, size: int) -> Block:
+            def answer() -> Answer:
+                return Answer(_read(url, reader, offset, size), reader.file_length())
+
+            return Block(offset, offset + size, start(answer))
+
+        return ObjectFile(request, reader.file_length)
+
+    def stat(self, place: Place) -> Stat | None:
+        """See Storage."""
+        found = _status(_url(place))
+        return None if found is None or found.isdir else _stat(found)
+
+    def is_folder(self, place: Place) -> bool:
+        """See Storage."""
+        found = _status(_url(place))
+        return found is not None and bool(found.isdir)
+
+    def list_folder(self, place: Place) -> Iterator[Entry]:
+        """See Storage."""
+        with _readable_errors(place):
+            for found in _client(_url(place)).list_status(_path(place), recursive=False):
+                name = found.path.rpartition("/")[2]
+                if not _is_unfinished(name):
+                    yield Entry(name, FOLDER if found.isdir else FILE, _stat(found))
+
+    def list_tree(self, place: Place) -> Iterator[tuple[str, Stat]]:
+        """See Storage."""
+        skipped = len(_path(place).rstrip("/")) + 1
+        with _readable_errors(place):
+            for found in _client(_url(place)).list_status(_path(place), recursive=True):
+                name = found.path[skipped:]
+                if not found.isdir and not _is_unfinished(name):
+                    yield name, _stat(found)
+
+    def make_folder(self, place: Place) -> None:
+        """See Storage. What writers that were killed long ago left in it is deleted."""
+        url = _url(place)
+        with _readable_errors(url):
+            client = _client(url)
+            client.mkdirs(_path(url), create_parent=True)
+            for found in client.list_status(_path(url), recursive=False):
+                if _is_unfinished(found.path) and _age(found) > _STALE_SECONDS:
+                    client.delete(found.path, recursive=False)
+
+    @contextlib.contextmanager
+    def create(
+        self, place: Place, *, durable: bool, if_absent: bool, scratch: Path | None
+    ) -> Iterator[BinaryIO]:
+        """See Storage. The file waits on this machine until it is whole."""
+        folder = str(scratch) if scratch else None
+        with tempfile.SpooledTemporaryFile(_HELD_BYTES, dir=folder) as spool:
+            file = cast(BinaryIO, spool)
+            yield file
+            file.seek(0)
+            start(partial(_write, _url(place), file, durable, if_absent)).result()
+
+    def delete(self, place: Place) -> None:
+        """See Storage."""
+        with contextlib.suppress(FileNotFoundError), _readable_errors(place):
+            _client(_url(place)).delete(_path(place), recursive=False)
+
+    def delete_tree(self, place: Place) -> None:
+        """See Storage."""
+        with contextlib.suppress(FileNotFoundError), _readable_errors(place):
+            _client(_url(place)).delete(_path(place), recursive=True)
+
+
+def _write(url: Url, file: BinaryIO, durable: bool, if_absent: bool) -> None:
+    """Writes a file under another name, and renames it."""
+    client, final = _client(url), _path(url)
+    written = f"{final.rpartition('/')[0]}/.{uuid.uuid4().hex}{_UNFINISHED}"
+    try:
+        with _readable_errors(url):
+            with client.create(written) as sink:
+                shutil.copyfileobj(file, sink, _COPY_BYTES)
+                if durable:
+                    sink.hsync()
+            client.rename(written, final, overwrite=not if_absent)
+    except BaseException:
+        with contextlib.suppress(Exception):
+            client.delete(written, recursive=False)
+        raise
+
+
+def _read(place: Place, reader: Any, offset: int, size: int) -> bytes:
+    left = max(0, min(size, reader.file_length() - offset))
+    with _readable_errors(place):
+        return cast(bytes, reader.read_range(offset, left)) if left else b""
+
+
+def _is_unfinished(name: str) -> bool:
+    last = name.rpartition("/")[2]
+    return last.startswith(".") and last.endswith(_UNFINISHED)
+
+
+def _age(found: Any) -> float:
+    return time.time() - float(found.modification_time) / 1000
+
+
+def _stat(found: Any) -> Stat:
+    return Stat(found.length, found.modification_time * 10**6)
+
+
+def _status(url: Url) -> Any | None:
+    try:
+        with _readable_errors(url):
+            return _client(url).get_file_info(_path(url))
+    except FileNotFoundError:
+        return None
+
+
+def _url(place: File) -> Url:
+    return cast(Url, place)  # `storage_of` gives nothing else to this storage
+
+
+def _path(place: Place) -> str:
+    return "/" + str(place).partition("://")[2].partition("/")[2]
+
+
+def _client(url: Url) -> Any:
+    return _connect(url.text.partition("://")[2].partition("/")[0])
+
+
+@functools.cache
+def _connect(authority: str) -> Any:
+    """A client of a name node or name service; "" is that of the Hadoop configuration."""
+    try:
+        from hdfs_native import Client
+    except ImportError:
+        raise UsageError(
+            "Reading hdfs:// needs a client. Install it: pip install 'shardmill[hdfs]'."
+        ) from None
+    return Client(f"hdfs://{authority}" if authority else None)
+
+
+os.register_at_fork(after_in_child=_connect.cache_clear)
+
+
+def _readable_errors(place: object) -> AbstractContextManager[None]:
+    return _naming(str(place))
+
+
+@contextlib.contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Raises what the client raises within this context as an OSError that names the file."""
+    try:
+        yield
+    except FileExistsError:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from None
+    except PermissionError as error:
+        raise PermissionError(errno.EACCES, str(error).partition("\n")[0], name) from None
+    except (OSError, RuntimeError, ValueError) as error:
+        raise OSError(errno.EIO, str(error).partition("\n")[0], name) from None
