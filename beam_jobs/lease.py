@@ -1,9 +1,10 @@
 """A lease on an output in an object store, which has no locks.
 
 Leases are objects with numbers, of which the highest is in force. Each is created only if it is not
-there, so of several builds one gets a number. Its owner writes it again every few seconds; one that
-was not written for longer belongs to a build that was killed, and the next number may be taken.
-Times are those of the store, which stamps every object: clocks of machines need not agree.
+there, so of several builds one gets a number. Its owner writes it again every few seconds. One that
+was not written for longer belongs to a build that was killed, and the next number may be taken; at
+once if its process was on this machine and is gone. Times are those of the store, which stamps
+every object: clocks of machines need not agree.
 """
 
 from __future__ import annotations
@@ -13,8 +14,13 @@ import json
 import os
 import socket
 import threading
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
 
 from shard_format import InputError, storage
 from shard_format.storage import Place
@@ -32,14 +38,16 @@ class Lease:
     Args:
         folder: Of the leases of an output.
         out: The output, for messages.
+        on_wait: Called with a message if it is not clear yet whether a build still runs.
     """
 
-    def __init__(self, folder: Place, out: Place) -> None:
+    def __init__(self, folder: Place, out: Place, on_wait: Callable[[str], None]) -> None:
         self._folder = folder
         self._out = out
+        self._on_wait = on_wait
         self._number = 0
-        owner = {"host": socket.gethostname(), "process": os.getpid(), "id": uuid.uuid4().hex}
-        self._content = json.dumps(owner).encode()
+        owner = {"host": socket.gethostname(), "process": os.getpid(), "machine": _machine()}
+        self._content = json.dumps({**owner, "id": uuid.uuid4().hex}).encode()
         self._over = threading.Event()
 
     @contextlib.contextmanager
@@ -70,16 +78,29 @@ class Lease:
             raise self._taken(self._number) from None
 
     def _check_stale(self, number: int) -> None:
-        """Returns if a lease is old.
+        """Returns once it is clear that the owner of a lease was killed, or has ended.
 
         Raises:
-            InputError: It is in force.
+            InputError: The owner writes it.
         """
-        lease = storage.stat(self._object(number))
-        if lease is None:
-            return  # it ended just now
-        if self._now() - lease.mtime_ns < STALE_SECONDS * 1e9:
-            raise self._taken(number)
+        owner, first = self._owner(number), storage.stat(self._object(number))
+        if owner.get("machine") == _machine() and not psutil.pid_exists(owner["process"]):
+            return
+        lease, told = first, False
+        while lease is not None:
+            left = STALE_SECONDS - (self._now() - lease.mtime_ns) / 1e9
+            if lease != first:
+                raise self._taken(number)
+            if left <= 0:
+                return
+            if not told:
+                self._on_wait(
+                    f"{self._out} has the lease of a build{_by(owner)}, which may have been "
+                    f"killed: waiting for up to {left:.0f} s."
+                )
+                told = True
+            time.sleep(min(left, RENEW_SECONDS / 2))
+            lease = storage.stat(self._object(number))
 
     def _now(self) -> int:
         """The time of the store, in nanoseconds, from an object that is written now."""
@@ -89,14 +110,16 @@ class Lease:
         storage.delete(probe)
         return found.mtime_ns if found is not None else 0
 
+    def _owner(self, number: int) -> dict[str, Any]:
+        """What a lease says of its owner; nothing if it has ended."""
+        with contextlib.suppress(OSError, ValueError):
+            return dict(json.loads(storage.read_bytes(self._object(number))))
+        return {}
+
     def _taken(self, number: int) -> InputError:
-        owner = ""
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            found = json.loads(storage.read_bytes(self._object(number)))
-            owner = f" (process {found['process']} on {found['host']})"
         return InputError(
-            f"Another build is writing to {self._out}{owner}. Wait for it to end, or choose "
-            f"another --out. If it was killed, run the command again in {STALE_SECONDS:.0f} s."
+            f"Another build{_by(self._owner(number))} is writing to {self._out}. Wait for it to "
+            "end, or choose another --out."
         )
 
     def _renew(self) -> None:
@@ -119,3 +142,16 @@ class Lease:
 
     def _object(self, number: int) -> Place:
         return self._folder / f"{number}{_SUFFIX}"
+
+
+def _by(owner: dict[str, Any]) -> str:
+    return f" (process {owner['process']} on {owner['host']})" if owner else ""
+
+
+def _machine() -> str:
+    """What processes share among which process ids are unique."""
+    try:
+        booted = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{booted} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return uuid.uuid4().hex

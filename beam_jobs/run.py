@@ -87,7 +87,7 @@ def preprocess(
     runner, beam_options = choose_runner(beam_args, options.workers)
     record_type = RECORD_TYPES[options.record_type](options)
     workspace, run_id = workspace_of(options), uuid.uuid4().hex
-    with locked_output(workspace):
+    with locked_output(workspace, on_note):
         build = begin(
             options, record_type, workspace, run_id, lambda done: on_progress("list", done, 0)
         )

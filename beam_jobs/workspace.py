@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -155,8 +155,11 @@ class Workspace:
         storage.delete_tree(self._system)
 
     @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self, on_wait: Callable[[str], None] = lambda note: None) -> Iterator[None]:
         """Keeps other processes from building here: two builds would mix their files.
+
+        Args:
+            on_wait: See Lease.
 
         Raises:
             InputError: Another process builds into the same folder.
@@ -164,7 +167,7 @@ class Workspace:
         storage.make_folder(self.work)
         path = storage.local_path(self.work / "lock")
         if path is None:
-            with Lease(self.work / "leases", self.out).held():
+            with Lease(self.work / "leases", self.out, on_wait).held():
                 yield
             return
         with path.open("w") as file:

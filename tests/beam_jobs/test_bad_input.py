@@ -277,7 +277,8 @@ def test_nothing_usable_is_an_empty_set_with_its_evidence(tmp_path, build):
         ({"shard_size": "big"}, "128MiB"),
         ({"dedup": "fuzzy"}, "exact, near, off"),
         ({"name": "My Set"}, "lower-case"),
-        ({"out": "gs://bucket/set"}, "mounted"),
+        ({"out": "oss://bucket/set"}, "No storage for oss://"),
+        ({"out": "s3://key:secret@bucket/set"}, "credentials"),
         ({"sources": ()}, "No source given"),
     ],
 )
