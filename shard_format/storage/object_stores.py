@@ -194,6 +194,8 @@ def _reason(error: Exception) -> tuple[int, str]:
         return errno.EACCES, (
             "No credentials were found in the environment, and no cloud's metadata server answers"
         )
+    if "invalid path" in text:  # a//b and a/../b are names of objects, but not for the client
+        return errno.EINVAL, f"{_first_line(error)}. Rename that object"
     status, code = _STATUS.search(text), _CODE.search(text)
     if status is None:
         return errno.EIO, _first_line(error)
