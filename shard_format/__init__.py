@@ -31,6 +31,7 @@ from shard_format.tfrecord import (
     read_records,
     unframe,
     unframe_all,
+    unframe_many,
 )
 from shard_format.verify import Damage, file_sha256, verify
 
@@ -72,5 +73,6 @@ __all__ = [
     "split_positions",
     "unframe",
     "unframe_all",
+    "unframe_many",
     "verify",
 ]

@@ -18,6 +18,7 @@ and OSError with `strerror` and `filename` for everything else.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -48,6 +49,7 @@ from shard_format.storage.hdfs import HdfsStorage
 from shard_format.storage.local import LocalStorage
 from shard_format.storage.object_stores import check_url
 from shard_format.storage.objects import ObjectStorage
+from shard_format.storage.traffic import Traffic, traffic
 
 __all__ = [
     "FILE",
@@ -63,6 +65,7 @@ __all__ = [
     "Range",
     "Stat",
     "Storage",
+    "Traffic",
     "Url",
     "absolute",
     "ahead",
@@ -85,11 +88,13 @@ __all__ = [
     "range_of",
     "read_bytes",
     "read_file",
+    "read_many",
     "read_range",
     "read_ranges",
     "resolved",
     "stat",
     "storage_of",
+    "traffic",
     "write_bytes",
 ]
 
@@ -110,13 +115,15 @@ STORAGES: dict[str, Storage] = {
 }
 
 
-def place_of(text: str | os.PathLike[str]) -> Place:
+def place_of(text: str | os.PathLike[str] | Url) -> Place:
     """The place that a path or a URL names; file:///folder is a path.
 
     Raises:
         UsageError: There is no storage for the scheme, a file:// URL names another machine, or a
             URL has credentials in it.
     """
+    if isinstance(text, Url):
+        return text
     if not isinstance(text, str) or (match := _URL.match(text)) is None:
         return Path(text)
     scheme = match["scheme"].lower()
@@ -186,6 +193,19 @@ def read_ranges(place: Place, ranges: Iterable[tuple[int, int]]) -> Iterator[byt
     A storage with latency has several of them in flight.
     """
     return storage_of(place).read_ranges(place, ranges)
+
+
+def read_many(ranges: Iterable[Range]) -> Iterator[bytes]:
+    """The bytes of ranges of any files that are not local, in the order given.
+
+    Of an object store, 32 requests with 32 MiB are in flight.
+    """
+    for found, own in itertools.groupby(ranges, key=lambda one: storage_of(one.url)):
+        if found is _OBJECTS:
+            yield from _OBJECTS.read_many(own)
+            continue
+        for url, same in itertools.groupby(own, key=lambda one: one.url):
+            yield from found.read_ranges(url, ((one.offset, one.size) for one in same))
 
 
 def open_input(place: Place) -> BinaryIO:

@@ -36,6 +36,7 @@ from shard_format.storage.in_flight import in_order, start
 from shard_format.storage.object_file import Answer, Block, ObjectFile
 from shard_format.storage.object_stores import is_past_the_end, locate, readable_errors
 from shard_format.storage.prefetch import Prefetched
+from shard_format.storage.traffic import count
 
 Result = TypeVar("Result")
 
@@ -56,11 +57,14 @@ class ObjectStorage:
 
     def read_ranges(self, place: Place, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
         """See Storage."""
-        url = _url(place)
+        return self.read_many(Range(_url(place), offset, size) for offset, size in ranges)
+
+    def read_many(self, ranges: Iterable[Range]) -> Iterator[bytes]:
+        """The bytes of ranges of any objects, in the order given; many requests are in flight."""
         parts: list[int] = []  # requests of each range
 
         def requests() -> Iterator[tuple[int, Callable[[], bytes]]]:
-            for offset, size in ranges:
+            for url, offset, size in ranges:
                 begins = range(offset, offset + max(1, size), _PART_BYTES)
                 parts.append(len(begins))
                 for begin in begins:
@@ -277,6 +281,7 @@ def _attempts(url: Url, request: Callable[[Any, str], Result]) -> Result:
         try:
             with readable_errors(url):
                 store, _, key = locate(url)
+                count(1, 0)
                 return request(store, key)
         except OSError as error:
             if seconds is None or error.errno != errno.EIO:
@@ -290,7 +295,9 @@ def _request(url: Url, offset: int, size: int) -> Answer:
 
     def get(store: Any, key: str) -> Answer:
         result = _obstore().get(store, key, options={"range": (offset, offset + size)})
-        return Answer(result.bytes().to_bytes(), result.meta["size"])
+        data = result.bytes().to_bytes()
+        count(0, len(data))
+        return Answer(data, result.meta["size"])
 
     try:
         return _attempts(url, get)
