@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import sys
 
 import click
@@ -24,7 +25,13 @@ from cli.commands.report import report
 from cli.commands.serve import serve
 from cli.commands.train import train
 from cli.commands.verify import verify
-from shard_format.errors import INTERRUPTED, DamageError, ShardmillError, file_error
+from shard_format.errors import (
+    INTERRUPTED,
+    DamageError,
+    ShardmillError,
+    ShardSetError,
+    file_error,
+)
 from shard_format.extras import naming_extras
 
 _STDOUT, _STDERR = 1, 2  # file descriptors
@@ -109,7 +116,11 @@ def main() -> None:
         click.echo(f"error: {readable}", err=True)
         sys.exit(readable.exit_code)
     except Exception as error:
-        if type(error).__name__ != "DataLossError":  # of TensorFlow, not imported here
+        kind = type(error).__name__  # TensorFlow is not imported here
+        if kind == "UnknownError" and (found := _raised_in_a_graph(error)) is not None:
+            click.echo(f"error: {found}", err=True)
+            sys.exit(found.exit_code)
+        if kind != "DataLossError":
             raise
         click.echo(
             f"error: a record does not match its checksum ({_first_line(error)}). Run 'shardmill "
@@ -118,6 +129,14 @@ def main() -> None:
             err=True,
         )
         sys.exit(DamageError.exit_code)
+
+
+def _raised_in_a_graph(error: Exception) -> ShardmillError | None:
+    """What the reader of a set at a URL raised, which TensorFlow makes text of."""
+    kinds = {kind.__name__: kind for kind in (DamageError, ShardSetError)}
+    pattern = rf"({'|'.join(kinds)}): (.*?)\nTraceback"
+    found = re.search(pattern, str(error), re.DOTALL)
+    return kinds[found[1]](found[2].strip()) if found else None
 
 
 def _open_closed_streams() -> None:

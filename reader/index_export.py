@@ -6,10 +6,8 @@ To add a form: write a function that makes the content of one file, and add a li
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from reader.cache.origins import own_directory
-from reader.records.split_files import check_shards, checked_index
-from shard_format import DamageError, InputError, SplitInfo, load_manifest
+from reader.records.split_files import check_sizes, checked_index
+from shard_format import DamageError, InputError, SplitInfo, load_manifest, storage
 from shard_format.naming import INDEX_DIR, index_file
 from shard_format.options import check_choice
+from shard_format.storage import Place, Url, place_of
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -66,16 +64,16 @@ class IndexExport:
         records: Lines of all files.
     """
 
-    folder: Path
+    folder: Place
     root_hash: str
-    files: dict[str, list[Path]]
+    files: dict[str, list[Place]]
     records: int
 
 
 def export_index(
-    directory: str | os.PathLike[str],
+    directory: str | os.PathLike[str] | Url,
     format: str = "dali",
-    out: str | os.PathLike[str] | None = None,
+    out: str | os.PathLike[str] | Url | None = None,
 ) -> IndexExport:
     """Writes the index of every shard as a file that another reader of TFRecord understands.
 
@@ -95,11 +93,11 @@ def export_index(
         images = fn.decoders.image(data["image"], device="mixed")
 
     Args:
-        directory: The shard set.
+        directory: The shard set, or its URL.
         format: One of `INDEX_FORMATS`.
-        out: The folder to write to, which is made where it is missing. None is the folder of the
-            set's own index: verification ignores them there, and building the set again removes
-            them.
+        out: The folder to write to, or its URL; it is made where it is missing. None is the folder
+            of the set's own index: verification ignores them there, and building the set again
+            removes them.
 
     Raises:
         UsageError: There is no such format.
@@ -108,13 +106,14 @@ def export_index(
         InputError: The files cannot be written there.
     """
     check_choice("format", format, INDEX_FORMATS, _WHERE)
-    root = own_directory(directory, _WHERE)
+    root = place_of(directory)
     manifest = load_manifest(root)
-    folder = root / INDEX_DIR if out is None else Path(out).expanduser()
-    files: dict[str, list[Path]] = {}
+    folder = root / INDEX_DIR if out is None else place_of(out)
+    folder = folder.expanduser() if isinstance(folder, Path) else folder
+    files: dict[str, list[Place]] = {}
     for name, split in manifest.splits.items():
         files[name] = []
-        check_shards(root, split)
+        check_sizes(root, split)
         frames = _frames(root / index_file(name), split)
         for shard, (offsets, sizes) in zip(split.shards, frames, strict=True):
             target = folder / f"{shard.file}{INDEX_FORMATS[format].suffix}"
@@ -124,7 +123,7 @@ def export_index(
     return IndexExport(folder, manifest.root_hash, files, records)
 
 
-def _frames(where: Path, split: SplitInfo) -> Iterator[tuple[Int64Array, Int64Array]]:
+def _frames(where: Place, split: SplitInfo) -> Iterator[tuple[Int64Array, Int64Array]]:
     """Offsets and sizes of the frames of every shard, which fill it from its begin to its end.
 
     Raises:
@@ -149,20 +148,16 @@ def _columns(rows: pa.Table) -> list[Int64Array]:
     return [np.asarray(rows[name].to_numpy(), np.int64) for name in rows.column_names]
 
 
-def _write(target: Path, content: bytes) -> None:
-    """Under its name there is never half a file, whenever anybody is killed.
+def _write(target: Place, content: bytes) -> None:
+    """Writes a whole file.
 
     Raises:
         InputError: It cannot be written.
     """
-    temporary = target.with_name(f".{target.name}-{uuid.uuid4().hex}")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        os.replace(temporary, target)
+        storage.make_folder(target.parent)
+        storage.write_bytes(target, content)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise InputError(
             f"Cannot write to {target}: '{error.strerror}'. Choose another place with --out (out= "
             "in Python)."

@@ -9,7 +9,15 @@ from typing import Any
 import tensorflow as tf
 
 from reader.opening import open_source
-from reader.options import REQUIRED, WHERE, OnCached, PathLike, ReadOptions, ignore_progress
+from reader.options import (
+    REQUIRED,
+    WHERE,
+    Directory,
+    OnCached,
+    PathLike,
+    ReadOptions,
+    ignore_progress,
+)
 from reader.pipeline import build_dataset, without_autograph
 from reader.service.address import check_answers, parse_address
 from reader.service.client import build_served, check_directory
@@ -20,7 +28,7 @@ from shard_format.options import described
 
 
 def load(
-    directory: PathLike,
+    directory: Directory,
     *,
     split: str = "train",
     batch_size: int = REQUIRED,
@@ -74,8 +82,10 @@ def load(
     see docs/reading.md.
 
     A damaged record raises tf.errors.DataLossError while the data set is iterated; TensorFlow does
-    not name the file, 'shardmill verify' does. With cache="memory", and where images are cached
-    decoded, every byte is read here, and damage is a DamageError that names the file.
+    not name the file, 'shardmill verify' does. Of a set at a URL it is a tf.errors.UnknownError
+    that names file, byte offset and record id; so is a file that cannot be read. With
+    cache="memory", and where images are cached decoded, every byte is read here, and damage is a
+    DamageError that names the file.
     """
     options = ReadOptions(**{name: value for name, value in locals().items() if name in _NAMES})
     address = None
@@ -105,9 +115,9 @@ _NAMES = frozenset(field.name for field in dataclasses.fields(ReadOptions))
 
 load.__doc__ = f"""{load.__doc__}
     Args:
-        directory: The shard set, or its URL: s3://, gs://, hdfs://, abfs:// and whatever else
-            PyArrow reads. The manifest and the index of a set at a URL are copied to cache_dir;
-            what is not copied is read over the network, some megabytes at a time.
+        directory: The shard set, or its URL: s3://, gs://, abfs:// or hdfs://. The manifest and
+            the index of a set at a URL are copied to cache_dir; what is not copied is read over the
+            network, a chunk of up to 4 MiB a request, ahead of use.
 {described(ReadOptions)}
 
     Raises:

@@ -17,7 +17,6 @@ import numpy as np
 import tensorflow as tf
 
 from reader.cache.locations import locate_dataset
-from reader.cache.origins import is_remote, local_directory
 from reader.opening import Opened, open_source
 from reader.options import MAX_EPOCHS, REQUIRED, ReadOptions
 from reader.order.class_sampling import SLOTS, shares
@@ -30,6 +29,7 @@ from reader.transforms.normalization import TRAINING_SPLIT
 from shard_format import UsageError, load_manifest
 from shard_format import mix as mix_bits
 from shard_format.options import check_choice, check_integer
+from shard_format.storage import place_of
 
 GROUP = 8
 # Options of `load` that a mixture has no use for, and what to do instead.
@@ -226,7 +226,8 @@ def _check_distinct(names: list[str]) -> None:
     """
     places: dict[str, str] = {}
     for name in names:
-        place = name if is_remote(name) else os.path.realpath(local_directory(name))
+        found = place_of(name)
+        place = os.path.realpath(found) if isinstance(found, Path) else str(found)
         if place in places:
             raise UsageError(
                 f"{places[place]} and {name} are the same directory in reader.mix. Pass it once, "

@@ -11,7 +11,7 @@ from reader.cache.copying import Copies
 from reader.cache.filling import Files
 from reader.cache.locations import locate_dataset
 from reader.cache.plan import plan_cache
-from reader.options import PathLike, ReadOptions
+from reader.options import Directory, ReadOptions
 from reader.order.class_sampling import ClassSampler, make_sampler
 from reader.order.geometry import Geometry, make_geometry
 from reader.order.worker_shard import WorkerShard, emitted_records
@@ -30,6 +30,13 @@ from shard_format import (
 )
 from shard_format.naming import index_file
 from shard_format.options import check_choice
+
+# What the first batch of a set at a URL waits for: 80 requests of 100 kB, or one batch.
+_FIRST_BYTES = 8 << 20  # 8 MiB
+# A window of a set at a URL takes some 0.1 s even where it is small, as those of texts are. Python
+# calls wait for it, so not too many.
+_AHEAD_BYTES = 64 << 20  # 64 MiB
+_MOST_AHEAD = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +58,7 @@ class Opened:
     files: Files | None
 
 
-def open_source(directory: PathLike, options: ReadOptions) -> Opened:
+def open_source(directory: Directory, options: ReadOptions) -> Opened:
     """The source of one split of a set.
 
     Args:
@@ -90,12 +97,27 @@ def open_source(directory: PathLike, options: ReadOptions) -> Opened:
     if getattr(records, "boxes_many", False) and set(Sizes.COLUMNS) <= set(index.column_names):
         sizes = Sizes(index_path)
     windows = Windows(share, filled.record_reader, options, lengths, sampler, sizes)
+    if filled.from_url:
+        windows = _hiding_latency(windows, split.bytes / split.records)
     return Opened(
         source=Source(windows, records, options),
         info=stream_info(opened, options, records, labels, plan.choice, filled.remark),
         steps_per_epoch=-(-emitted // options.batch_size),
         copies=() if filled.copies is None else (filled.copies,),
         files=filled.files,
+    )
+
+
+def _hiding_latency(windows: Windows, mean_bytes: float) -> Windows:
+    """Windows of a set at a URL: the first one in parts, and small ones several at a time."""
+    workers = windows.worker_shard.workers
+    window_bytes = windows.worker_shard.geometry.window_records * mean_bytes / workers
+    return dataclasses.replace(
+        windows,
+        first_records=max(
+            1, int(_FIRST_BYTES // mean_bytes), windows.options.batch_size // workers
+        ),
+        ahead=max(1, min(_MOST_AHEAD, int(_AHEAD_BYTES // window_bytes))),
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from reader.order.geometry import default_streams
 from shard_format import UsageError
 from shard_format.options import Limits, check_choice, check_declared, check_integer, option
+from shard_format.storage import Url
 from shard_format.wording import parse_size
 
 WHERE = "reader.load"
@@ -46,6 +47,7 @@ MAX_IMAGE_SIZE = 1 << 14
 REQUIRED: Any = None
 
 PathLike = str | os.PathLike[str]
+Directory = PathLike | Url  # of a shard set
 OnCached = Callable[[int, int], None]
 
 

@@ -16,9 +16,6 @@ from reader.windows import Task, Windows
 # none of them branches on tensors in Python.
 without_autograph = tf.autograph.experimental.do_not_convert
 
-# Read while the decoders work on the one before. Each may hold geometry.WINDOW_BYTES.
-WINDOWS_AHEAD = 1
-
 
 @dataclasses.dataclass(frozen=True)
 class Source:
@@ -107,7 +104,7 @@ class Source:
         # costs 12 us a record for the parse, where one parse per record took 18 us, and no element
         # passes a shuffle buffer.
         windows = tasks.map(  # ({feature: [n]}, random [n, k], weight [n])
-            read, num_parallel_calls=WINDOWS_AHEAD, deterministic=True
+            read, num_parallel_calls=self.windows.ahead, deterministic=True
         )
         # All the work is in this one map; a chain of maps would pay a queue for each link.
         return windows.unbatch().map(
@@ -123,7 +120,7 @@ class Source:
             return part.serialized, keys, part.weights
 
         return tasks.map(  # ([n] string, [n] uint64, [n] float32)
-            read, num_parallel_calls=WINDOWS_AHEAD, deterministic=True
+            read, num_parallel_calls=self.windows.ahead, deterministic=True
         )
 
     def _weighted(self, element: Any, weights: Any) -> Any:
@@ -155,7 +152,7 @@ def build_dataset(source: Source, epoch: int, position: int, batches: int) -> tf
             number, tf.where(number == epoch, tf.constant(position, tf.int64), 0)
         )
     )
-    return finished(source.batches(tasks), batches, source.options)
+    return finished(source.batches(source.windows.starting_small(tasks)), batches, source.options)
 
 
 def finished(dataset: tf.data.Dataset, batches: int, options: ReadOptions) -> tf.data.Dataset:

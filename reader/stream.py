@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ import tensorflow as tf
 from reader.batches import NumpyBatches
 from reader.cache.copying import Copies
 from reader.cache.plan import CacheChoice
-from reader.options import ReadOptions
+from reader.options import Directory, ReadOptions
 from reader.record_types import OpenSplit, RecordType, TokenInfo, kind_of
 from reader.record_types.features import TargetLabels
 from reader.state import Position, make_state
@@ -125,9 +124,7 @@ class Stream:
     start: Position
     copies: tuple[Copies, ...]
     options: ReadOptions | None = dataclasses.field(default=None, repr=False, kw_only=True)
-    directory: str | os.PathLike[str] | None = dataclasses.field(
-        default=None, repr=False, kw_only=True
-    )
+    directory: Directory | None = dataclasses.field(default=None, repr=False, kw_only=True)
 
     @property
     def first_step(self) -> int:

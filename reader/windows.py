@@ -103,6 +103,10 @@ class Windows:
         lengths: Groups records of similar length, where the options ask for it.
         sampler: Draws records by class, or None.
         sizes: Of the images, where they are needed and the index has them.
+        first_records: The first window of a stream is read in parts, of that many records, as many
+            again, then twice as many each time: a batch need not wait for a whole window from a
+            URL. None reads it in one.
+        ahead: Windows that are read while one is decoded; each may hold geometry.WINDOW_BYTES.
     """
 
     worker_shard: WorkerShard
@@ -111,6 +115,26 @@ class Windows:
     lengths: Lengths | None = None
     sampler: ClassSampler | None = None
     sizes: Sizes | None = None
+    first_records: int | None = None
+    ahead: int = 1
+
+    def starting_small(self, tasks: tf.data.Dataset) -> tf.data.Dataset:
+        """The same records in the same order, those of the first task in parts; see the class."""
+        if self.first_records is None:
+            return tasks
+        bounds = [0, self.first_records]
+        while bounds[-1] < self.worker_shard.geometry.window_records:
+            bounds.append(2 * bounds[-1])
+
+        def parts(task: Task) -> tf.data.Dataset:
+            within = tf.minimum(tf.constant(bounds, tf.int64), task.take)
+            cuts = tf.data.Dataset.from_tensor_slices((within[:-1], within[1:]))
+            cuts = cuts.filter(lambda begin, end: begin < end)
+            return cuts.map(
+                lambda begin, end: task._replace(skip=task.skip + begin, take=end - begin)
+            )
+
+        return tasks.take(1).flat_map(parts).concatenate(tasks.skip(1))
 
     def of_epoch(self, epoch: Any, position: Any, stop: Any = None) -> tf.data.Dataset:
         """The tasks of an epoch from a position on, in order.
@@ -155,7 +179,7 @@ class Windows:
             residue = (share.worker - number * records) % share.workers
             return self._tasks(number, start, residue, records)
 
-        return tf.data.Dataset.range(epoch, tf.int64.max).flat_map(tasks)
+        return self.starting_small(tf.data.Dataset.range(epoch, tf.int64.max).flat_map(tasks))
 
     def _tasks(self, epoch: Any, start: Any, residue: Any, stop: Any) -> tf.data.Dataset:
         """The tasks of the positions from `start` to `stop` of an epoch; none is empty."""

@@ -12,6 +12,7 @@ from typing import Any
 from reader.options import KINDS, ReadOptions
 from shard_format.errors import UsageError
 from shard_format.options import Limits, check_choice, check_declared, option
+from shard_format.storage import Place, place_of
 from trainer.defaults import DEFAULTS, shown_default
 from trainer.models import MODELS, MODELS_OF
 from trainer.optimizers import OPTIMIZERS
@@ -57,12 +58,12 @@ class TrainOptions:
     None is replaced by the value in `trainer.defaults` for the kind of set.
 
     Attributes:
-        data: Directory of the shard set.
+        data: Directory of the shard set, or its URL.
         run_dir: Directory for checkpoints, history, TensorBoard files and the trained model.
         train_split: Split to train on.
     """
 
-    data: Path
+    data: Place
     run_dir: Path
     label: str | None = _read_option(
         "label", help="Label to train on, by name.", metavar="NAME", type=str
@@ -152,8 +153,8 @@ class TrainOptions:
     )
 
     def __post_init__(self) -> None:
-        # Callers may pass strings; every path below is a Path.
-        object.__setattr__(self, "data", Path(self.data))
+        # Callers may pass strings; every path below is a Path, or a Url.
+        object.__setattr__(self, "data", place_of(self.data))
         object.__setattr__(self, "run_dir", Path(self.run_dir))
         check_declared(self, name_of=_flag)
         if self.model is not None and ":" not in self.model:

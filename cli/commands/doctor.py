@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.options import click_options
+from cli.places import PLACE
+from cli.storage_speed import storage_line
+from shard_format.storage import Place
 from trainer.options import TrainOptions
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ _SECONDS = 3.0  # for each measurement
 
 
 @click.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=PLACE)
 @click_options(TrainOptions, _OPTIONS)
 @click.option(
     "--seconds",
@@ -47,7 +50,7 @@ _SECONDS = 3.0  # for each measurement
     help="Duration of each measurement; there are about fifteen.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
-def doctor(directory: Path, seconds: float, as_json: bool, **values: Any) -> None:
+def doctor(directory: Place, seconds: float, as_json: bool, **values: Any) -> None:
     """Find the bottleneck of a training, and options that make it faster.
 
     Storage, parsing, decoding, augmentation, copying and the training step are each measured
@@ -109,7 +112,10 @@ def _print(asked: TrainOptions, found: Diagnosis) -> None:
         milliseconds = f"{1e3 * cpu.get(name, 0.0):.3f}"
         rows.add_row(name, milliseconds, f"{rate:,.0f}", bar(slowest / rate) + mark)
     stdout().print(rows)
-    say(_storage_line(found))
+    say(
+        f"{storage_line(found.stages.storage, asked.data)}; "
+        f"cache {found.info.cache}: {found.info.cache_reason}"
+    )
     say(
         f"training   {found.training.rate:,.0f} examples/s with all at work; expected of these "
         f"stages on {costs.cores:g} cores: {predicted_rate(costs):,.0f}\n"
@@ -132,15 +138,3 @@ def _print(asked: TrainOptions, found: Diagnosis) -> None:
             say(f"   {line}")
         if trial.note:
             say(f"   (note: {trial.note})")
-
-
-def _storage_line(found: Diagnosis) -> str:
-    storage = found.stages.storage
-    cold = "cannot be measured on this file system"
-    if storage.cold_seconds is not None:
-        cold = f"{storage.record_bytes / storage.cold_seconds / 1e6:,.1f} MB/s"
-    warm = storage.record_bytes / storage.warm_seconds / 1e6
-    return (
-        f"storage    {cold} cold, {warm:,.1f} MB/s from the page cache; "
-        f"cache {found.info.cache}: {found.info.cache_reason}"
-    )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
+
+from cli.places import PLACE
+from shard_format.storage import Place
 
 
 @click.command("export-index")
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=PLACE)
 @click.option(
     "--format",
     "name",
@@ -20,11 +21,11 @@ import click
 @click.option(
     "--out",
     metavar="FOLDER",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=PLACE,
     help="Where the files go (default: DIR/index).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
-def export_index(directory: Path, name: str, out: Path | None, as_json: bool) -> None:
+def export_index(directory: Place, name: str, out: Place | None, as_json: bool) -> None:
     """Write one index file per shard, for readers that want the place of every record.
 
     \b

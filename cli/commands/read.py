@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli.options import click_options
+from cli.places import PLACE
+from cli.storage_speed import storage_line
 from reader.options import ReadOptions
+from shard_format.storage import Place
 
 if TYPE_CHECKING:
     from reader import StageTimes
@@ -28,7 +30,7 @@ _OPTIONS = (
 
 
 @click.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=PLACE)
 @click.option("--seconds", default=10.0, show_default=True, metavar="S", help="Seconds to read.")
 @click_options(
     ReadOptions,
@@ -37,7 +39,7 @@ _OPTIONS = (
     shown={"image_size": str(_IMAGE_SIZE)},
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
-def read(directory: Path, seconds: float, as_json: bool, **options: Any) -> None:
+def read(directory: Place, seconds: float, as_json: bool, **options: Any) -> None:
     """Measure how fast a shard set is read, decoded, augmented and batched.
 
     First all stages together on all cores; then every stage alone, on the same records: its CPU
@@ -48,6 +50,7 @@ def read(directory: Path, seconds: float, as_json: bool, **options: Any) -> None
       shardmill read set
       shardmill read set --seconds 30 --batch-size 256 --cache off
       shardmill read reviews --max-tokens 256 --buckets 8 --augment none
+      shardmill read s3://bucket/set --cache off
     """
     from shard_format import UsageError, load_manifest
 
@@ -108,17 +111,22 @@ def read(directory: Path, seconds: float, as_json: bool, **options: Any) -> None
             | _stages_as_json(stages)
         )
         return
-    _print_stages(stages)
-    per_token = padding = ""
+    _print_stages(stages, directory)
+    per_token = padding = store = ""
     if tokens and rate.tokens_per_second is not None:
         per_token = f"{rate.tokens_per_second:,.0f} tokens/s, "
         padding = f"padding    {tokens.padding_share:.1%} of the positions of a batch\n"
+    if rate.requests_per_second is not None:
+        store = (
+            f"requests   {rate.requests_per_second:,.1f} requests/s to the store, "
+            f"{rate.received_megabytes_per_second:,.1f} MB/s from it\n"
+        )
     say(
         f"read       {done:,} records of {split} in {rate.seconds:.1f} s, "
         f"first batch after {rate.first_batch_seconds:.2f} s\n"
         f"rate       {rate.records_per_second:,.0f} records/s, {per_token}"
         f"{rate.megabytes_per_second:,.1f} MB/s as stored\n"
-        f"{padding}"
+        f"{padding}{store}"
         f"cache      {stream.info.cache}: {stream.info.cache_reason}"
     )
 
@@ -133,7 +141,7 @@ def _stages_as_json(times: StageTimes) -> dict[str, Any]:
     }
 
 
-def _print_stages(times: StageTimes) -> None:
+def _print_stages(times: StageTimes, directory: Place) -> None:
     from cli.console import bar, say, stdout, table
     from shard_format.machine import usable_cores
 
@@ -147,10 +155,5 @@ def _print_stages(times: StageTimes) -> None:
         microseconds = f"{1e6 * stage.cpu_seconds:,.1f}"
         rows.add_row(stage.name, microseconds, alone, bar(stage.cpu_seconds / most) + mark)
     stdout().print(rows)
-    storage = times.storage
-    cold = "cannot be measured on this file system"
-    if storage.cold_seconds is not None:
-        cold = f"{storage.record_bytes / storage.cold_seconds / 1e6:,.1f} MB/s"
-    warm = storage.record_bytes / storage.warm_seconds / 1e6
     unused = "" if times.reads_files else "; read once, then from memory"
-    say(f"storage    {cold} cold, {warm:,.1f} MB/s from the page cache{unused}")
+    say(f"{storage_line(times.storage, directory)}{unused}")

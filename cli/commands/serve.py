@@ -6,9 +6,12 @@ from pathlib import Path
 
 import click
 
+from cli.places import PLACE
+from shard_format.storage import Place
+
 
 @click.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=PLACE)
 @click.option("--workers", type=int, default=2, show_default=True, metavar="N", help="Processes.")
 @click.option(
     "--host",
@@ -36,7 +39,7 @@ import click
     help="Keep the progress of trainers there, so that they continue after a restart.",
 )
 def serve(
-    directory: Path,
+    directory: Place,
     workers: int,
     host: str | None,
     port: int,
@@ -62,8 +65,13 @@ def serve(
     """
     from cli.console import say
     from cli.logs import quiet_tensorflow
-    from shard_format import load_manifest
+    from shard_format import UsageError, load_manifest
 
+    if not isinstance(directory, Path):
+        raise UsageError(
+            f"shardmill serve reads sets in directories only, not {directory}. Copy the set to a "
+            "path that trainers and workers share, or read it with reader.load without service."
+        )
     load_manifest(directory)  # a wrong path is reported at once, not after TensorFlow was loaded
     quiet_tensorflow()
     from reader.service.address import local_host, parse_address

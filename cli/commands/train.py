@@ -12,6 +12,8 @@ import click
 
 from cli.config_file import config_options, save
 from cli.options import click_options
+from cli.places import PLACE
+from shard_format.storage import Place
 from trainer.options import TrainOptions
 
 if TYPE_CHECKING:
@@ -20,18 +22,19 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=PLACE)
 @click.option(
     "--run-dir",
     type=click.Path(path_type=Path),
     metavar="RUN",
-    help="Directory for checkpoints, logs and model (default: DIR-run next to DIR).",
+    help="Directory for checkpoints, logs and model (default: DIR-run next to DIR; of a URL, "
+    "NAME-run here).",
 )
 @click_options(TrainOptions)
 @config_options(TrainOptions, {"directory": str, "run_dir": str})
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def train(
-    directory: Path, run_dir: Path | None, as_json: bool, save_config: str | None, **values: Any
+    directory: Place, run_dir: Path | None, as_json: bool, save_config: str | None, **values: Any
 ) -> None:
     """Train a Keras model on a shard set.
 
@@ -50,18 +53,25 @@ def train(
       shardmill train set --model resnet50 --image-size 224 --batch-size 256 --strategy mirrored
       shardmill train set --augment standard,rand_augment,random_erasing,cutmix
       shardmill train set --model mypackage.models:build --run-dir runs/1
+      shardmill train s3://bucket/set --run-dir runs/1
     """
     from shard_format import load_manifest
 
     load_manifest(directory)  # a wrong path is reported at once, not after TensorFlow was loaded
     if run_dir is None:
-        resolved = directory.resolve()  # "." has no name of its own
-        run_dir = resolved.with_name(f"{resolved.name}-run")
+        run_dir = _default_run_dir(directory)
     options = TrainOptions(data=directory, run_dir=run_dir, **values)
     if save_config is not None:
         further = {"directory": str(directory), "run_dir": str(run_dir)}
         save(save_config, options, further, "shardmill train")
     train_model(options, as_json)
+
+
+def _default_run_dir(directory: Place) -> Path:
+    if not isinstance(directory, Path):  # a run is on a disk
+        return Path(f"{directory.name}-run")
+    resolved = directory.resolve()  # "." has no name of its own
+    return resolved.with_name(f"{resolved.name}-run")
 
 
 def train_model(options: TrainOptions, as_json: bool) -> TrainResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 from reader.access.examples import ExampleDecoder, Values
@@ -14,10 +15,12 @@ from shard_format import (
     Feature,
     Manifest,
     ShardSetError,
+    storage,
     unframe,
 )
 from shard_format.naming import index_file
 from shard_format.options import check_choice
+from shard_format.storage import Place, Range
 from shard_format.wording import visible
 
 _VERIFY = "Run 'shardmill verify': it names all that is damaged."
@@ -39,7 +42,7 @@ class AccessInfo:
             `features` has the class names of each.
     """
 
-    directory: Path
+    directory: Place
     root_hash: str
     name: str
     split: str
@@ -71,7 +74,7 @@ class IndexedSplit:
     """
 
     def __init__(
-        self, root: Path, manifest: Manifest, name: str, decode: bool, max_open_files: int
+        self, root: Place, manifest: Manifest, name: str, decode: bool, max_open_files: int
     ) -> None:
         check_choice("split", name, manifest.splits, root)
         split = manifest.splits[name]
@@ -82,7 +85,10 @@ class IndexedSplit:
         self._record_ids = index["record_id"]
         self._shards = split.shards
         self._paths = [root / shard.file for shard in split.shards]
-        self._files = OpenFiles(self._paths, max_open_files)
+        local = [path for path in self._paths if isinstance(path, Path)]
+        self._files: OpenFiles | _Requests = (
+            OpenFiles(local, max_open_files) if local else _Requests(self._paths)
+        )
         self._decode = ExampleDecoder(manifest.schema, decode, root)
         self._where = where
         labels = [item for item in manifest.schema.features if item.kind == "class_label"]
@@ -118,6 +124,13 @@ class IndexedSplit:
             raise DamageError(f"{error}. {_VERIFY}") from error
         return self._decode(payload, where)
 
+    def range_of(self, row: int) -> Range | None:
+        """What reading a row will request; None if that is of a local file or of no file."""
+        shard, offset, length = (column[row].as_py() for column in self._place)
+        if not self._fits(shard, offset, length):
+            return None
+        return storage.range_of(self._paths[shard], offset, length)
+
     def _record_id(self, row: int) -> str:
         """For people."""
         try:
@@ -149,3 +162,14 @@ class IndexedSplit:
                 f"{_VERIFY}"
             )
         return framed
+
+
+class _Requests:
+    """Byte ranges of files at URLs, as `OpenFiles` has them of local files."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self._places = places
+
+    def read(self, file: int, offset: int, length: int) -> bytes:
+        """See `OpenFiles.read`."""
+        return storage.read_range(self._places[file], offset, length)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import operator
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import SupportsIndex, overload
+from typing import SupportsIndex, TypeVar, overload
 
 from reader.access.examples import Values
 from reader.access.indexed_split import AccessInfo, IndexedSplit
-from reader.cache.origins import own_directory
-from shard_format import Manifest, ShardSetError, UsageError, load_manifest
+from shard_format import Manifest, ShardSetError, UsageError, load_manifest, storage
 from shard_format.options import check_integer
+from shard_format.storage import Place, Range, Url, local_path, place_of
 
 _WHERE = "reader.random_access"
+
+Item = TypeVar("Item")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +32,7 @@ class SplitReference:
         root_hash: Of the set when it was first opened.
     """
 
-    directory: Path
+    directory: Place
     split: str
     decode: bool
     max_open_files: int
@@ -89,11 +91,24 @@ class RandomAccess:
 
     def __getitems__(self, keys: Sequence[SupportsIndex]) -> list[Values]:
         """The records of several numbers, in their order: how PyTorch fetches a batch."""
-        return [self[key] for key in keys]
+
+        def range_of(key: SupportsIndex) -> Range | None:
+            number = operator.index(key)
+            in_range = -len(self) <= number < len(self)
+            return self._opened().range_of(self._rows[number]) if in_range else None
+
+        return [self[key] for key in self._ahead(keys, range_of)]
 
     def __iter__(self) -> Iterator[Values]:
-        for row in self._rows:
+        for row in self._ahead(self._rows, lambda row: self._opened().range_of(row)):
             yield self._opened().read(row)
+
+    def _ahead(
+        self, items: Iterable[Item], range_of: Callable[[Item], Range | None]
+    ) -> Iterable[Item]:
+        """Items; of a set at a URL the records of the next ones are on their way."""
+        at_url = local_path(self._source.directory) is None
+        return storage.ahead(items, range_of) if at_url else items
 
     def __repr__(self) -> str:
         # Grain compares this when a job resumes, so it names the content and not the path.
@@ -106,7 +121,8 @@ class RandomAccess:
 
     def __getstate__(self) -> tuple[SplitReference, range]:
         # A process elsewhere may have another working directory.
-        directory = Path(os.path.abspath(self._source.directory))
+        directory = self._source.directory
+        directory = Path(os.path.abspath(directory)) if isinstance(directory, Path) else directory
         return dataclasses.replace(self._source, directory=directory), self._rows
 
     def __setstate__(self, state: tuple[SplitReference, range]) -> None:
@@ -121,7 +137,7 @@ class RandomAccess:
 
 
 def random_access(
-    directory: str | os.PathLike[str],
+    directory: str | os.PathLike[str] | Url,
     split: str = "train",
     *,
     decode: bool = True,
@@ -145,7 +161,8 @@ def random_access(
     numbers as [n] int64 or float32.
 
     Args:
-        directory: The shard set.
+        directory: The shard set, or its URL. Its index is then held in memory, and a record costs
+            a request; those of a batch or an iteration are requested many at a time.
         split: Name of a split of the set.
         decode: Whether images become pixels; False gives their bytes as stored.
         max_open_files: Shards that one process keeps open at a time, at least 1.
@@ -160,7 +177,7 @@ def random_access(
     if not isinstance(decode, bool):
         raise UsageError(f"decode is {decode!r} in {_WHERE}. Pass True or False.")
     check_integer("max_open_files", max_open_files, 1, where=_WHERE)
-    root = own_directory(directory, _WHERE)
+    root = place_of(directory)
     manifest = load_manifest(root)
     source = SplitReference(root, split, decode, max_open_files, manifest.root_hash)
     opened = source.open(manifest)

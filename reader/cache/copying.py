@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import IO
 
 from reader.cache.inventory import PART, is_same_file, is_whole
-from reader.cache.origins import Origin
 from reader.cache.retrying import retried
-from shard_format import DamageError, ShardmillError
+from shard_format import DamageError, ShardmillError, storage
+from shard_format.storage import Place
 
 OnBytes = Callable[[int], None]
 
@@ -51,7 +51,7 @@ class Wanted:
         return is_whole(self.path, self.bytes)
 
 
-def fetch(origin: Origin, wanted: Wanted, on_bytes: OnBytes = lambda size: None) -> None:
+def fetch(source: Place, wanted: Wanted, on_bytes: OnBytes = lambda size: None) -> None:
     """Makes one copy, unless it is there, or another process has just made it.
 
     It is written to a temporary name, compared with the manifest's SHA-256 and renamed. Who writes
@@ -59,20 +59,20 @@ def fetch(origin: Origin, wanted: Wanted, on_bytes: OnBytes = lambda size: None)
     process's, and is written anew.
 
     Args:
-        origin: Where the file comes from.
+        source: The set that the file comes from.
         wanted: The file.
         on_bytes: Called with the size of every block, and with 0 while another process copies; may
             raise to end the copy.
 
     Raises:
         DamageError: What was read does not match the manifest, several times.
-        OSError: The file cannot be read, several times, or the copy not be written.
+        OSError: The file cannot be read, or the copy not be written.
     """
     part = wanted.path.with_name(wanted.path.name + PART)
     with locked(part, lambda: on_bytes(0)):
         if wanted.is_there:
             return
-        retried(lambda: _copy(origin, wanted, part, on_bytes), (OSError, DamageError))
+        retried(lambda: _copy(source, wanted, part, on_bytes))
         part.replace(wanted.path)
 
 
@@ -122,9 +122,9 @@ def _try_lock(file: IO[bytes]) -> bool:
     return True
 
 
-def _copy(origin: Origin, wanted: Wanted, part: Path, on_bytes: OnBytes) -> None:
+def _copy(source: Place, wanted: Wanted, part: Path, on_bytes: OnBytes) -> None:
     digest = hashlib.sha256()
-    with origin.open(wanted.file) as read, part.open("wb") as write:
+    with storage.open_input(source / wanted.file) as read, part.open("wb") as write:
         while block := read.read(_BLOCK_BYTES):
             digest.update(block)
             write.write(block)
@@ -134,7 +134,7 @@ def _copy(origin: Origin, wanted: Wanted, part: Path, on_bytes: OnBytes) -> None
         os.fsync(write.fileno())
     if digest.hexdigest() != wanted.sha256:
         raise DamageError(
-            f"SHA-256 differs from the manifest in {origin.name(wanted.file)}. Run 'shardmill "
+            f"SHA-256 differs from the manifest in {source / wanted.file}. Run 'shardmill "
             "verify' to see which record is damaged, or copy the set again."
         )
 
@@ -146,14 +146,14 @@ class Copies:
     no longer used. A copy that fails is reported in a warning and skipped.
 
     Args:
-        origin: Where the files come from.
+        source: The set that the files come from.
         wanted: The files.
     """
 
-    def __init__(self, origin: Origin, wanted: Sequence[Wanted]) -> None:
+    def __init__(self, source: Place, wanted: Sequence[Wanted]) -> None:
         self._progress = _Progress(sum(file.bytes for file in wanted))
         self._thread = threading.Thread(
-            target=_make_all, args=(origin, wanted, self._progress), name="shardmill-cache"
+            target=_make_all, args=(source, wanted, self._progress), name="shardmill-cache"
         )
         self._thread.start()
 
@@ -209,13 +209,13 @@ class _Progress:
         self.copied += size
 
 
-def _make_all(origin: Origin, wanted: Sequence[Wanted], progress: _Progress) -> None:
+def _make_all(source: Place, wanted: Sequence[Wanted], progress: _Progress) -> None:
     """Not a method: the thread must not keep alive the object whose end it waits for."""
     done = 0
     for file in wanted:
         try:
             progress.add(0)
-            fetch(origin, file, progress.add)
+            fetch(source, file, progress.add)
             done += file.bytes
             progress.copied = done
         except Stopped:
@@ -224,7 +224,6 @@ def _make_all(origin: Origin, wanted: Sequence[Wanted], progress: _Progress) -> 
             progress.copied = done
             progress.error = error
             warnings.warn(
-                f"{origin.name(file.file)} is read from its source, since copying it failed: "
-                f"{error}",
+                f"{source / file.file} is read from its source, since copying it failed: {error}",
                 stacklevel=1,
             )

@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
 
-from reader.cache.origins import Origin
 from reader.cache.pixels import PLACE
 from reader.cache.stored_records import OnBytes, stored_records
 from reader.record_types import OpenSplit
@@ -37,6 +36,7 @@ from shard_format import (
 )
 from shard_format.machine import usable_cores
 from shard_format.naming import INDEX_DIR, MANIFEST, index_file
+from shard_format.storage import Place
 
 PIXELS = "pixels"  # the file
 Pixels = npt.NDArray[np.uint8]  # [height, width, 3]
@@ -100,7 +100,7 @@ def decoded_bytes(opened: OpenSplit, split: SplitInfo) -> int:
 
 
 def decoded_records(
-    origin: Origin,
+    source: Place,
     shards: Iterable[ShardInfo],
     schema: Schema,
     keep: Callable[[Pixels], int],
@@ -111,7 +111,7 @@ def decoded_records(
     The pixels are what TensorFlow's decoder gives, as in a stream without a cache.
 
     Args:
-        origin: Where the shards are read from.
+        source: The set that the shards are read from.
         shards: As the manifest describes them.
         schema: Of the set; has an image of an encoding that the reader decodes.
         keep: Puts the pixels of an image somewhere, and returns the place.
@@ -135,8 +135,8 @@ def decoded_records(
     with ThreadPoolExecutor(threads, thread_name_prefix="shardmill-decode") as pool:
         try:
             for shard in shards:
-                name = origin.name(shard.file)
-                for serialized in stored_records(origin, shard, on_bytes):
+                name = str(source / shard.file)
+                for serialized in stored_records(source, shard, on_bytes):
                     waiting.append(pool.submit(_decoded, serialized, image, name))
                     if len(waiting) > _AHEAD * threads:
                         yield finished()
@@ -162,12 +162,12 @@ def _decoded(serialized: bytes, image: Feature, name: str) -> tuple[dict[str, An
 
 
 def write_decoded(
-    origin: Origin, opened: OpenSplit, split: str, target: Path, on_bytes: OnBytes
+    source: Place, opened: OpenSplit, split: str, target: Path, on_bytes: OnBytes
 ) -> None:
     """Writes a shard set of one split, and its pixels to a separate file; the manifest comes last.
 
     Args:
-        origin: Where the split is read from.
+        source: The set that the split is read from.
         opened: The split.
         split: Its name.
         target: An empty directory.
@@ -193,7 +193,7 @@ def write_decoded(
         for shard in opened.manifest.splits[split].shards:
             path, lengths = target / shard.file, []
             with path.open("wb") as file:
-                for record in decoded_records(origin, [shard], opened.schema, keep, on_bytes):
+                for record in decoded_records(source, [shard], opened.schema, keep, on_bytes):
                     lengths.append(file.write(frame(record)))
             index.append(_placed(opened.index.slice(begin, shard.records), lengths, path))
             begin += shard.records

@@ -18,8 +18,7 @@ from reader.cache.decoding import (
     write_decoded,
 )
 from reader.cache.inventory import PART, Item, delete, is_whole, part_directory
-from reader.cache.locations import DatasetLocation, failed, missing
-from reader.cache.origins import unreachable
+from reader.cache.locations import DatasetLocation, failed, missing, unreachable
 from reader.cache.pixels import empty_pixels, pixels_in_file, pixels_in_memory
 from reader.cache.readers import CopiedRecordReader, LeasedRecords, RemoteRecordReader
 from reader.cache.resources import shown_bytes
@@ -42,6 +41,7 @@ from shard_format import (
     load_manifest,
 )
 from shard_format.naming import index_file
+from shard_format.storage import Url
 
 OnBytes = Callable[[int], None]
 
@@ -93,6 +93,7 @@ class Filled:
         files: What is read of this machine; None where records come from memory or the network, or
             are images that are decoded.
         decoder: Of images that are decoded, in place of the one for their encoding.
+        from_url: Whether records come from a URL, with the latency of one.
     """
 
     record_reader: RecordReader
@@ -100,14 +101,17 @@ class Filled:
     copies: Copies | None = None
     files: Files | None = None
     decoder: Decoder | None = None
+    from_url: bool = False
 
 
 def no_cache(filling: Filling) -> Filled:
     """Records are read from their source each time."""
     place = filling.place
-    paths = [] if place.is_remote else check_shards(place.root, filling.split)
-    files = None if place.is_remote else Files(paths, filling.opened.where)
-    return Filled(_from_source(filling, _copy_paths(filling)), files=files)
+    record_reader = _from_source(filling, _copy_paths(filling))
+    if place.is_remote:
+        return Filled(record_reader, from_url=True)
+    paths = check_shards(place.root, filling.split)
+    return Filled(record_reader, files=Files(paths, filling.opened.where))
 
 
 def stored_in_memory(filling: Filling) -> Filled:
@@ -118,7 +122,7 @@ def stored_in_memory(filling: Filling) -> Filled:
     records = (
         record
         for shard in split.shards
-        for record in stored_records(place.origin, shard, filling.on_bytes)
+        for record in stored_records(place.source, shard, filling.on_bytes)
     )
     return _in_memory(filling, records)
 
@@ -141,7 +145,7 @@ def decoded_in_memory(filling: Filling) -> Filled:
         return begin
 
     records = decoded_records(
-        place.origin, split.shards, place.manifest.schema, keep, filling.on_bytes
+        place.source, split.shards, place.manifest.schema, keep, filling.on_bytes
     )
     filled = _in_memory(filling, records)
     return dataclasses.replace(filled, decoder=pixels_in_memory(pixels))
@@ -169,8 +173,8 @@ def stored_on_disk(filling: Filling) -> Filled:
         for file in absent:
             discard_cut(file)
     except OSError as error:
-        raise failed(error, place.origin.name(""), place.cache_dir) from error
-    copies = Copies(place.origin, absent) if absent else None
+        raise failed(error, str(place.source), place.cache_dir) from error
+    copies = Copies(place.source, absent) if absent else None
     remark = ""
     if len(wanted) < len(items):
         remark = (
@@ -191,7 +195,10 @@ def stored_on_disk(filling: Filling) -> Filled:
             if absent
             else copied
         )
-    return Filled(LeasedRecords(record_reader, lease, copies), remark, copies, files)
+    from_url = place.is_remote and files is None
+    return Filled(
+        LeasedRecords(record_reader, lease, copies), remark, copies, files, from_url=from_url
+    )
 
 
 def decoded_on_disk(filling: Filling) -> Filled:
@@ -210,7 +217,7 @@ def decoded_on_disk(filling: Filling) -> Filled:
     except FileNotFoundError as error:
         raise ShardSetError(missing(str(error.filename))) from error
     except OSError as error:
-        raise failed(error, place.origin.name(""), place.cache_dir) from error
+        raise failed(error, str(place.source), place.cache_dir) from error
     manifest = load_manifest(target)
     split = manifest.splits[filling.name]
     index = IndexColumns(target / index_file(filling.name), LOCATION_COLUMNS)
@@ -238,7 +245,7 @@ def _write_decoded(filling: Filling, writing: Path, target: Path) -> None:
     shutil.rmtree(writing, ignore_errors=True)  # of a process that was killed meanwhile
     writing.mkdir()
     try:
-        write_decoded(filling.place.origin, filling.opened, filling.name, writing, filling.on_bytes)
+        write_decoded(filling.place.source, filling.opened, filling.name, writing, filling.on_bytes)
         writing.rename(target)
     except BaseException:
         shutil.rmtree(writing, ignore_errors=True)
@@ -257,8 +264,8 @@ CACHES = {
 
 def _from_source(filling: Filling, copies: list[Path]) -> RecordReader:
     place, split = filling.place, filling.split
-    if place.is_remote:
-        return RemoteRecordReader(place.origin, split, filling.opened.index, copies)
+    if isinstance(place.source, Url):
+        return RemoteRecordReader(place.source, split, filling.opened.index, copies)
     return _files(filling, check_shards(place.root, split))
 
 
@@ -273,7 +280,7 @@ def _copy_paths(filling: Filling) -> list[Path]:
 
 def _in_memory(filling: Filling, records: Iterator[bytes]) -> Filled:
     place = filling.place
-    where = place.origin.name("")
+    where = str(place.source)
     try:
         return Filled(collect_in_memory(records, filling.split.records, where))
     except FileNotFoundError as error:

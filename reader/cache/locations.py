@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
 
 from reader.cache.copying import Wanted, fetch
-from reader.cache.inventory import Item
-from reader.cache.origins import (
-    DirectoryOrigin,
-    Origin,
-    RemoteOrigin,
-    connect,
-    is_remote,
-    local_directory,
-    unreachable,
-)
+from reader.cache.inventory import Item, is_whole
 from reader.cache.resources import default_cache_dir
-from reader.cache.retrying import retried
 from reader.cache.store import Lease, Store
-from reader.options import ReadOptions
-from shard_format import Manifest, ShardSetError, UsageError, load_manifest, parse_manifest
+from reader.options import Directory, ReadOptions
+from shard_format import Manifest, ShardSetError, UsageError, load_manifest, storage
 from shard_format.naming import MANIFEST, TOKENIZERS, index_file
+from shard_format.storage import Place, local_path, place_of
 
-# What PyArrow says of a place that it cannot read has no number, or another one.
+# Of the copy, and not of the file that is copied, which has a URL.
 _LOCAL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR)
 
 
@@ -39,7 +25,7 @@ class DatasetLocation:
     """A set whose manifest was read.
 
     Attributes:
-        origin: Where its shards are read from.
+        source: Where its shards are read from.
         root: A directory with its manifest, index and tokenizer: the set itself, or copies.
         manifest: Of the set.
         cache_dir: Directory of copies.
@@ -47,7 +33,7 @@ class DatasetLocation:
         lease: On the copies; None where there are none.
     """
 
-    origin: Origin
+    source: Place
     root: Path
     manifest: Manifest
     cache_dir: Path
@@ -56,8 +42,8 @@ class DatasetLocation:
 
     @property
     def is_remote(self) -> bool:
-        """Whether only PyArrow can read the shards."""
-        return isinstance(self.origin, RemoteOrigin)
+        """Whether the shards are at a URL, which TensorFlow cannot read."""
+        return local_path(self.source) is None
 
     @property
     def cache_root(self) -> Path:
@@ -81,7 +67,7 @@ class DatasetLocation:
 
 
 def locate_dataset(
-    directory: str | os.PathLike[str],
+    directory: Directory,
     options: ReadOptions,
 ) -> DatasetLocation:
     """The set in a directory or at a URL. What is small of a remote one is copied.
@@ -98,30 +84,31 @@ def locate_dataset(
     # Files are opened when they are read; the program may have gone to another directory by then.
     cache_dir = Path(options.cache_dir or default_cache_dir()).absolute()
     cache_limit = None if options.cache_limit is None else int(options.cache_limit)
-    if not is_remote(directory):
-        root = local_directory(directory).absolute()
-        return DatasetLocation(
-            DirectoryOrigin(root), root, load_manifest(root), cache_dir, cache_limit
-        )
-    origin = connect(str(directory))
-    raw = _read_manifest(origin)
-    manifest = parse_manifest(raw, origin.name(MANIFEST))
+    source = place_of(directory)
+    if isinstance(source, Path):
+        source = source.absolute()
+        return DatasetLocation(source, source, load_manifest(source), cache_dir, cache_limit)
+    manifest = load_manifest(source)
     place = DatasetLocation(
-        origin, cache_dir / manifest.root_hash, manifest, cache_dir, cache_limit
+        source, cache_dir / manifest.root_hash, manifest, cache_dir, cache_limit
     )
-    files: dict[str, dict[str, Any]] = {}
-    files[MANIFEST] = {"bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
-    for file in (index_file(options.split), *TOKENIZERS.values()):
-        if file in manifest.files:
-            files[file] = dict(manifest.files[file])
-    items = [Item(f"{manifest.root_hash}/{file}", info["bytes"]) for file, info in files.items()]
+    text = manifest.to_text().encode()
+    names = [index_file(options.split), *TOKENIZERS.values()]
+    files = {name: manifest.files[name] for name in names if name in manifest.files}
+    sizes = {MANIFEST: len(text)} | {name: info["bytes"] for name, info in files.items()}
+    items = [Item(f"{manifest.root_hash}/{name}", size) for name, size in sizes.items()]
     lease = place.take(items, needed_for="the index of a set at a URL")
-    for file, info in files.items():
-        copy_now(origin, Wanted(file, place.root / file, info["bytes"], info["sha256"]), cache_dir)
+    for name, info in files.items():
+        copy_now(source, Wanted(name, place.root / name, info["bytes"], info["sha256"]), cache_dir)
+    if not is_whole(place.root / MANIFEST, len(text)):
+        try:
+            storage.write_bytes(place.root / MANIFEST, text)
+        except OSError as error:
+            raise unwritable(error, cache_dir) from error
     return dataclasses.replace(place, lease=lease)
 
 
-def copy_now(origin: Origin, wanted: Wanted, cache_dir: Path) -> None:
+def copy_now(source: Place, wanted: Wanted, cache_dir: Path) -> None:
     """Makes a copy that cannot be done without.
 
     Raises:
@@ -130,18 +117,25 @@ def copy_now(origin: Origin, wanted: Wanted, cache_dir: Path) -> None:
         DamageError: The file is not what was written.
     """
     try:
-        fetch(origin, wanted)
+        fetch(source, wanted)
     except FileNotFoundError as error:
-        raise ShardSetError(missing(origin.name(wanted.file))) from error
+        raise ShardSetError(missing(str(source / wanted.file))) from error
     except OSError as error:
-        raise failed(error, origin.name(wanted.file), cache_dir) from error
+        raise failed(error, str(source / wanted.file), cache_dir) from error
 
 
 def failed(error: OSError, file: str, cache_dir: Path) -> UsageError | ShardSetError:
     """What is to be raised where a file could not be copied."""
-    if error.errno in _LOCAL_ERRORS:
+    of_storage = "://" in str(error.filename)
+    if error.errno in _LOCAL_ERRORS and not of_storage:
         return unwritable(error, cache_dir)
     return ShardSetError(unreachable(file, error))
+
+
+def unreachable(place: str, error: OSError) -> str:
+    """The message that a remote file cannot be read."""
+    reason = error.strerror or error
+    return f"Cannot read {place}: '{reason}'. Check the URL, the credentials and the connection."
 
 
 def missing(file: str) -> str:
@@ -155,25 +149,6 @@ def missing(file: str) -> str:
 def unwritable(error: OSError, cache_dir: Path) -> UsageError:
     """The error that a cache directory cannot be used."""
     return UsageError(
-        f"Cannot write to the cache directory {cache_dir}: {error}. Pass another cache_dir, or "
-        'cache="off".'
+        f"Cannot write to the cache directory {cache_dir}: {error}. Pass another cache_dir or, for "
+        'a set that is not at a URL, cache="off".'
     )
-
-
-def _read_manifest(origin: RemoteOrigin) -> bytes:
-    def read() -> bytes:
-        with origin.open(MANIFEST) as file:
-            return file.read()
-
-    try:
-        return retried(read, (OSError,))
-    except FileNotFoundError as error:
-        raise ShardSetError(
-            f"No {MANIFEST} at {origin.url}: it is not a shard set. Check the URL."
-        ) from error
-    except pa.ArrowInvalid as error:
-        raise UsageError(
-            f"{origin.url} does not name a bucket or host and a path ({error}). Check the URL."
-        ) from error
-    except OSError as error:
-        raise ShardSetError(unreachable(origin.url, error)) from error

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,48 +13,56 @@ import pyarrow.compute as pc
 import tensorflow as tf
 
 from reader.cache.inventory import is_whole
-from reader.cache.origins import DirectoryOrigin, Origin, RandomFile, unreachable
-from reader.cache.retrying import retried
+from reader.cache.locations import missing, unreachable
 from reader.records.readers import RecordReader
-from shard_format import ShardSetError, SplitInfo, unframe
+from shard_format import DamageError, ShardSetError, SplitInfo, storage, unframe_many
+from shard_format.storage import Range, Url
+from shard_format.wording import visible
 
 Int64Array = npt.NDArray[np.int64]
 
-# Requests that are under way at a time: an object store answers each in 10 to 100 ms.
-PARALLEL_REQUESTS = 16
 _REQUEST_BYTES = 8 << 20  # 8 MiB: above that, two requests are faster than one
 
 
 class _Run(NamedTuple):
-    """Adjacent records in a shard: [first, last] of a list of records."""
+    """Adjacent records in a shard: the places [first, end) of a list of records in order.
+
+    Attributes:
+        shard: Number of the shard.
+        begin: First byte in it.
+        size: Bytes.
+        first: Place of the first record.
+        end: One behind the place of the last.
+    """
 
     shard: int
     begin: int
-    end: int
+    size: int
     first: int
-    last: int
+    end: int
 
 
 class RemoteRecordReader:
-    """Reads records with PyArrow, from the copy of a shard where there is one.
+    """Reads records of a set at a URL, each byte range from the copy of its shard if there is one.
 
-    The graph calls Python for it, once a window. So such a data set cannot be sent to another
-    process (tf.data service), and unframing holds Python's lock: about 5 us a record.
+    A window of an epoch is a call: its chunks are ranges, of which many are requested at a time,
+    and the next window is read while this one is decoded. TensorFlow cannot read such places, so
+    the graph calls Python once a window: about 1 us a record with the interpreter's lock, and such
+    a data set cannot be sent to another process (tf.data service).
 
     Args:
-        origin: Where the set is read from.
+        source: The set.
         split: Its shards.
         index: One row per record, with its offset and length.
         copies: The paths at which copies of the shards are, or will be; in the split's order.
     """
 
-    def __init__(self, origin: Origin, split: SplitInfo, index: pa.Table, copies: list[Path]):
-        self._origin, self._shards, self._copies = origin, split.shards, copies
+    def __init__(self, source: Url, split: SplitInfo, index: pa.Table, copies: list[Path]):
+        self._source, self._shards, self._copies = source, split.shards, copies
         self._offset, self._length = index["offset"], index["length"]
+        self._record_ids = index["record_id"]
         self._ends = np.cumsum([shard.records for shard in split.shards])
-        self._pool = ThreadPoolExecutor(PARALLEL_REQUESTS, thread_name_prefix="shardmill-read")
-        self._files: dict[int, RandomFile] = {}
-        self._lock = threading.Lock()
+        self._bytes = np.array([shard.bytes for shard in split.shards], np.int64)
 
     def read(self, numbers: Any) -> Any:
         """See `reader.records.readers.RecordReader.read`."""
@@ -68,65 +74,76 @@ class RemoteRecordReader:
         """[n] bytes: the serialized records of [n] int64 numbers.
 
         Raises:
-            ShardSetError: A shard cannot be read, several times.
+            ShardSetError: A shard cannot be read.
             DamageError: A record does not match its checksum.
         """
         shards = np.searchsorted(self._ends, numbers, side="right")
-        begins = _taken(self._offset, numbers)
-        ends = begins + _taken(self._length, numbers)
+        begins, lengths = _taken(self._offset, numbers), _taken(self._length, numbers)
         order = np.lexsort((begins, shards))
-        runs = _runs(shards[order], begins[order], ends[order])
+        shards, begins, lengths = shards[order], begins[order], lengths[order]
+        # A wrong number must not become the size of a request.
+        inside = (begins >= 0) & (lengths > 0) & (begins <= self._bytes[shards] - lengths)
+        if not inside.all():
+            first = int(np.argmin(inside))
+            raise self._damage(int(shards[first]), int(numbers[order[first]]))
         serialized = np.empty(len(numbers), object)
-        for run, data in zip(runs, self._pool.map(self._read_run, runs), strict=True):
-            shown = self._origin.name(self._shards[run.shard].file)
-            for place in order[run.first : run.last + 1]:
-                begin, end = int(begins[place]), int(ends[place])
-                where = f"{shown} at byte {begin}"
-                serialized[place] = unframe(data[begin - run.begin : end - run.begin], where)
+        runs = list(_runs(shards, begins, begins + lengths))
+        for run, data in zip(runs, self._read_runs(runs), strict=True):
+            own = slice(run.first, run.end)
+            payloads = unframe_many(data, begins[own] - run.begin, lengths[own])
+            for place, payload in zip(order[own].tolist(), payloads, strict=True):
+                if payload is None:
+                    raise self._damage(run.shard, int(numbers[place]))
+                serialized[place] = payload
         return serialized
 
-    def _read_run(self, run: _Run) -> bytes:
-        try:
-            return retried(
-                lambda: self._file(run.shard).read_at(run.end - run.begin, run.begin),
-                (OSError,),
-                lambda: self._forget(run.shard),
-            )
-        except OSError as error:
-            name = self._origin.name(self._shards[run.shard].file)
-            raise ShardSetError(unreachable(name, error)) from error
+    def _read_runs(self, runs: list[_Run]) -> Iterator[bytes]:
+        copied = {number for number in {run.shard for run in runs} if self._is_copied(number)}
+        requested = storage.read_many(
+            Range(self._source / self._shards[run.shard].file, run.begin, run.size)
+            for run in runs
+            if run.shard not in copied
+        )
+        for run in runs:
+            copy = self._copies[run.shard]
+            try:
+                yield (
+                    storage.read_range(copy, run.begin, run.size)
+                    if run.shard in copied
+                    else next(requested)
+                )
+            except FileNotFoundError as error:
+                raise ShardSetError(missing(str(error.filename))) from error
+            except OSError as error:
+                raise ShardSetError(unreachable(str(error.filename), error)) from error
 
-    def _forget(self, shard: int) -> None:
-        with self._lock:
-            self._files.pop(shard, None)
+    def _is_copied(self, shard: int) -> bool:
+        return is_whole(self._copies[shard], self._shards[shard].bytes)
 
-    def _file(self, shard: int) -> RandomFile:
-        copy = self._copies[shard]
-        if is_whole(copy, self._shards[shard].bytes):
-            return DirectoryOrigin(copy.parent).open_random(copy.name)
-        with self._lock:
-            if shard not in self._files:
-                self._files[shard] = self._origin.open_random(self._shards[shard].file)
-            return self._files[shard]
+    def _damage(self, shard: int, number: int) -> DamageError:
+        name = visible(self._record_ids[number].as_py())
+        where = f"{self._source / self._shards[shard].file} at byte {self._offset[number]}"
+        return DamageError(
+            f"A record does not match its checksum or its index in {where} (record {name!r}). Run "
+            "'shardmill verify': it names all that is damaged. If the set is intact, a cached copy "
+            "is not: run 'shardmill cache --clear'."
+        )
 
 
-def _runs(shards: Int64Array, begins: Int64Array, ends: Int64Array) -> list[_Run]:
+def _runs(shards: Int64Array, begins: Int64Array, ends: Int64Array) -> Iterator[_Run]:
     """What is read in one piece each, of records in order of their place."""
-
-    def cut() -> Iterator[int]:
-        start = 0
-        for place in range(1, len(begins)):
-            apart = shards[place] != shards[start] or begins[place] > ends[place - 1]
-            if apart or ends[place] - begins[start] > _REQUEST_BYTES:
-                start = place
-                yield place
-
-    first = [0, *cut()]
-    last = [place - 1 for place in first[1:]] + [len(begins) - 1]
-    return [
-        _Run(int(shards[a]), int(begins[a]), int(ends[b]), a, b)
-        for a, b in zip(first, last, strict=True)
-    ]
+    apart = (shards[1:] != shards[:-1]) | (begins[1:] > ends[:-1])
+    first = np.flatnonzero(np.concatenate([[True], apart]))
+    # Long ones are cut between two records, about every _REQUEST_BYTES.
+    of_run = np.cumsum(np.concatenate([[0], apart]))
+    pieces = (begins - begins[first][of_run]) // _REQUEST_BYTES
+    apart |= pieces[1:] != pieces[:-1]
+    first = np.flatnonzero(np.concatenate([[True], apart]))
+    behind = np.append(first[1:], len(begins))
+    sizes = ends[behind - 1] - begins[first]
+    columns = (shards[first], begins[first], sizes, first, behind)
+    for values in zip(*(column.tolist() for column in columns), strict=True):
+        yield _Run(*values)
 
 
 def _taken(column: pa.ChunkedArray, rows: Int64Array) -> Int64Array:

@@ -9,21 +9,21 @@ from typing import BinaryIO
 
 import tensorflow as tf
 
-from reader.cache.origins import Origin, RemoteOrigin
 from reader.cache.retrying import retried
 from reader.records.readers import MemoryRecordReader
-from shard_format import DamageError, ShardInfo, unframe_all
+from shard_format import DamageError, ShardInfo, storage, unframe_all
+from shard_format.storage import Place
 
 OnBytes = Callable[[int], None]
 
 
-def stored_records(origin: Origin, shard: ShardInfo, on_bytes: OnBytes) -> Iterator[bytes]:
+def stored_records(source: Place, shard: ShardInfo, on_bytes: OnBytes) -> Iterator[bytes]:
     """The serialized records of a shard; damage is raised at its end at the latest.
 
     A remote shard is held in memory as a whole.
 
     Args:
-        origin: Where the shard is read from.
+        source: The set that the shard is read from.
         shard: As the manifest describes it.
         on_bytes: Called with the size of every part that was read.
 
@@ -31,26 +31,25 @@ def stored_records(origin: Origin, shard: ShardInfo, on_bytes: OnBytes) -> Itera
         DamageError: A record, or the SHA-256 of the whole, is not what was written.
         OSError: It cannot be read.
     """
-    name = origin.name(shard.file)
-    if isinstance(origin, RemoteOrigin):
-        # As a whole, since a connection that ends amid a shard is tried again; records that were
-        # given already could not be taken back.
-        data = retried(lambda: _whole(origin, shard), (OSError, DamageError))
+    place, name = source / shard.file, str(source / shard.file)
+    if storage.local_path(place) is None:
+        # As a whole, since a transfer that was damaged is made again; records that were given
+        # already could not be taken back.
+        data = retried(lambda: _whole(place, shard))
         on_bytes(len(data))
         for _, serialized in unframe_all(io.BytesIO(data), name):
             yield serialized
         return
-    with origin.open(shard.file) as file:
+    with storage.open_input(place) as file:
         hashed = _Hashed(file, on_bytes)
         for _, serialized in unframe_all(hashed, name):
             yield serialized
     _check(hashed.sha256, shard, name)
 
 
-def _whole(origin: RemoteOrigin, shard: ShardInfo) -> bytes:
-    with origin.open(shard.file) as file:
-        data = file.read()
-    _check(hashlib.sha256(data).hexdigest(), shard, origin.name(shard.file))
+def _whole(place: Place, shard: ShardInfo) -> bytes:
+    data = storage.read_range(place, 0, shard.bytes)
+    _check(hashlib.sha256(data).hexdigest(), shard, str(place))
     return data
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import tensorflow as tf
 
 from reader.stream import Stream
-from shard_format import UsageError
+from shard_format import UsageError, storage
+from shard_format.storage import local_path, place_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +27,8 @@ class ReadRate:
         tokens_per_second: The same in tokens, padding not counted, at the mean length of a record;
             None where the set holds no token ids.
         first_batch_seconds: Time until the first batch, in none of the above.
+        requests_per_second: Of this process to object stores; None for a set that is not at a URL.
+        received_megabytes_per_second: What they answered, in 10**6 bytes; None likewise.
     """
 
     records: int
@@ -35,6 +38,8 @@ class ReadRate:
     megabytes_per_second: float
     tokens_per_second: float | None
     first_batch_seconds: float
+    requests_per_second: float | None = None
+    received_megabytes_per_second: float | None = None
 
 
 def measure(
@@ -56,6 +61,7 @@ def measure(
     batches = iter(stream.dataset)
     on_batch(_size(next(batches)))
     start = now = time.perf_counter()
+    before = storage.traffic()
     num_records = num_batches = 0
     for batch in batches:
         size = _size(batch)
@@ -67,6 +73,14 @@ def measure(
     elapsed = now - start
     rate = num_records / elapsed if num_batches else 0.0
     tokens = stream.info.tokens
+    after = storage.traffic()
+    at_url = (
+        bool(elapsed)
+        and stream.directory is not None
+        and local_path(place_of(stream.directory)) is None
+    )
+    requests = (after.requests - before.requests) / elapsed if at_url else None
+    received = (after.received_bytes - before.received_bytes) / elapsed / 1e6 if at_url else None
     return ReadRate(
         records=num_records,
         batches=num_batches,
@@ -75,6 +89,8 @@ def measure(
         megabytes_per_second=rate * stream.info.stored_bytes / stream.info.records / 1e6,
         tokens_per_second=rate * tokens.num_tokens / stream.info.records if tokens else None,
         first_batch_seconds=start - begin,
+        requests_per_second=requests,
+        received_megabytes_per_second=received,
     )
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from shard_format import DamageError, ShardSetError, SplitInfo, open_index
+from shard_format import DamageError, ShardSetError, SplitInfo, open_index, storage
+from shard_format.storage import Place
 
 
-def checked_index(path: Path, split: SplitInfo) -> pa.Table:
+def checked_index(path: Place, split: SplitInfo) -> pa.Table:
     """The index of a split, which has a row for each of its records.
 
     Raises:
@@ -26,26 +27,40 @@ def checked_index(path: Path, split: SplitInfo) -> pa.Table:
 
 
 def check_shards(directory: Path, split: SplitInfo) -> list[Path]:
-    """The paths of a split's shards, after a check that each exists and has its size.
-
-    It looks at names and sizes only; 'shardmill verify' reads every byte.
+    """The paths of a split's shards, after `check_sizes`.
 
     Raises:
         ShardSetError: A shard is missing.
         DamageError: A shard has another size than the manifest says.
     """
-    paths = [directory / shard.file for shard in split.shards]
-    for path, shard in zip(paths, split.shards, strict=True):
-        try:
-            found = path.stat().st_size
-        except FileNotFoundError as error:
+    check_sizes(directory, split)
+    return [directory / shard.file for shard in split.shards]
+
+
+def check_sizes(directory: Place, split: SplitInfo) -> None:
+    """Returns if each shard of a split exists and has its size.
+
+    It lists names and sizes only; 'shardmill verify' reads every byte.
+
+    Raises:
+        ShardSetError: A shard is missing, or the directory cannot be listed.
+        DamageError: A shard has another size than the manifest says.
+    """
+    try:
+        sizes = {entry.name: entry.stat.size for entry in storage.list_folder(directory)}
+    except OSError as error:
+        raise ShardSetError(
+            f"Cannot list {directory}: '{error.strerror}'. Check the path and its permissions."
+        ) from error
+    for shard in split.shards:
+        path, found = directory / shard.file, sizes.get(shard.file)
+        if found is None:
             raise ShardSetError(
                 f"No shard file {path}. Copy the whole set, or run 'shardmill verify' to see what "
                 "is missing."
-            ) from error
+            )
         if found != shard.bytes:
             raise DamageError(
                 f"{path} has {found} bytes, but {shard.bytes} in the manifest. Copy it again, or "
                 "build the set again."
             )
-    return paths

@@ -7,9 +7,9 @@ tokenizers are loaded here only, for a set whose manifest does not say.
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
-from shard_format import DamageError, Manifest, ShardSetError
+from shard_format import DamageError, Manifest, ShardSetError, storage
+from shard_format.storage import Place
 
 TRAINING_SPLIT = "train"
 HUGGING_FACE, SENTENCE_PIECE = "tokenizer.json", "tokenizer.model"
@@ -47,7 +47,7 @@ class Vocabulary:
         return max(self.size, self.padding + 1)
 
 
-def find_vocabulary(root: Path, manifest: Manifest) -> Vocabulary:
+def find_vocabulary(root: Place, manifest: Manifest) -> Vocabulary:
     """The vocabulary of a set of token ids.
 
     Raises:
@@ -61,10 +61,10 @@ def find_vocabulary(root: Path, manifest: Manifest) -> Vocabulary:
     counted = _counted_size(manifest)
     for name, read in ((HUGGING_FACE, _hugging_face), (SENTENCE_PIECE, _sentence_piece)):
         path = root / name
-        if not path.exists():
-            continue
         try:
-            found = read(path)
+            found = read(storage.read_bytes(path))
+        except FileNotFoundError:
+            continue
         except Exception as error:  # the packages raise bare Exceptions
             raise DamageError(
                 f"Cannot read the tokenizer {path}: {error}. Run 'shardmill verify', and copy the "
@@ -87,10 +87,10 @@ def _counted_size(manifest: Manifest) -> int:
     return size if isinstance(size, int) else 0
 
 
-def _hugging_face(path: Path) -> Vocabulary:
+def _hugging_face(content: bytes) -> Vocabulary:
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer = Tokenizer.from_buffer(content)
     ids = tokenizer.get_vocab(with_added_tokens=True)
     pad = (tokenizer.padding or {}).get("pad_id")
     unknown = getattr(tokenizer.model, "unk_token", None) or ""
@@ -105,10 +105,10 @@ def _first(ids: dict[str, int], names: tuple[str, ...]) -> int | None:
     return next((ids[name] for name in names if name in ids), None)
 
 
-def _sentence_piece(path: Path) -> Vocabulary:
+def _sentence_piece(content: bytes) -> Vocabulary:
     from sentencepiece import SentencePieceProcessor
 
-    processor = SentencePieceProcessor(model_file=str(path))
+    processor = SentencePieceProcessor(model_proto=content)
     pad, unknown = processor.pad_id(), processor.unk_id()  # -1 where there is none
     return Vocabulary(
         size=processor.get_piece_size(),

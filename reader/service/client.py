@@ -24,11 +24,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from reader.cache.origins import is_remote
+from reader.options import Directory
 from reader.pipeline import Source, finished
 from reader.service.address import Address, check_answers
 from reader.state import Position
 from shard_format import UsageError
+from shard_format.storage import local_path, place_of
 
 # Ticks of a second without a batch, until some are read here. More than a worker needs to come back
 # or to read its first batch from cold storage; too few cost work done twice, nothing else.
@@ -183,17 +184,17 @@ class Service:
         )
 
 
-def check_directory(directory: object) -> None:
+def check_directory(directory: Directory) -> None:
     """Returns if the workers of a service can read the set.
 
     Raises:
         UsageError: It is a set at a URL.
     """
-    if is_remote(directory):
-        scheme = str(directory).partition("://")[0]
+    place = place_of(directory)
+    if local_path(place) is None:
         raise UsageError(
-            f"A service reads sets in directories only, not at {scheme}:// URLs, in reader.load. "
-            "Leave service out, or copy the set to a path that trainer and workers share."
+            f"A service reads sets in directories only, not {place}, in reader.load. Leave service "
+            "out, or copy the set to a path that trainer and workers share."
         )
 
 

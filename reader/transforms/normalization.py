@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from pathlib import Path
 from typing import Any, ClassVar
 
 import tensorflow as tf
 
 from reader.transforms.base import Example
 from shard_format import Manifest, ShardSetError, UsageError
+from shard_format.storage import Place
 
 TRAINING_SPLIT = "train"
 STATISTICS = "pixels"  # the key in a split's statistics
@@ -62,7 +62,7 @@ def _are_finite(values: Any) -> bool:
         return False
 
 
-def find_normalization(mode: str, manifest: Manifest, where: Path) -> Normalization | None:
+def find_normalization(mode: str, manifest: Manifest, where: Place) -> Normalization | None:
     """What a mode means for a set; None for "none".
 
     Raises:
@@ -84,7 +84,7 @@ def find_normalization(mode: str, manifest: Manifest, where: Path) -> Normalizat
     )
 
 
-def _measured(mode: str, manifest: Manifest, where: Path) -> Any:
+def _measured(mode: str, manifest: Manifest, where: Place) -> Any:
     if TRAINING_SPLIT not in manifest.splits:
         raise ShardSetError(
             f"No split named {TRAINING_SPLIT!r} among {', '.join(manifest.splits)} in {where}, "

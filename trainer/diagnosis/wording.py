@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
 
+from shard_format.storage import place_of
 from trainer.diagnosis.advice import Advice, Trial
 from trainer.diagnosis.verdict import Verdict
 from trainer.options import TrainOptions
@@ -51,7 +51,7 @@ def command(asked: TrainOptions, trial: Trial) -> str:
     words = shlex.split(trial.command)
     place = words.index("--out") + 1
     words[place] = words[place].replace("DIR", str(asked.data), 1)
-    train = _train_command(dataclasses.replace(asked, data=Path(words[place])), trial.options)
+    train = _train_command(dataclasses.replace(asked, data=place_of(words[place])), trial.options)
     return f"{shlex.join(words)}\n{train}"
 
 

@@ -1,73 +1,76 @@
-"""Sets that lie elsewhere: a directory behind a file system that can fail."""
+"""Sets at a URL: a directory behind a storage that counts, and that can fail."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import errno
+import io
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from pyarrow import fs
 
 import reader
-from reader.cache import locations, retrying
-from reader.cache.origins import RemoteOrigin
+from reader.cache import retrying
+from shard_format import storage
+from shard_format.storage import LOCAL, Url
 
-URL = "s3://bucket/set"
+URL = "flaky://bucket/set"
 
 
-class FlakyFiles:
-    """The local file system as an object store that fails, and gives less than there is.
+class FlakyStorage:
+    """A directory as an object store that goes away, and gives less than there is.
 
     Attributes:
         opened: Every file that was opened, by name.
-        fails: Of every name, how many times it cannot be opened from now on.
+        ranges: Every range that was read: (name, offset, size).
         cuts: Of every name, how many times its end is missing.
         dies: Whether nothing can be reached.
     """
 
-    def __init__(self) -> None:
-        self._files = fs.LocalFileSystem()
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self.opened: list[str] = []
-        self.fails: dict[str, int] = {}
+        self.ranges: list[tuple[str, int, int]] = []
         self.cuts: dict[str, int] = {}
         self.dies = False
 
-    def open_input_stream(self, path: str, compression: None) -> Any:
-        name = self._open(path)
-        if self.cuts.get(name, 0):
-            self.cuts[name] -= 1
-            whole = Path(path).read_bytes()
-            import pyarrow as pa
+    def open_input(self, place: Url) -> Any:
+        path = self._open(place)
+        if self.cuts.get(path.name, 0):
+            self.cuts[path.name] -= 1
+            whole = path.read_bytes()
+            return io.BytesIO(whole[: len(whole) // 2])
+        return LOCAL.open_input(path)
 
-            return pa.BufferReader(whole[: len(whole) // 2])
-        return self._files.open_input_stream(path, compression=compression)
+    def read_ranges(self, place: Url, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+        path = self._open(place)
+        for offset, size in ranges:
+            self.ranges.append((path.name, offset, size))
+            data = next(LOCAL.read_ranges(path, [(offset, size)]))
+            if self.cuts.get(path.name, 0):
+                self.cuts[path.name] -= 1
+                data = data[: len(data) // 2]
+            yield data
 
-    def open_input_file(self, path: str) -> Any:
-        self._open(path)
-        return self._files.open_input_file(path)
+    def list_folder(self, place: Url) -> Any:
+        return LOCAL.list_folder(self._open(place))
 
-    def _open(self, path: str) -> str:
-        name = Path(path).name
-        self.opened.append(name)
+    def _open(self, place: Url) -> Path:
+        self.opened.append(place.name)
         if self.dies:
-            raise OSError("curlCode: 7, Could not connect to server")
-        if self.fails.get(name, 0):
-            self.fails[name] -= 1
-            raise OSError("AWS Error SLOW_DOWN")
-        return name
+            raise OSError(errno.EIO, "Could not connect to server", str(place))
+        return self._directory / str(place).removeprefix(URL).removeprefix("/")
 
 
 @pytest.fixture
-def remote(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], tuple[str, FlakyFiles]]:
+def remote(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], tuple[str, FlakyStorage]]:
     """Puts a set at a URL; gives the URL and what can be made to fail."""
 
-    def put(directory: Path) -> tuple[str, FlakyFiles]:
-        files = FlakyFiles()
-        monkeypatch.setattr(
-            locations, "connect", lambda url: RemoteOrigin(files, str(directory), url)
-        )
+    def put(directory: Path) -> tuple[str, FlakyStorage]:
+        files = FlakyStorage(directory)
+        monkeypatch.setitem(storage.STORAGES, "flaky", files)
         monkeypatch.setattr(retrying, "_PAUSE_SECONDS", 0.01)
         return URL, files
 

@@ -13,8 +13,7 @@ from unittest import mock
 import pytest
 
 import reader
-from reader.cache.copying import Copies, Wanted, fetch
-from reader.cache.origins import DirectoryOrigin
+from reader.cache.copying import Copies, Wanted
 from reader.cache.resources import default_cache_dir, free_disk_bytes
 from reader.cache.store import Store
 from shard_format import DamageError, UsageError, load_manifest, verify
@@ -112,7 +111,7 @@ def test_who_waits_for_the_copy_of_another_process_can_be_stopped(tmp_path: Path
     with (tmp_path / "copy.part").open("wb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         wanted = Wanted("source", tmp_path / "copy", 5, "")
-        copies = Copies(DirectoryOrigin(tmp_path), [wanted])
+        copies = Copies(tmp_path, [wanted])
         copies.stop()
         copies._thread.join(timeout=20)
         assert not copies._thread.is_alive()
@@ -196,7 +195,7 @@ def test_a_copy_that_is_stopped_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(bytes(64 << 20))
     wanted = Wanted("source", tmp_path / "copy", 64 << 20, "")
     with mock.patch("reader.cache.copying._BLOCK_BYTES", 1 << 10):
-        copies = Copies(DirectoryOrigin(tmp_path), [wanted])
+        copies = Copies(tmp_path, [wanted])
         copies.stop()
         copies.wait()
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
@@ -207,19 +206,17 @@ def test_a_program_does_not_wait_for_copies_at_its_end(tmp_path: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path\n"
         "from reader.cache import copying\n"
-        "from reader.cache.origins import DirectoryOrigin\n"
-        "class Endless(DirectoryOrigin):\n"
-        "    def open(self, file):\n"
-        "        opened = super().open(file)\n"
-        "        opened_read = opened.read\n"
-        "        class Slow:\n"
-        "            def __enter__(self): return self\n"
-        "            def __exit__(self, *error): opened.close()\n"
-        "            def read(self, size): time.sleep(0.01); return b'x' * 1000\n"
-        "        return Slow()\n"
+        "from shard_format import storage\n"
+        "class Slow:\n"
+        "    def __enter__(self): return self\n"
+        "    def __exit__(self, *error): pass\n"
+        "    def read(self, size): time.sleep(0.01); return b'x' * 1000\n"
+        "class Endless:\n"
+        "    def open_input(self, place): return Slow()\n"
+        "storage.STORAGES['endless'] = Endless()\n"
         "root = Path(sys.argv[1])\n"
         "wanted = copying.Wanted('source', root / 'copy', 5, '')\n"
-        "copies = copying.Copies(Endless(root), [wanted])\n"
+        "copies = copying.Copies(storage.place_of('endless://set'), [wanted])\n"
         "time.sleep(0.1)\n"
         "print(copies.copied_bytes > 0)\n"
     )
@@ -229,22 +226,6 @@ def test_a_program_does_not_wait_for_copies_at_its_end(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "True\n")
     assert "rror" not in done.stderr and "terminate" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
-
-
-def test_an_attempt_that_fails_is_made_again(tmp_path: Path, tiny: Path) -> None:
-    shard = load_manifest(tiny).splits["train"].shards[0]
-    wanted = Wanted(shard.file, tmp_path / "copy", shard.bytes, shard.sha256)
-    real, failures = DirectoryOrigin(tiny), [OSError("reset"), OSError("reset")]
-
-    class Flaky(DirectoryOrigin):
-        def open(self, file: str) -> Any:
-            if failures:
-                raise failures.pop()
-            return real.open(file)
-
-    with mock.patch("reader.cache.retrying._PAUSE_SECONDS", 0.01):
-        fetch(Flaky(tiny), wanted)
-    assert wanted.path.read_bytes() == (tiny / shard.file).read_bytes()
 
 
 def test_the_copies_of_a_whole_set_are_what_the_manifest_says(

@@ -24,12 +24,11 @@ from pathlib import Path
 from reader.cache import copying
 from reader.cache.inventory import Item
 from reader.cache.copying import Wanted, fetch
-from reader.cache.origins import DirectoryOrigin
 from reader.cache.store import Store
 from shard_format import file_sha256, load_manifest
 
 root, cache, limit, rounds, seed = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:])
-origin, manifest = DirectoryOrigin(root), load_manifest(root)
+manifest = load_manifest(root)
 draw, copied = random.Random(seed), 0
 copying._BLOCK_BYTES = 2000
 
@@ -48,7 +47,7 @@ for _ in range(rounds):
     for shard in split.shards:
         path = cache / manifest.root_hash / shard.file
         if f"{manifest.root_hash}/{shard.file}" in lease.names:
-            fetch(origin, Wanted(shard.file, path, shard.bytes, shard.sha256), slowly)
+            fetch(root, Wanted(shard.file, path, shard.bytes, shard.sha256), slowly)
     for shard in split.shards:
         path = cache / manifest.root_hash / shard.file
         if f"{manifest.root_hash}/{shard.file}" in lease.names:

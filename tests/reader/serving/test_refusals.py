@@ -55,7 +55,7 @@ def test_what_cannot_be_sent_is_refused(option: dict[str, Any], tiny: Path) -> N
 
 def test_a_set_at_a_url_is_refused() -> None:
     """It was looked for in a directory "s3:" of the working directory."""
-    with pytest.raises(UsageError, match=r"directories only, not at s3://.* Leave service"):
+    with pytest.raises(UsageError, match=r"directories only, not s3://.* Leave service"):
         reader.load("s3://bucket/set", **IMAGES, service="grpc://localhost:1")
 
 
