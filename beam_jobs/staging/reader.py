@@ -1,21 +1,22 @@
 """Staged records in any order; neighbouring records are read together.
 
-Records come from sources: staged units, or cells of merged runs (`staging.runs`). A block of them is
-read at a time, from each source the ranges that the block needs. Small blocks suit the page cache
-of a local disk. Elsewhere every range is a request, so blocks are large and ranges few.
+Records come from sources: staged units, or cells of merged runs (`staging.runs`). They are read in
+blocks, from each source the ranges that a block needs. Small blocks suit the page cache of a local
+disk. Elsewhere every range is a request, so blocks are large and ranges few.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from beam_jobs.columns import IntArray, int64
+from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.staging.units import forget_unit, unit_files
 from beam_jobs.workspace import Workspace
 from shard_format import DamageError, InputError, storage, unframe
@@ -27,10 +28,6 @@ _LOCAL_BLOCK_BYTES = 2 << 20  # 2 MiB
 # A gap up to this is read and thrown away, which is faster than a second read.
 _LOCAL_GAP_BYTES = 128 << 10  # 128 KiB
 _REMOTE_GAP_BYTES = 2 << 20  # 2 MiB: 30 ms at 70 MB/s
-_IN_FLIGHT = 16  # sources that are read at a time where a request takes long
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 class Source(NamedTuple):
@@ -52,6 +49,22 @@ class Source(NamedTuple):
     def is_remote(self) -> bool:
         """Whether a read is a request that takes long."""
         return self.held is None and storage.local_path(self.place) is None
+
+    @contextlib.contextmanager
+    def reporting_damage(self) -> Iterator[None]:
+        """Drops the file if it is found damaged.
+
+        Raises:
+            InputError: It is damaged.
+        """
+        try:
+            yield
+        except DamageError as error:
+            self.forget()
+            raise InputError(
+                f"A staged unit is damaged: {error}. It was dropped; run the same command "
+                "again, which stages it again."
+            ) from error
 
     def read(self, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes | memoryview]:
         """The bytes of some ranges (offset, size)."""
@@ -94,17 +107,6 @@ def read_frames(
     return _read_blocks(table, sources, block_bytes, _checked)
 
 
-def in_parallel(
-    function: Callable[[Item], Result], items: Iterable[Item], *, remote: bool
-) -> Iterator[Result]:
-    """The results in order; where a request takes long, of many items at a time."""
-    if not remote:
-        yield from map(function, items)
-        return
-    with ThreadPoolExecutor(_IN_FLIGHT, thread_name_prefix="staged") as pool:
-        yield from pool.map(function, items)
-
-
 def _checked(framed: bytes, where: str) -> bytes:
     unframe(framed, where)
     return framed
@@ -118,7 +120,7 @@ def _read_blocks(
 ) -> Iterator[tuple[int, list[bytes]]]:
     lengths = int64(table["length"])
     remote = any(source.is_remote for source in sources)
-    if not remote and all(source.held is None for source in sources):
+    if not remote:
         block_bytes = min(block_bytes, _LOCAL_BLOCK_BYTES)
     block_of = np.cumsum(lengths) // block_bytes
     edges = [0, *(np.flatnonzero(np.diff(block_of)) + 1).tolist(), len(lengths)]
@@ -127,14 +129,8 @@ def _read_blocks(
     def read_unit(rows: IntArray) -> list[bytes]:
         source = sources[int(units[rows[0]])]
         where, frames = str(source.place), _read(source, offsets[rows], lengths[rows])
-        try:
+        with source.reporting_damage():
             return [take(framed, where) for framed in frames]
-        except DamageError as error:
-            source.forget()
-            raise InputError(
-                f"A staged unit is damaged: {error}. It was dropped; run the same command "
-                "again, which stages it again."
-            ) from error
 
     for start, end in itertools.pairwise(edges):
         payloads: list[bytes] = [b""] * (end - start)

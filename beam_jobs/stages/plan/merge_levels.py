@@ -73,8 +73,7 @@ class Limits(NamedTuple):
     shard_inputs: int = 16
 
     def memory_bytes(self, cost: RequestCost) -> int:
-        """The most that a worker holds: a block, ranges in flight, and rows before and after
-        they are sorted."""
+        """The most that a worker holds: a block, ranges in flight, and rows that are sorted."""
         in_flight = cost.in_flight * min(cost.part_bytes, self.block_bytes)
         return self.block_bytes + in_flight + 2 * self.row_bytes
 
@@ -91,6 +90,10 @@ class Merging(NamedTuple):
     cost: RequestCost
     limits: Limits
     most: int
+
+
+LIMITS = Limits()
+NO_MERGING = Merging(LOCAL, LIMITS, 0)
 
 
 class Work(NamedTuple):
@@ -148,22 +151,23 @@ class Traffic(NamedTuple):
 _LOCAL_BYTES = 256 << 30
 
 
-def merging_at(place: Place, corpus_bytes: int | None, limits: Limits = Limits()) -> Merging:
+def merging_at(place: Place, corpus_bytes: int | None) -> Merging:
     """How a build merges whose units are staged there.
 
     Args:
         place: Folder of the staged units.
         corpus_bytes: As listed; None if the pipeline is made before the corpus is listed.
-        limits: Of a worker.
     """
     if local_path(place) is None:
-        return Merging(OBJECT_STORE, limits, MAX_LEVELS)
-    return Merging(LOCAL, limits, MAX_LEVELS if (corpus_bytes or 0) >= _LOCAL_BYTES else 0)
+        return Merging(OBJECT_STORE, LIMITS, MAX_LEVELS)
+    return Merging(LOCAL, LIMITS, MAX_LEVELS if (corpus_bytes or 0) >= _LOCAL_BYTES else 0)
 
 
 def choose_levels(work: Work, merging: Merging) -> tuple[Level, ...]:
     """The cheapest levels: none, where units are few or requests cost next to nothing."""
     limits = merging.limits
+    if not work.shards:
+        return ()
     candidates: list[tuple[Level, ...]] = [()]
     for count in range(1, merging.most + 1):
         for shard_inputs in range(1, limits.shard_inputs + 1):
@@ -186,9 +190,7 @@ def dollars(work: Work, levels: Sequence[Level], merging: Merging) -> float:
     return total
 
 
-def shuffle_traffic(
-    work: Work, levels: Sequence[Level], merging: Merging
-) -> dict[str, Traffic]:
+def shuffle_traffic(work: Work, levels: Sequence[Level], merging: Merging) -> dict[str, Traffic]:
     """What each stage from planning to sharding asks of the storage, by its name."""
     size, part = work.payload_bytes + work.row_bytes, merging.cost.part_bytes
     rows = _requests(work.row_bytes, work.units, part)
