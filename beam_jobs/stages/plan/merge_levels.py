@@ -28,6 +28,8 @@ from typing import NamedTuple
 from shard_format.storage import Place, local_path
 
 _WORKER_DOLLARS = 0.06 / 3600  # a second of one core with its memory, at about any cloud's price
+_BUDGET_BYTES = 8 << 20  # of payload and rows, see RequestCost.budget
+_FEW_REQUESTS = 2_000  # take one worker 4 seconds; copying would be slower
 MAX_LEVELS = 4
 
 
@@ -41,6 +43,8 @@ class RequestCost(NamedTuple):
         read_dollars: For one request that reads.
         write_dollars: For one request that writes.
         part_bytes: The most that one request reads or writes.
+        budget: Requests for 8 MiB within which every stage should stay, and two for each unit and
+            shard: object stores limit the rate of requests, too.
     """
 
     seconds: float
@@ -49,12 +53,13 @@ class RequestCost(NamedTuple):
     read_dollars: float
     write_dollars: float
     part_bytes: int
+    budget: float
 
 
 # Opening a file and mapping a sidecar; nobody charges for it.
-LOCAL = RequestCost(150e-6, 1, 300e6, 0.0, 0.0, 1 << 40)
+LOCAL = RequestCost(150e-6, 1, 300e6, 0.0, 0.0, 1 << 40, math.inf)
 # GCS and S3 have the same list prices: 0.4 dollars for a million reads, 5 for a million writes.
-OBJECT_STORE = RequestCost(0.03, 16, 100e6, 0.4e-6, 5e-6, 8 << 20)
+OBJECT_STORE = RequestCost(0.03, 16, 100e6, 0.4e-6, 5e-6, 8 << 20, 4.0)
 
 
 class Limits(NamedTuple):
@@ -164,7 +169,7 @@ def merging_at(place: Place, corpus_bytes: int | None) -> Merging:
 
 
 def choose_levels(work: Work, merging: Merging) -> tuple[Level, ...]:
-    """The cheapest levels: none, where units are few or requests cost next to nothing."""
+    """The cheapest levels within the budget of requests: none, where units are few or local."""
     limits = merging.limits
     if not work.shards:
         return ()
@@ -174,9 +179,13 @@ def choose_levels(work: Work, merging: Merging) -> tuple[Level, ...]:
             levels = _levels(work, count, shard_inputs, limits)
             if levels is not None:
                 candidates.append(levels)
-    if len(candidates) == 1 and merging.most:  # too much for every bound: shards read more inputs
-        candidates.append(_widest(work, merging))
-    return min(candidates, key=lambda levels: (dollars(work, levels, merging), len(levels)))
+        candidates.append(_widest(work, count, limits))
+
+    def value(levels: tuple[Level, ...]) -> tuple[bool, float, int]:
+        cost = dollars(work, levels, merging)
+        return not _within_budget(work, levels, merging), cost, len(levels)
+
+    return min(candidates, key=value)
 
 
 def dollars(work: Work, levels: Sequence[Level], merging: Merging) -> float:
@@ -232,6 +241,13 @@ def part_of(index: int, parts: int, total: int) -> tuple[int, int]:
     return index * total // parts, (index + 1) * total // parts
 
 
+def _within_budget(work: Work, levels: Sequence[Level], merging: Merging) -> bool:
+    size, budget = work.payload_bytes + work.row_bytes, merging.cost.budget
+    most = budget * size / _BUDGET_BYTES + 2 * (work.units + work.shards) + _FEW_REQUESTS
+    traffic = shuffle_traffic(work, levels, merging)
+    return all(stage.requests <= most for stage in traffic.values())
+
+
 def _blocks(work: Work, tasks: int, limits: Limits) -> int:
     return max(1, -(-work.payload_bytes // (max(1, tasks) * limits.block_bytes)))
 
@@ -254,13 +270,13 @@ def _levels(work: Work, count: int, shard_inputs: int, limits: Limits) -> tuple[
     return tuple(levels) if inputs <= shard_inputs else None
 
 
-def _widest(work: Work, merging: Merging) -> tuple[Level, ...]:
+def _widest(work: Work, count: int, limits: Limits) -> tuple[Level, ...]:
+    """So many levels with the largest fan-in; of a shard, more inputs than the limit, perhaps."""
     inputs, levels = work.units, list[Level]()
-    for _ in range(merging.most):
-        fan_in = merging.limits.fan_in
-        fan_in = fan_in if levels else min(fan_in, _first_fan_in(work, merging.limits))
+    for _ in range(count):
+        fan_in = limits.fan_in if levels else min(limits.fan_in, _first_fan_in(work, limits))
         inputs = -(-inputs // fan_in)
-        levels.append(Level(inputs, _buckets(work, inputs, levels, merging.limits)))
+        levels.append(Level(inputs, _buckets(work, inputs, levels, limits)))
     return tuple(levels)
 
 
