@@ -8,7 +8,6 @@ Records that no shard has are left out, and copies are written once for each sha
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
@@ -17,6 +16,7 @@ from beam_jobs.staging.reader import unit_sources
 from beam_jobs.staging.recipe_rows import recipe_rows, recipe_units
 from beam_jobs.staging.runs import Cell, finished_run, in_order, read_cells, write_run
 from beam_jobs.workspace import Workspace, read_table
+from shard_format import storage
 
 
 def merge(
@@ -39,7 +39,7 @@ def merge(
         on_written(task.records)
         return MergedRun.of(task, done)
     if task.recipe:
-        recipe = read_table(Path(task.recipe))
+        recipe = read_table(storage.place_of(task.recipe))
         table = recipe_rows(recipe, record_type.planning_columns, workspace)
         table = in_order(table.drop_columns(["row"]))
         sources = unit_sources(recipe_units(recipe), workspace)

@@ -7,9 +7,9 @@ import json
 import pyarrow as pa
 
 from beam_jobs.columns import int64
-from beam_jobs.staging.sidecars import read_sidecar, take_rows
+from beam_jobs.staging.sidecars import take_rows
 from beam_jobs.staging.units import unit_files
-from beam_jobs.workspace import Workspace
+from beam_jobs.workspace import Workspace, read_table
 from shard_format import InputError, storage
 
 
@@ -34,7 +34,7 @@ def recipe_rows(recipe: pa.Table, unused: list[str], workspace: Workspace) -> pa
     def columns_of(unit: int) -> pa.Table:
         path = unit_files(workspace, keys[unit])["arrow"]
         try:
-            return read_sidecar(path).drop_columns(unused)
+            return read_table(path).drop_columns(unused)
         except FileNotFoundError as error:
             raise InputError(
                 f"The staged file {path} was removed during the build. Run the same command again."

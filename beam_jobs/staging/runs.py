@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.staging.reader import Source, read_frames
 from beam_jobs.workspace import Workspace, read_json, write_json
 from shard_format import frame, storage, unframe
+from shard_format.storage import Place
 
 # The order of all records of a set. The record id breaks the tie of two equal keys.
 _ORDER = [("destination", "ascending"), ("key", "ascending"), ("record_id", "ascending")]
@@ -50,7 +50,7 @@ class Cell(NamedTuple):
     payload_bytes: int
 
 
-def run_files(workspace: Workspace, key: str) -> tuple[Path, Path]:
+def run_files(workspace: Workspace, key: str) -> tuple[Place, Place]:
     """The cells of a run, and the file that marks it as done."""
     return workspace.runs / f"{key}.run", workspace.runs / f"{key}.json"
 

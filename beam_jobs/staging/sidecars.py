@@ -16,7 +16,6 @@ from beam_jobs.staging import UnitSummary, unit_files
 from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.workspace import Workspace, read_table
 from shard_format import decode_example, finish_example, storage, unframe
-from shard_format.storage import Place
 
 # Rows of one partition: 24 bytes each while sorted, so about 100 MiB.
 PARTITION_ROWS = 4 << 20
@@ -130,14 +129,7 @@ class _LocalCopies:
         """The sidecar of a unit."""
         if self._folder is not None:
             return read_table(Path(self._folder.name) / key)
-        return read_sidecar(unit_files(self._workspace, key)["arrow"])
-
-
-def read_sidecar(place: Place) -> pa.Table:
-    """A sidecar; of a local one, only the columns that are used are read."""
-    if storage.local_path(place) is not None:
-        return read_table(place)
-    return pa.ipc.open_file(pa.BufferReader(storage.read_bytes(place))).read_all()
+        return read_table(unit_files(self._workspace, key)["arrow"])
 
 
 def take_rows(

@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from beam_jobs.staging.runs import Cell
 from beam_jobs.workspace import Workspace, write_table
 from shard_format import naming
 from shard_format.keys import UInt64Array
+from shard_format.storage import Place
 
 
 class ShardSpec(NamedTuple):
@@ -115,7 +115,7 @@ class RecipeWriter:
         self._specs.append(ShardSpec(split, shard, file, str(path), digest.hexdigest(), len(rows)))
 
 
-def write_recipe(workspace: Workspace, path: Path, batch: pa.RecordBatch, units: bytes) -> None:
+def write_recipe(workspace: Workspace, path: Place, batch: pa.RecordBatch, units: bytes) -> None:
     """Writes the rows of a shard, or of a merge, with the keys of their units as JSON."""
     table = pa.Table.from_batches([batch]).replace_schema_metadata({"units": units})
     write_table(workspace, path, table)
