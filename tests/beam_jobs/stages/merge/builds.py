@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import time
+from collections.abc import Callable
+from unittest import mock
 
 from beam_jobs.build import workspace_of
 from beam_jobs.record_types import RECORD_TYPES
@@ -11,22 +12,33 @@ from beam_jobs.stages.commit import commit
 from beam_jobs.stages.list import list_corpus, read_units, resolve_options
 from beam_jobs.stages.merge import merge
 from beam_jobs.stages.plan import load_merge_plan, merge_tasks, merged_shards, plan_shards
-from beam_jobs.stages.plan.merge_levels import Limits, Merging, RequestCost, Work, choose_levels
+from beam_jobs.stages.plan import plan as planning
+from beam_jobs.stages.plan.merge_levels import (
+    OBJECT_STORE,
+    Level,
+    Limits,
+    Merging,
+    Work,
+    choose_levels,
+)
 from beam_jobs.stages.shard import write_shard
 from beam_jobs.stages.stage import stage_unit
 
-# Where a request costs more than all copying.
-DEAR = RequestCost(1.0, 1, 1e12, 1.0, 1.0, 1 << 20, 1 << 20, math.inf)
+FORCED = Merging(OBJECT_STORE, Limits(block_bytes=1 << 16), 4)
 
 
-def merging(levels: int, units: int, most: int = 4) -> Merging:
-    """Makes a build of so many units have this number of levels, with many buckets."""
-    for fan_in in range(units, 1, -1):
-        limits = Limits(block_bytes=1 << 16, fan_in=fan_in, shard_inputs=2)
-        chosen = choose_levels(Work(units, 30, 300, 1 << 20, 1 << 10), Merging(DEAR, limits, most))
-        if len(chosen) == levels:
-            return Merging(DEAR, limits, most)
-    raise AssertionError(f"no fan-in gives {levels} levels for {units} units")
+def forced_levels(count: int) -> Callable[[Work, Merging], tuple[Level, ...]]:
+    """Takes the place of `choose_levels`: so many levels, with buckets, for any small build."""
+
+    def levels(work: Work, merging: Merging) -> tuple[Level, ...]:
+        groups, buckets, found = work.units, 1, []
+        for number in range(count):
+            groups = -(-groups // 3)
+            buckets *= 1 if number == 0 or work.shards < 2 * buckets else 2
+            found.append(Level(groups, buckets))
+        return tuple(found)
+
+    return levels
 
 
 OPTIONS = {"unit_size": "2KiB", "num_shards": 5}
@@ -39,29 +51,29 @@ class Build:
         kind: Of records.
         corpus: The source.
         out: The set.
-        merging_of: From the number of units to how they are merged.
+        merging: How units may be merged.
+        choose: In the place of `choose_levels`.
         options: Further options.
     """
 
-    def __init__(self, kind, corpus, out, merging_of, **options):
+    def __init__(self, kind, corpus, out, merging=FORCED, choose=choose_levels, **options):
         self.job = resolve_options(kind.options(corpus, out, **(OPTIONS | options)))
         self.record_type = RECORD_TYPES[kind.name](self.job)
         self.workspace = workspace_of(self.job)
-        self.merging_of = merging_of
+        self.merging, self.choose = merging, choose
+        self.block = merging.limits.block_bytes
 
     def stage(self):
         self.workspace.create()
         self.listing = list_corpus(self.job, self.record_type, self.workspace)
         units = list(read_units(self.workspace))
-        merging = self.merging_of(len(units))
-        self.block = merging.limits.block_bytes
         job = (self.job, self.record_type, self.workspace)
         self.summaries = [stage_unit(unit, *job) for unit in units]
-        self.merging = merging
 
     def plan(self):
         job = (self.job, self.record_type, self.workspace)
-        self.specs = plan_shards(self.summaries, *job, self.merging)
+        with mock.patch.object(planning, "choose_levels", self.choose):
+            self.specs = plan_shards(self.summaries, *job, self.merging)
         return load_merge_plan(self.workspace)
 
     def merge(self, plan):

@@ -7,14 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 
 import pytest
 
 from shard_format import InputError, load_manifest, naming, verify
-from tests.beam_jobs.stages.merge.builds import OPTIONS, Build, merging
+from tests.beam_jobs.stages.merge.builds import OPTIONS, Build, forced_levels
 
-ONE_LEVEL, TWO_LEVELS = partial(merging, 1), partial(merging, 2)
+ONE_LEVEL, TWO_LEVELS = forced_levels(1), forced_levels(2)
 
 
 class Killed(BaseException):
@@ -37,7 +36,7 @@ def corpus_of(kind):
     "kind", ["image", pytest.param("text", marks=pytest.mark.proof)], indirect=True
 )
 def test_a_crash_before_any_rename_of_a_merge(kind, build, tmp_path, monkeypatch):
-    corpus = kind.make(12)
+    corpus = kind.make(8)
     expected = build(corpus, "whole", **OPTIONS).manifest.root_hash
     files = files_of(tmp_path / "whole")
     real, crashes = os.replace, 0
@@ -52,7 +51,7 @@ def test_a_crash_before_any_rename_of_a_merge(kind, build, tmp_path, monkeypatch
                 calls += 1
             real(temporary, final)
 
-        one = Build(kind, corpus, out, TWO_LEVELS)
+        one = Build(kind, corpus, out, choose=ONE_LEVEL)
         with monkeypatch.context() as patch:
             patch.setattr(os, "replace", replace)
             try:
@@ -61,17 +60,17 @@ def test_a_crash_before_any_rename_of_a_merge(kind, build, tmp_path, monkeypatch
                 pass
             else:
                 break
-        again = Build(kind, corpus, out, TWO_LEVELS)
+        again = Build(kind, corpus, out, choose=ONE_LEVEL)
         again.run()
         assert load_manifest(out).root_hash == expected
         assert files_of(out) == files
         crashes += 1
-    assert crashes > 5
+    assert crashes > 3
 
 
 def test_runs_that_are_done_are_not_written_again(kind, build, tmp_path):
     corpus = corpus_of(kind)
-    one = Build(kind, corpus, tmp_path / "set", TWO_LEVELS)
+    one = Build(kind, corpus, tmp_path / "set", choose=TWO_LEVELS)
     one.stage()
     one.merge(one.plan())
     runs = one.workspace.runs
@@ -81,7 +80,7 @@ def test_runs_that_are_done_are_not_written_again(kind, build, tmp_path):
     first.unlink()
     second.with_suffix(".run").write_bytes(b"cut")
     lost = {first, second, first.with_suffix(".run"), second.with_suffix(".run")}
-    again = Build(kind, corpus, tmp_path / "set", TWO_LEVELS)
+    again = Build(kind, corpus, tmp_path / "set", choose=TWO_LEVELS)
     again.stage()
     again.merge(again.plan())
     found = {path: path.stat().st_mtime_ns for path in runs.iterdir()}
@@ -94,7 +93,7 @@ def test_a_damaged_run_is_found_and_written_again(at, kind, build, tmp_path):
     corpus = corpus_of(kind)
     expected = build(corpus, "whole", **OPTIONS).manifest.root_hash
     out = tmp_path / "set"
-    one = Build(kind, corpus, out, ONE_LEVEL)
+    one = Build(kind, corpus, out, choose=ONE_LEVEL)
     one.stage()
     one.merge(one.plan())
     for run in one.workspace.runs.glob("*.run"):
@@ -103,7 +102,7 @@ def test_a_damaged_run_is_found_and_written_again(at, kind, build, tmp_path):
         run.write_bytes(data)
     for _ in range(20):
         try:
-            Build(kind, corpus, out, ONE_LEVEL).run()
+            Build(kind, corpus, out, choose=ONE_LEVEL).run()
         except InputError as error:
             assert "is damaged" in str(error) and "run the same command again" in str(error)
         else:
@@ -117,9 +116,10 @@ import sys
 from beam_jobs import pipeline
 from beam_jobs.options import ImageOptions
 from beam_jobs.run import preprocess
-from tests.beam_jobs.stages.merge.builds import merging
-forced = merging(2, 60)
-pipeline.merging_at = lambda *_: forced
+from beam_jobs.stages.plan import plan
+from tests.beam_jobs.stages.merge.builds import FORCED, forced_levels
+pipeline.merging_at = lambda *_: FORCED
+plan.choose_levels = forced_levels(2)
 options = ImageOptions(
     (sys.argv[1],), sys.argv[2], staging=sys.argv[3], unit_size="32KiB", resize="shorter:128",
     num_shards=12, workers=2, no_report=True, name="clothing", enlarge=True,

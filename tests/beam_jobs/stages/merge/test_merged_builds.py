@@ -41,7 +41,7 @@ def cases(*pairs):
     cases(("near", 1), ("oversampled", 2), ("undersampled", 1), ("stratified", 2)),
 )
 def test_images(name, levels, force, samples, golden, tmp_path):
-    force(levels, 25)
+    force(levels)
     options = OPTIONS | VARIANTS[name] | {"unit_size": "64KiB", "no_report": True}
     report = preprocess(ImageOptions((str(samples),), str(tmp_path / "set"), **options))
     assert report.manifest.root_hash == golden[name]
@@ -56,7 +56,7 @@ def test_images(name, levels, force, samples, golden, tmp_path):
     cases(("text-packed", 2), ("text-parts", 1), ("text-oversampled", 2), ("text-near", 1)),
 )
 def test_documents(name, levels, force, questions, golden, tmp_path):
-    force(levels, 12)
+    force(levels)
     options = {"label_column": "category", "num_shards": 3, "split": "train=0.9,test=0.1"}
     options |= TEXT_VARIANTS[name] | {"unit_size": "16KiB", "no_report": True}
     report = preprocess(TextOptions((str(questions),), str(tmp_path / "set"), **options))
