@@ -1,4 +1,4 @@
-"""Stage 4, merge: units, or runs of the level before, become a run in the order of the shards.
+"""Between stages 3 and 4, merge: units, or runs of a level, become a run in the order of shards.
 
 It runs only where reading every unit for every shard would take too many requests
 (`plan.merge_levels`). A run has a content address like a unit, and one whose files exist is done.

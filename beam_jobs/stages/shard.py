@@ -1,4 +1,4 @@
-"""Stage 5, shard: a recipe, or cells of merged runs, become a shard.
+"""Stage 4, shard: a recipe, or cells of merged runs, become a shard.
 
 A shard is a range of the key space and every unit is sorted by key, so its records are contiguous
 in each unit: they are read in blocks of neighbouring bytes, merged and written in order. From local

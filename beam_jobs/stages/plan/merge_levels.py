@@ -28,7 +28,7 @@ from typing import NamedTuple
 from shard_format.storage import Place, local_path
 from shard_format.storage.objects import READ_BYTES, WRITE_BYTES
 
-_WORKER_DOLLARS = 0.06 / 3600  # a second of one core with its memory, at about any cloud's price
+WORKER_HOUR_DOLLARS = 0.07  # one core and 3.75 GB, about what Dataflow takes for a batch worker
 _BUDGET_BYTES = 8 << 20  # of payload and rows, see RequestCost.budget
 _FEW_REQUESTS = 2_000  # take one worker 4 seconds; copying would be slower
 MAX_LEVELS = 4
@@ -197,7 +197,7 @@ def dollars(work: Work, levels: Sequence[Level], merging: Merging) -> float:
     for traffic in shuffle_traffic(work, levels, merging).values():
         seconds = traffic.requests * cost.seconds / cost.in_flight
         seconds += traffic.written_bytes / cost.bytes_per_second
-        total += seconds * _WORKER_DOLLARS
+        total += seconds * WORKER_HOUR_DOLLARS / 3600
         total += traffic.reads * cost.read_dollars + traffic.writes * cost.write_dollars
     return total
 
@@ -220,9 +220,9 @@ def shuffle_traffic(work: Work, levels: Sequence[Level], merging: Merging) -> di
             reads += rows
         elif ranges > inputs * level.buckets:
             reads += inputs * level.buckets
-        # Besides, a task asks whether it was done before, and the first level has recipes; the
-        # description of a run is written last.
-        reads += tasks * (2 if number == 0 else 1)
+        # Besides, a task asks who owns the output and whether it was done before, and the first
+        # level has recipes; the description of a run is written last.
+        reads += tasks * (3 if number == 0 else 2)
         found[f"merge {number + 1}"] = Traffic(
             reads, _requests(size, tasks, written) + tasks, size, size
         )
@@ -234,9 +234,10 @@ def shuffle_traffic(work: Work, levels: Sequence[Level], merging: Merging) -> di
     else:
         # A sidecar for every pair and a recipe; never more ranges than records.
         reads = pairs + work.shards + _requests(size, min(work.records, pairs * blocks), part)
-    # What is known of the shard, and the plan; then its rows of the index and its description.
+    # The owner, what is known of the shard, and the plan; then its rows of the index and its
+    # description.
     writes = _requests(work.payload_bytes, work.shards, written) + 2 * work.shards
-    found["shard"] = Traffic(reads + 2 * work.shards, writes, size, size)
+    found["shard"] = Traffic(reads + 3 * work.shards, writes, size, size)
     return found
 
 
