@@ -5,17 +5,20 @@ The constants here are assumptions or measurements, each with its source; everyt
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from beam_jobs.stages.plan.merge_levels import (
+    IMAGE_BYTES,
     LIMITS,
     LOCAL,
     MAX_LEVELS,
     OBJECT_STORE,
+    ROW_BYTES,
+    SHARD_BYTES,
+    UNIT_BYTES,
     WORKER_HOUR_DOLLARS,
     Level,
     Merging,
@@ -23,6 +26,7 @@ from beam_jobs.stages.plan.merge_levels import (
     Work,
     choose_levels,
     shuffle_traffic,
+    usual_work,
 )
 from beam_jobs.staging.sidecars import PARTITION_ROWS
 
@@ -30,12 +34,7 @@ PAGE = Path(__file__).parent / "scale.md"
 
 MERGING = Merging(OBJECT_STORE, LIMITS, MAX_LEVELS)
 MIB, TB = 1 << 20, 10**12
-IMAGE_BYTES = 100_000
-ROW_BYTES = 270  # of an image in a sidecar: 6,440 images of the clothing data set
 LISTED_BYTES = 150  # of an image in the listing
-# A unit ends at a record with a chance of its size / 32 MiB, at 96 MiB at the latest.
-UNIT_BYTES = int(32 * MIB * (1 - math.exp(-3)))
-SHARD_BYTES = 128 * MIB
 PAGE_OBJECTS = 1000  # objects in one answer of a listing, which costs as much as a write
 # Measured on one machine.
 STAGE_BYTES_PER_SECOND = 13.5e6  # of a core: 968 images/s of 28 kB on two
@@ -76,9 +75,7 @@ class Stage(NamedTuple):
 
 def work_of(terabytes: float) -> Work:
     """What a corpus of images of 100 kB is once it is staged."""
-    size = int(terabytes * TB)
-    records = size // IMAGE_BYTES
-    return Work(size // UNIT_BYTES, size // SHARD_BYTES, records, size, records * ROW_BYTES)
+    return usual_work(int(terabytes * TB))
 
 
 def stages_of(work: Work, levels: tuple[Level, ...]) -> list[Stage]:

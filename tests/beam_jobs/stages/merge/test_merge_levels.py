@@ -113,7 +113,12 @@ def test_local_builds_of_usual_sizes_have_no_level():
     assert merging_at(Path("units"), 200 << 30).most == 0
     large = merging_at(Path("units"), 1 << 40)
     assert large.cost == LOCAL and large.most == MAX_LEVELS
-    assert merging_at(Url("gs://bucket/units"), None) == OBJECTS
+
+
+def test_a_pipeline_has_the_levels_that_its_corpus_may_need():
+    bucket = Url("gs://bucket/units")
+    assert merging_at(bucket, None) == OBJECTS
+    assert [merging_at(bucket, 10**n).most for n in (3, 9, 11, 12, 14)] == [1, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
@@ -121,6 +126,11 @@ def test_local_builds_of_usual_sizes_have_no_level():
 )
 def test_levels_grow_with_the_logarithm_of_the_corpus(terabytes, levels):
     assert len(choose_levels(work(int(terabytes * 10**12)), OBJECTS)) == levels
+
+
+@pytest.mark.parametrize(("units", "shards"), [(1, 1), (25, 4), (300, 3), (12, 60)])
+def test_small_builds_do_not_wait_for_a_level(units, shards):
+    assert choose_levels(Work(units, shards, 10**6, units << 20, units << 12), OBJECTS) == ()
 
 
 def test_nothing_is_merged_without_records():
