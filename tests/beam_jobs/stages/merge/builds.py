@@ -48,17 +48,14 @@ class Build:
     """A build stage by stage, without Beam, in this thread.
 
     Args:
-        kind: Of records.
-        corpus: The source.
-        out: The set.
+        job: Its options.
         merging: How units may be merged.
         choose: In the place of `choose_levels`.
-        options: Further options.
     """
 
-    def __init__(self, kind, corpus, out, merging=FORCED, choose=choose_levels, **options):
-        self.job = resolve_options(kind.options(corpus, out, **(OPTIONS | options)))
-        self.record_type = RECORD_TYPES[kind.name](self.job)
+    def __init__(self, job, merging=FORCED, choose=choose_levels):
+        self.job = resolve_options(job)
+        self.record_type = RECORD_TYPES[self.job.record_type](self.job)
         self.workspace = workspace_of(self.job)
         self.merging, self.choose = merging, choose
         self.block = merging.limits.block_bytes

@@ -51,7 +51,7 @@ def test_a_crash_before_any_rename_of_a_merge(kind, build, tmp_path, monkeypatch
                 calls += 1
             real(temporary, final)
 
-        one = Build(kind, corpus, out, choose=ONE_LEVEL)
+        one = Build(kind.options(corpus, out, **OPTIONS), choose=ONE_LEVEL)
         with monkeypatch.context() as patch:
             patch.setattr(os, "replace", replace)
             try:
@@ -60,7 +60,7 @@ def test_a_crash_before_any_rename_of_a_merge(kind, build, tmp_path, monkeypatch
                 pass
             else:
                 break
-        again = Build(kind, corpus, out, choose=ONE_LEVEL)
+        again = Build(kind.options(corpus, out, **OPTIONS), choose=ONE_LEVEL)
         again.run()
         assert load_manifest(out).root_hash == expected
         assert files_of(out) == files
@@ -70,7 +70,7 @@ def test_a_crash_before_any_rename_of_a_merge(kind, build, tmp_path, monkeypatch
 
 def test_runs_that_are_done_are_not_written_again(kind, build, tmp_path):
     corpus = corpus_of(kind)
-    one = Build(kind, corpus, tmp_path / "set", choose=TWO_LEVELS)
+    one = Build(kind.options(corpus, tmp_path / "set", **OPTIONS), choose=TWO_LEVELS)
     one.stage()
     one.merge(one.plan())
     runs = one.workspace.runs
@@ -80,7 +80,7 @@ def test_runs_that_are_done_are_not_written_again(kind, build, tmp_path):
     first.unlink()
     second.with_suffix(".run").write_bytes(b"cut")
     lost = {first, second, first.with_suffix(".run"), second.with_suffix(".run")}
-    again = Build(kind, corpus, tmp_path / "set", choose=TWO_LEVELS)
+    again = Build(kind.options(corpus, tmp_path / "set", **OPTIONS), choose=TWO_LEVELS)
     again.stage()
     again.merge(again.plan())
     found = {path: path.stat().st_mtime_ns for path in runs.iterdir()}
@@ -93,7 +93,7 @@ def test_a_damaged_run_is_found_and_written_again(at, kind, build, tmp_path):
     corpus = corpus_of(kind)
     expected = build(corpus, "whole", **OPTIONS).manifest.root_hash
     out = tmp_path / "set"
-    one = Build(kind, corpus, out, choose=ONE_LEVEL)
+    one = Build(kind.options(corpus, out, **OPTIONS), choose=ONE_LEVEL)
     one.stage()
     one.merge(one.plan())
     for run in one.workspace.runs.glob("*.run"):
@@ -102,7 +102,7 @@ def test_a_damaged_run_is_found_and_written_again(at, kind, build, tmp_path):
         run.write_bytes(data)
     for _ in range(20):
         try:
-            Build(kind, corpus, out, choose=ONE_LEVEL).run()
+            Build(kind.options(corpus, out, **OPTIONS), choose=ONE_LEVEL).run()
         except InputError as error:
             assert "is damaged" in str(error) and "run the same command again" in str(error)
         else:
