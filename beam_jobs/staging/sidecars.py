@@ -38,6 +38,8 @@ class Sidecars:
         records: Number of staged records in all units.
     """
 
+    _remote = False
+
     def __init__(
         self,
         workspace: Workspace,
@@ -46,6 +48,7 @@ class Sidecars:
     ) -> None:
         self._workspace = workspace
         self._on_read = on_read
+        self._remote = storage.local_path(workspace.units) is None
         self._copies = _LocalCopies(workspace)
         kept = {summary.key: summary.kept for summary in summaries if summary.kept}
         self.keys: Sequence[str] = sorted(kept)
@@ -97,7 +100,9 @@ class Sidecars:
             return pa.table({name: pa.array([], pa.null()) for name in columns})
         units = np.searchsorted(self.begins, records, side="right") - 1
         rows = records - self.begins[units]
-        return take_rows(units, rows, lambda unit: self.table(unit).select(list(columns)))
+        return take_rows(
+            units, rows, lambda unit: self.table(unit).select(list(columns)), remote=self._remote
+        )
 
 
 class _LocalCopies:
