@@ -34,7 +34,7 @@ from beam_jobs.stages.shard import write_shard
 from beam_jobs.stages.stage import stage_unit
 
 name, source, out, staging = sys.argv[1:]
-sizes = {"unit_size": "2MiB", "shard_size": "8MiB"}
+sizes = {"unit_size": "256KiB", "shard_size": "1MiB", "dedup": "off"}
 job = resolve_options(
     OPTIONS[name]((source,), out, staging=staging, no_labels=True, split="train=1", **sizes)
 )

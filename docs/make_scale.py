@@ -149,13 +149,13 @@ def _chapter(work: Work, levels: tuple[Level, ...], workers: int) -> Iterator[st
             f"| {_dollars(stage.dollars)} |"
         )
     seconds = sum(stage.seconds(workers) for stage in stages)
-    reports = int(workers * seconds / PROGRESS_SECONDS)
-    progress = reports * OBJECT_STORE.write_dollars
     shuffle = [one for one in stages if one.name.startswith(("plan", "merge", "shard"))]
     per_block = sum(one.traffic.requests for one in shuffle) / blocks
     requests = sum(stage.dollars for stage in stages)
     # A worker is paid while it works. While one plans or commits, an engine that scales keeps one.
     busy = sum(stage.seconds(workers) * min(workers, stage.tasks) for stage in stages)
+    reports = int(busy / PROGRESS_SECONDS)
+    progress = reports * OBJECT_STORE.write_dollars
     stored = work.payload_bytes / 1e9 * (len(levels) + 1) * seconds / 3600 * STORED_DOLLARS
     worker = busy / 3600 * WORKER_HOUR_DOLLARS
     merging = [one for one in shuffle if one.name.startswith("merge")]
@@ -236,8 +236,8 @@ def _introduction() -> Iterator[str]:
     )
     yield _item(
         f"{PLAN_SECONDS * 1e6:.0f} us a record for planning and {COMMIT_SECONDS * 1e6:.0f} us for "
-        "the commit, each by one worker (160,000 documents of 90 words, medians of three builds on two "
-        "shared cores, 2026-11-22), and "
+        "the commit, each by one worker (160,000 documents of 90 words, medians of three builds on "
+        "two shared cores, 2026-11-22), and "
         f"{LOCAL.seconds * 1e6:.0f} us for each look into a local copy of a sidecar: six passes, "
         "and one for every 4 million records to find exact duplicates. Near duplicates are not "
         "included.\n"
@@ -263,8 +263,7 @@ def _memory() -> Iterator[str]:
     yield _wrapped(
         "One worker plans and one commits, so their time grows with the records, and that of exact "
         "duplicates with their square: hours for 10 TB, a day for 100 TB. Near duplicates take "
-        "tens of bytes of memory for each record. Runs of all levels stay until the build ends. "
-        "Reports of progress cost as much as all merging on many workers.\n"
+        "tens of bytes of memory for each record. Runs of all levels stay until the build ends.\n"
     )
 
 
