@@ -66,10 +66,10 @@ class Source(NamedTuple):
                 "again, which stages it again."
             ) from error
 
-    def read(self, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes | memoryview]:
+    def read(self, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
         """The bytes of some ranges (offset, size)."""
         if self.held is not None:
-            yield from (self.held[offset : offset + size] for offset, size in ranges)
+            yield from (bytes(self.held[offset : offset + size]) for offset, size in ranges)
         else:
             shifted = ((self.start + offset, size) for offset, size in ranges)
             yield from storage.read_ranges(self.place, shifted)
@@ -126,20 +126,21 @@ def _read_blocks(
     edges = [0, *(np.flatnonzero(np.diff(block_of)) + 1).tolist(), len(lengths)]
     offsets, units = int64(table["offset"]), int64(table["unit"])
 
-    def read_unit(rows: IntArray) -> list[bytes]:
-        source = sources[int(units[rows[0]])]
-        where, frames = str(source.place), _read(source, offsets[rows], lengths[rows])
-        with source.reporting_damage():
-            return [take(framed, where) for framed in frames]
-
     for start, end in itertools.pairwise(edges):
         payloads: list[bytes] = [b""] * (end - start)
+
+        def read_unit(rows: IntArray, start: int = start, into: list[bytes] = payloads) -> None:
+            source = sources[int(units[rows[0]])]
+            where, frames = str(source.place), _read(source, offsets[rows], lengths[rows])
+            with source.reporting_damage():
+                for row, framed in zip((rows - start).tolist(), frames, strict=True):
+                    into[row] = take(framed, where)
+
         # By source and offset: copies of a record break the order of the offsets.
         order = start + np.lexsort((offsets[start:end], units[start:end]))
         runs = np.split(order, np.flatnonzero(np.diff(units[order])) + 1)
-        for rows, read in zip(runs, in_parallel(read_unit, runs, remote=remote), strict=True):
-            for row, payload in zip((rows - start).tolist(), read, strict=True):
-                payloads[row] = payload
+        for _ in in_parallel(read_unit, runs, remote=remote):
+            pass
         yield start, payloads
 
 
@@ -154,4 +155,4 @@ def _read(source: Source, offsets: IntArray, lengths: IntArray) -> Iterator[byte
     blocks = source.read(zip(firsts, sizes, strict=True))
     for run, first, data in zip(runs, firsts, blocks, strict=True):
         for offset, length in zip(offsets[run].tolist(), lengths[run].tolist(), strict=True):
-            yield bytes(data[offset - first : offset - first + length])
+            yield data[offset - first : offset - first + length]
