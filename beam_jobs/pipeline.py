@@ -1,4 +1,4 @@
-"""The job as a Beam pipeline: the five stages as a table of contents.
+"""The job as a Beam pipeline: the stages as a table of contents.
 
 What moves through Beam is one small element per unit and per shard. Payload stays in files.
 """
@@ -28,7 +28,19 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.stages.commit import commit
 from beam_jobs.stages.list import largest_first
-from beam_jobs.stages.plan import ShardSpec, plan_shards
+from beam_jobs.stages.merge import merge
+from beam_jobs.stages.plan import (
+    Limits,
+    MergedRun,
+    MergeTask,
+    Merging,
+    ShardSpec,
+    load_merge_plan,
+    merge_tasks,
+    merged_shards,
+    merging_at,
+    plan_shards,
+)
 from beam_jobs.stages.shard import ShardResult, write_shard
 from beam_jobs.stages.stage import check_readable, stage_unit
 from beam_jobs.staging.units import Unit, UnitSummary
@@ -48,15 +60,23 @@ class BuildShardSet(beam.PTransform):
         options: The job.
         build: Of a launcher that has listed the corpus, and will finish the build.
         run_id: A name that no other run has.
+        merging: Whether and how staged units are merged before shards are written; None to decide
+            by where they are, and by the size of the corpus if it is listed.
     """
 
     def __init__(
-        self, options: PreprocessOptions, build: Build | None = None, run_id: str | None = None
+        self,
+        options: PreprocessOptions,
+        build: Build | None = None,
+        run_id: str | None = None,
+        merging: Merging | None = None,
     ) -> None:
         super().__init__()
         self._options = options if build else resolve(options)
         self._build = build
         self.run_id = run_id or uuid.uuid4().hex
+        corpus_bytes = build.listing.bytes if build else None
+        self._merging = merging or merging_at(workspace_of(self._options).units, corpus_bytes)
 
     def expand(self, root: Any) -> Any:
         """See beam.PTransform."""
@@ -76,17 +96,41 @@ class BuildShardSet(beam.PTransform):
             | "SpreadUnits" >> beam.Reshuffle()  # Unit
         )
         summaries = units | "StageUnits" >> beam.ParDo(StageUnits(*job))  # UnitSummary
-        shards = (
-            builds
-            | "PlanShards" >> beam.ParDo(PlanShards(*job), beam.pvalue.AsList(summaries))
-            | "SpreadShards" >> beam.Reshuffle()  # ShardSpec
+        shards = builds | "PlanShards" >> beam.ParDo(
+            PlanShards(*job, self._merging), beam.pvalue.AsList(summaries)
+        )  # ShardSpec
+        if self._merging.most:
+            shards = self._with_merged(builds, shards)
+        results = (
+            shards
+            | "SpreadShards" >> beam.Reshuffle()
+            | "WriteShards" >> beam.ParDo(WriteShards(*job, self._merging.limits))  # ShardResult
         )
-        results = shards | "WriteShards" >> beam.ParDo(WriteShards(*job))  # ShardResult
         return builds | "Commit" >> beam.ParDo(
             Commit(*job, finishes=self._build is None),
             beam.pvalue.AsList(summaries),
             beam.pvalue.AsList(results),
         )  # root hash
+
+    def _with_merged(self, builds: Any, shards: Any) -> Any:
+        """The shards that were planned already, and those that are read from merged runs.
+
+        How many levels there are is known once units are staged, so some of these stages may have
+        nothing to do.
+        """
+        job, limits = (self._options, self.run_id), self._merging.limits
+        # A level begins when the one before it is done, the first one when there is a plan. Lists
+        # as side inputs are barriers on every runner; the local one cannot wait for a Flatten.
+        known = [beam.pvalue.AsList(shards)]
+        for level in range(1, self._merging.most + 1):
+            merged = (
+                builds
+                | f"PlanMerge{level}" >> beam.ParDo(PlanMerge(*job, level), known[-1])
+                | f"SpreadMerge{level}" >> beam.Reshuffle()  # MergeTask
+                | f"Merge{level}" >> beam.ParDo(MergeRuns(*job, limits))  # MergedRun
+            )
+            known.append(beam.pvalue.AsList(merged))
+        return builds | "PlanMergedShards" >> beam.ParDo(PlanMergedShards(*job), *known)
 
 
 # By run id, from workers that are threads of the launcher; others leave a file.
@@ -162,7 +206,11 @@ class StageUnits(_Stage):
 
 
 class PlanShards(_Stage):
-    """A Build and all UnitSummary in, a ShardSpec for every shard out."""
+    """A Build and all UnitSummary in, a ShardSpec for every shard out, or none before a merge."""
+
+    def __init__(self, options: PreprocessOptions, run_id: str, merging: Merging) -> None:
+        super().__init__(options, run_id)
+        self._merging = merging
 
     def process(self, build: Build, summaries: list[UnitSummary]) -> Iterator[ShardSpec]:
         """See beam.DoFn."""
@@ -171,18 +219,73 @@ class PlanShards(_Stage):
         with self._reporting_errors():
             check_readable(summaries)
             self._workspace.mark("plan")
-            specs = plan_shards(summaries, self._options, self._record_type, self._workspace)
-            self._workspace.mark("shard")
+            job = (self._options, self._record_type, self._workspace)
+            specs = plan_shards(summaries, *job, self._merging)
+            self._workspace.mark("shard" if specs else "merge")
             yield from specs
+
+
+class PlanMerge(_Stage):
+    """A Build in, and what must be done before a level; a MergeTask for each of its runs out."""
+
+    def __init__(self, options: PreprocessOptions, run_id: str, level: int) -> None:
+        super().__init__(options, run_id)
+        self._level = level
+
+    def process(self, build: Build, before: list[Any]) -> Iterator[MergeTask]:
+        """See beam.DoFn."""
+        plan = None if Build(*build).complete else load_merge_plan(self._workspace)
+        if plan is not None:
+            with self._reporting_errors():
+                runs = [MergedRun(*run) for run in before]
+                yield from merge_tasks(plan, self._level, runs)
+
+
+class MergeRuns(_Stage):
+    """MergeTask(level=1, group=7, bucket=0, ...) in, MergedRun(key="3f2a...", ...) out."""
+
+    def __init__(self, options: PreprocessOptions, run_id: str, limits: Limits) -> None:
+        super().__init__(options, run_id)
+        self._block_bytes = limits.block_bytes
+
+    def process(self, task: MergeTask) -> Iterator[MergedRun]:
+        """See beam.DoFn."""
+        with self._reporting_errors():
+            yield merge(MergeTask(*task), self._record_type, self._workspace, self._block_bytes)
+
+
+class PlanMergedShards(_Stage):
+    """A Build and the MergedRun of each level in, a ShardSpec for every shard out.
+
+    Of a build that does not merge, the ShardSpec of all shards are in, too.
+    """
+
+    def process(
+        self, build: Build, specs: list[ShardSpec], *levels: list[MergedRun]
+    ) -> Iterator[ShardSpec]:
+        """See beam.DoFn."""
+        plan = None if Build(*build).complete else load_merge_plan(self._workspace)
+        if plan is None:
+            yield from specs
+            return
+        with self._reporting_errors():
+            self._workspace.mark("shard")
+            last = levels[len(plan.levels) - 1]
+            yield from merged_shards(plan, [MergedRun(*run) for run in last])
 
 
 class WriteShards(_Stage):
     """ShardSpec(split="train", shard=3, ...) in, ShardResult(info=ShardInfo(...), ...) out."""
 
+    def __init__(self, options: PreprocessOptions, run_id: str, limits: Limits) -> None:
+        super().__init__(options, run_id)
+        self._block_bytes = limits.block_bytes
+
     def process(self, spec: ShardSpec) -> Iterator[ShardResult]:
         """See beam.DoFn."""
         with self._reporting_errors():
-            yield write_shard(ShardSpec(*spec), self._record_type, self._workspace)
+            job = (self._record_type, self._workspace)
+            yield write_shard(ShardSpec(*spec), *job, self._block_bytes)
 
 
 class Commit(_Stage):

@@ -72,8 +72,8 @@ def preprocess(
         options: The job: ImageOptions or TextOptions.
         beam_args: Pipeline options for Beam; none means the local engine.
         on_progress: Called with (stage, records done, records in all) for the stages "list",
-            "stage", "plan", "shard", "commit" and "report"; from another thread. For text, "list"
-            counts files, and "stage" their bytes.
+            "stage", "plan", "merge" (where units are merged), "shard", "commit" and "report";
+            from another thread. For text, "list" counts files, and "stage" their bytes.
         on_note: Called before the work begins with each note on what a look at the corpus has
             decided, such as that folders are splits. build.json has them too.
 

@@ -38,6 +38,7 @@ class Workspace:
         out: The shard set.
         work: Files of this build only, on the file system of `out`.
         units: Staged units, by content: another build may use them too.
+        runs: Merged runs of this build only, where the units are.
         this_machine: `work` if it is local, else a folder for what the processes of one machine
             share.
     """
@@ -49,6 +50,7 @@ class Workspace:
         # Several builds may share a staging folder; each one deletes only its own leftovers.
         name = os.fsencode(storage.absolute(str(out)))
         owner = hashlib.blake2b(name, digest_size=8).hexdigest()
+        self.runs = (staging or self.work) / f"runs-{owner}"
         # Object stores need no other name to write under; then these are on the worker's disk.
         system = Path(tempfile.gettempdir(), f"shardmill-{owner}")
         units = storage.local_path(staging or self.work)
@@ -91,8 +93,8 @@ class Workspace:
 
     def scratch_of(self, final: Place) -> Path:
         """The folder where a file of the build waits for its name; the next build clears it."""
-        folder = self._unfinished_units if final.parent == self.units else self._unfinished
-        return self._on_this_machine(folder)
+        staged = final.parent in (self.units, self.runs)
+        return self._on_this_machine(self._unfinished_units if staged else self._unfinished)
 
     def scratch_file(self) -> Path:
         """A new local path for data that does not fit in memory, on the disk of local units."""
@@ -151,6 +153,7 @@ class Workspace:
     def remove(self) -> None:
         """Deletes everything that is not part of the set; units in a --staging folder stay."""
         storage.delete_tree(self._unfinished_units)
+        storage.delete_tree(self.runs)
         storage.delete_tree(self.work)
         storage.delete_tree(self._system)
 

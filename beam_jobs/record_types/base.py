@@ -139,6 +139,11 @@ class RecordType(abc.ABC):
         """The sidecar columns behind the common ones."""
         return (*self.statistics, *self.dedup_features, *self.ledger_columns)
 
+    @property
+    def planning_columns(self) -> list[str]:
+        """The sidecar columns that nothing behind planning uses; often as large as the payload."""
+        return [field.name for field in self.dedup_features]
+
     # Planning
 
     @property

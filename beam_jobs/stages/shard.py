@@ -1,30 +1,30 @@
-"""Stage 4, shard: a recipe becomes a shard.
+"""Stage 4, shard: a recipe, or cells of merged runs, become a shard.
 
 A shard is a range of the key space and every unit is sorted by key, so its records are contiguous
-in each unit: they are read in blocks of neighbouring bytes, merged and written in order.
+in each unit: they are read in blocks of neighbouring bytes, merged and written in order. From local
+units, these are blocks of 2 MiB. Where a read is a request, a shard is one block of up to 512 MiB
+in memory: 128 MiB in at most 16 reads of 8 MiB if units were merged, else one from each unit.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.columns import int64
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.labels import Labels
-from beam_jobs.stages.plan import ShardSpec, load_plan
-from beam_jobs.staging import unit_files
+from beam_jobs.stages.plan import LIMITS, ShardSpec, load_plan
 from beam_jobs.staging.examples import BuiltExample, StagedRecord
-from beam_jobs.staging.reader import read_staged
-from beam_jobs.staging.sidecars import take_rows
+from beam_jobs.staging.reader import Source, read_staged, unit_sources
+from beam_jobs.staging.recipe_rows import recipe_rows, recipe_units
+from beam_jobs.staging.runs import Cell, read_cells
 from beam_jobs.workspace import Workspace, read_json, read_table, write_json, write_table
-from shard_format import InputError, ShardInfo, frame, index_schema, storage
+from shard_format import ShardInfo, frame, index_schema, storage
 from shard_format.storage import Place
 
 
@@ -47,25 +47,40 @@ def counters_part(workspace: Workspace, file: str) -> Place:
     return workspace.shards / f"{file}.counters"
 
 
-def write_shard(spec: ShardSpec, record_type: RecordType, workspace: Workspace) -> ShardResult:
+def write_shard(
+    spec: ShardSpec,
+    record_type: RecordType,
+    workspace: Workspace,
+    block_bytes: int = LIMITS.block_bytes,
+) -> ShardResult:
     """Writes one shard and its part of the index, or finds that it was done before.
+
+    Args:
+        spec: What to write.
+        record_type: How records become examples.
+        workspace: The build.
+        block_bytes: Payload in memory at a time where a read takes long.
 
     Raises:
         InputError: A staged unit is damaged, or was removed during the build.
     """
     marker = workspace.shards / f"{spec.file}.json"
     done = _done_before(spec, marker, workspace)
-    recipe = read_table(storage.place_of(spec.recipe))
     if done is not None:
-        report(workspace.progress, "shard", len(recipe))
+        report(workspace.progress, "shard", spec.records)
         return done
     # The marker describes a shard that is about to be replaced.
     storage.delete(marker)
     plan = load_plan(workspace)
-    keys = json.loads(recipe.schema.metadata[b"units"])
-    table = _rows(recipe, keys, record_type, workspace)
+    if spec.cells:
+        cells = [Cell(*cell) for cell in spec.cells]
+        table, sources = read_cells(cells, workspace, block_bytes)
+    else:
+        recipe = read_table(storage.place_of(spec.recipe))
+        table = recipe_rows(recipe, record_type.planning_columns, workspace)
+        sources = unit_sources(recipe_units(recipe), workspace)
     labels = Labels(table, record_type.schema, plan.class_names)
-    staged = _staged(table, keys, labels, workspace)
+    staged = _staged(table, sources, labels, workspace, block_bytes)
     digest, lengths = hashlib.sha256(), []
     written = _Written(record_type)
     builder = record_type.example_builder(workspace, spec.split)
@@ -101,37 +116,15 @@ def _done_before(spec: ShardSpec, marker: Place, workspace: Workspace) -> ShardR
     return ShardResult(spec.split, spec.shard, info, reused=True)
 
 
-def _rows(
-    recipe: pa.Table, keys: list[str], record_type: RecordType, workspace: Workspace
-) -> pa.Table:
-    """The sidecar rows of the shard in final order, with the other columns of the recipe."""
-    # These may be as large as the payload, and are not needed any more.
-    unused = [field.name for field in record_type.dedup_features]
-
-    def columns_of(unit: int) -> pa.Table:
-        path = unit_files(workspace, keys[unit])["arrow"]
-        try:
-            return read_table(path).drop_columns(unused)
-        except FileNotFoundError as error:
-            raise InputError(
-                f"The staged file {path} was removed during the build. Run the same command again."
-            ) from error
-
-    units, rows = int64(recipe["unit"]), int64(recipe["row"])
-    table = take_rows(units, rows, columns_of).combine_chunks()
-    # A copy of a record has a key of its own.
-    table = table.set_column(table.column_names.index("key"), "key", recipe["key"])
-    for name in recipe.column_names:
-        if name not in table.column_names:
-            table = table.append_column(name, recipe[name].combine_chunks())
-    return table
-
-
 def _staged(
-    table: pa.Table, keys: list[str], labels: Labels, workspace: Workspace
+    table: pa.Table,
+    sources: list[Source],
+    labels: Labels,
+    workspace: Workspace,
+    block_bytes: int,
 ) -> Iterator[StagedRecord]:
     """The records of the shard with their payload, in final order."""
-    for start, payloads in read_staged(table, keys, workspace):
+    for start, payloads in read_staged(table, sources, block_bytes):
         late = labels.entries(start, start + len(payloads))
         for number, (payload, entry) in enumerate(zip(payloads, late, strict=True)):
             yield StagedRecord(start + number, payload, entry)

@@ -1,8 +1,11 @@
 """Staged units on disk: written by stage 2, read by planning and sharding.
 
 units     the four files of a unit under one content address, and how a finished unit is known
+recipe_rows  sidecar rows of the records that a recipe names
+runs      units merged into the order of the shards
 sidecars  columns of all staged units, one unit in memory at a time
 reader    staged payload in any order, with few reads
+parallel  many files at a time, where each one is a request
 spool     payload that waits for the order of its unit
 """
 

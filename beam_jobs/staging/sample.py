@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from beam_jobs.columns import int64, uint64
 from beam_jobs.staging.assignment import Assignment
-from beam_jobs.staging.reader import read_staged
+from beam_jobs.staging.reader import read_staged, unit_sources
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace
 
@@ -63,7 +63,8 @@ class TrainingSample:
         Raises:
             InputError: A staged unit is damaged.
         """
-        for _, payloads in read_staged(self._rows(size), self._sidecars.keys, self._workspace):
+        sources = unit_sources(self._sidecars.keys, self._workspace)
+        for _, payloads in read_staged(self._rows(size), sources):
             yield from payloads
 
     def _rows(self, size: int) -> pa.Table:

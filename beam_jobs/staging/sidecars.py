@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,7 @@ import pyarrow as pa
 
 from beam_jobs.columns import IntArray
 from beam_jobs.staging import UnitSummary, unit_files
+from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.workspace import Workspace, read_table
 from shard_format import decode_example, finish_example, storage, unframe
 
@@ -34,6 +38,8 @@ class Sidecars:
         records: Number of staged records in all units.
     """
 
+    _remote = False
+
     def __init__(
         self,
         workspace: Workspace,
@@ -42,6 +48,8 @@ class Sidecars:
     ) -> None:
         self._workspace = workspace
         self._on_read = on_read
+        self._remote = storage.local_path(workspace.units) is None
+        self._copies = _LocalCopies(workspace)
         kept = {summary.key: summary.kept for summary in summaries if summary.kept}
         self.keys: Sequence[str] = sorted(kept)
         self.begins: IntArray = np.cumsum([0, *(kept[key] for key in self.keys)], dtype=np.int64)
@@ -49,7 +57,17 @@ class Sidecars:
 
     def table(self, unit: int) -> pa.Table:
         """The sidecar of one unit."""
-        return read_table(unit_files(self._workspace, self.keys[unit])["arrow"])
+        return self._copies.table(self.keys[unit])
+
+    def fetch(self) -> None:
+        """Copies remote sidecars to the local disk, for passes over all of them."""
+        self._copies.fetch(self.keys)
+
+    def without_progress(self) -> Sidecars:
+        """The same, for passes that no progress bar counts."""
+        same = copy.copy(self)
+        same._on_read = lambda rows: None
+        return same
 
     def rows_of(self, unit: int, records: IntArray) -> tuple[slice, IntArray]:
         """Which of some records, ascending, are in a unit, and their rows in its sidecar."""
@@ -82,20 +100,65 @@ class Sidecars:
             return pa.table({name: pa.array([], pa.null()) for name in columns})
         units = np.searchsorted(self.begins, records, side="right") - 1
         rows = records - self.begins[units]
-        return take_rows(units, rows, lambda unit: self.table(unit).select(list(columns)))
+        return take_rows(
+            units, rows, lambda unit: self.table(unit).select(list(columns)), remote=self._remote
+        )
 
 
-def take_rows(units: IntArray, rows: IntArray, table_of: Callable[[int], pa.Table]) -> pa.Table:
+class _LocalCopies:
+    """Copies of remote sidecars on the local disk: planning passes over all of them many times.
+
+    They are removed with the last use of this object.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._remote = storage.local_path(workspace.units) is None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def fetch(self, keys: Sequence[str]) -> None:
+        """Copies the sidecars of these units, each in one request, many at a time."""
+        if not self._remote or self._folder is not None:
+            return
+        folder = tempfile.TemporaryDirectory(dir=self._workspace.scratch_file().parent)
+
+        def copy_one(key: str) -> None:
+            data = storage.read_bytes(unit_files(self._workspace, key)["arrow"])
+            storage.write_bytes(Path(folder.name) / key, data)
+
+        for _ in in_parallel(copy_one, keys, remote=True):
+            pass
+        self._folder = folder
+
+    def table(self, key: str) -> pa.Table:
+        """The sidecar of a unit."""
+        if self._folder is not None:
+            return read_table(Path(self._folder.name) / key)
+        return read_table(unit_files(self._workspace, key)["arrow"])
+
+
+def take_rows(
+    units: IntArray,
+    rows: IntArray,
+    table_of: Callable[[int], pa.Table],
+    *,
+    remote: bool = False,
+) -> pa.Table:
     """Rows of some units in the order given; every unit is opened once.
 
     Args:
         units: [n] int64, numbers of units; at least one.
         rows: [n] int64, the row of each in its unit.
         table_of: From the number of a unit to its columns.
+        remote: Whether that takes long, so that many are read at a time.
     """
     order = np.lexsort((rows, units))
     runs = np.split(order, np.flatnonzero(np.diff(units[order])) + 1)
-    parts = [table_of(int(units[run[0]])).take(pa.array(rows[run])) for run in runs]
+
+    def take(run: IntArray) -> pa.Table:
+        return table_of(int(units[run[0]])).take(pa.array(rows[run]))
+
+    parts = list(in_parallel(take, runs, remote=remote))
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     return pa.concat_tables(parts).take(pa.array(back))

@@ -40,7 +40,9 @@ from shard_format.storage.traffic import count
 
 Result = TypeVar("Result")
 
-_PART_BYTES = 8 << 20  # 8 MiB a request; more is asked for in several at a time
+READ_BYTES = 16 << 20  # 16 MiB a request; more is asked for in several at a time
+WRITE_BYTES = 32 << 20  # 32 MiB a request of a large upload: writes cost ten times as much
+_UPLOADS = 4  # of its parts in flight
 # A new object waits in memory up to this size, and is sent in one request.
 _HELD_BYTES = 32 << 20  # 32 MiB
 _BUFFER_BYTES = 256 << 10  # 256 KiB
@@ -65,10 +67,10 @@ class ObjectStorage:
 
         def requests() -> Iterator[tuple[int, Callable[[], bytes]]]:
             for url, offset, size in ranges:
-                begins = range(offset, offset + max(1, size), _PART_BYTES)
+                begins = range(offset, offset + max(1, size), READ_BYTES)
                 parts.append(len(begins))
                 for begin in begins:
-                    length = min(_PART_BYTES, offset + size - begin)
+                    length = min(READ_BYTES, offset + size - begin)
                     yield length, partial(self._read, url, begin, length)
 
         answers, done = in_order(requests()), 0
@@ -354,7 +356,8 @@ def _upload(url: Url, file: BinaryIO, size: int, if_absent: bool) -> None:
             _obstore().put(store, key, data, mode=mode, use_multipart=False)
         else:
             file.seek(0)
-            _obstore().put(store, key, file, use_multipart=True, chunk_size=_PART_BYTES)
+            parts = {"chunk_size": WRITE_BYTES, "max_concurrency": _UPLOADS}
+            _obstore().put(store, key, file, use_multipart=True, **parts)
 
     try:
         _attempts(url, put)

@@ -77,7 +77,8 @@ def _stages(
     read = sum(summary.read for summary in summaries)
     staged = sum(summary.kept for summary in summaries)
     written = staged - plan.duplicates - sum(plan.filtered.values()) + plan.repeated
-    records = {"list": read, "stage": read, "plan": staged, "shard": written, "commit": written}
+    records = {"list": read, "stage": read, "plan": staged}
+    records |= {"merge": written, "shard": written, "commit": written}
     begins = {"list": started, **workspace.marks(), "end": time.time()}
     times = [begins[name] for name in (*records, "end") if name in begins]
     names = [name for name in records if name in begins]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from beam_jobs.progress import report
 from beam_jobs.rejects import read_rejects
 from beam_jobs.stages.list import read_units
-from beam_jobs.staging import unit_files
+from beam_jobs.staging import UnitSummary, unit_files
 from beam_jobs.workspace import Workspace
 from shard_format import naming, storage
 from shard_format.dropped import QUARANTINE_SCHEMA
@@ -28,8 +28,12 @@ _WRITER_OPTIONS: dict[str, Any] = {
 }
 
 
-def write_quarantine(workspace: Workspace) -> list[str]:
+def write_quarantine(workspace: Workspace, summaries: Iterable[UnitSummary]) -> list[str]:
     """Writes every rejected record in listing order, which does not depend on the units.
+
+    Args:
+        workspace: The build.
+        summaries: Of all units; those without rejects are not read.
 
     Returns:
         The names of the files, relative to the set.
@@ -38,7 +42,7 @@ def write_quarantine(workspace: Workspace) -> list[str]:
     storage.delete_tree(folder)
     written: list[str] = []
     with _system_memory_pool():
-        rows = _rejects(workspace)
+        rows = _rejects(workspace, {one.key for one in summaries if one.refused or one.filtered})
         first = next(rows, None)
         while first is not None:
             storage.make_folder(folder)
@@ -84,8 +88,10 @@ def _system_memory_pool() -> Iterator[None]:
         pa.set_memory_pool(before)
 
 
-def _rejects(workspace: Workspace) -> Iterator[pa.RecordBatch]:
+def _rejects(workspace: Workspace, keys: set[str]) -> Iterator[pa.RecordBatch]:
     for unit in read_units(workspace):
+        if unit.key not in keys:
+            continue
         for row in read_rejects(unit_files(workspace, unit.key)["rejects"]):
             report(workspace.progress, "commit", 1)
             yield row

@@ -22,6 +22,7 @@ from beam_jobs.stages.labels import label_features
 from beam_jobs.stages.plan import Plan, load_plan
 from beam_jobs.stages.shard import ShardResult, counters_part, index_part
 from beam_jobs.staging import UnitSummary
+from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_table
 from shard_format import (
@@ -80,7 +81,7 @@ def commit(
     files = [*texts, *given, *(naming.index_file(split) for split in splits)]
     sidecars = Sidecars(workspace, summaries)
     files += write_duplicates(workspace, sidecars, record_type, list(plan.num_shards))
-    files += write_quarantine(workspace)
+    files += write_quarantine(workspace, summaries)
     manifest = Manifest(
         name=options.name,
         schema=schema,
@@ -128,12 +129,14 @@ def _split(
     index = workspace.out / naming.index_file(split)
     scratch = workspace.scratch_of(index)
     with IndexWriter(index, record_type.index_columns, durable=True, scratch=scratch) as writer:
-        for result in own:
-            writer.append(read_table(index_part(workspace, result.info.file)))
+        parts = (index_part(workspace, result.info.file) for result in own)
+        tables = in_parallel(read_table, parts, remote=storage.local_path(workspace.out) is None)
+        for result, table in zip(own, tables, strict=True):
+            writer.append(table)
             report(workspace.progress, "commit", result.info.records)
-    parts = (counters_part(workspace, result.info.file) for result in own)
+    counted = (counters_part(workspace, result.info.file) for result in own)
     training = split == plan.training
-    counters = sum_counters(read_table(path) for path in parts if training and storage.stat(path))
+    counters = sum_counters(read_table(path) for path in counted if training and storage.stat(path))
     return SplitInfo(
         shards=tuple(result.info for result in own),
         statistics=split_statistics(

@@ -9,7 +9,7 @@ the rest is bounded by PARTITION_ROWS or by the number of duplicates, except wit
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,6 +30,8 @@ from beam_jobs.stages.plan.boundaries import Quantiles, histogram_bits
 from beam_jobs.stages.plan.empty_splits import empty_split_warnings, split_counts
 from beam_jobs.stages.plan.find_duplicates import conflict_notes, find_duplicates
 from beam_jobs.stages.plan.key_order import Rows, SplitKeys, copies_of, sorted_partitions
+from beam_jobs.stages.plan.merge_levels import NO_MERGING, Merging, choose_levels
+from beam_jobs.stages.plan.merge_plan import MERGE_PLAN, merge_work, write_merge_plan
 from beam_jobs.stages.plan.recipes import RecipeWriter, ShardSpec
 from beam_jobs.stages.plan.splits import (
     Identity,
@@ -85,22 +87,28 @@ def plan_shards(
     options: PreprocessOptions,
     record_type: RecordType,
     workspace: Workspace,
+    merging: Merging = NO_MERGING,
     partition_rows: int = PARTITION_ROWS,
 ) -> list[ShardSpec]:
-    """Plans every shard and writes its recipe.
+    """Plans every shard and writes its recipe; if units are to be merged, the recipes of that.
 
     Args:
         summaries: Of all units.
         options: The job.
         record_type: Its record type.
         workspace: Where the sidecars are and the plan goes.
+        merging: Whether units may be merged before shards are written.
         partition_rows: About how many rows are held in memory at a time.
+
+    Returns:
+        All shards; none if units are to be merged first (`merge_plan`).
 
     Raises:
         InputError: A runner lost a unit, or given splits divide a group or a cluster.
     """
     _check_complete(summaries, workspace)
     sidecars = Sidecars(workspace, summaries, partial(report, workspace.progress, "plan"))
+    sidecars.fetch()
     report(workspace.progress, "plan", total=_work(sidecars, options, record_type, partition_rows))
     clusters = find_duplicates(sidecars, options, record_type, partition_rows)
     write_table(workspace, workspace.clusters, clusters.members)
@@ -124,7 +132,7 @@ def plan_shards(
     num_shards = {split.name: _num_shards(split, options, notes) for split in splits}
     _choose_boundaries(splits, num_shards, assignment, sidecars, repeats)
 
-    sample = TrainingSample(assignment, Sidecars(workspace, summaries), workspace)
+    sample = TrainingSample(assignment, sidecars.without_progress(), workspace)
     settled, settle_notes = record_type.settle(workspace, sample)
     filtered = {"label-conflict": clusters.lost_to_conflict, "undersampled": undersampled}
     plan = Plan(
@@ -139,25 +147,41 @@ def plan_shards(
         counted=_count_kept(assignment, sidecars, record_type),
         notes=[*conflict_notes(clusters, options), *notes, *settle_notes],
         warnings=empty_split_warnings(
-            assignment, assigned, Sidecars(workspace, summaries), clusters, options, workspace
+            assignment, assigned, sidecars.without_progress(), clusters, options, workspace
         ),
         settled=settled,
     )
     write_json(workspace, workspace.plan / "plan.json", plan._asdict())
     workspace.share_plan_file(SPLITS_FILE)
-    report(workspace.progress, "shard", total=sum(split.keys.records for split in splits))
+    work = merge_work(sidecars, splits, sum(num_shards.values())) if merging.most else None
+    levels = choose_levels(work, merging) if work else ()
+    records = sum(split.keys.records for split in splits)
+    if levels:
+        report(workspace.progress, "merge", total=records * len(levels))
+    report(workspace.progress, "shard", total=records)
     salt = [SHARD_VERSION, record_type.version, options.name, class_names, num_shards]
     salt += [record_type.shard_options(), plan.settled]
-    writer = RecipeWriter(
-        workspace,
-        options.name,
-        num_shards,
-        sidecars.keys,
-        json.dumps(salt).encode(),
-        lambda units, rows: (
-            changes.recipe_columns(sidecars.begins[units] + rows) if changes else {}
-        ),
-    )
+    key_salt = json.dumps(salt).encode()
+
+    def columns(units: IntArray, rows: IntArray) -> Mapping[str, pa.Array]:
+        return changes.recipe_columns(sidecars.begins[units] + rows) if changes else {}
+
+    if levels:
+        write_merge_plan(
+            workspace,
+            levels,
+            sidecars,
+            assignment,
+            repeats,
+            splits,
+            num_shards,
+            options.name,
+            key_salt,
+            columns,
+        )
+        return []
+    storage.delete(workspace.plan / MERGE_PLAN)  # of a build with other options
+    writer = RecipeWriter(workspace, options.name, num_shards, sidecars.keys, key_salt, columns)
     rows = sorted_partitions(sidecars, assignment, repeats, splits, partition_rows)
     return _write_recipes(writer, rows, splits)
 

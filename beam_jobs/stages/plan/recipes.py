@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.columns import IntArray
+from beam_jobs.staging.runs import Cell
 from beam_jobs.workspace import Workspace, write_table
 from shard_format import naming
 from shard_format.keys import UInt64Array
+from shard_format.storage import Place
 
 
 class ShardSpec(NamedTuple):
@@ -25,8 +27,11 @@ class ShardSpec(NamedTuple):
         shard: Its number in [0, num_shards).
         file: Its name in the shard set.
         recipe: Path of an Arrow file with the columns unit, row and key, and those that the record
-            type planned; a unit is an index into the list of keys in its metadata "units".
+            type planned; a unit is an index into the list of keys in its metadata "units". Empty
+            if the shard is read from merged runs.
         recipe_key: Content address of everything that decides the bytes of the shard.
+        records: Number of its records.
+        cells: Its parts of merged runs.
     """
 
     split: str
@@ -34,6 +39,8 @@ class ShardSpec(NamedTuple):
     file: str
     recipe: str
     recipe_key: str
+    records: int
+    cells: tuple[Cell, ...] = ()
 
 
 _Piece = tuple[IntArray, IntArray, UInt64Array]  # units, rows, keys
@@ -103,7 +110,12 @@ class RecipeWriter:
         digest.update(names)
         digest.update(batch.serialize())
         path = self.workspace.plan / f"{split}-{shard:05d}.arrow"
-        table = pa.Table.from_batches([batch]).replace_schema_metadata({"units": names})
-        write_table(self.workspace, path, table)
+        write_recipe(self.workspace, path, batch, names)
         file = naming.shard_file(self.name, split, shard, self.num_shards[split])
-        self._specs.append(ShardSpec(split, shard, file, str(path), digest.hexdigest()))
+        self._specs.append(ShardSpec(split, shard, file, str(path), digest.hexdigest(), len(rows)))
+
+
+def write_recipe(workspace: Workspace, path: Place, batch: pa.RecordBatch, units: bytes) -> None:
+    """Writes the rows of a shard, or of a merge, with the keys of their units as JSON."""
+    table = pa.Table.from_batches([batch]).replace_schema_metadata({"units": units})
+    write_table(workspace, path, table)

@@ -1,0 +1,304 @@
+"""The tasks of every merge level, and the shards behind the last one.
+
+Planning writes a recipe for each group of units: their records in any order, each with its
+destination, the number of its shard over all splits. That takes one pass over the sidecars,
+whatever the size of the corpus: tasks sort the records, not the planner. The tasks of further
+levels and the shards need only the sizes of the cells, which the runs before them give.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs.columns import IntArray, uint64
+from beam_jobs.stages.plan.balance import Repeats
+from beam_jobs.stages.plan.key_order import SplitKeys, copies_of
+from beam_jobs.stages.plan.merge_levels import Level, Work, part_of
+from beam_jobs.stages.plan.recipes import RecipeColumns, ShardSpec, write_recipe
+from beam_jobs.staging.assignment import LEFT_OUT, Assignment
+from beam_jobs.staging.runs import Cell, Size
+from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.workspace import Workspace, read_json, write_json
+from shard_format import naming, storage
+
+MERGE_PLAN = "merge.json"
+
+# Raised whenever a task would write the same records as other bytes.
+_RUN_VERSION = 1
+
+
+class MergeTask(NamedTuple):
+    """A run to write.
+
+    Attributes:
+        level: 1 for the first.
+        group: Which of the groups of the level.
+        bucket: Which of its buckets.
+        key: Content address of the run.
+        recipe: Of level 1, see `recipes.ShardSpec`; it has the column "destination" too.
+        inputs: Of further levels.
+        ends: Of every cell to write, one behind its last destination.
+        records: Number of them.
+    """
+
+    level: int
+    group: int
+    bucket: int
+    key: str
+    recipe: str
+    inputs: tuple[Cell, ...]
+    ends: tuple[int, ...]
+    records: int
+
+
+class MergedRun(NamedTuple):
+    """A run that was written, or found.
+
+    Attributes:
+        level: 1 for the first.
+        group: Which of the groups of the level.
+        bucket: Which of its buckets.
+        key: Content address.
+        sizes: [cells, 3] int64, little-endian, the `runs.Size` of each cell; of all runs of a
+            level together, 300 MB for 100 TB.
+    """
+
+    level: int
+    group: int
+    bucket: int
+    key: str
+    sizes: bytes
+
+    @classmethod
+    def of(cls, task: MergeTask, sizes: Sequence[Size]) -> MergedRun:
+        """The run of a task."""
+        packed = np.array(sizes, "<i8").tobytes()
+        return cls(task.level, task.group, task.bucket, task.key, packed)
+
+    def cell(self, number: int) -> Cell:
+        """One of its cells, which are in the order of their destinations."""
+        sizes = np.frombuffer(self.sizes, "<i8").reshape(-1, 3)
+        return Cell(self.key, int(sizes[:number, 1:].sum()), *sizes[number].tolist())
+
+
+class MergePlan(NamedTuple):
+    """What leads from units to shards; stored as merge.json.
+
+    Attributes:
+        levels: (groups, buckets) of each.
+        recipes: (path, content address, records) for each group of level 1.
+        shards: (split, number, file, records) for each shard, by destination.
+        salt: What decides the bytes of every shard, besides its records; hexadecimal.
+    """
+
+    levels: list[tuple[int, int]]
+    recipes: list[tuple[str, str, int]]
+    shards: list[tuple[str, int, str, int]]
+    salt: str
+
+
+def merge_work(sidecars: Sidecars, splits: Sequence[SplitKeys], num_shards: int) -> Work:
+    """How much there is to merge. A copy has rows like its record's."""
+    records = sum(split.keys.records for split in splits)
+    row_bytes = sum(table.nbytes for _, table in sidecars)
+    return Work(
+        len(sidecars.keys),
+        num_shards,
+        records,
+        sum(split.bytes for split in splits),
+        row_bytes * max(records, sidecars.records) // max(1, sidecars.records),
+    )
+
+
+def write_merge_plan(
+    workspace: Workspace,
+    levels: Sequence[Level],
+    sidecars: Sidecars,
+    assignment: Assignment,
+    repeats: Repeats,
+    splits: Sequence[SplitKeys],
+    num_shards: Mapping[str, int],
+    name: str,
+    salt: bytes,
+    columns: RecipeColumns,
+) -> None:
+    """Writes the recipes of level 1 and merge.json.
+
+    Args:
+        workspace: The build.
+        levels: At least one.
+        sidecars: All staged units.
+        assignment: The split of every record.
+        repeats: What is repeated.
+        splits: With their boundaries.
+        num_shards: Of every split.
+        name: Of the shard set.
+        salt: See MergePlan.
+        columns: The columns that the record type planned.
+    """
+    storage.make_folder(workspace.runs)
+    destinations = _Destinations(splits, num_shards)
+    counts = np.zeros(destinations.total, np.int64)
+    recipes: list[tuple[str, str, int]] = []
+    units = iter(sidecars)
+    for group in range(levels[0].groups):
+        first, last = part_of(group, levels[0].groups, len(sidecars.keys))
+        parts = []
+        for unit, table in itertools.islice(units, last - first):
+            split_of = assignment.unit(unit)
+            row, key, destination = destinations.of(
+                unit, uint64(table["key"]), split_of, sidecars, repeats
+            )
+            np.add.at(counts, destination, 1)
+            parts.append(
+                {
+                    "unit": pa.array(np.full(len(row), unit - first, np.int32)),
+                    "row": pa.array(row.astype(np.int32)),
+                    "key": pa.array(key),
+                    "destination": pa.array(destination),
+                    **columns(np.full(len(row), unit), row),
+                }
+            )
+        batch = _joined(parts)
+        names = json.dumps(list(sidecars.keys[first:last])).encode()
+        digest = hashlib.blake2b(f"{_RUN_VERSION} {batch.schema}".encode(), digest_size=16)
+        digest.update(names)
+        digest.update(batch.serialize())
+        path = workspace.plan / f"merge-{group:06d}.arrow"
+        if len(batch):
+            write_recipe(workspace, path, batch, names)
+        recipes.append((str(path), digest.hexdigest(), len(batch)))
+    shards = [
+        (split, shard, naming.shard_file(name, split, shard, num_shards[split]), int(count))
+        for (split, shard), count in zip(destinations.shards, counts, strict=True)
+    ]
+    plan = MergePlan(
+        [(level.groups, level.buckets) for level in levels], recipes, shards, salt.hex()
+    )
+    write_json(workspace, workspace.plan / MERGE_PLAN, plan._asdict())
+
+
+def load_merge_plan(workspace: Workspace) -> MergePlan | None:
+    """What `write_merge_plan` wrote; None if this build does not merge."""
+    found = read_json(workspace.plan / MERGE_PLAN)
+    return None if found is None else MergePlan(**found)
+
+
+def merge_tasks(plan: MergePlan, level: int, runs: Sequence[MergedRun]) -> Iterator[MergeTask]:
+    """The tasks of a level; none for what has no records, or for a level that there is not.
+
+    Args:
+        plan: The plan.
+        level: 1 for the first.
+        runs: Of the level before; of level 1, none.
+    """
+    if level > len(plan.levels):
+        return
+    groups, buckets = plan.levels[level - 1]
+    known = _by_place(runs)
+    for bucket in range(buckets):
+        ends = _ends(plan, level, bucket)
+        for group in range(groups):
+            cells: tuple[Cell, ...] = ()
+            if level == 1:
+                recipe, source, records = plan.recipes[group]
+            else:
+                cells, recipe = _inputs(plan, level, group, bucket, known), ""
+                source, records = repr(cells), sum(cell.records for cell in cells)
+            if records:
+                text = f"{source} {level} {group} {bucket} {ends}"
+                key = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+                yield MergeTask(level, group, bucket, key, recipe, cells, ends, records)
+
+
+def merged_shards(plan: MergePlan, runs: Sequence[MergedRun]) -> Iterator[ShardSpec]:
+    """Every shard, from the runs of the last level."""
+    known = _by_place(runs)
+    groups, buckets = plan.levels[-1]
+    for bucket in range(buckets):
+        first, last = part_of(bucket, buckets, len(plan.shards))
+        for number in range(first, last):
+            split, shard, file, records = plan.shards[number]
+            cells = _used(known, range(groups), bucket, number - first)
+            digest = hashlib.blake2b(bytes.fromhex(plan.salt), digest_size=16)
+            digest.update(f"{split} {shard} {cells}".encode())
+            yield ShardSpec(split, shard, file, "", digest.hexdigest(), records, cells)
+
+
+class _Destinations:
+    """From the split and the key of a record to the number of its shard over all splits."""
+
+    def __init__(self, splits: Sequence[SplitKeys], num_shards: Mapping[str, int]) -> None:
+        self._begins = [split.keys.keys() for split in splits]
+        self.shards = [
+            (split.name, shard) for split in splits for shard in range(num_shards[split.name])
+        ]
+        counts = [num_shards[split.name] for split in splits]
+        self._first = np.cumsum([0, *counts])[:-1]
+        self.total = len(self.shards)
+
+    def of(
+        self,
+        unit: int,
+        keys: Any,
+        split_of: Any,
+        sidecars: Sidecars,
+        repeats: Repeats,
+    ) -> tuple[IntArray, Any, IntArray]:
+        """(row, key, destination) of the kept records of a unit and of their copies."""
+        copied, copy_key = copies_of(unit, keys, sidecars, repeats)
+        row = np.concatenate((np.flatnonzero(split_of != LEFT_OUT), copied))
+        key = np.concatenate((keys[split_of != LEFT_OUT], copy_key))
+        split = split_of[row]
+        destination = np.zeros(len(row), np.int64)
+        for number, begins in enumerate(self._begins):
+            inside = split == number
+            shard = np.searchsorted(begins, key[inside], side="right")
+            destination[inside] = self._first[number] + shard
+        return row, key, destination
+
+
+_Runs = Mapping[tuple[int, int], MergedRun]
+
+
+def _by_place(runs: Any) -> _Runs:
+    return {(run.group, run.bucket): run for run in runs}
+
+
+def _inputs(plan: MergePlan, level: int, group: int, bucket: int, runs: _Runs) -> tuple[Cell, ...]:
+    (groups, buckets), (before, wide) = plan.levels[level - 1], plan.levels[level - 2]
+    times = buckets // wide
+    return _used(runs, range(*part_of(group, groups, before)), bucket // times, bucket % times)
+
+
+def _used(runs: _Runs, groups: range, bucket: int, number: int) -> tuple[Cell, ...]:
+    """The cells of this number in the runs of some groups that are not empty."""
+    found = (runs.get((group, bucket)) for group in groups)
+    cells = (run.cell(number) for run in found if run is not None)
+    return tuple(cell for cell in cells if cell.records)
+
+
+def _ends(plan: MergePlan, level: int, bucket: int) -> tuple[int, ...]:
+    """Where the cells of a run end: at the buckets of the next level, or at every shard."""
+    buckets, shards = plan.levels[level - 1][1], len(plan.shards)
+    if level == len(plan.levels):
+        first, last = part_of(bucket, buckets, shards)
+        return tuple(range(first + 1, last + 1))
+    times = plan.levels[level][1] // buckets
+    return tuple(
+        part_of(next_bucket, buckets * times, shards)[1]
+        for next_bucket in range(bucket * times, (bucket + 1) * times)
+    )
+
+
+def _joined(parts: list[dict[str, pa.Array]]) -> pa.RecordBatch:
+    tables = [pa.table(part) for part in parts]
+    table = pa.concat_tables(tables).combine_chunks()
+    return pa.record_batch({name: table[name].combine_chunks() for name in table.column_names})

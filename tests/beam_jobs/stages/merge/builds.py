@@ -1,0 +1,98 @@
+"""Small builds that merge, with Beam or stage by stage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from unittest import mock
+
+from beam_jobs.build import workspace_of
+from beam_jobs.record_types import RECORD_TYPES
+from beam_jobs.stages.commit import commit
+from beam_jobs.stages.list import list_corpus, read_units, resolve_options
+from beam_jobs.stages.merge import merge
+from beam_jobs.stages.plan import load_merge_plan, merge_tasks, merged_shards, plan_shards
+from beam_jobs.stages.plan import plan as planning
+from beam_jobs.stages.plan.merge_levels import (
+    OBJECT_STORE,
+    Level,
+    Limits,
+    Merging,
+    Work,
+    choose_levels,
+)
+from beam_jobs.stages.shard import write_shard
+from beam_jobs.stages.stage import stage_unit
+
+FORCED = Merging(OBJECT_STORE, Limits(block_bytes=1 << 16), 4)
+
+
+def forced_levels(count: int) -> Callable[[Work, Merging], tuple[Level, ...]]:
+    """Takes the place of `choose_levels`: so many levels, with buckets, for any small build."""
+
+    def levels(work: Work, merging: Merging) -> tuple[Level, ...]:
+        groups, buckets, found = work.units, 1, []
+        for number in range(count):
+            groups = -(-groups // 3)
+            buckets *= 1 if number == 0 or work.shards < 2 * buckets else 2
+            found.append(Level(groups, buckets))
+        return tuple(found)
+
+    return levels
+
+
+OPTIONS = {"unit_size": "2KiB", "num_shards": 5}
+
+
+class Build:
+    """A build stage by stage, without Beam, in this thread.
+
+    Args:
+        job: Its options.
+        merging: How units may be merged.
+        choose: In the place of `choose_levels`.
+    """
+
+    def __init__(self, job, merging=FORCED, choose=choose_levels):
+        self.job = resolve_options(job)
+        self.record_type = RECORD_TYPES[self.job.record_type](self.job)
+        self.workspace = workspace_of(self.job)
+        self.merging, self.choose = merging, choose
+        self.block = merging.limits.block_bytes
+
+    def stage(self):
+        self.workspace.create()
+        self.listing = list_corpus(self.job, self.record_type, self.workspace)
+        units = list(read_units(self.workspace))
+        job = (self.job, self.record_type, self.workspace)
+        self.summaries = [stage_unit(unit, *job) for unit in units]
+
+    def plan(self):
+        job = (self.job, self.record_type, self.workspace)
+        with mock.patch.object(planning, "choose_levels", self.choose):
+            self.specs = plan_shards(self.summaries, *job, self.merging)
+        return load_merge_plan(self.workspace)
+
+    def merge(self, plan):
+        runs = []
+        for level in range(1, len(plan.levels) + 1):
+            tasks = list(merge_tasks(plan, level, runs))
+            runs = []
+            for task in tasks:
+                runs.append(merge(task, self.record_type, self.workspace, self.block))
+        return runs
+
+    def shard(self, plan, runs):
+        specs = merged_shards(plan, runs) if plan else self.specs
+        job = (self.record_type, self.workspace, self.block)
+        return [write_shard(spec, *job) for spec in specs]
+
+    def commit(self, results):
+        job = (self.job, self.record_type, self.workspace)
+        commit(self.summaries, results, self.listing.build_id, time.time(), *job)
+        self.workspace.remove()
+
+    def run(self):
+        self.stage()
+        plan = self.plan()
+        self.commit(self.shard(plan, self.merge(plan)))
