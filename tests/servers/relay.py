@@ -110,15 +110,16 @@ class _Body:
         _, found, rest = lower_head.partition(b"\ncontent-length:")
         self.size = int(rest.partition(b"\r")[0]) if found and has_body else 0
         self._left = self.size
-        self._tail = b""
+        self._tail = b"\r\n"  # of the head
 
     @property
     def done(self) -> bool:
-        return self._tail.endswith(b"0\r\n\r\n") if self._chunked else self._left <= 0
+        # With what is before it: signatures of S3's own chunks end with a zero too.
+        return self._tail == b"\r\n0\r\n\r\n" if self._chunked else self._left <= 0
 
     def take(self, data: bytes) -> None:
         if self._chunked:
-            self._tail = (self._tail + data[-5:])[-5:]
+            self._tail = (self._tail + data[-7:])[-7:]
         else:
             self._left -= len(data)
 

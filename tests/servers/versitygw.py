@@ -14,18 +14,25 @@ KEY, SECRET = "versity-key", "versity-secret"
 
 
 @contextlib.contextmanager
-def versitygw(folder: Path, bucket: str = "shards") -> Iterator[Server]:
-    """A server whose objects are files in a folder, on a file system with extended attributes."""
+def versitygw(folder: Path, bucket: str = "shards", *, keep_alive: bool = True) -> Iterator[Server]:
+    """A server whose objects are files in a folder.
+
+    Args:
+        folder: Also of the log.
+        bucket: To be created.
+        keep_alive: Whether connections carry more than one request. Without it clients that sign
+            bodies in chunks (boto3, pyarrow) work too: after such a request the server may take
+            its last bytes for the next one.
+    """
     program = fetched("versitygw") / "versitygw"
     (folder / "buckets" / bucket).mkdir(parents=True)  # a folder here is a bucket
     (folder / "attributes").mkdir()
     address = f"127.0.0.1:{free_port()}"
     backend = ["posix", "--sidecar", str(folder / "attributes"), str(folder / "buckets")]
-    # Without --keep-alive a new connection is made for every request.
-    command = [str(program), "--port", address, "--quiet", "--keep-alive", *backend]
+    options = ["--port", address, "--quiet", *(["--keep-alive"] if keep_alive else [])]
     with processes(folder / "logs") as started:
         keys = {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
-        started.start("versitygw", command, keys)
+        started.start("versitygw", [str(program), *options, *backend], keys)
         started.wait_for("versitygw", lambda: answers(f"http://{address}/{bucket}"))
         yield Server(
             address, f"s3://{bucket}", environment(address, KEY, SECRET), started.pid("versitygw")
