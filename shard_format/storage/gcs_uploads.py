@@ -17,6 +17,7 @@ from shard_format.storage.base import Url
 
 _CHUNK_BYTES = 32 << 20  # 32 MiB a request of a resumable upload
 _TIMEOUT_SECONDS = 60.0
+_RETRY_SECONDS = 30.0  # of one attempt; the caller makes several
 
 _threads = threading.local()  # a connection must not be shared
 
@@ -46,7 +47,7 @@ def upload_to_gcs(url: Url, file: BinaryIO, size: int, *, if_absent: bool) -> No
             if_generation_match=0 if if_absent else None,
             checksum="crc32c",
             timeout=_TIMEOUT_SECONDS,
-            retry=DEFAULT_RETRY,
+            retry=DEFAULT_RETRY.with_timeout(_RETRY_SECONDS),
         )
     except exceptions.PreconditionFailed:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(url)) from None
