@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--only", choices=list(TASKS), action="append")
     arguments = parser.parse_args()
     rows: list[dict[str, object]] = []
-    heads = ("client", 22), ("task", 8), ("ms", 4), ("a second", 10), ("CPU s", 7), ("MiB", 6)
+    heads = ("client", 25), ("task", 8), ("ms", 4), ("a second", 10), ("CPU s", 7), ("MiB", 6)
     print("".join(f"{head:<{width}}" for head, width in heads))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -76,15 +76,18 @@ def main() -> None:
                 # pyarrow and s3fs sign bodies in chunks.
                 name = "s3 to write" if scheme == "s3" and task in ("write", "races") else scheme
                 rows += _compared(scheme, task, running[name], arguments.repeat)
+                _write_results(rows, arguments.repeat)
+
+
+def _write_results(rows: list[dict[str, object]], repeat: int) -> None:
     results = {
         "date": datetime.date.today().isoformat(),
-        "command": f"python -m benchmarks.storage_clients --repeat {arguments.repeat}",
+        "command": f"python -m benchmarks.storage_clients --repeat {repeat}",
         "machine": machine(),
         "runs": rows,
     }
     file = _HERE / "results" / "storage_clients.json"
     file.write_text(json.dumps(results, indent=1) + "\n")
-    print(f"\nwritten to {file.relative_to(_HERE.parent)}")
 
 
 def _compared(scheme: str, task: str, running: Proxy, repeat: int) -> list[dict[str, object]]:
@@ -135,7 +138,7 @@ def _row(
     if task in size:
         row["cpu_seconds_per_gb"] = round(cpu / (size[task] / 1e9), 2)
     shown = f"{scheme} {client}", task, round(latency * 1000), f"{rate:,.0f}", f"{cpu:.2f}"
-    widths = (22, 8, 4, 10, 7)
+    widths = (25, 8, 4, 10, 7)
     print("".join(f"{cell:<{width}}" for cell, width in zip(shown, widths, strict=True)), end="")
     print(f"{peak:<6.0f} {runs[-1].records} {_UNITS[task]}, {requests} requests", flush=True)
     return row
