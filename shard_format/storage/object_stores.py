@@ -240,6 +240,8 @@ def _reason(error: Exception) -> tuple[int, str]:
         return errno.EINVAL, f"{_first_line(error)}. Rename that object"
     if provider := _PROVIDER.search(text):
         return errno.EACCES, f"No valid credentials were found ({provider[1]})"
+    if "Wanted range starting at" in text:  # Azurite answers such a request with no bytes
+        return errno.ERANGE, _first_line(error)
     status, code = _STATUS.search(text), _CODE.search(text)
     if status is None:
         return errno.EIO, _no_answer(text) or _first_line(error)

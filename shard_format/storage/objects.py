@@ -189,6 +189,8 @@ class ObjectStorage:
         return Block(offset, offset + size, start(partial(_request, url, offset, size)))
 
     def _read(self, url: Url, offset: int, size: int) -> bytes:
+        if not size:
+            return b""  # there is no request for nothing
         found = self._prefetched.find(url, offset)
         if found is not None:
             data, total = found.answer.result()
