@@ -17,6 +17,7 @@ from shard_format.storage.base import Url
 
 _CHUNK_BYTES = 32 << 20  # 32 MiB a request of a resumable upload
 _TIMEOUT_SECONDS = 60.0
+_RETRY_SECONDS = 30.0  # of one attempt; the caller makes several
 
 _threads = threading.local()  # a connection must not be shared
 
@@ -46,19 +47,28 @@ def upload_to_gcs(url: Url, file: BinaryIO, size: int, *, if_absent: bool) -> No
             if_generation_match=0 if if_absent else None,
             checksum="crc32c",
             timeout=_TIMEOUT_SECONDS,
-            retry=DEFAULT_RETRY,
+            retry=DEFAULT_RETRY.with_timeout(_RETRY_SECONDS),
         )
     except exceptions.PreconditionFailed:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(url)) from None
-    except exceptions.GoogleAPICallError as error:
-        denied = error.code in (401, 403)
-        number = errno.EACCES if denied else errno.ENOENT if error.code == 404 else errno.EIO
-        raise OSError(number, f"{error.code} {type(error).__name__}", str(url)) from None
+    except (exceptions.GoogleAPICallError, exceptions.RetryError) as error:
+        raise _error(url, error) from None
     except GoogleAuthError as error:
         reason = f"no valid credentials were found ({type(error).__name__})"
         raise OSError(errno.EACCES, reason, str(url)) from None
-    except (OSError, exceptions.RetryError) as error:
-        raise OSError(errno.EIO, type(error).__name__, str(url)) from None
+    except OSError as error:
+        raise _error(url, error) from None
+
+
+def _error(url: Url, error: BaseException) -> OSError:
+    """What is wrong, without the request, which has the credentials."""
+    error = getattr(error, "cause", None) or error  # of what was tried again until the end
+    code = getattr(error, "code", None)
+    if code is None:
+        return OSError(errno.EIO, type(error).__name__, str(url))
+    numbers = {401: errno.EACCES, 403: errno.EACCES, 404: errno.ENOENT}
+    reason = f"{int(code)} {type(error).__name__}"
+    return OSError(numbers.get(int(code), errno.EIO), reason, str(url))
 
 
 def _client() -> Any:

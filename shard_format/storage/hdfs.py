@@ -70,11 +70,11 @@ class HdfsStorage:
 
         def request(offset: int, size: int) -> Block:
             def answer() -> Answer:
-                return Answer(_read(url, reader, offset, size), reader.file_length())
+                return Answer(_read(url, reader, offset, size), len(reader))
 
             return Block(offset, offset + size, start(answer))
 
-        return ObjectFile(request, reader.file_length)
+        return ObjectFile(request, reader.__len__)
 
     def stat(self, place: Place) -> Stat | None:
         """See Storage."""
@@ -154,7 +154,7 @@ def _write(url: Url, file: BinaryIO, durable: bool, if_absent: bool) -> None:
 
 
 def _read(place: Place, reader: Any, offset: int, size: int) -> bytes:
-    left = max(0, min(size, reader.file_length() - offset))
+    left = max(0, min(size, len(reader) - offset))
     with _readable_errors(place):
         return cast(bytes, reader.read_range(offset, left)) if left else b""
 

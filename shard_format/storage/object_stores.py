@@ -25,6 +25,14 @@ _EMULATOR = "STORAGE_EMULATOR_HOST"  # as Google's own clients have it
 _STATUS = re.compile(r"status code: (\d+ [A-Za-z ]+)")
 _CODE = re.compile(r"<Code>([^<]*)</Code>(?:<Message>([^<]*)</Message>)?")
 _METADATA_SERVER = "169.254.169.254"
+_ADDRESS = re.compile(r"https?://[!-.0-~]+(?:/[!-~]*)?")
+# In what obstore tells of an error for debugging.
+_HOST = re.compile(r"uri: Some\(\s*\w+://(?:[^/@\s]*@)?([^/\s,?]+)")
+_CONNECT_ERROR, _TIMED_OUT = "kind: Connect", "kind: Timeout"
+_CAUSE = re.compile(r'(?:message|error): "(?:[^"]*: )?([^":]*)"')
+# An exception of what gives obstore credentials; its text may hold some.
+_PROVIDER = re.compile(r"External \w+ credential provider: (?:\w+\.)*(\w+)")
+_CREDENTIAL_PACKAGES = ("google.auth", "botocore")
 
 _RETRIES: dict[str, Any] = {
     "max_retries": 8,
@@ -96,11 +104,41 @@ def check_url(text: str, scheme: str) -> None:
 def _s3(bucket: str) -> Any:
     from obstore.store import S3Store
 
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+    endpoint = _endpoint("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    _check_keys("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
     arguments = _options(endpoint)
     if not os.environ.get("AWS_ACCESS_KEY_ID") and importlib.util.find_spec("boto3"):
         arguments["credential_provider"] = _boto3_credentials()
     return S3Store(bucket, **arguments)
+
+
+def _endpoint(*names: str) -> str:
+    """The address of a server from the first of these variables that is set; "" if none is.
+
+    Raises:
+        UsageError: It is not an address, which the client would not survive.
+    """
+    for name in names:
+        if value := os.environ.get(name, ""):
+            if name == _EMULATOR and "://" not in value:
+                value = f"http://{value}"
+            if _ADDRESS.fullmatch(value) is None:
+                raise UsageError(f"{name} is not the URL of a server. Write http://HOST:PORT.")
+            return value
+    return ""
+
+
+def _check_keys(*names: str) -> None:
+    """Returns if variables can be sent in the head of a request, which a line break cannot.
+
+    Raises:
+        UsageError: One cannot be.
+    """
+    for name in names:
+        if not os.environ.get(name, "").isascii() or not os.environ.get(name, "").isprintable():
+            raise UsageError(
+                f"{name} has a line break or a character that keys do not have. Set it."
+            )
 
 
 def _options(endpoint: str) -> dict[str, Any]:
@@ -122,8 +160,7 @@ def _boto3_credentials() -> Any:
 def _gcs(bucket: str) -> Any:
     from obstore.store import GCSStore
 
-    emulator = os.environ.get(_EMULATOR, "")
-    endpoint = emulator if not emulator or "://" in emulator else f"http://{emulator}"
+    endpoint = _endpoint(_EMULATOR)
     arguments = _options(endpoint)
     if endpoint:
         # Any token will do, and none makes the client ask Google's metadata server for one.
@@ -140,7 +177,7 @@ def _gcs(bucket: str) -> Any:
 def _azure(container: str, account: str = "") -> Any:
     from obstore.store import AzureStore
 
-    endpoint = os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT") or ""
+    endpoint = _endpoint("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
     if os.environ.get("AZURE_STORAGE_USE_EMULATOR", "").lower() in ("1", "true"):
         endpoint = endpoint or "http://"
     arguments = _options(endpoint) | ({"account_name": account} if account else {})
@@ -180,6 +217,11 @@ def readable_errors(url: object) -> Iterator[None]:
     except ValueError as error:  # a variable of the environment
         reason = f"The client cannot be set up ({_first_line(error)})"
         raise OSError(errno.EINVAL, reason, str(url)) from None
+    except Exception as error:
+        if not type(error).__module__.startswith(_CREDENTIAL_PACKAGES):
+            raise
+        reason = f"No valid credentials were found ({type(error).__name__})"
+        raise OSError(errno.EACCES, reason, str(url)) from None
 
 
 def is_past_the_end(error: OSError) -> bool:
@@ -196,14 +238,28 @@ def _reason(error: Exception) -> tuple[int, str]:
         )
     if "invalid path" in text:  # a//b and a/../b are names of objects, but not for the client
         return errno.EINVAL, f"{_first_line(error)}. Rename that object"
+    if provider := _PROVIDER.search(text):
+        return errno.EACCES, f"No valid credentials were found ({provider[1]})"
+    if "Wanted range starting at" in text:  # Azurite answers such a request with no bytes
+        return errno.ERANGE, _first_line(error)
     status, code = _STATUS.search(text), _CODE.search(text)
     if status is None:
-        return errno.EIO, _first_line(error)
+        return errno.EIO, _no_answer(text) or _first_line(error)
     number = {"401": errno.EACCES, "403": errno.EACCES, "416": errno.ERANGE}
     reason = status[1].strip()
     if code is not None:
         reason += f" ({': '.join(part for part in code.groups() if part)})"
     return number.get(reason[:3], errno.EIO), reason
+
+
+def _no_answer(text: str) -> str:
+    """What is wrong if no answer came; "" if it is something else."""
+    host, cause = _HOST.search(text), _CAUSE.search(text)
+    if host is None or not (_CONNECT_ERROR in text or _TIMED_OUT in text):
+        return ""
+    if _CONNECT_ERROR in text:
+        return f"No connection to {host[1]}" + (f" ({cause[1]})" if cause else "")
+    return f"No answer from {host[1]} in time"
 
 
 def _first_line(error: Exception) -> str:

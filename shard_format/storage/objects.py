@@ -15,6 +15,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
@@ -194,6 +195,8 @@ class ObjectStorage:
         return Block(offset, offset + size, start(partial(_request, url, offset, size)))
 
     def _read(self, url: Url, offset: int, size: int) -> bytes:
+        if not size:
+            return b""  # there is no request for nothing
         found = self._prefetched.find(url, offset)
         if found is not None:
             data, total = found.answer.result()
@@ -321,18 +324,48 @@ def _page(store: Any, prefix: str, most: int = _LISTED) -> list[str]:
 
 
 def _pages(url: Url) -> Iterator[Any]:
-    """Every object below a folder, in the order of keys; the next page is on its way."""
-    with readable_errors(url):
-        store, _, key = locate(url)
-        stream = iter(_obstore().list(store, f"{key}/" if key else "", chunk_size=_LISTED))
-    coming = start(lambda: next(stream, None))
+    """Every object below a folder, in the order of keys; the next page is on its way.
+
+    A listing that breaks off begins again after the last key that it gave.
+    """
+    begun_after = last = ""
+    pauses = iter(_RETRY_SECONDS)
+    coming = _first_page(url, last)
     while True:
-        with readable_errors(url):
-            page = coming.result()
+        try:
+            with readable_errors(url):
+                page, stream = coming.result()
+        except OSError as error:
+            pause = next(pauses, None)
+            if pause is None or error.errno != errno.EIO:
+                raise
+            time.sleep(pause * random.uniform(0.5, 1.5))
+            begun_after = last
+            coming = _first_page(url, last)
+            continue
         if page is None:
             return
-        coming = start(lambda: next(stream, None))
-        yield from page
+        coming, pauses = start(partial(_next_page, stream)), iter(_RETRY_SECONDS)
+        # fake-gcs-server begins again at the first key.
+        found = [item for item in page if item["path"] > begun_after]
+        yield from found
+        last = found[-1]["path"] if found else last
+
+
+def _first_page(url: Url, after: str) -> Future[tuple[Any, Any]]:
+    """The first page of the objects below a folder with later keys, and the stream of the rest."""
+
+    def first() -> tuple[Any, Any]:
+        store, _, key = locate(url)
+        prefix = f"{key}/" if key else ""
+        pages = _obstore().list(store, prefix, offset=after or None, chunk_size=_LISTED)
+        return _next_page(iter(pages))
+
+    return start(first)
+
+
+def _next_page(stream: Any) -> tuple[Any, Any]:
+    return next(stream, None), stream
 
 
 def _upload(url: Url, file: BinaryIO, size: int, if_absent: bool) -> None:
