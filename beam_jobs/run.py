@@ -10,7 +10,16 @@ from typing import Any, NamedTuple
 
 import apache_beam as beam
 
-from beam_jobs.build import Build, begin, finish, locked_output, output_error, resolve, workspace_of
+from beam_jobs.build import (
+    Build,
+    begin,
+    cancel_tasks,
+    finish,
+    locked_output,
+    output_error,
+    resolve,
+    workspace_of,
+)
 from beam_jobs.engine.clusters import cancelling, describe, failure
 from beam_jobs.engine.interrupts import workers_get_interrupts
 from beam_jobs.engine.runners import (
@@ -155,7 +164,9 @@ def _run_pipeline(
         with work_queue(job.run_id, workspace) if queued else contextlib.nullcontext():
             with workers_get_interrupts():
                 result = pipeline.run()
-                with cancelling(result, lambda: _is_final(job, workspace)):
+                with cancelling(
+                    result, lambda: _is_final(job, workspace), lambda: cancel_tasks(workspace)
+                ):
                     result.wait_until_finish()
     except Exception as error:
         raise _cause(job, workspace, runner, error) from error
