@@ -51,7 +51,6 @@ class Workspace:
         self.shards = self.work / "shards"
         self.owner = self.work / "run.json"
         self.progress = self.work / "progress"
-        self.error = self.work / "error.json"
 
     def create(self) -> None:
         """Makes every folder and deletes what a killed build left half-written."""
@@ -60,7 +59,6 @@ class Workspace:
             storage.make_folder(folder)
         for folder in (self.units, self.plan, self.settled, self.shards):
             storage.make_folder(folder)
-        storage.delete(self.error)
         storage.delete(self.progress)
 
     def write(self, final: Path, *, durable: bool = False) -> AbstractContextManager[BinaryIO]:
@@ -80,6 +78,10 @@ class Workspace:
     def scratch_file(self) -> Path:
         """A new local path, on the disk of the units, for data that does not fit in memory."""
         return self._unfinished_units / uuid.uuid4().hex
+
+    def error(self, run_id: str) -> Path:
+        """Where a worker leaves an error for the launcher of its run."""
+        return self.work / f"error-{run_id}.json"
 
     def mark(self, stage: str) -> None:
         """Notes that a stage begins now."""

@@ -213,7 +213,9 @@ def test_a_place_is_a_path_or_a_url(memory):
 
 @pytest.mark.parametrize("text", ["oss://bucket/set", "FTP://bucket"])
 def test_an_unknown_scheme_names_those_there_are(text):
-    with pytest.raises(UsageError, match=r"No storage for \w+://.*begins with file://, gs://, s3://"):
+    with pytest.raises(
+        UsageError, match=r"No storage for \w+://.*begins with file://, gs://, s3://"
+    ):
         storage.place_of(text)
     with pytest.raises(UsageError, match="No storage"):
         storage.read_bytes(storage.Url(text))
