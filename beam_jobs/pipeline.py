@@ -23,6 +23,7 @@ from beam_jobs.build import (
     resolve,
     workspace_of,
 )
+from beam_jobs.engine.metrics import count_ledger, count_shard, count_unit
 from beam_jobs.engine.work_queue import take
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RECORD_TYPES
@@ -45,7 +46,7 @@ from beam_jobs.stages.shard import ShardResult, write_shard
 from beam_jobs.stages.stage import check_readable, stage_unit
 from beam_jobs.staging.units import Unit, UnitSummary
 from beam_jobs.workspace import write_json
-from shard_format import ShardmillError, load_manifest
+from shard_format import InputError, ShardmillError, load_manifest
 
 
 class BuildShardSet(beam.PTransform):
@@ -77,10 +78,11 @@ class BuildShardSet(beam.PTransform):
         self.run_id = run_id or uuid.uuid4().hex
         corpus_bytes = build.listing.bytes if build else None
         self._merging = merging or merging_at(workspace_of(self._options).units, corpus_bytes)
+        self._job = (self._options, self.run_id, build is not None)
 
     def expand(self, root: Any) -> Any:
         """See beam.PTransform."""
-        job = (self._options, self.run_id)
+        job = self._job
         if self._build:
             builds = root | "ListCorpus" >> beam.Create([self._build])  # Build
         else:
@@ -107,7 +109,7 @@ class BuildShardSet(beam.PTransform):
             | "WriteShards" >> beam.ParDo(WriteShards(*job, self._merging.limits))  # ShardResult
         )
         return builds | "Commit" >> beam.ParDo(
-            Commit(*job, finishes=self._build is None),
+            Commit(*job),
             beam.pvalue.AsList(summaries),
             beam.pvalue.AsList(results),
         )  # root hash
@@ -118,7 +120,7 @@ class BuildShardSet(beam.PTransform):
         How many levels there are is known once units are staged, so some of these stages may have
         nothing to do.
         """
-        job, limits = (self._options, self.run_id), self._merging.limits
+        job, limits = self._job, self._merging.limits
         # A level begins when the one before it is done, the first one when there is a plan. Lists
         # as side inputs are barriers on every runner; the local one cannot wait for a Flatten.
         known = [beam.pvalue.AsList(shards)]
@@ -138,12 +140,19 @@ ERRORS: dict[str, ShardmillError] = {}
 
 
 class _Stage(beam.DoFn):
-    """What every stage has: the options, and the workspace and record type made from them."""
+    """What every stage has: the options, and the workspace and record type made from them.
 
-    def __init__(self, options: PreprocessOptions, run_id: str) -> None:
+    Args:
+        options: The job.
+        run_id: A name that no other run has.
+        launched: Whether a launcher waits for errors, and will finish the build.
+    """
+
+    def __init__(self, options: PreprocessOptions, run_id: str, launched: bool) -> None:
         super().__init__()
         self._options = options
         self._run_id = run_id
+        self._launched = launched
 
     def setup(self) -> None:
         """Creates what cannot be pickled."""
@@ -151,29 +160,43 @@ class _Stage(beam.DoFn):
         self._record_type = RECORD_TYPES[self._options.record_type](self._options)
 
     @contextlib.contextmanager
-    def _reporting_errors(self, *, owned: bool = True) -> Iterator[None]:
+    def _reporting_errors(self, *, owned: bool = True) -> Iterator[bool]:
         """Keeps what a user can fix for the launcher: runners wrap exceptions as text.
+
+        In the context is whether there is work to do. There is none after a cancellation, nor where
+        another run has taken over: an engine would repeat what fails, and hold its slots.
 
         Args:
             owned: Whether the output must belong to this run already.
         """
         try:
-            if owned:
-                check_owner(self._workspace, self._run_id)
-            yield
+            yield not owned or self._is_wanted()
         except ShardmillError as error:
-            self._keep(error)
+            self._keep(error, final=True)
             raise
         except OSError as error:
             readable = output_error(error, self._workspace)
-            self._keep(readable)
+            self._keep(readable, final=False)  # a worker on another machine may succeed
             raise readable from error
 
-    def _keep(self, error: ShardmillError) -> None:
+    def _is_wanted(self) -> bool:
+        try:
+            return check_owner(self._workspace, self._run_id)
+        except InputError as error:
+            if not self._launched:
+                raise
+            self._keep(error, final=True)
+            return False
+
+    def _keep(self, error: ShardmillError, *, final: bool) -> None:
         ERRORS[self._run_id] = error
-        kept = {"type": type(error).__name__, "message": str(error)}
+        kept = {
+            "type": type(error).__name__,
+            "message": str(error),
+            "final": final,
+        }
         with contextlib.suppress(OSError):  # a full disk has no room for this either
-            write_json(self._workspace, self._workspace.error, kept)
+            write_json(self._workspace, self._workspace.error(self._run_id), kept)
 
 
 class ListCorpus(_Stage):
@@ -200,23 +223,31 @@ class StageUnits(_Stage):
 
     def process(self, assigned: Unit) -> Iterator[UnitSummary]:
         """See beam.DoFn."""
-        with self._reporting_errors():
+        with self._reporting_errors() as wanted:
+            if not wanted:
+                return
             for unit in take(self._run_id, Unit(*assigned), self._workspace):
-                yield stage_unit(unit, self._options, self._record_type, self._workspace)
+                summary = stage_unit(unit, self._options, self._record_type, self._workspace)
+                count_unit(unit, summary)
+                yield summary
 
 
 class PlanShards(_Stage):
     """A Build and all UnitSummary in, a ShardSpec for every shard out, or none before a merge."""
 
-    def __init__(self, options: PreprocessOptions, run_id: str, merging: Merging) -> None:
-        super().__init__(options, run_id)
+    def __init__(
+        self, options: PreprocessOptions, run_id: str, launched: bool, merging: Merging
+    ) -> None:
+        super().__init__(options, run_id, launched)
         self._merging = merging
 
     def process(self, build: Build, summaries: list[UnitSummary]) -> Iterator[ShardSpec]:
         """See beam.DoFn."""
         if Build(*build).complete:
             return
-        with self._reporting_errors():
+        with self._reporting_errors() as wanted:
+            if not wanted:
+                return
             check_readable(summaries)
             self._workspace.mark("plan")
             job = (self._options, self._record_type, self._workspace)
@@ -228,15 +259,17 @@ class PlanShards(_Stage):
 class PlanMerge(_Stage):
     """A Build in, and what must be done before a level; a MergeTask for each of its runs out."""
 
-    def __init__(self, options: PreprocessOptions, run_id: str, level: int) -> None:
-        super().__init__(options, run_id)
+    def __init__(self, options: PreprocessOptions, run_id: str, launched: bool, level: int) -> None:
+        super().__init__(options, run_id, launched)
         self._level = level
 
     def process(self, build: Build, before: list[Any]) -> Iterator[MergeTask]:
         """See beam.DoFn."""
         plan = None if Build(*build).complete else load_merge_plan(self._workspace)
         if plan is not None:
-            with self._reporting_errors():
+            with self._reporting_errors() as wanted:
+                if not wanted:
+                    return
                 runs = [MergedRun(*run) for run in before]
                 yield from merge_tasks(plan, self._level, runs)
 
@@ -244,13 +277,17 @@ class PlanMerge(_Stage):
 class MergeRuns(_Stage):
     """MergeTask(level=1, group=7, bucket=0, ...) in, MergedRun(key="3f2a...", ...) out."""
 
-    def __init__(self, options: PreprocessOptions, run_id: str, limits: Limits) -> None:
-        super().__init__(options, run_id)
+    def __init__(
+        self, options: PreprocessOptions, run_id: str, launched: bool, limits: Limits
+    ) -> None:
+        super().__init__(options, run_id, launched)
         self._block_bytes = limits.block_bytes
 
     def process(self, task: MergeTask) -> Iterator[MergedRun]:
         """See beam.DoFn."""
-        with self._reporting_errors():
+        with self._reporting_errors() as wanted:
+            if not wanted:
+                return
             yield merge(MergeTask(*task), self._record_type, self._workspace, self._block_bytes)
 
 
@@ -268,7 +305,9 @@ class PlanMergedShards(_Stage):
         if plan is None:
             yield from specs
             return
-        with self._reporting_errors():
+        with self._reporting_errors() as wanted:
+            if not wanted:
+                return
             self._workspace.mark("shard")
             last = levels[len(plan.levels) - 1]
             yield from merged_shards(plan, [MergedRun(*run) for run in last])
@@ -277,23 +316,25 @@ class PlanMergedShards(_Stage):
 class WriteShards(_Stage):
     """ShardSpec(split="train", shard=3, ...) in, ShardResult(info=ShardInfo(...), ...) out."""
 
-    def __init__(self, options: PreprocessOptions, run_id: str, limits: Limits) -> None:
-        super().__init__(options, run_id)
+    def __init__(
+        self, options: PreprocessOptions, run_id: str, launched: bool, limits: Limits
+    ) -> None:
+        super().__init__(options, run_id, launched)
         self._block_bytes = limits.block_bytes
 
     def process(self, spec: ShardSpec) -> Iterator[ShardResult]:
         """See beam.DoFn."""
-        with self._reporting_errors():
+        with self._reporting_errors() as wanted:
+            if not wanted:
+                return
             job = (self._record_type, self._workspace)
-            yield write_shard(ShardSpec(*spec), *job, self._block_bytes)
+            result = write_shard(ShardSpec(*spec), *job, self._block_bytes)
+            count_shard(result)
+            yield result
 
 
 class Commit(_Stage):
     """A Build, all UnitSummary and all ShardResult in, the root hash of the finished set out."""
-
-    def __init__(self, options: PreprocessOptions, run_id: str, *, finishes: bool) -> None:
-        super().__init__(options, run_id)
-        self._finishes = finishes
 
     def process(
         self, build: Build, summaries: list[UnitSummary], results: list[ShardResult]
@@ -304,9 +345,12 @@ class Commit(_Stage):
         with self._reporting_errors(owned=False):
             build_id = build.listing.build_id
             if not is_complete(self._workspace, build_id):
-                check_owner(self._workspace, self._run_id)
+                if not self._is_wanted():
+                    return
                 job = (self._options, self._record_type, self._workspace)
                 commit(summaries, results, build_id, build.started, *job)
-            if self._finishes:
+            if not self._launched:
                 finish(self._options, self._workspace, rebuilt=not build.complete)
-            yield load_manifest(self._workspace.out).root_hash
+            manifest = load_manifest(self._workspace.out)
+            count_ledger(manifest.ledger)
+            yield manifest.root_hash
