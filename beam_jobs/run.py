@@ -18,6 +18,7 @@ from beam_jobs.build import (
     resolve,
     workspace_of,
 )
+from beam_jobs.engine.dataflow import check_job, is_dataflow
 from beam_jobs.engine.interrupts import workers_get_interrupts
 from beam_jobs.engine.runners import choose_mode, choose_runner, uses_work_queue
 from beam_jobs.engine.work_queue import work_queue
@@ -85,6 +86,8 @@ def preprocess(
     for note in options.notes:
         on_note(note)
     runner, beam_options = choose_runner(beam_args, options.workers)
+    if is_dataflow(runner):
+        check_job(options, runner, beam_options)
     record_type = RECORD_TYPES[options.record_type](options)
     workspace, run_id = workspace_of(options), uuid.uuid4().hex
     with locked_output(workspace, on_note):

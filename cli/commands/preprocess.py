@@ -156,6 +156,12 @@ def build_set(
         logging.basicConfig(level=logging.INFO)
     with _stderr(runs_here(beam_args)) as stderr, Bars(stderr) as bars:
         from beam_jobs.run import check_kept, preprocess
+        from beam_jobs.submit import submit, submits_only
+
+        if submits_only(beam_args):
+            submitted = submit(options, beam_args)
+            print_json(submitted._asdict()) if as_json else say(str(submitted))
+            return
 
         def show(stage: str, done: int, total: int) -> None:
             bars.update(stage, done, total, units.get(stage, "records"))
