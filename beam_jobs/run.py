@@ -82,12 +82,12 @@ def preprocess(
         UsageError: An option is wrong.
         InputError: The corpus or the output folder cannot be used.
     """
-    options = resolve(options)
-    for note in options.notes:
-        on_note(note)
     runner, beam_options = choose_runner(beam_args, options.workers)
     if is_dataflow(runner):
         check_job(options, runner, beam_options)
+    options = resolve(options)
+    for note in options.notes:
+        on_note(note)
     record_type = RECORD_TYPES[options.record_type](options)
     workspace, run_id = workspace_of(options), uuid.uuid4().hex
     with locked_output(workspace, on_note):

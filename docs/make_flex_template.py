@@ -16,7 +16,7 @@ from beam_jobs.options.values import FILE, FILES, FOLDER, SIZE
 from shard_format.options import declared
 
 PAGE = Path(__file__).parents[1] / "samples" / "dataflow" / "flex-template.json"
-_URL = r"(gs|s3|abfs|abfss|hdfs)://[^ ]+"
+_URL = r"(gs|s3|abfs|abfss)://[^ ]+"
 _JOBS = [options.COMMAND for options in OPTIONS.values()]
 
 # Of the local engine.

@@ -75,7 +75,7 @@ def test_the_expressions_match_every_default_and_choice_and_nothing_else(paramet
 
 def test_parameters_become_the_options_and_the_rest_goes_to_beam(template):
     given = ["--job=images", *PLACES, "--stratify=true", "--no_report=false", "--num_shards=8"]
-    given += ["--near_threshold=0.8", "--labels_table=gs://bkt/t.csv", "--label_column="]
+    given += ["--near_threshold=0.8", "--labels_table=gs://bkt/t.csv", "--keep_columns="]
     beam = [
         "--runner=DataflowRunner",
         "--labels=team=a",
@@ -87,7 +87,7 @@ def test_parameters_become_the_options_and_the_rest_goes_to_beam(template):
     assert options.sources == ("gs://bkt/photos", "gs://bkt/more")
     assert (options.stratify, options.no_report, options.num_shards) == (True, False, 8)
     assert (options.near_threshold, options.labels) == (0.8, "gs://bkt/t.csv")
-    assert options.label_column is None
+    assert options.keep_columns is None
 
 
 @pytest.mark.parametrize(

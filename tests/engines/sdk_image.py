@@ -41,11 +41,11 @@ class SdkImage:
         self.environment = {
             "PATH": f"{self.python.parent}:/usr/bin:/bin",
             "HOME": str(folder),
-            # Beam's boot program would make an environment under /opt for each worker.
-            "RUN_PYTHON_SDK_IN_DEFAULT_ENVIRONMENT": "1",
             "PIP_NO_INDEX": "1",
         }
-        self._certificates = {name: os.environ[name] for name in os.environ if "PIP_" in name}
+        cache = subprocess.check_output([sys.executable, "-m", "pip", "cache", "dir"], text=True)
+        self._index = {name: os.environ[name] for name in os.environ if name.startswith("PIP_")}
+        self._index["PIP_CACHE_DIR"] = cache.strip()
         subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
         constraints = f"--constraint={REPOSITORY / 'constraints.txt'}"
         self.run(f"pip install --quiet {constraints} {' '.join(_IN_IMAGE)}", index=True)
@@ -60,7 +60,7 @@ class SdkImage:
         environment = dict(self.environment)
         if index:
             del environment["PIP_NO_INDEX"]
-            environment |= self._certificates
+            environment |= self._index
         done = subprocess.run(
             ["sh", "-e", "-c", command],
             cwd=self.folder,
@@ -84,7 +84,7 @@ class SdkImage:
         inside = self.folder / "shardmill"
         inside.mkdir()
         for step, rest in re.findall(r"^(COPY|RUN) (.+)$", text, re.MULTILINE):
-            command = rest.replace("/opt/shardmill", str(inside))
+            command = rest.replace("/opt/shardmill", str(inside)).replace("--no-cache-dir ", "")
             if step == "RUN":
                 self.run(command, index=True)
             elif "--from=" not in rest:
