@@ -43,7 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return 0
             with naming_extras():
                 from beam_jobs.run import check_kept, preprocess  # loads Beam: not for --help
+                from beam_jobs.submit import submit, submits_only
 
+            if submits_only(beam_args):
+                print(json.dumps(submit(job(**values), beam_args)._asdict()))
+                return 0
             report = preprocess(job(**values), beam_args)
         print(json.dumps(report.summary()))
         check_kept(report)

@@ -21,6 +21,7 @@ from beam_jobs.build import (
     workspace_of,
 )
 from beam_jobs.engine.clusters import cancelling, describe, failure
+from beam_jobs.engine.dataflow import check_job, is_dataflow
 from beam_jobs.engine.interrupts import workers_get_interrupts
 from beam_jobs.engine.runners import (
     choose_mode,
@@ -90,10 +91,12 @@ def preprocess(
         UsageError: An option is wrong.
         InputError: The corpus or the output folder cannot be used.
     """
+    runner, beam_options = choose_runner(beam_args, options.workers)
+    if is_dataflow(runner):
+        check_job(options, runner, beam_options)
     options = resolve(options)
     for note in options.notes:
         on_note(note)
-    runner, beam_options = choose_runner(beam_args, options.workers)
     record_type = RECORD_TYPES[options.record_type](options)
     workspace, run_id = workspace_of(options), uuid.uuid4().hex
     with locked_output(workspace, on_note):

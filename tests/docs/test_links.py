@@ -8,6 +8,8 @@ import pytest
 
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.md"]
 DOCUMENTS += [
+    "docs/dataflow.md",
+    "docs/decisions/0018-dataflow.md",
     "docs/options.md",
     "docs/python.md",
     "docs/reading.md",

@@ -138,6 +138,11 @@ PARTS = {
             _go(f"github.com/apache/beam/sdks/v2/go/cmd/prism@v{_BEAM_GO}"),
         ),
         Part(
+            f"beam-boot-{_BEAM_GO}",
+            ("go",),
+            _go(f"github.com/apache/beam/sdks/v2/python/container@v{_BEAM_GO}"),
+        ),
+        Part(
             f"flink-{FLINK}",
             ("java",),
             _jars_on_pypi(f"apache-flink-libraries=={FLINK}", ("/deps/lib",)),
