@@ -1,0 +1,215 @@
+"""A Flink cluster: JobManager, two TaskManagers with a worker pool each, Beam's job server.
+
+    with flink_cluster(folder) as cluster:
+        preprocess(options, cluster.beam_args)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.engines.fetch import fetched
+from tests.engines.processes import Processes, free_port, listens, processes
+
+TASK_MANAGERS = ("taskmanager1", "taskmanager2")
+POOLS = ("pool1", "pool2")
+_HOST = "127.0.0.1"
+_POOL_HOSTS = ("127.0.0.11", "127.0.0.12")
+_POOL_NAME = "beam-workers"  # each TaskManager resolves it to its own pool
+
+# What Flink's own scripts pass to a JVM of version 17.
+_OPENED = (
+    *("java.lang", "java.net", "java.io", "java.nio", "java.lang.reflect", "java.text"),
+    *("java.time", "java.util", "java.util.concurrent", "java.util.concurrent.atomic"),
+    *("java.util.concurrent.locks", "sun.nio.ch"),
+)
+_MODULES = [
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+    "--add-exports=java.base/sun.net.util=ALL-UNNAMED",
+    "--add-exports=java.rmi/sun.rmi.registry=ALL-UNNAMED",
+]
+
+
+class FlinkCluster:
+    """The running cluster.
+
+    Attributes:
+        processes: Its processes: "jobmanager", TASK_MANAGERS, POOLS and "jobserver".
+        rest: Address of Flink's web page.
+    """
+
+    def __init__(self, group: Processes, folder: Path, slots: int) -> None:
+        self.processes = group
+        self._folder = folder
+        self._slots = slots
+        self._rpc, self._rest, self._blob, self._pool, self._job, self._artifacts, self._other = (
+            free_port() for _ in range(7)
+        )
+        self.rest = f"http://{_HOST}:{self._rest}"
+
+    @property
+    def beam_args(self) -> list[str]:
+        """What a user passes to Beam."""
+        return [
+            "--runner=FlinkRunner",
+            f"--job_endpoint={_HOST}:{self._job}",
+            "--environment_type=EXTERNAL",
+            f"--environment_config={_POOL_NAME}:{self._pool}",
+            f"--parallelism={2 * self._slots}",
+        ]
+
+    def start(self) -> None:
+        """Starts everything and waits until it is ready."""
+        self._configure()
+        for name in POOLS:
+            self.start_pool(name, wait=False)
+        self.start_job_manager()
+        for name in TASK_MANAGERS:
+            self.start_task_manager(name)
+        self.start_job_server()
+        for name, host in zip(POOLS, _POOL_HOSTS, strict=True):
+            self.processes.wait_for(name, lambda host=host: listens(host, self._pool))
+        self.processes.wait_for(
+            TASK_MANAGERS[-1], lambda: self.task_managers() == len(TASK_MANAGERS)
+        )
+
+    def start_job_manager(self) -> None:
+        """Starts the JobManager and waits until its web page answers."""
+        main = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
+        self._java("jobmanager", 256, _flink_jars(), main, "--configDir", str(self._conf))
+        self.processes.wait_for("jobmanager", lambda: self.task_managers() >= 0)
+
+    def start_task_manager(self, name: str) -> None:
+        """Starts a TaskManager; it may take some seconds until it has registered."""
+        hosts = self._folder / f"{name}.hosts"
+        pool = _POOL_HOSTS[TASK_MANAGERS.index(name)]
+        hosts.write_text(f"{_HOST} localhost\n{pool} {_POOL_NAME}\n")
+        main = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
+        more = [f"-Djdk.net.hosts.file={hosts}", "-XX:MaxDirectMemorySize=256m"]
+        arguments = ["--configDir", str(self._conf), f"-Dtaskmanager.resource-id={name}"]
+        self._java(name, 384, _flink_jars(), main, *arguments, jvm=more)
+
+    def start_pool(self, name: str, wait: bool = True) -> None:
+        """Starts the worker pool of one TaskManager."""
+        host = _POOL_HOSTS[POOLS.index(name)]
+        command = [sys.executable, "-m", "tests.engines.worker_pool", host, str(self._pool)]
+        repository = str(Path(__file__).parents[2])
+        self.processes.start(name, command, {"PYTHONPATH": repository})
+        if wait:
+            self.processes.wait_for(name, lambda: listens(host, self._pool))
+
+    def start_job_server(self) -> None:
+        """Starts Beam's job server and waits until it listens."""
+        main = "org.apache.beam.runners.flink.FlinkJobServerDriver"
+        arguments = [
+            *(f"--flink-master={_HOST}:{self._rest}", f"--flink-conf-dir={self._conf}"),
+            *(f"--job-host={_HOST}", f"--job-port={self._job}"),
+            *(f"--artifact-port={self._artifacts}", f"--expansion-port={self._other}"),
+            f"--artifacts-dir={self._folder / 'artifacts'}",
+        ]
+        jars = sorted(str(jar) for jar in fetched("beam-flink").glob("*.jar"))
+        self._java("jobserver", 256, jars, main, *arguments)
+        self.processes.wait_for("jobserver", lambda: listens(_HOST, self._job))
+
+    def task_managers(self) -> int:
+        """How many have registered; -1 without an answer."""
+        try:
+            return int(self.ask("/overview")["taskmanagers"])
+        except (OSError, ValueError, KeyError):
+            return -1
+
+    def ask(self, path: str) -> Any:
+        """The answer of Flink's REST interface."""
+        with urllib.request.urlopen(self.rest + path, timeout=10) as answer:
+            return json.load(answer)
+
+    def _configure(self) -> None:
+        self._conf = self._folder / "conf"
+        self._conf.mkdir(parents=True, exist_ok=True)
+        settings = {
+            "jobmanager.rpc.address": _HOST,
+            "jobmanager.bind-host": _HOST,
+            "jobmanager.rpc.port": self._rpc,
+            "rest.address": _HOST,
+            "rest.bind-address": _HOST,
+            "rest.port": self._rest,
+            "blob.server.port": self._blob,
+            "taskmanager.host": _HOST,
+            "taskmanager.bind-host": _HOST,
+            "taskmanager.numberOfTaskSlots": self._slots,
+            "io.tmp.dirs": self._folder / "tmp",
+            # Flink's scripts would compute these from one total.
+            "jobmanager.memory.heap.size": "256m",
+            "jobmanager.memory.off-heap.size": "64m",
+            "jobmanager.memory.jvm-metaspace.size": "128m",
+            "jobmanager.memory.jvm-overhead.min": "64m",
+            "jobmanager.memory.jvm-overhead.max": "64m",
+            "taskmanager.cpu.cores": float(self._slots),
+            "taskmanager.memory.framework.heap.size": "128m",
+            "taskmanager.memory.task.heap.size": "256m",
+            "taskmanager.memory.framework.off-heap.size": "128m",
+            "taskmanager.memory.task.off-heap.size": "32m",
+            "taskmanager.memory.managed.size": "64m",
+            "taskmanager.memory.network.min": "64m",
+            "taskmanager.memory.network.max": "64m",
+            "taskmanager.memory.jvm-metaspace.size": "160m",
+            "taskmanager.memory.jvm-overhead.min": "64m",
+            "taskmanager.memory.jvm-overhead.max": "64m",
+            # As docs/engines.md advises.
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": 10,
+            "restart-strategy.fixed-delay.delay": "3 s",
+            "heartbeat.interval": 1000,
+            "heartbeat.timeout": 15000,
+        }
+        (self._folder / "tmp").mkdir(exist_ok=True)
+        lines = (f"{name}: {value}\n" for name, value in settings.items())
+        (self._conf / "config.yaml").write_text("".join(lines))
+        # Beam's job server is of an older Flink, which knows the older name alone.
+        shutil.copy(self._conf / "config.yaml", self._conf / "flink-conf.yaml")
+        (self._conf / "log4j.properties").write_text(
+            "rootLogger.level = INFO\nrootLogger.appenderRef.out.ref = out\n"
+            "appender.out.name = out\nappender.out.type = CONSOLE\n"
+            "appender.out.layout.type = PatternLayout\n"
+            "appender.out.layout.pattern = %d{HH:mm:ss,SSS} %-5p %c{1} %m%n\n"
+        )
+
+    def _java(
+        self,
+        name: str,
+        heap_mib: int,
+        jars: list[str],
+        main: str,
+        *arguments: str,
+        jvm: list[str] | None = None,
+    ) -> None:
+        options = [f"-Xmx{heap_mib}m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *_MODULES]
+        options.append(f"-Dlog4j.configurationFile={self._conf / 'log4j.properties'}")
+        command = ["java", *options, *(jvm or []), "-cp", ":".join(jars), main, *arguments]
+        self.processes.start(name, command)
+
+
+def _flink_jars() -> list[str]:
+    return sorted(str(jar) for jar in fetched("flink").glob("*.jar"))
+
+
+@contextlib.contextmanager
+def flink_cluster(folder: Path, slots: int = 1) -> Iterator[FlinkCluster]:
+    """A cluster that has been started; it is stopped at the end.
+
+    Args:
+        folder: For its configuration, its files and, in "logs", its logs.
+        slots: Of each TaskManager.
+    """
+    fetched("flink"), fetched("beam-flink")
+    with processes(folder / "logs") as group:
+        cluster = FlinkCluster(group, folder, slots)
+        cluster.start()
+        yield cluster
