@@ -3,7 +3,8 @@
 For example, on a Flink cluster whose workers mount /data:
 
     python -m beam_jobs images /data/photos --out /data/photos-set \
-        --runner=FlinkRunner --flink_master=flink:8081 --environment_type=LOOPBACK
+        --runner=FlinkRunner --job_endpoint=flink:8099 --parallelism=16 \
+        --environment_type=EXTERNAL --environment_config=localhost:50000
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from beam_jobs.engine.logs import quiet_beam, runs_here
+from beam_jobs.engine.logs import quiet_beam, runs_here, show_engine_log
 from beam_jobs.options import OPTIONS
 from shard_format import ShardmillError
 from shard_format.config_file import read_config
@@ -34,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         job = JOBS[values.pop("job")]
         if runs_here(beam_args):
             quiet_beam()
+        else:
+            show_engine_log(lambda line: print(line, file=sys.stderr))
         if values.pop("dry_run"):
             with naming_extras():
                 from beam_jobs.dry_run import dry_run

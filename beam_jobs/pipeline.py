@@ -23,6 +23,7 @@ from beam_jobs.build import (
     resolve,
     workspace_of,
 )
+from beam_jobs.engine.metrics import count_ledger, count_shard, count_unit
 from beam_jobs.engine.work_queue import take
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RECORD_TYPES
@@ -118,16 +119,21 @@ class _Stage(beam.DoFn):
                 check_owner(self._workspace, self._run_id)
             yield
         except ShardmillError as error:
-            self._keep(error)
+            self._keep(error, final=True)
             raise
         except OSError as error:
             readable = output_error(error, self._workspace)
-            self._keep(readable)
+            self._keep(readable, final=False)  # a worker on another machine may succeed
             raise readable from error
 
-    def _keep(self, error: ShardmillError) -> None:
+    def _keep(self, error: ShardmillError, *, final: bool) -> None:
         ERRORS[self._run_id] = error
-        kept = {"type": type(error).__name__, "message": str(error)}
+        kept = {
+            "type": type(error).__name__,
+            "message": str(error),
+            "run_id": self._run_id,
+            "final": final,
+        }
         with contextlib.suppress(OSError):  # a full disk has no room for this either
             write_json(self._workspace, self._workspace.error, kept)
 
@@ -158,7 +164,9 @@ class StageUnits(_Stage):
         """See beam.DoFn."""
         with self._reporting_errors():
             for unit in take(self._run_id, Unit(*assigned), self._workspace):
-                yield stage_unit(unit, self._options, self._record_type, self._workspace)
+                summary = stage_unit(unit, self._options, self._record_type, self._workspace)
+                count_unit(unit, summary)
+                yield summary
 
 
 class PlanShards(_Stage):
@@ -182,7 +190,9 @@ class WriteShards(_Stage):
     def process(self, spec: ShardSpec) -> Iterator[ShardResult]:
         """See beam.DoFn."""
         with self._reporting_errors():
-            yield write_shard(ShardSpec(*spec), self._record_type, self._workspace)
+            result = write_shard(ShardSpec(*spec), self._record_type, self._workspace)
+            count_shard(result)
+            yield result
 
 
 class Commit(_Stage):
@@ -206,4 +216,6 @@ class Commit(_Stage):
                 commit(summaries, results, build_id, build.started, *job)
             if self._finishes:
                 finish(self._options, self._workspace, rebuilt=not build.complete)
-            yield load_manifest(self._workspace.out).root_hash
+            manifest = load_manifest(self._workspace.out)
+            count_ledger(manifest.ledger)
+            yield manifest.root_hash

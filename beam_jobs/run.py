@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 
 from beam_jobs.build import (
+    Build,
     begin,
     finish,
     is_gone,
@@ -18,8 +19,14 @@ from beam_jobs.build import (
     resolve,
     workspace_of,
 )
+from beam_jobs.engine.clusters import cancelling, describe, failure
 from beam_jobs.engine.interrupts import workers_get_interrupts
-from beam_jobs.engine.runners import choose_mode, choose_runner, uses_work_queue
+from beam_jobs.engine.runners import (
+    choose_mode,
+    choose_runner,
+    is_local,
+    uses_work_queue,
+)
 from beam_jobs.engine.work_queue import work_queue
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.pipeline import ERRORS, BuildShardSet
@@ -75,7 +82,8 @@ def preprocess(
             "stage", "plan", "shard", "commit" and "report"; from another thread. For text, "list"
             counts files, and "stage" their bytes.
         on_note: Called before the work begins with each note on what a look at the corpus has
-            decided, such as that folders are splits. build.json has them too.
+            decided, such as that folders are splits; build.json has them too. And with the engine,
+            if it is not the local one.
 
     Raises:
         UsageError: An option is wrong.
@@ -96,9 +104,11 @@ def preprocess(
         if not build.complete:
             runs_python = record_type.runs_python
             choose_mode(beam_options, beam_args, runs_python=runs_python, corpus_bytes=found.bytes)
+            if not is_local(runner):
+                on_note(describe(runner, beam_options))
             on_progress("stage", 0, found.bytes)
             job = BuildShardSet(options, build, run_id)
-            _run_pipeline(job, workspace, runner, beam_options, on_progress)
+            _run_pipeline(job, build, workspace, runner, beam_options, on_progress)
         finish(
             options,
             workspace,
@@ -132,12 +142,20 @@ def check_kept(report: BuildReport) -> None:
 
 def _run_pipeline(
     job: BuildShardSet,
+    build: Build,
     workspace: Workspace,
     runner: Any,
     beam_options: Any,
     on_progress: OnProgress,
 ) -> None:
-    follower = Follower(workspace.progress, on_progress)
+    corpus_bytes = build.listing.bytes
+
+    def show(stage: str, done: int, total: int) -> None:
+        # An engine that repeats a unit counts it again.
+        most = corpus_bytes if stage == "stage" else total
+        on_progress(stage, min(done, most) if most else done, total)
+
+    follower = Follower(workspace.progress, show)
     follower.start()
     pipeline = beam.Pipeline(runner=runner, options=beam_options)
     _ = pipeline | "BuildShardSet" >> job
@@ -145,19 +163,33 @@ def _run_pipeline(
     try:
         with work_queue(job.run_id, workspace) if queued else contextlib.nullcontext():
             with workers_get_interrupts():
-                pipeline.run().wait_until_finish()
+                result = pipeline.run()
+                with cancelling(result, lambda: _is_final(job, workspace)):
+                    result.wait_until_finish()
     except Exception as error:
-        raise _cause(job, workspace, error) from error
+        raise _cause(job, workspace, runner, error) from error
     finally:
         follower.stop()
 
 
-def _cause(job: BuildShardSet, workspace: Workspace, error: Exception) -> Exception:
+def _note(job: BuildShardSet, workspace: Workspace) -> dict[str, Any] | None:
+    """The error that a worker of this run has left for the user."""
+    note: dict[str, Any] | None = read_json(workspace.error)
+    return note if note and note["run_id"] == job.run_id else None
+
+
+def _is_final(job: BuildShardSet, workspace: Workspace) -> bool:
+    """Whether a worker has left an error that another attempt would meet too."""
+    note = _note(job, workspace)
+    return note is not None and note["final"]
+
+
+def _cause(job: BuildShardSet, workspace: Workspace, runner: Any, error: Exception) -> Exception:
     """The error that a worker kept for the user; else the error as it is, which is a bug."""
     kept = ERRORS.pop(job.run_id, None)
     if kept is not None:
         return kept
-    note = read_json(workspace.error)
+    note = _note(job, workspace)
     if note is not None:
         kind: Callable[[str], Exception] = getattr(errors, note["type"])
         return kind(note["message"])
@@ -168,4 +200,4 @@ def _cause(job: BuildShardSet, workspace: Workspace, error: Exception) -> Except
             "A worker process was killed before its work was done, perhaps because memory ran out. "
             "Run the same command again; it resumes. Fewer --workers need less memory."
         )
-    return error
+    return error if is_local(runner) else failure(runner, error)

@@ -1,17 +1,28 @@
-"""Quiet logs: on the local engine, Beam logs what only its developers need."""
+"""Quiet logs: Beam logs what only its developers need, and on a cluster some lines for its user."""
 
 from __future__ import annotations
 
 import argparse
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from traceback import walk_tb
 
 # Values of --runner that mean the pinned local engine; None is no --runner at all.
 LOCAL_RUNNERS = (None, "DirectRunner", "FnApiRunner")
 
 _ENGINE = "apache_beam.runners."
+
+# Loggers that say in which state a job is, and on Dataflow where to see it.
+_FOR_USERS = ("apache_beam.runners.dataflow", "apache_beam.runners.portability.portable_runner")
+_NOISE = (
+    "apitools",  # Google's clients are not installed
+    "has started a component",  # how to write the program that we have written
+    "Really starting service",
+    "Really destroying service",
+    "Unparseable argument",  # options of the job server, which are checked before
+    "Discarding unparseable args",
+)
 
 
 def runs_here(beam_args: Sequence[str]) -> bool:
@@ -25,11 +36,42 @@ def quiet_beam() -> None:
     """Silences Beam on this machine; call it before anything imports Beam.
 
     Importing Beam warns on the root logger that Google's clients are missing, and its workers log
-    their start and end and, on failure, the same traceback several times. Threads that talk to a
-    worker process raise when that was killed, as by Ctrl-C; the pipeline fails as well then.
+    their start and end and, on failure, the same traceback several times.
     """
     logging.getLogger().addFilter(lambda record: "apitools" not in str(record.msg))
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+    _hide_lost_threads()
+
+
+def show_engine_log(show: Callable[[str], None]) -> None:
+    """Shows the states of a job on a cluster, and warnings; call it before anything imports Beam.
+
+    Args:
+        show: Called with a line, also from other threads.
+    """
+    logging.getLogger().addHandler(_Lines(show))
+    for name in _FOR_USERS:
+        logging.getLogger(name).setLevel(logging.INFO)
+    _hide_lost_threads()
+
+
+class _Lines(logging.Handler):
+    """The first line of each record: of a failure Beam logs Java's stack traces."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        super().__init__()
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler."""
+        text = record.getMessage().strip()
+        shown = record.levelno >= logging.WARNING or record.name.startswith(_FOR_USERS)
+        if shown and text and not any(noise in text for noise in _NOISE):
+            self._show(text.splitlines()[0])
+
+
+def _hide_lost_threads() -> None:
+    """Threads that talk to a killed process raise, as after Ctrl-C; the pipeline fails as well."""
     show = threading.excepthook
 
     def show_others(args: threading.ExceptHookArgs) -> None:

@@ -15,6 +15,7 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions,
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner
 
+from beam_jobs.engine.clusters import options_of_job_server, workers_flag
 from beam_jobs.engine.logs import LOCAL_RUNNERS
 from shard_format import UsageError
 from shard_format.machine import usable_cores
@@ -33,37 +34,38 @@ def choose_runner(
         workers: Parallel workers of the local engine; None means one per usable core.
 
     Raises:
-        UsageError: Beam does not know a flag or the runner.
+        UsageError: Beam does not know a flag or the runner, or the job server does not answer.
     """
     try:
         options = PipelineOptions(list(beam_args))
         name = options.view_as(StandardOptions).runner
-        # A cluster's job server may know more options than are known here.
-        unknown = _unknown_to_beam(beam_args) if name in LOCAL_RUNNERS else []
+        runner = FnApiRunner() if name in LOCAL_RUNNERS else _create(name)
+        unknown = _unknown_to_beam(beam_args)
     except SystemExit as error:  # argparse inside Beam
         raise _unknown(beam_args) from error
+    if name not in LOCAL_RUNNERS:
+        further = options_of_job_server(options)
+        unknown = [flag for flag in unknown if flag.startswith("-") and _bare(flag) not in further]
     if unknown:
         raise _unknown(unknown)
     if name not in LOCAL_RUNNERS:
-        try:
-            return create_runner(name), options
-        except (ValueError, ImportError, AttributeError) as error:
-            raise UsageError(
-                f"{name!r} is not a Beam runner ({error}). Correct --runner, or leave it out for "
-                "the local engine."
-            ) from error
+        if workers is not None:
+            raise UsageError(f"--workers is for the local engine. {workers_flag(runner)} instead.")
+        return runner, options
     direct = options.view_as(DirectOptions)
     if "--direct_num_workers" not in _names(beam_args):
         direct.direct_num_workers = workers or math.ceil(usable_cores())
-    return FnApiRunner(), options
+    return runner, options
+
+
+def is_local(runner: PipelineRunner) -> bool:
+    """Whether it is the local engine."""
+    return isinstance(runner, FnApiRunner)
 
 
 def uses_work_queue(runner: PipelineRunner, options: PipelineOptions) -> bool:
     """Whether all workers are on this machine and run each bundle exactly once."""
-    return (
-        isinstance(runner, FnApiRunner)
-        and not options.view_as(DirectOptions).direct_runner_bundle_repeat
-    )
+    return is_local(runner) and not options.view_as(DirectOptions).direct_runner_bundle_repeat
 
 
 def choose_mode(
@@ -90,6 +92,21 @@ def choose_mode(
         direct.direct_running_mode = "multi_processing"
     else:
         direct.direct_running_mode = "multi_threading"
+
+
+def _create(name: str) -> PipelineRunner:
+    try:
+        return create_runner(name)
+    except (ValueError, ImportError, AttributeError) as error:
+        raise UsageError(
+            f"{name!r} is not a Beam runner ({error}). Correct --runner, or leave it out for the "
+            "local engine."
+        ) from error
+
+
+def _bare(flag: str) -> str:
+    """The name of an option: "retries" for "--retries=3"."""
+    return flag.lstrip("-").partition("=")[0]
 
 
 def _names(beam_args: Sequence[str]) -> list[str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Callable, Iterator
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -143,18 +141,16 @@ def build_set(
         as_json: Print one JSON object instead.
         shown: The folder to name at the end, if it is not the output.
     """
-    import logging
-
-    from beam_jobs.engine.logs import quiet_beam, runs_here
-    from cli.console import Bars, print_json, say
+    from beam_jobs.engine.logs import quiet_beam, runs_here, show_engine_log
+    from cli.console import Bars, native_noise_kept, print_json, say
     from cli.ledger import print_ledger, print_warnings
 
     units = {"list": "files", "stage": "bytes"}
-    if runs_here(beam_args):
-        quiet_beam()
-    else:
-        logging.basicConfig(level=logging.INFO)
-    with _stderr(runs_here(beam_args)) as stderr, Bars(stderr) as bars:
+    with native_noise_kept() as stderr, Bars(stderr) as bars:
+        if runs_here(beam_args):
+            quiet_beam()
+        else:
+            show_engine_log(bars.note)
         from beam_jobs.run import check_kept, preprocess
 
         def show(stage: str, done: int, total: int) -> None:
@@ -197,15 +193,3 @@ def next_command(schema: Schema, out: str) -> str:
         if "tokens" in features:
             return f"shardmill train {out} --model text_transformer"
     return f"shardmill read {out}"
-
-
-@contextlib.contextmanager
-def _stderr(quiet: bool) -> Iterator[IO[str]]:
-    """The stream for progress bars; on a cluster the runner's log lines share it."""
-    from cli.console import native_noise_kept
-
-    if not quiet:
-        yield sys.stderr
-        return
-    with native_noise_kept() as real:
-        yield real

@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
@@ -52,7 +53,10 @@ def _go(package: str) -> Callable[[Path], None]:
 
 
 def _maven(artifact: str) -> Callable[[Path], None]:
-    """The jar of an artifact with all that it depends on."""
+    """One jar of an artifact with all that it depends on, like Beam's own job server jars.
+
+    Flink sends the jars of a job server with each job: 160 files take it 13 s, one takes none.
+    """
 
     def fetch(folder: Path) -> None:
         group, name, version = map(escape, artifact.split(":"))
@@ -66,10 +70,32 @@ def _maven(artifact: str) -> Callable[[Path], None]:
                 "<artifactId>engine</artifactId><version>1</version>"
                 f"<dependencies>{wanted}</dependencies></project>"
             )
-            copy = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+            copy = ["dependency:copy-dependencies", f"-DoutputDirectory={project}/jars"]
             _run(["mvn", "--batch-mode", "--quiet", *copy], cwd=project)
+            _merge_jars(sorted((Path(project) / "jars").glob("*.jar")), folder / f"{name}.jar")
 
     return fetch
+
+
+def _merge_jars(jars: Sequence[Path], merged: Path) -> None:
+    """Copies the entries of jars into one: of files of one name the first, of services all lines.
+
+    Signatures are left out: they are of jars that are no longer whole.
+    """
+    services: dict[str, list[bytes]] = {}
+    with zipfile.ZipFile(merged, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as target:
+        seen: set[str] = set()
+        for jar in jars:
+            with zipfile.ZipFile(jar) as source:
+                for entry in source.infolist():
+                    name = entry.filename
+                    if name.startswith("META-INF/services/") and not entry.is_dir():
+                        services.setdefault(name, []).append(source.read(entry))
+                    elif name not in seen and not name.endswith((".SF", ".RSA", ".DSA", "/")):
+                        seen.add(name)
+                        target.writestr(name, source.read(entry))
+        for name, parts in services.items():
+            target.writestr(name, b"\n".join(parts))
 
 
 def _jars_on_pypi(requirement: str, inside: tuple[str, ...]) -> Callable[[Path], None]:

@@ -1,7 +1,7 @@
 """A Flink cluster: JobManager, two TaskManagers with a worker pool each, Beam's job server.
 
-    with flink_cluster(folder) as cluster:
-        preprocess(options, cluster.beam_args)
+with flink_cluster(folder) as cluster:
+    preprocess(options, cluster.beam_args)
 """
 
 from __future__ import annotations

@@ -1,0 +1,142 @@
+"""Engines other than the local one: checked before the work begins, named, failures explained.
+
+What belongs to one engine alone is in the tables at the top.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from apache_beam.options.pipeline_options import (
+    FlinkRunnerOptions,
+    GoogleCloudOptions,
+    PipelineOptions,
+    PortableOptions,
+)
+from apache_beam.portability.api import beam_job_api_pb2
+from apache_beam.runners.portability.job_server import ExternalJobServer
+from apache_beam.runners.runner import PipelineRunner, PipelineState
+
+from shard_format import InputError, UsageError
+
+# The flag that limits the workers of an engine.
+_WORKERS_FLAGS = {
+    "DaskRunner": "--dask_npartitions",
+    "DataflowRunner": "--max_num_workers",
+    "FlinkRunner": "--parallelism",
+}
+_REACH_SECONDS = 15  # for a job server in another building, not for one that is being started
+_POLL_SECONDS = 1.0
+_EMBEDDED = "embed"  # a job server inside the launcher
+
+# What Beam puts before the message of a job server.
+_OF_PIPELINE = re.compile(r"^Pipeline \S+ failed in state \w+: (?=\S)")
+# A worker's exception that is no error of the input, which its traceback explains.
+_TRACEBACK = "Traceback (most recent call last)"
+
+
+def name_of(runner: PipelineRunner) -> str:
+    """As a user gives it to --runner."""
+    return type(runner).__name__
+
+
+def workers_flag(runner: PipelineRunner) -> str:
+    """What to do instead of giving --workers, which is for the local engine."""
+    flag = _WORKERS_FLAGS.get(name_of(runner))
+    return f"Pass -- {flag}=N" if flag else "Give the engine its workers when it is started"
+
+
+def options_of_job_server(options: PipelineOptions) -> set[str]:
+    """The options that the job server has besides those of Beam's Python SDK.
+
+    Raises:
+        UsageError: There is no job server at --job_endpoint.
+    """
+    endpoint = options.view_as(PortableOptions).job_endpoint
+    if not endpoint or endpoint == _EMBEDDED:
+        return set()
+    try:
+        service = ExternalJobServer(endpoint, _REACH_SECONDS).start()
+        request = beam_job_api_pb2.DescribePipelineOptionsRequest()
+        answer = service.DescribePipelineOptions(request, timeout=_REACH_SECONDS)
+    except Exception as error:  # grpc's: of several classes, and no dependency of ours
+        raise UsageError(
+            f"No Beam job server answers at {endpoint} (--job_endpoint). Start it, or correct its "
+            "address; 'HOST:PORT' is the form."
+        ) from error
+    return {option.name for option in answer.options}
+
+
+def describe(runner: PipelineRunner, options: PipelineOptions) -> str:
+    """Which engine runs the job, and where to watch it."""
+    name, endpoint = name_of(runner), options.view_as(PortableOptions).job_endpoint
+    where = f", job server {endpoint}" if endpoint else ""
+    watch = _watch(name, options)
+    return f"runs on {name}{where}. {watch}Ctrl-C cancels the job."
+
+
+def _watch(name: str, options: PipelineOptions) -> str:
+    if name == "FlinkRunner":
+        master = options.view_as(FlinkRunnerOptions).flink_master.removeprefix("http://")
+        page = "Flink's web page" if master.startswith("[") else f"http://{master}"
+        return f"Tasks and counters: {page}. "
+    if name == "DataflowRunner":
+        project = options.view_as(GoogleCloudOptions).project
+        page = "https://console.cloud.google.com/dataflow/jobs"
+        return f"Steps and counters: {page}?project={project}. "
+    return ""
+
+
+@contextlib.contextmanager
+def cancelling(result: Any, must_end: Callable[[], bool]) -> Iterator[None]:
+    """Within this context, a job is cancelled by Ctrl-C, and once it cannot succeed any more.
+
+    Engines run what has failed again, some for minutes; that helps against a lost machine, not
+    against a corpus that was refused.
+
+    Args:
+        result: Of `pipeline.run()`.
+        must_end: Asked every second.
+    """
+    if PipelineState.is_terminal(result.state):
+        yield
+        return
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(_POLL_SECONDS):
+            if must_end():
+                _cancel(result)
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    except KeyboardInterrupt:
+        _cancel(result)
+        raise
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _cancel(result: Any) -> None:
+    with contextlib.suppress(Exception):  # it has just ended, or the engine cannot be reached
+        result.cancel()
+
+
+def failure(runner: PipelineRunner, error: Exception) -> Exception:
+    """What to raise for a job that failed for no reason that a worker has noted."""
+    text = str(error).strip() or type(error).__name__
+    if _TRACEBACK in text:
+        return error
+    said = _OF_PIPELINE.sub("", text).splitlines()[0].rstrip(". ")
+    return InputError(
+        f"The job failed on {name_of(runner)}: {said}. What is finished was kept. Find the cause "
+        "in the logs of the engine, and run the same command again; it resumes."
+    )
