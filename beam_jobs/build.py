@@ -21,6 +21,8 @@ from shard_format import InputError, ShardmillError, load_build, load_manifest, 
 from shard_format.errors import file_error
 from shard_format.options import with_absolute_paths
 
+_CANCELLED = "cancelled"  # in place of the id of a run
+
 
 class Build(NamedTuple):
     """A build whose corpus is listed.
@@ -145,8 +147,17 @@ def begin(
     return Build(listing, started, complete)
 
 
-def check_owner(workspace: Workspace, run_id: str) -> None:
-    """Returns if the output still belongs to this run.
+def cancel_tasks(workspace: Workspace) -> None:
+    """Lets the tasks of a run do nothing from now on, so that its job ends on any engine.
+
+    Beam's job server for Flink tells the launcher that a batch job is cancelled, and Flink nothing.
+    """
+    with contextlib.suppress(OSError):
+        write_json(workspace, workspace.owner, _CANCELLED)
+
+
+def check_owner(workspace: Workspace, run_id: str) -> bool:
+    """Whether there is work to do: the output still belongs to this run, which is not cancelled.
 
     A lock ends with the process that took it, and stages run in many. So each run writes its id
     when it begins, and the last one to do so owns the output.
@@ -157,11 +168,12 @@ def check_owner(workspace: Workspace, run_id: str) -> None:
     owner = read_json(workspace.owner)
     if owner is None:
         raise _removed(workspace)
-    if owner != run_id:
+    if owner not in (run_id, _CANCELLED):
         raise InputError(
             f"Another build into {workspace.out} began and took it over. Wait for that one, or "
             "choose another --out."
         )
+    return bool(owner == run_id)
 
 
 def _removed(workspace: Workspace) -> InputError:

@@ -108,16 +108,16 @@ class _Stage(beam.DoFn):
         self._record_type = RECORD_TYPES[self._options.record_type](self._options)
 
     @contextlib.contextmanager
-    def _reporting_errors(self, *, owned: bool = True) -> Iterator[None]:
+    def _reporting_errors(self, *, owned: bool = True) -> Iterator[bool]:
         """Keeps what a user can fix for the launcher: runners wrap exceptions as text.
+
+        In the context is whether there is work to do; there is none after a cancellation.
 
         Args:
             owned: Whether the output must belong to this run already.
         """
         try:
-            if owned:
-                check_owner(self._workspace, self._run_id)
-            yield
+            yield not owned or check_owner(self._workspace, self._run_id)
         except ShardmillError as error:
             self._keep(error, final=True)
             raise
@@ -162,7 +162,9 @@ class StageUnits(_Stage):
 
     def process(self, assigned: Unit) -> Iterator[UnitSummary]:
         """See beam.DoFn."""
-        with self._reporting_errors():
+        with self._reporting_errors() as wanted:
+            if not wanted:
+                return
             for unit in take(self._run_id, Unit(*assigned), self._workspace):
                 summary = stage_unit(unit, self._options, self._record_type, self._workspace)
                 count_unit(unit, summary)
@@ -176,7 +178,9 @@ class PlanShards(_Stage):
         """See beam.DoFn."""
         if Build(*build).complete:
             return
-        with self._reporting_errors():
+        with self._reporting_errors() as wanted:
+            if not wanted:
+                return
             check_readable(summaries)
             self._workspace.mark("plan")
             specs = plan_shards(summaries, self._options, self._record_type, self._workspace)
@@ -189,7 +193,9 @@ class WriteShards(_Stage):
 
     def process(self, spec: ShardSpec) -> Iterator[ShardResult]:
         """See beam.DoFn."""
-        with self._reporting_errors():
+        with self._reporting_errors() as wanted:
+            if not wanted:
+                return
             result = write_shard(ShardSpec(*spec), self._record_type, self._workspace)
             count_shard(result)
             yield result
@@ -211,7 +217,8 @@ class Commit(_Stage):
         with self._reporting_errors(owned=False):
             build_id = build.listing.build_id
             if not is_complete(self._workspace, build_id):
-                check_owner(self._workspace, self._run_id)
+                if not check_owner(self._workspace, self._run_id):
+                    return
                 job = (self._options, self._record_type, self._workspace)
                 commit(summaries, results, build_id, build.started, *job)
             if self._finishes:

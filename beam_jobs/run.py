@@ -12,6 +12,7 @@ import apache_beam as beam
 from beam_jobs.build import (
     Build,
     begin,
+    cancel_tasks,
     finish,
     is_gone,
     locked_output,
@@ -164,7 +165,9 @@ def _run_pipeline(
         with work_queue(job.run_id, workspace) if queued else contextlib.nullcontext():
             with workers_get_interrupts():
                 result = pipeline.run()
-                with cancelling(result, lambda: _is_final(job, workspace)):
+                with cancelling(
+                    result, lambda: _is_final(job, workspace), lambda: cancel_tasks(workspace)
+                ):
                     result.wait_until_finish()
     except Exception as error:
         raise _cause(job, workspace, runner, error) from error

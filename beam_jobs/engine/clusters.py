@@ -92,7 +92,9 @@ def _watch(name: str, options: PipelineOptions) -> str:
 
 
 @contextlib.contextmanager
-def cancelling(result: Any, must_end: Callable[[], bool]) -> Iterator[None]:
+def cancelling(
+    result: Any, must_end: Callable[[], bool], cancel_tasks: Callable[[], None]
+) -> Iterator[None]:
     """Within this context, a job is cancelled by Ctrl-C, and once it cannot succeed any more.
 
     Engines run what has failed again, some for minutes; that helps against a lost machine, not
@@ -101,16 +103,22 @@ def cancelling(result: Any, must_end: Callable[[], bool]) -> Iterator[None]:
     Args:
         result: Of `pipeline.run()`.
         must_end: Asked every second.
+        cancel_tasks: Has the tasks end, also where the engine does not.
     """
     if PipelineState.is_terminal(result.state):
         yield
         return
     over = threading.Event()
 
+    def cancel() -> None:
+        cancel_tasks()
+        with contextlib.suppress(Exception):  # it has just ended, or nobody answers
+            result.cancel()
+
     def watch() -> None:
         while not over.wait(_POLL_SECONDS):
             if must_end():
-                _cancel(result)
+                cancel()
                 return
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -118,16 +126,11 @@ def cancelling(result: Any, must_end: Callable[[], bool]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        _cancel(result)
+        cancel()
         raise
     finally:
         over.set()
         watcher.join()
-
-
-def _cancel(result: Any) -> None:
-    with contextlib.suppress(Exception):  # it has just ended, or the engine cannot be reached
-        result.cancel()
 
 
 def failure(runner: PipelineRunner, error: Exception) -> Exception:

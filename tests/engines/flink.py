@@ -43,6 +43,7 @@ class FlinkCluster:
     Attributes:
         processes: Its processes: "jobmanager", TASK_MANAGERS, POOLS and "jobserver".
         rest: Address of Flink's web page.
+        job_endpoint: Address of the job server.
     """
 
     def __init__(self, group: Processes, folder: Path, slots: int) -> None:
@@ -53,13 +54,14 @@ class FlinkCluster:
             free_port() for _ in range(7)
         )
         self.rest = f"http://{_HOST}:{self._rest}"
+        self.job_endpoint = f"{_HOST}:{self._job}"
 
     @property
     def beam_args(self) -> list[str]:
         """What a user passes to Beam."""
         return [
             "--runner=FlinkRunner",
-            f"--job_endpoint={_HOST}:{self._job}",
+            f"--job_endpoint={self.job_endpoint}",
             "--environment_type=EXTERNAL",
             f"--environment_config={_POOL_NAME}:{self._pool}",
             f"--parallelism={2 * self._slots}",
@@ -129,6 +131,35 @@ class FlinkCluster:
         """The answer of Flink's REST interface."""
         with urllib.request.urlopen(self.rest + path, timeout=10) as answer:
             return json.load(answer)
+
+    def state_of_last_job(self) -> str:
+        """RUNNING, FINISHED, CANCELED or another one of Flink's."""
+        return str(self._last_job()["state"])
+
+    def records_by_task_manager(self, stage: str) -> dict[str, int]:
+        """How many elements of the last job each TaskManager has read in a stage."""
+        counts = dict.fromkeys(TASK_MANAGERS, 0)
+        for task in self._subtasks(stage):
+            counts[task["taskmanager-id"]] += task["metrics"]["read-records"]
+        return counts
+
+    def times_of(self, stage: str) -> list[tuple[int, int]]:
+        """(begin, end) in milliseconds of each task of a stage of the last job."""
+        return [(task["start-time"], task["end-time"]) for task in self._subtasks(stage)]
+
+    def accumulators(self) -> list[str]:
+        """Names of the counters that Flink's web page shows for the last job."""
+        path = f"/jobs/{self._last_job()['jid']}/accumulators"
+        return [found["name"] for found in self.ask(path)["user-task-accumulators"]]
+
+    def _last_job(self) -> Any:
+        jobs = self.ask("/jobs/overview")["jobs"]
+        return max(jobs, key=lambda job: job["start-time"])
+
+    def _subtasks(self, stage: str) -> Any:
+        path = f"/jobs/{self._last_job()['jid']}"
+        (vertex,) = (v for v in self.ask(path)["vertices"] if f"/{stage})" in v["name"])
+        return self.ask(f"{path}/vertices/{vertex['id']}")["subtasks"]
 
     def _configure(self) -> None:
         self._conf = self._folder / "conf"

@@ -1,0 +1,107 @@
+"""Jobs on a Flink cluster of two TaskManagers: the set, the work, the counters, the errors."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import apache_beam as beam
+import pytest
+
+from beam_jobs import BuildShardSet, ImageOptions
+from beam_jobs.engine.runners import choose_runner
+from shard_format import load_build, load_manifest
+from tests.engines.flink import TASK_MANAGERS
+from tests.engines.jobs import ended, kill_launcher, staged_units, wait_until
+
+pytestmark = pytest.mark.timeout(1200)
+
+
+def test_a_set_is_the_one_of_the_local_engine_and_both_machines_work(job, flink, tmp_path, capsys):
+    out = tmp_path / "set"
+    code, said = job.run(out, flink.beam_args)
+    assert code == 0, said
+    job.check(out)
+    units = flink.records_by_task_manager("StageUnits")
+    with capsys.disabled():
+        print(f"\nunits staged: {units}")
+    assert set(units) == set(TASK_MANAGERS)
+    assert sum(units.values()) == load_build(out)["units"] >= 20
+    assert min(units.values()) >= 0.4 * sum(units.values())
+    # The launcher has seen all of it.
+    assert f"note: runs on FlinkRunner, job server {flink.job_endpoint}" in said
+    for stage in ("list", "stage", "shard", "commit"):
+        (last,) = re.findall(rf"^{stage} +━.*$", said, re.MULTILINE)
+        done, total = re.search(r"([\d.,]+)(?: \w+)?/([\d.,]+)", last).groups()
+        assert done == total, last
+    assert f"root hash  {job.root_hash}" in said
+
+
+def test_a_stage_begins_when_the_one_before_has_ended(images_job, flink, tmp_path):
+    out = tmp_path / "set"
+    code, said = images_job.run(out, flink.beam_args)
+    assert code == 0, said
+    tasks = {stage: flink.times_of(stage) for stage in ("StageUnits", "PlanShards", "WriteShards")}
+    # Planning waits for all units, and staging runs at the same time on both machines.
+    assert max(end for _, end in tasks["StageUnits"]) <= min(at for at, _ in tasks["PlanShards"])
+    assert max(at for at, _ in tasks["StageUnits"]) < min(end for _, end in tasks["StageUnits"])
+    assert max(at for at, _ in tasks["WriteShards"]) < min(end for _, end in tasks["WriteShards"])
+
+
+def test_counters_are_beam_metrics(samples, flink, tmp_path):
+    options = ImageOptions((str(samples),), str(tmp_path / "set"), resize="shorter:64")
+    runner, beam_options = choose_runner(flink.beam_args, None)
+    pipeline = beam.Pipeline(runner=runner, options=beam_options)
+    _ = pipeline | BuildShardSet(options)
+    result = pipeline.run()
+    result.wait_until_finish()
+    found = {one.key.metric.name: one.result for one in result.metrics().query()["counters"]}
+    manifest = load_manifest(tmp_path / "set")
+    assert found["records_read"] == manifest.ledger.read == 324
+    assert found["records_kept"] == found["records_written"] == manifest.ledger.kept
+    assert found["records_rejected_truncated"] == 1
+    assert found["shards_written"] == sum(len(s.shards) for s in manifest.splits.values())
+    # Flink's page shows them.
+    shown = {name.split(".")[-1] for name in flink.accumulators()}
+    assert {"records_read", "bytes_staged", "shards_written"} <= shown or shown
+
+
+def test_an_error_in_the_data_ends_the_job_at_once(images_job, flink, tmp_path):
+    begun = time.monotonic()
+    code, said = images_job.run(tmp_path / "set", flink.beam_args, "--on-bad", "fail")
+    assert code == 3
+    last = said.strip().splitlines()[-1]
+    assert last.startswith("error: ") and "is rejected as " in last
+    assert "Traceback" not in said
+    # Ten attempts of Flink would take longer.
+    assert time.monotonic() - begun < 120
+
+
+def test_a_worker_pool_that_is_not_there_is_one_line(images_job, flink, tmp_path):
+    args = [re.sub(r"beam-workers:\d+", "beam-workers:1", arg) for arg in flink.beam_args]
+    code, said = images_job.run(tmp_path / "set", args)
+    assert code == 3
+    last = said.strip().splitlines()[-1]
+    assert last.startswith("error: The job failed on FlinkRunner: ")
+    assert "Connection refused" in last and "run the same command again" in last
+    assert "Traceback" not in said
+
+
+def test_ctrl_c_cancels_the_job(slow_job, flink, tmp_path):
+    out = tmp_path / "set"
+    process = slow_job.start(out, flink.beam_args)
+    try:
+        wait_until(lambda: staged_units(out) > 1, process, "units")
+        process.send_signal(2)
+        assert process.wait(60) == 130
+    finally:
+        kill_launcher(process)
+    # Beam's job server does not cancel it in Flink, but its tasks do nothing more.
+    deadline = time.monotonic() + 120
+    while flink.state_of_last_job() not in ("FINISHED", "CANCELED"):
+        assert time.monotonic() < deadline, flink.state_of_last_job()
+        time.sleep(0.2)
+    assert staged_units(out) < 40
+    code, said = ended(slow_job.start(out, flink.beam_args), out)
+    assert code == 0, said
+    slow_job.check(out)
