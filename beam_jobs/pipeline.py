@@ -34,7 +34,7 @@ from beam_jobs.stages.shard import ShardResult, write_shard
 from beam_jobs.stages.stage import check_readable, stage_unit
 from beam_jobs.staging.units import Unit, UnitSummary
 from beam_jobs.workspace import write_json
-from shard_format import ShardmillError, load_manifest
+from shard_format import InputError, ShardmillError, load_manifest
 
 
 class BuildShardSet(beam.PTransform):
@@ -61,7 +61,7 @@ class BuildShardSet(beam.PTransform):
 
     def expand(self, root: Any) -> Any:
         """See beam.PTransform."""
-        job = (self._options, self.run_id)
+        job = (self._options, self.run_id, self._build is not None)
         if self._build:
             builds = root | "ListCorpus" >> beam.Create([self._build])  # Build
         else:
@@ -84,7 +84,7 @@ class BuildShardSet(beam.PTransform):
         )
         results = shards | "WriteShards" >> beam.ParDo(WriteShards(*job))  # ShardResult
         return builds | "Commit" >> beam.ParDo(
-            Commit(*job, finishes=self._build is None),
+            Commit(*job),
             beam.pvalue.AsList(summaries),
             beam.pvalue.AsList(results),
         )  # root hash
@@ -95,12 +95,19 @@ ERRORS: dict[str, ShardmillError] = {}
 
 
 class _Stage(beam.DoFn):
-    """What every stage has: the options, and the workspace and record type made from them."""
+    """What every stage has: the options, and the workspace and record type made from them.
 
-    def __init__(self, options: PreprocessOptions, run_id: str) -> None:
+    Args:
+        options: The job.
+        run_id: A name that no other run has.
+        launched: Whether a launcher waits for errors, and will finish the build.
+    """
+
+    def __init__(self, options: PreprocessOptions, run_id: str, launched: bool) -> None:
         super().__init__()
         self._options = options
         self._run_id = run_id
+        self._launched = launched
 
     def setup(self) -> None:
         """Creates what cannot be pickled."""
@@ -111,13 +118,14 @@ class _Stage(beam.DoFn):
     def _reporting_errors(self, *, owned: bool = True) -> Iterator[bool]:
         """Keeps what a user can fix for the launcher: runners wrap exceptions as text.
 
-        In the context is whether there is work to do; there is none after a cancellation.
+        In the context is whether there is work to do. There is none after a cancellation, nor where
+        another run has taken over: an engine would repeat what fails, and hold its slots.
 
         Args:
             owned: Whether the output must belong to this run already.
         """
         try:
-            yield not owned or check_owner(self._workspace, self._run_id)
+            yield not owned or self._is_wanted()
         except ShardmillError as error:
             self._keep(error, final=True)
             raise
@@ -126,16 +134,24 @@ class _Stage(beam.DoFn):
             self._keep(readable, final=False)  # a worker on another machine may succeed
             raise readable from error
 
+    def _is_wanted(self) -> bool:
+        try:
+            return check_owner(self._workspace, self._run_id)
+        except InputError as error:
+            if not self._launched:
+                raise
+            self._keep(error, final=True)
+            return False
+
     def _keep(self, error: ShardmillError, *, final: bool) -> None:
         ERRORS[self._run_id] = error
         kept = {
             "type": type(error).__name__,
             "message": str(error),
-            "run_id": self._run_id,
             "final": final,
         }
         with contextlib.suppress(OSError):  # a full disk has no room for this either
-            write_json(self._workspace, self._workspace.error, kept)
+            write_json(self._workspace, self._workspace.error(self._run_id), kept)
 
 
 class ListCorpus(_Stage):
@@ -204,10 +220,6 @@ class WriteShards(_Stage):
 class Commit(_Stage):
     """A Build, all UnitSummary and all ShardResult in, the root hash of the finished set out."""
 
-    def __init__(self, options: PreprocessOptions, run_id: str, *, finishes: bool) -> None:
-        super().__init__(options, run_id)
-        self._finishes = finishes
-
     def process(
         self, build: Build, summaries: list[UnitSummary], results: list[ShardResult]
     ) -> Iterator[str]:
@@ -217,11 +229,11 @@ class Commit(_Stage):
         with self._reporting_errors(owned=False):
             build_id = build.listing.build_id
             if not is_complete(self._workspace, build_id):
-                if not check_owner(self._workspace, self._run_id):
+                if not self._is_wanted():
                     return
                 job = (self._options, self._record_type, self._workspace)
                 commit(summaries, results, build_id, build.started, *job)
-            if self._finishes:
+            if not self._launched:
                 finish(self._options, self._workspace, rebuilt=not build.complete)
             manifest = load_manifest(self._workspace.out)
             count_ledger(manifest.ledger)

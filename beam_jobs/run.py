@@ -34,7 +34,7 @@ from beam_jobs.pipeline import ERRORS, BuildShardSet
 from beam_jobs.progress import Follower, OnProgress
 from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.workspace import Workspace, read_json
-from shard_format import InputError, Manifest, errors, load_build, load_manifest, naming
+from shard_format import InputError, Manifest, errors, load_build, load_manifest, naming, storage
 from shard_format.storage import Place
 
 # What Beam's local engine raises when a worker process has died.
@@ -169,21 +169,17 @@ def _run_pipeline(
                     result, lambda: _is_final(job, workspace), lambda: cancel_tasks(workspace)
                 ):
                     result.wait_until_finish()
+            if storage.stat(workspace.out / naming.MANIFEST) is None:
+                raise RuntimeError("The job ended without a set.")  # its tasks had to stop
     except Exception as error:
         raise _cause(job, workspace, runner, error) from error
     finally:
         follower.stop()
 
 
-def _note(job: BuildShardSet, workspace: Workspace) -> dict[str, Any] | None:
-    """The error that a worker of this run has left for the user."""
-    note: dict[str, Any] | None = read_json(workspace.error)
-    return note if note and note["run_id"] == job.run_id else None
-
-
 def _is_final(job: BuildShardSet, workspace: Workspace) -> bool:
     """Whether a worker has left an error that another attempt would meet too."""
-    note = _note(job, workspace)
+    note = read_json(workspace.error(job.run_id))
     return note is not None and note["final"]
 
 
@@ -192,7 +188,7 @@ def _cause(job: BuildShardSet, workspace: Workspace, runner: Any, error: Excepti
     kept = ERRORS.pop(job.run_id, None)
     if kept is not None:
         return kept
-    note = _note(job, workspace)
+    note = read_json(workspace.error(job.run_id))
     if note is not None:
         kind: Callable[[str], Exception] = getattr(errors, note["type"])
         return kind(note["message"])

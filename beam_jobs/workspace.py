@@ -65,7 +65,6 @@ class Workspace:
         self.shards = self.work / "shards"
         self.owner = self.work / "run.json"
         self.progress = self.work / "progress"
-        self.error = self.work / "error.json"
 
     def create(self) -> None:
         """Makes every folder and deletes what a killed build left half-written."""
@@ -74,7 +73,6 @@ class Workspace:
             storage.make_folder(folder)
         for place in (self.units, self.plan, self.settled, self.shards):
             storage.make_folder(place)
-        storage.delete(self.error)
         storage.delete(self.progress)
         if storage.local_path(self.progress) is None:
             storage.delete_tree(self.progress)
@@ -134,6 +132,10 @@ class Workspace:
             yield path
         finally:
             path.unlink(missing_ok=True)
+
+    def error(self, run_id: str) -> Place:
+        """Where a worker leaves an error for the launcher of its run."""
+        return self.work / f"error-{run_id}.json"
 
     def mark(self, stage: str) -> None:
         """Notes that a stage begins now."""
