@@ -12,7 +12,7 @@ CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 PYTEST = $(BIN)/python -m pytest --numprocesses $$(( $(CORES) < 4 ? $(CORES) + 1 : 4 )) \
 	--dist loadfile --no-loadscope-reorder
 
-.PHONY: help venv demo test lint types layers pytest proofs format bench clean
+.PHONY: help venv demo test lint types layers pytest proofs engines test-engines format bench clean
 
 help:  ## List the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,6 +45,14 @@ pytest: venv
 
 proofs: venv  ## Run the long tests: more kills, options and services, fresh installations (about 15 minutes).
 	$(PYTEST) -m proof
+
+engines: venv  ## Fetch Flink, Prism, Spark and storage servers for the tests, into .engines.
+	$(BIN)/python -m tests.engines.fetch
+	$(BIN)/python -m tests.servers.fetch
+
+# One process: a Flink cluster and its workers keep two cores busy.
+test-engines: venv  ## Run the tests on the engines and servers that could be fetched.
+	$(BIN)/python -m pytest -m engine
 
 format: venv  ## Format and fix what ruff can fix.
 	$(BIN)/ruff format .

@@ -15,9 +15,11 @@ _ENGINE = "apache_beam.runners."
 
 # Loggers that say in which state a job is, and on Dataflow where to see it.
 _FOR_USERS = ("apache_beam.runners.dataflow", "apache_beam.runners.portability.portable_runner")
+_OF_WORKERS = "apache_beam.runners.worker"  # in this process: the launcher shows their errors
 _NOISE = (
     "apitools",  # Google's clients are not installed
     "has started a component",  # how to write the program that we have written
+    "Traceback (most recent call last)",  # of what the launcher explains
     "Really starting service",
     "Really destroying service",
     "Unparseable argument",  # options of the job server, which are checked before
@@ -65,8 +67,8 @@ class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """See logging.Handler."""
         text = record.getMessage().strip()
-        shown = record.levelno >= logging.WARNING or record.name.startswith(_FOR_USERS)
-        if shown and text and not any(noise in text for noise in _NOISE):
+        shown = record.levelno >= logging.WARNING and not record.name.startswith(_OF_WORKERS)
+        if (shown or record.name.startswith(_FOR_USERS)) and text and not any(noise in text for noise in _NOISE):
             self._show(text.splitlines()[0])
 
 

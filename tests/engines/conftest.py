@@ -21,6 +21,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module")
 def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlinkCluster]:
-    """A cluster of two TaskManagers with one slot each."""
+    """A cluster of two TaskManagers."""
     with flink_cluster(tmp_path_factory.mktemp("flink")) as cluster:
         yield cluster

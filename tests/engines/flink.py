@@ -20,6 +20,7 @@ from tests.engines.processes import Processes, free_port, listens, processes
 
 TASK_MANAGERS = ("taskmanager1", "taskmanager2")
 POOLS = ("pool1", "pool2")
+_SLOTS = 2  # of each TaskManager
 _HOST = "127.0.0.1"
 _POOL_HOSTS = ("127.0.0.11", "127.0.0.12")
 _POOL_NAME = "beam-workers"  # each TaskManager resolves it to its own pool
@@ -46,10 +47,9 @@ class FlinkCluster:
         job_endpoint: Address of the job server.
     """
 
-    def __init__(self, group: Processes, folder: Path, slots: int) -> None:
+    def __init__(self, group: Processes, folder: Path) -> None:
         self.processes = group
         self._folder = folder
-        self._slots = slots
         self._rpc, self._rest, self._blob, self._pool, self._job, self._artifacts, self._other = (
             free_port() for _ in range(7)
         )
@@ -64,7 +64,7 @@ class FlinkCluster:
             f"--job_endpoint={self.job_endpoint}",
             "--environment_type=EXTERNAL",
             f"--environment_config={_POOL_NAME}:{self._pool}",
-            f"--parallelism={2 * self._slots}",
+            f"--parallelism={len(TASK_MANAGERS)}",
         ]
 
     def start(self) -> None:
@@ -94,7 +94,7 @@ class FlinkCluster:
         pool = _POOL_HOSTS[TASK_MANAGERS.index(name)]
         hosts.write_text(f"{_HOST} localhost\n{pool} {_POOL_NAME}\n")
         main = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
-        more = [f"-Djdk.net.hosts.file={hosts}", "-XX:MaxDirectMemorySize=256m"]
+        more = [f"-Djdk.net.hosts.file={hosts}", "-XX:MaxDirectMemorySize=448m"]
         arguments = ["--configDir", str(self._conf), f"-Dtaskmanager.resource-id={name}"]
         self._java(name, 384, _flink_jars(), main, *arguments, jvm=more)
 
@@ -119,6 +119,17 @@ class FlinkCluster:
         jars = sorted(str(jar) for jar in fetched("beam-flink").glob("*.jar"))
         self._java("jobserver", 256, jars, main, *arguments)
         self.processes.wait_for("jobserver", lambda: listens(_HOST, self._job))
+
+    def start_again(self, name: str) -> None:
+        """Starts a process that was killed."""
+        if name in TASK_MANAGERS:
+            self.start_task_manager(name)
+        elif name in POOLS:
+            self.start_pool(name)
+        elif name == "jobmanager":
+            self.start_job_manager()
+        else:
+            self.start_job_server()
 
     def task_managers(self) -> int:
         """How many have registered; -1 without an answer."""
@@ -174,7 +185,9 @@ class FlinkCluster:
             "blob.server.port": self._blob,
             "taskmanager.host": _HOST,
             "taskmanager.bind-host": _HOST,
-            "taskmanager.numberOfTaskSlots": self._slots,
+            # The second slot is for the tasks of the other TaskManager, when that is lost.
+            "taskmanager.numberOfTaskSlots": _SLOTS,
+            "cluster.evenly-spread-out-slots": "true",
             "io.tmp.dirs": self._folder / "tmp",
             # Flink's scripts would compute these from one total.
             "jobmanager.memory.heap.size": "256m",
@@ -182,14 +195,15 @@ class FlinkCluster:
             "jobmanager.memory.jvm-metaspace.size": "128m",
             "jobmanager.memory.jvm-overhead.min": "64m",
             "jobmanager.memory.jvm-overhead.max": "64m",
-            "taskmanager.cpu.cores": float(self._slots),
+            "taskmanager.cpu.cores": float(_SLOTS),
             "taskmanager.memory.framework.heap.size": "128m",
             "taskmanager.memory.task.heap.size": "256m",
             "taskmanager.memory.framework.off-heap.size": "128m",
             "taskmanager.memory.task.off-heap.size": "32m",
             "taskmanager.memory.managed.size": "64m",
-            "taskmanager.memory.network.min": "64m",
-            "taskmanager.memory.network.max": "64m",
+            # Room for the tasks of both TaskManagers: with 64m no task of a lost one starts again.
+            "taskmanager.memory.network.min": "256m",
+            "taskmanager.memory.network.max": "256m",
             "taskmanager.memory.jvm-metaspace.size": "160m",
             "taskmanager.memory.jvm-overhead.min": "64m",
             "taskmanager.memory.jvm-overhead.max": "64m",
@@ -232,15 +246,14 @@ def _flink_jars() -> list[str]:
 
 
 @contextlib.contextmanager
-def flink_cluster(folder: Path, slots: int = 1) -> Iterator[FlinkCluster]:
+def flink_cluster(folder: Path) -> Iterator[FlinkCluster]:
     """A cluster that has been started; it is stopped at the end.
 
     Args:
         folder: For its configuration, its files and, in "logs", its logs.
-        slots: Of each TaskManager.
     """
     fetched("flink"), fetched("beam-flink")
     with processes(folder / "logs") as group:
-        cluster = FlinkCluster(group, folder, slots)
+        cluster = FlinkCluster(group, folder)
         cluster.start()
         yield cluster

@@ -150,6 +150,7 @@ def job(request: pytest.FixtureRequest) -> Job:
 
 
 def with_local_hash(job: Job, out: Path) -> Job:
+    """The job with the root hash that the local engine gives."""
     code, said = job.run(out)
     assert code == 0, said
     return dataclasses.replace(job, root_hash=load_manifest(out).root_hash)

@@ -1,0 +1,78 @@
+"""SIGKILL in the middle of a job: it ends right, or the same command completes it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.engines.flink import FlinkCluster
+from tests.engines.jobs import Job, ended, printed, staged_units, wait_until
+
+_DOWN_SECONDS = 5.0  # until a supervisor starts again what was killed
+
+
+class Outcome(NamedTuple):
+    """How a job with a kill in the middle went.
+
+    Attributes:
+        victim: The process that was killed.
+        moment: Seconds from the first finished unit to the kill.
+        units: How many were finished by then.
+        by_itself: Whether the job ended right; else the same command completed it.
+        seconds: From the kill to the finished set.
+    """
+
+    victim: str
+    moment: float
+    units: int
+    by_itself: bool
+    seconds: float
+
+
+def seconds_of_work(cluster: FlinkCluster, job: Job, out: Path) -> float:
+    """How long an uninterrupted job takes from the first finished unit to the set."""
+    process = job.start(out, cluster.beam_args)
+    wait_until(lambda: staged_units(out), process, "a unit")
+    begun = time.monotonic()
+    code, said = ended(process, out)
+    assert code == 0, said
+    job.check(out)
+    return time.monotonic() - begun
+
+
+def kill_and_finish(
+    cluster: FlinkCluster, job: Job, out: Path, victim: str, moment: float, *, again: bool = True
+) -> Outcome:
+    """Kills a process of the cluster in the middle of a job, and sees to the set.
+
+    Args:
+        cluster: Which is whole again at the end.
+        job: What runs.
+        out: Its output.
+        victim: The name of the process.
+        moment: Seconds from the first finished unit to the kill.
+        again: Whether the process is started again while the job runs; else after it has failed.
+    """
+    process = job.start(out, cluster.beam_args)
+    wait_until(lambda: staged_units(out), process, "a unit")
+    time.sleep(moment)
+    units = staged_units(out)
+    assert process.poll() is None, "the job has ended before the kill"
+    cluster.processes.kill(victim)
+    begun = time.monotonic()
+    if again:
+        time.sleep(_DOWN_SECONDS)
+        cluster.start_again(victim)
+    code, said = ended(process, out)
+    by_itself = code == 0
+    if not again:
+        cluster.start_again(victim)
+    if not by_itself:
+        last = said.strip().splitlines()[-1]
+        assert code == 3 and last.startswith("error: "), said
+        assert "run the same command again" in last and "Traceback" not in said
+        code, said = job.run(out, cluster.beam_args)
+        assert code == 0, printed(out)
+    job.check(out)
+    return Outcome(victim, round(moment, 2), units, by_itself, round(time.monotonic() - begun, 1))

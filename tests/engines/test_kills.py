@@ -1,0 +1,60 @@
+"""Kills at seeded moments on Flink; benchmarks/engine_kills.py has ten for each kind of worker."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from tests.engines.flink import POOLS, TASK_MANAGERS
+from tests.engines.jobs import kill_launcher, staged_units, wait_until
+from tests.engines.kills import kill_and_finish, seconds_of_work
+
+pytestmark = pytest.mark.timeout(1800)
+
+
+@pytest.fixture(scope="module")
+def span(flink, slow_job, tmp_path_factory):
+    """Seconds of an uninterrupted job from its first unit to its end."""
+    return seconds_of_work(flink, slow_job, tmp_path_factory.mktemp("whole") / "set")
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("victims", [TASK_MANAGERS, POOLS], ids=["taskmanager", "pool"])
+def test_a_killed_worker_that_is_started_again(victims, seed, span, flink, slow_job, tmp_path):
+    draw = random.Random(seed)
+    victim = draw.choice(victims)
+    kill_and_finish(flink, slow_job, tmp_path / "set", victim, draw.uniform(0, 0.8) * span)
+
+
+def test_a_killed_pool_that_stays_away(span, flink, slow_job, tmp_path):
+    """No job waits forever: it ends on the other machine, or fails after Flink's attempts."""
+    kill_and_finish(flink, slow_job, tmp_path / "set", POOLS[0], 0.2 * span, again=False)
+
+
+def test_a_killed_job_manager(span, flink, slow_job, tmp_path):
+    """Without high availability Flink forgets the job, and the launcher says so."""
+    found = kill_and_finish(flink, slow_job, tmp_path / "set", "jobmanager", 0.3 * span)
+    assert not found.by_itself
+
+
+def test_a_killed_job_server(span, flink, slow_job, tmp_path):
+    found = kill_and_finish(flink, slow_job, tmp_path / "set", "jobserver", 0.3 * span)
+    assert not found.by_itself
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["job over", "job running"])
+def test_a_killed_launcher(waits, flink, slow_job, tmp_path):
+    """The job goes on without it; the same command finishes the build, or takes it over."""
+    out = tmp_path / "set"
+    process = slow_job.start(out, flink.beam_args)
+    wait_until(lambda: staged_units(out) > 2, process, "units")
+    kill_launcher(process)
+    deadline = time.monotonic() + 600
+    while waits and flink.state_of_last_job() == "RUNNING":
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    code, said = slow_job.run(out, flink.beam_args)
+    assert code == 0, said
+    slow_job.check(out)
