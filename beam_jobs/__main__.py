@@ -16,7 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from beam_jobs.engine.logs import quiet_beam, runs_here, show_engine_log
+from beam_jobs.engine.logs import beam_log
 from beam_jobs.options import OPTIONS
 from shard_format import ShardmillError
 from shard_format.config_file import read_config
@@ -33,20 +33,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         values = vars(known)
         del values["config"]  # read by `_config`
         job = JOBS[values.pop("job")]
-        if runs_here(beam_args):
-            quiet_beam()
-        else:
-            show_engine_log(lambda line: print(line, file=sys.stderr))
-        if values.pop("dry_run"):
+        dry = values.pop("dry_run")
+        with beam_log(beam_args, lambda line: print(line, file=sys.stderr)):
+            if dry:
+                with naming_extras():
+                    from beam_jobs.dry_run import dry_run
+
+                print(json.dumps(dry_run(job(**values)).as_json()))
+                return 0
             with naming_extras():
-                from beam_jobs.dry_run import dry_run
+                from beam_jobs.run import check_kept, preprocess  # loads Beam: not for --help
 
-            print(json.dumps(dry_run(job(**values)).as_json()))
-            return 0
-        with naming_extras():
-            from beam_jobs.run import check_kept, preprocess  # loads Beam: not for --help
-
-        report = preprocess(job(**values), beam_args)
+            report = preprocess(job(**values), beam_args)
         print(json.dumps(report.summary()))
         check_kept(report)
     except ShardmillError as error:

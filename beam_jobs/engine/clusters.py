@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -59,14 +60,18 @@ def options_of_job_server(options: PipelineOptions) -> set[str]:
     endpoint = options.view_as(PortableOptions).job_endpoint
     if not endpoint or endpoint == _EMBEDDED:
         return set()
+    host, _, port = endpoint.rpartition(":")
     try:
-        service = ExternalJobServer(endpoint, _REACH_SECONDS).start()
+        # First without grpc, which does not say why it cannot connect, and tries until the end.
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_SECONDS):
+            service = ExternalJobServer(endpoint, _REACH_SECONDS).start()
         request = beam_job_api_pb2.DescribePipelineOptionsRequest()
         answer = service.DescribePipelineOptions(request, timeout=_REACH_SECONDS)
-    except Exception as error:  # grpc's: of several classes, and no dependency of ours
+    except Exception as error:  # grpc's are of several classes, and grpc is no dependency of ours
+        why = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
         raise UsageError(
-            f"No Beam job server answers at {endpoint} (--job_endpoint). Start it, or correct its "
-            "address; 'HOST:PORT' is the form."
+            f"No Beam job server answers at {endpoint}{why}. Start it, or correct --job_endpoint; "
+            "its form is HOST:PORT."
         ) from error
     return {option.name for option in answer.options}
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from traceback import walk_tb
 
 # Values of --runner that mean the pinned local engine; None is no --runner at all.
@@ -34,6 +35,22 @@ def runs_here(beam_args: Sequence[str]) -> bool:
     return parser.parse_known_args(list(beam_args))[0].runner in LOCAL_RUNNERS
 
 
+@contextlib.contextmanager
+def beam_log(beam_args: Sequence[str], show: Callable[[str], None]) -> Iterator[None]:
+    """Within this context, Beam logs what matters to users; enter it before anything imports Beam.
+
+    Args:
+        beam_args: Of the local engine nothing is logged, of a cluster the states of the job.
+        show: Called with a line, also from other threads.
+    """
+    if runs_here(beam_args):
+        quiet_beam()
+        yield
+    else:
+        with _engine_log_shown(show):
+            yield
+
+
 def quiet_beam() -> None:
     """Silences Beam on this machine; call it before anything imports Beam.
 
@@ -45,16 +62,19 @@ def quiet_beam() -> None:
     _hide_lost_threads()
 
 
-def show_engine_log(show: Callable[[str], None]) -> None:
-    """Shows the states of a job on a cluster, and warnings; call it before anything imports Beam.
-
-    Args:
-        show: Called with a line, also from other threads.
-    """
-    logging.getLogger().addHandler(_Lines(show))
+@contextlib.contextmanager
+def _engine_log_shown(show: Callable[[str], None]) -> Iterator[None]:
+    handler, root = _Lines(show), logging.getLogger()
+    root.addHandler(handler)
     for name in _FOR_USERS:
         logging.getLogger(name).setLevel(logging.INFO)
     _hide_lost_threads()
+    try:
+        yield
+    finally:
+        # Engines that end with this process have more to say, of which nothing matters.
+        root.removeHandler(handler)
+        root.addHandler(logging.NullHandler())
 
 
 class _Lines(logging.Handler):
@@ -68,7 +88,11 @@ class _Lines(logging.Handler):
         """See logging.Handler."""
         text = record.getMessage().strip()
         shown = record.levelno >= logging.WARNING and not record.name.startswith(_OF_WORKERS)
-        if (shown or record.name.startswith(_FOR_USERS)) and text and not any(noise in text for noise in _NOISE):
+        if (
+            (shown or record.name.startswith(_FOR_USERS))
+            and text
+            and not any(noise in text for noise in _NOISE)
+        ):
             self._show(text.splitlines()[0])
 
 

@@ -20,6 +20,9 @@ from beam_jobs.engine.logs import LOCAL_RUNNERS
 from shard_format import UsageError
 from shard_format.machine import usable_cores
 
+# Runners that Beam has and does not know by name.
+_MODULES = {"DaskRunner": "apache_beam.runners.dask.dask_runner.DaskRunner"}
+
 # Processes take about 3 s to start; threads finish a smaller corpus in that time.
 _WORTH_PROCESSES = 16 << 20  # 16 MiB
 
@@ -96,7 +99,7 @@ def choose_mode(
 
 def _create(name: str) -> PipelineRunner:
     try:
-        return create_runner(name)
+        return create_runner(_MODULES.get(name, name))
     except (ValueError, ImportError, AttributeError) as error:
         raise UsageError(
             f"{name!r} is not a Beam runner ({error}). Correct --runner, or leave it out for the "

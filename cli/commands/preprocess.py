@@ -141,16 +141,12 @@ def build_set(
         as_json: Print one JSON object instead.
         shown: The folder to name at the end, if it is not the output.
     """
-    from beam_jobs.engine.logs import quiet_beam, runs_here, show_engine_log
+    from beam_jobs.engine.logs import beam_log
     from cli.console import Bars, native_noise_kept, print_json, say
     from cli.ledger import print_ledger, print_warnings
 
     units = {"list": "files", "stage": "bytes"}
-    with native_noise_kept() as stderr, Bars(stderr) as bars:
-        if runs_here(beam_args):
-            quiet_beam()
-        else:
-            show_engine_log(bars.note)
+    with native_noise_kept() as stderr, Bars(stderr) as bars, beam_log(beam_args, bars.note):
         from beam_jobs.run import check_kept, preprocess
 
         def show(stage: str, done: int, total: int) -> None:

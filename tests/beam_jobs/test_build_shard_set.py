@@ -41,6 +41,28 @@ def test_a_pipeline_builds_the_set_of_a_job(job, tmp_path):
     assert (out / naming.REPORT).exists() and not (out / naming.WORK_DIR).exists()
 
 
+def test_a_result_has_counters_of_the_job(make_images, job, tmp_path):
+    options = job()
+    (make_images() / "class0" / "broken.jpg").write_bytes(b"\xff\xd8")
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        _ = pipeline | BuildShardSet(options)
+    counters = pipeline.result.metrics().query()["counters"]
+    found = {one.key.metric.name: one.committed for one in counters}
+    set_bytes = sum(path.stat().st_size for path in (tmp_path / "set").glob("*.tfrecord*"))
+    source_bytes = sum(path.stat().st_size for path in (tmp_path / "corpus").rglob("*.jpg"))
+    assert {name: value for name, value in found.items() if value} == {
+        "units_staged": 1,
+        "bytes_staged": source_bytes,
+        "records_read": 21,
+        "records_staged": 20,
+        "records_rejected_not-an-image": 1,
+        "shards_written": 2,
+        "records_written": 20,
+        "bytes_written": set_bytes,
+        "records_kept": 20,
+    }
+
+
 def test_a_pipeline_finds_a_finished_set(job, tmp_path):
     built = preprocess(job(no_report=True)).manifest
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "set").rglob("*.*")}

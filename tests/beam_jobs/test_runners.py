@@ -6,8 +6,9 @@ import pytest
 from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
+from beam_jobs.engine.clusters import describe, failure
 from beam_jobs.engine.runners import choose_mode, choose_runner, uses_work_queue
-from shard_format import UsageError
+from shard_format import InputError, UsageError
 
 
 def workers(*beam_args, asked=None):
@@ -45,6 +46,42 @@ def test_the_work_queue_needs_bundles_that_run_once():
 
 
 @pytest.mark.parametrize(
+    ("runner", "advice"),
+    [("FlinkRunner", "--parallelism=N"), ("SparkRunner", "when it is started")],
+)
+def test_workers_are_those_of_the_local_engine(runner, advice):
+    with pytest.raises(UsageError, match=f"--workers is for the local engine.*{advice}"):
+        choose_runner([f"--runner={runner}"], 2)
+
+
+def test_a_cluster_is_named_with_the_page_to_watch():
+    args = ["--runner=FlinkRunner", "--flink_master=flink:8081"]
+    assert describe(*choose_runner(args, None)) == (
+        "runs on FlinkRunner. Tasks and counters: http://flink:8081. Ctrl-C cancels the job."
+    )
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        ("Pipeline a_b failed in state FAILED: java.net.X: Refused\nat y", "java.net.X: Refused. "),
+        ("Pipeline a_b failed in state CANCELLED: unknown error", "unknown error. "),
+    ],
+)
+def test_a_failure_of_a_cluster_is_one_line(raised, said):
+    runner, _ = choose_runner(["--runner=FlinkRunner"], None)
+    found = failure(runner, RuntimeError(raised))
+    assert isinstance(found, InputError)
+    assert str(found).startswith(f"The job failed on FlinkRunner: {said}What is finished was kept.")
+
+
+def test_the_traceback_of_a_bug_is_kept():
+    runner, _ = choose_runner(["--runner=FlinkRunner"], None)
+    bug = RuntimeError("Pipeline a failed in state FAILED: Traceback (most recent call last): ...")
+    assert failure(runner, bug) is bug
+
+
+@pytest.mark.parametrize(
     ("beam_args", "message"),
     [
         (["--runner=Nope"], "'Nope' is not a Beam runner"),
@@ -52,6 +89,9 @@ def test_the_work_queue_needs_bundles_that_run_once():
             ["--direct_num_worker=2"],
             "Neither shardmill nor Beam has the option --direct_num_worker",
         ),
+        (["--runner=DataflowRunner", "--regoin=x"], "has the option --regoin=x"),
+        (["--runner=FlinkRunner", "--job_endpoint=127.0.0.1:1"], "No Beam job server answers at"),
+        (["--runner=FlinkRunner", "--job_endpoint=flink"], "its form is HOST:PORT"),
     ],
 )
 def test_mistakes_in_flags_for_beam(beam_args, message):

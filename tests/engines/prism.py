@@ -1,8 +1,8 @@
 """Prism, Beam's runner in Go: started by Beam itself, or a job server of its own.
 
-    preprocess(options, started_by_beam())
-    with prism_server(folder) as beam_args:
-        preprocess(options, beam_args)
+preprocess(options, started_by_beam())
+with prism_server(folder) as beam_args:
+    preprocess(options, beam_args)
 """
 
 from __future__ import annotations
