@@ -27,6 +27,7 @@ _BEAM_JAVA = "2.62.0"
 _BEAM_GO = "2.77.0"
 FLINK = "1.19.3"
 SPARK = "3.5.3"
+_DASK = "2024.12.1"
 
 _SECONDS = 1200  # for one part
 
@@ -98,6 +99,16 @@ def _merge_jars(jars: Sequence[Path], merged: Path) -> None:
             target.writestr(name, b"\n".join(parts))
 
 
+def _pypi(requirement: str) -> Callable[[Path], None]:
+    """A package with all that it depends on, for PYTHONPATH."""
+
+    def fetch(folder: Path) -> None:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder)]
+        _run([*pip, "--disable-pip-version-check", requirement])
+
+    return fetch
+
+
 def _jars_on_pypi(requirement: str, inside: tuple[str, ...]) -> Callable[[Path], None]:
     """The jars in some folders of a source distribution, which is not built."""
 
@@ -146,6 +157,7 @@ PARTS = {
             ("java", "mvn"),
             _maven(f"org.apache.beam:beam-runners-spark-3:{_BEAM_JAVA}"),
         ),
+        Part(f"dask-{_DASK}", (), _pypi(f"dask[distributed]=={_DASK}")),
     )
 }
 

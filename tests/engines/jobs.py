@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -30,11 +30,13 @@ class Job:
         repository: Where the command runs.
         arguments: Of the command, without --out.
         root_hash: As the local engine gives it.
+        environment: Further variables of the command.
     """
 
     repository: Path
     arguments: tuple[str, ...]
     root_hash: str = ""
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def start(self, out: Path, beam_args: Sequence[str] = (), *more: str) -> subprocess.Popen[str]:
         """Starts the command as a user does, in a process group of its own."""
@@ -43,6 +45,7 @@ class Job:
         return subprocess.Popen(
             [*command, "--out", str(out), "--no-report", *more, "--", *beam_args],
             cwd=self.repository,
+            env={**os.environ, **self.environment},
             stdout=log,
             stderr=subprocess.STDOUT,
             text=True,
