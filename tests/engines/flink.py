@@ -158,10 +158,10 @@ class FlinkCluster:
         """(begin, end) in milliseconds of each task of a stage of the last job."""
         return [(task["start-time"], task["end-time"]) for task in self._subtasks(stage)]
 
-    def accumulators(self) -> list[str]:
-        """Names of the counters that Flink's web page shows for the last job."""
+    def accumulators(self) -> str:
+        """The counters that Flink's web page shows for the last job, as Beam writes them."""
         path = f"/jobs/{self._last_job()['jid']}/accumulators"
-        return [found["name"] for found in self.ask(path)["user-task-accumulators"]]
+        return "".join(found["value"] for found in self.ask(path)["user-task-accumulators"])
 
     def _last_job(self) -> Any:
         jobs = self.ask("/jobs/overview")["jobs"]
