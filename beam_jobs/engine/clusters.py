@@ -36,8 +36,10 @@ _EMBEDDED = "embed"  # a job server inside the launcher
 
 # What Beam puts before the message of a job server.
 _OF_PIPELINE = re.compile(r"^Pipeline \S+ failed in state \w+: (?=\S)")
-# A worker's exception that is no error of the input, which its traceback explains.
+# A worker's exception that is no error of the input, which its traceback explains; and those that
+# no engine raises for what a user can change.
 _TRACEBACK = "Traceback (most recent call last)"
+_BUGS = (AssertionError, AttributeError, LookupError, TypeError)
 
 
 def name_of(runner: PipelineRunner) -> str:
@@ -141,7 +143,7 @@ def cancelling(
 def failure(runner: PipelineRunner, error: Exception) -> Exception:
     """What to raise for a job that failed for no reason that a worker has noted."""
     text = str(error).strip() or type(error).__name__
-    if _TRACEBACK in text:
+    if _TRACEBACK in text or isinstance(error, _BUGS):
         return error
     said = _OF_PIPELINE.sub("", text).splitlines()[0].rstrip(". ")
     return InputError(

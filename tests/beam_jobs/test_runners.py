@@ -79,6 +79,7 @@ def test_the_traceback_of_a_bug_is_kept():
     runner, _ = choose_runner(["--runner=FlinkRunner"], None)
     bug = RuntimeError("Pipeline a failed in state FAILED: Traceback (most recent call last): ...")
     assert failure(runner, bug) is bug
+    assert isinstance(failure(runner, KeyError("stage")), KeyError)
 
 
 @pytest.mark.parametrize(
