@@ -72,7 +72,7 @@ def _maven(artifact: str) -> Callable[[Path], None]:
                 f"<dependencies>{wanted}</dependencies></project>"
             )
             copy = ["dependency:copy-dependencies", f"-DoutputDirectory={project}/jars"]
-            _run(["mvn", "--batch-mode", "--quiet", *copy], cwd=project)
+            _run(["mvn", "--batch-mode", "--quiet", "-Dstyle.color=never", *copy], cwd=project)
             _merge_jars(sorted((Path(project) / "jars").glob("*.jar")), folder / f"{name}.jar")
 
     return fetch
