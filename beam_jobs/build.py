@@ -94,13 +94,13 @@ def _check_folders(options: PreprocessOptions) -> None:
 
 @contextlib.contextmanager
 def locked_output(
-    workspace: Workspace, on_wait: Callable[[str], None] = lambda note: None
+    workspace: Workspace, on_note: Callable[[str], None] = lambda note: None
 ) -> Iterator[None]:
     """Creates the output folder and locks it; removes it again if nothing was written.
 
     Args:
         workspace: The build.
-        on_wait: Called with a message if the lock may be that of a build that was killed.
+        on_note: See Lease.
 
     Raises:
         InputError: It cannot be written, or another process builds there.
@@ -109,7 +109,7 @@ def locked_output(
     existed = path is None or path.exists()  # an object store has no empty folder
     try:
         storage.make_folder(workspace.out)
-        with workspace.lock(on_wait):
+        with workspace.lock(on_note):
             yield
     except OSError as error:
         raise output_error(error, workspace) from error

@@ -38,13 +38,14 @@ class Lease:
     Args:
         folder: Of the leases of an output.
         out: The output, for messages.
-        on_wait: Called with a message if it is not clear yet whether a build still runs.
+        on_note: Called with a message if it is not clear yet whether a build still runs, or if the
+            store cannot tell builds apart.
     """
 
-    def __init__(self, folder: Place, out: Place, on_wait: Callable[[str], None]) -> None:
+    def __init__(self, folder: Place, out: Place, on_note: Callable[[str], None]) -> None:
         self._folder = folder
         self._out = out
-        self._on_wait = on_wait
+        self._on_note = on_note
         self._number = 0
         owner = {"host": socket.gethostname(), "process": os.getpid(), "machine": _machine()}
         self._content = json.dumps({**owner, "id": uuid.uuid4().hex}).encode()
@@ -72,10 +73,17 @@ class Lease:
         if numbers:
             self._check_stale(max(numbers))
         self._number = max(numbers, default=0) + 1
+        place = self._object(self._number)
         try:
-            storage.write_bytes(self._object(self._number), self._content, if_absent=True)
+            storage.write_bytes(place, self._content, if_absent=True)
         except FileExistsError:
             raise self._taken(self._number) from None
+        with contextlib.suppress(FileExistsError):
+            storage.write_bytes(place, self._content + b" ", if_absent=True)
+            self._on_note(
+                f"{self._out} is in a store that ignores conditional writes, so a second build "
+                "into the same place would not be noticed."
+            )
 
     def _check_stale(self, number: int) -> None:
         """Returns once it is clear that the owner of a lease was killed, or has ended.
@@ -94,7 +102,7 @@ class Lease:
             if left <= 0:
                 return
             if not told:
-                self._on_wait(
+                self._on_note(
                     f"{self._out} has the lease of a build{_by(owner)}, which may have been "
                     f"killed: waiting for up to {left:.0f} s."
                 )

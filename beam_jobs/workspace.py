@@ -160,11 +160,11 @@ class Workspace:
         storage.delete_tree(self._system)
 
     @contextlib.contextmanager
-    def lock(self, on_wait: Callable[[str], None] = lambda note: None) -> Iterator[None]:
+    def lock(self, on_note: Callable[[str], None] = lambda note: None) -> Iterator[None]:
         """Keeps other processes from building here: two builds would mix their files.
 
         Args:
-            on_wait: See Lease.
+            on_note: See Lease.
 
         Raises:
             InputError: Another process builds into the same folder.
@@ -172,7 +172,7 @@ class Workspace:
         storage.make_folder(self.work)
         path = storage.local_path(self.work / "lock")
         if path is None:
-            with Lease(self.work / "leases", self.out, on_wait).held():
+            with Lease(self.work / "leases", self.out, on_note).held():
                 yield
             return
         with path.open("w") as file:

@@ -27,6 +27,7 @@ from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_table
 from shard_format import (
     IndexWriter,
+    InputError,
     Ledger,
     Manifest,
     SplitInfo,
@@ -93,7 +94,7 @@ def commit(
     _remove_strangers(workspace, manifest)
     write_build_info(workspace, build_id, started, plan, summaries, options)
     # A manifest that survives a power cut must not name files that do not: all of them are durable.
-    _write(workspace, naming.MANIFEST, manifest.to_text().encode())
+    _write_manifest(workspace, manifest.to_text().encode())
     return manifest
 
 
@@ -148,6 +149,29 @@ def _split(
 def _write(workspace: Workspace, name: str, content: bytes) -> None:
     with workspace.write(workspace.out / name, durable=True) as file:
         file.write(content)
+
+
+def _write_manifest(workspace: Workspace, content: bytes) -> None:
+    """Makes a shard set of the files.
+
+    In an object store a set that another build has finished meanwhile is not replaced. A local
+    build holds a lock, and not every file system can create a whole file only if there is none.
+
+    Raises:
+        InputError: There is another set.
+    """
+    place = workspace.out / naming.MANIFEST
+    if storage.local_path(place) is not None:
+        _write(workspace, naming.MANIFEST, content)
+        return
+    try:
+        storage.write_bytes(place, content, if_absent=True)
+    except FileExistsError:
+        if storage.read_bytes(place) != content:
+            raise InputError(
+                f"Another build has finished a set in {workspace.out} meanwhile. Choose another "
+                "--out."
+            ) from None
 
 
 def _file_info(workspace: Workspace, name: str) -> dict[str, Any]:
