@@ -12,27 +12,39 @@ if TYPE_CHECKING:  # pyarrow takes a while to import
 
 
 class _PlaceType(click.ParamType[Any]):
-    """A `Place` of the storage layer; shells complete paths."""
+    """A `Place` of the storage layer; shells complete paths.
+
+    Args:
+        path: What a local path must be.
+    """
 
     name = "path"
+
+    def __init__(self, path: click.Path) -> None:
+        self._path = path
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Place:
         """See click.ParamType."""
         from shard_format import UsageError
-        from shard_format.storage import place_of
+        from shard_format.storage import local_path, place_of
 
         try:
-            return place_of(value)
+            place = place_of(value)
         except UsageError as error:
             self.fail(str(error), param, ctx)
+        if local_path(place) is not None:
+            self._path.convert(str(place), param, ctx)
+        return place
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """See click.ParamType."""
-        return click.Path().shell_complete(ctx, param, incomplete)
+        return self._path.shell_complete(ctx, param, incomplete)
 
 
-PLACE = _PlaceType()
+PLACE = _PlaceType(click.Path())
+FILE = _PlaceType(click.Path(dir_okay=False))
+FOLDER = _PlaceType(click.Path(file_okay=False))

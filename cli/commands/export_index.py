@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from cli.places import PLACE
+from cli.places import FOLDER, PLACE
 from shard_format.storage import Place
 
 
@@ -21,7 +21,7 @@ from shard_format.storage import Place
 @click.option(
     "--out",
     metavar="FOLDER",
-    type=PLACE,
+    type=FOLDER,
     help="Where the files go (default: DIR/index).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.places import PLACE
+from cli.places import FILE, PLACE
 
 if TYPE_CHECKING:  # pyarrow takes a while to import
     from shard_format.storage import Place
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # pyarrow takes a while to import
 @click.option(
     "--out",
     metavar="FILE",
-    type=PLACE,
+    type=FILE,
     show_default="DIR/report.html",
     help="File to write.",
 )
