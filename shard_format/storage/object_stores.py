@@ -69,11 +69,11 @@ def locate(url: Url) -> Location:
     """
     scheme, _, rest = url.text.partition("://")
     bucket, _, key = rest.partition("/")
-    account, at, host = bucket.partition("@")
+    container, at, host = bucket.partition("@")
     if not bucket:
         raise UsageError(f"{url} names no bucket. Write {scheme}://BUCKET/FOLDER.")
     if scheme in AZURE and at:
-        return Location(_azure(account, host.partition(".")[0]), bucket, key.rstrip("/"))
+        return Location(_azure(container, host.partition(".")[0]), bucket, key.rstrip("/"))
     return Location(_CONNECT[scheme](bucket), bucket, key.rstrip("/"))
 
 

@@ -43,7 +43,7 @@ Result = TypeVar("Result")
 
 READ_BYTES = 16 << 20  # 16 MiB a request; more is asked for in several at a time
 WRITE_BYTES = 32 << 20  # 32 MiB a request of a large upload: writes cost ten times as much
-_UPLOADS = 4  # of its parts in flight
+_UPLOADS = 2  # of its parts in flight: they are held in memory
 # A new object waits in memory up to this size, and is sent in one request.
 _HELD_BYTES = 32 << 20  # 32 MiB
 _BUFFER_BYTES = 256 << 10  # 256 KiB
