@@ -5,9 +5,15 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import cv2
+import numpy as np
+
+from beam_jobs.images.encode import encode_jpeg
+
 REPOSITORY = Path(__file__).parents[1]
 # 560 photographs if the developers' corpora are next to the repository, else the 320 samples.
 _DEVELOPERS = REPOSITORY.parent / "shared" / "corpora" / "clothing"
+_LARGE, _LARGE_QUALITY = (600, 480), 93
 _SAMPLES = REPOSITORY / "samples" / "clothing"
 
 
@@ -17,6 +23,33 @@ def photographs() -> list[Path]:
         return sorted(_DEVELOPERS.rglob("*.jpg"))
     # Without the deliberate faults of the samples, at which other programs would stop.
     return [path for path in sorted(_SAMPLES.rglob("*-*-*-*-*.jpg")) if " " not in path.name]
+
+
+def make_large_photographs(folder: Path, count: int) -> Path:
+    """`count` JPEG of 600 x 480 pixels and about 110 kB, all different, in ten class folders.
+
+    They are photographs enlarged, with noise; made once and reused.
+    """
+    done = folder / "complete"
+    if done.exists() and done.read_text() == str(count):
+        return folder / "photos"
+    shutil.rmtree(folder, ignore_errors=True)
+    generator, (height, width) = np.random.default_rng(0), _LARGE
+    noise = generator.normal(0, 9, (height + 100, width + 80, 3)).astype(np.float32)
+    pixels = [cv2.imread(str(path))[:, :, ::-1] for path in photographs()[:200]]
+    large = [
+        cv2.resize(image, noise.shape[1::-1], interpolation=cv2.INTER_CUBIC) for image in pixels
+    ]
+    for number in range(count):
+        top, left = generator.integers(0, 60, 2)
+        moved = np.roll(noise, generator.integers(0, 400, 2), (0, 1))
+        image = np.clip(large[number % len(large)] + moved, 0, 255).astype(np.uint8)
+        cut = np.ascontiguousarray(image[top : top + height, left : left + width])
+        path = folder / "photos" / f"class-{number % 10}" / f"{number:06d}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode_jpeg(cut, _LARGE_QUALITY))
+    done.write_text(str(count))
+    return folder / "photos"
 
 
 def make_corpus(folder: Path, count: int) -> Path:

@@ -14,20 +14,15 @@ import datetime
 import functools
 import json
 import os
-import shutil
 import statistics
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-import cv2
-import numpy as np
-
-from beam_jobs.images.encode import encode_jpeg
 from beam_jobs.options import ImageOptions, TextOptions
 from beam_jobs.run import preprocess
-from benchmarks.corpus import photographs
+from benchmarks.corpus import make_large_photographs
 from benchmarks.measure import machine, run, take_turns
 from benchmarks.text_corpus import make_jsonl
 from shard_format import storage
@@ -38,7 +33,6 @@ from tests.servers.versitygw import versitygw
 
 _HERE = Path(__file__).parent
 _LATENCY = 0.03  # seconds a request
-_HEIGHT, _WIDTH, _QUALITY = 600, 480, 93  # with noise: 120 kB, 110 kB as stored
 
 
 def main() -> None:
@@ -101,22 +95,8 @@ def _images(work: Path, count: int) -> Path:
     out = work / f"remote-images-{count}"
     if (out / "manifest.json").exists():
         return out
-    source, generator = work / f"remote-photographs-{count}", np.random.default_rng(0)
-    noise = generator.normal(0, 9, (_HEIGHT + 100, _WIDTH + 80, 3)).astype(np.float32)
-    pixels = [cv2.imread(str(path))[:, :, ::-1] for path in photographs()[:200]]
-    large = [
-        cv2.resize(image, noise.shape[1::-1], interpolation=cv2.INTER_CUBIC) for image in pixels
-    ]
-    for number in range(count):
-        top, left = generator.integers(0, 60, 2)
-        moved = np.roll(noise, generator.integers(0, 400, 2), (0, 1))
-        image = np.clip(large[number % len(large)] + moved, 0, 255).astype(np.uint8)
-        cut = np.ascontiguousarray(image[top : top + _HEIGHT, left : left + _WIDTH])
-        path = source / f"class-{number % 10}" / f"{number:06d}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(encode_jpeg(cut, _QUALITY))
+    source = make_large_photographs(work / "large-photographs", count)
     preprocess(ImageOptions((str(source),), str(out), resize="none", split="train=1"))
-    shutil.rmtree(source)
     return out
 
 

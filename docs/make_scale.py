@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from beam_jobs.stages.plan.merge_levels import (
-    IMAGE_BYTES,
+    RECORD_BYTES,
     LIMITS,
     LOCAL,
     MAX_LEVELS,
@@ -212,11 +212,11 @@ def _introduction() -> Iterator[str]:
     )
     yield "This is arithmetic: nothing here ran at these sizes. The assumptions are\n"
     yield _item(
-        f"images of {IMAGE_BYTES // 1000} kB, one object each, staged to the same size, with "
+        f"images of {RECORD_BYTES // 1000} kB, one object each, staged to the same size, with "
         f"{ROW_BYTES} bytes of sidecar rows each; units of {UNIT_BYTES / MIB:.1f} MiB on average "
         f"and shards of {SHARD_BYTES // MIB} MiB, which are the defaults. From archives, staging "
         f"reads one range of {store.read_bytes // MIB} MiB where it reads "
-        f"{store.read_bytes // IMAGE_BYTES} objects here;"
+        f"{store.read_bytes // RECORD_BYTES} objects here;"
     )
     yield _item(
         f"{store.seconds * 1000:.0f} ms for a request, {store.in_flight} in flight for each "
@@ -256,7 +256,7 @@ def _memory() -> Iterator[str]:
     )
     yield _item(
         "Planning: a byte for each record, and 100 MiB. The sidecars are copied to its disk, each "
-        f"in one request: {ROW_BYTES / IMAGE_BYTES:.2%} of the corpus, "
+        f"in one request: {ROW_BYTES / RECORD_BYTES:.2%} of the corpus, "
         f"{_size(work_of(100).row_bytes)} for 100 TB.\n"
     )
     yield "## What does not scale\n"

@@ -156,7 +156,7 @@ class Traffic(NamedTuple):
         return self.reads + self.writes
 
 
-IMAGE_BYTES = 100_000
+RECORD_BYTES = 100_000
 ROW_BYTES = 270  # in a sidecar: measured on 6,440 images of the clothing data set
 # A unit ends at a record with a chance of its size / 32 MiB, at 96 MiB at the latest.
 UNIT_BYTES = int((32 << 20) * (1 - math.exp(-3)))
@@ -186,7 +186,7 @@ def merging_at(place: Place, corpus_bytes: int | None) -> Merging:
 
 def usual_work(payload_bytes: int) -> Work:
     """Of images of 100 kB with the default sizes of units and shards."""
-    records = max(1, payload_bytes // IMAGE_BYTES)
+    records = max(1, payload_bytes // RECORD_BYTES)
     return Work(
         units=max(1, payload_bytes // UNIT_BYTES),
         shards=max(1, payload_bytes // SHARD_BYTES),
