@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from beam_jobs.stages.plan.merge_levels import (
-    RECORD_BYTES,
     LIMITS,
     LOCAL,
     MAX_LEVELS,
     OBJECT_STORE,
+    RECORD_BYTES,
     ROW_BYTES,
     SHARD_BYTES,
     UNIT_BYTES,
