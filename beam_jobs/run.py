@@ -107,7 +107,14 @@ def preprocess(
         on_progress("list", found.items, found.items)
         if not build.complete:
             runs_python = record_type.runs_python
-            choose_mode(beam_options, beam_args, runs_python=runs_python, corpus_bytes=found.bytes)
+            places = map(storage.place_of, (*options.sources, str(workspace.units)))
+            choose_mode(
+                beam_options,
+                beam_args,
+                runs_python=runs_python,
+                corpus_bytes=found.bytes,
+                remote=options.workers is None and not all(map(storage.local_path, places)),
+            )
             if not is_local(runner):
                 on_note(describe(runner, beam_options))
             on_progress("stage", 0, found.bytes)

@@ -16,7 +16,8 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -104,6 +105,27 @@ class Workspace:
             storage.make_folder(folder)
         return folder
 
+    def drafts(self, files: Mapping[str, Place]) -> dict[str, Place]:
+        """Where to write some files of a build, by any name; see `publish`."""
+        return {
+            name: final if storage.local_path(final) is not None else self.scratch_file()
+            for name, final in files.items()
+        }
+
+    def publish(self, drafts: Mapping[Place, Place]) -> None:
+        """Sends `drafts`, once they are whole, to their places in an object store at once."""
+        remote = [(draft, final) for draft, final in drafts.items() if draft != final]
+        if not remote:
+            return
+        with ThreadPoolExecutor(len(remote)) as pool:
+            for _ in pool.map(lambda pair: self._send(*pair), remote):
+                pass
+
+    def _send(self, draft: Place, final: Place) -> None:
+        with self.write(final) as file, storage.open_input(draft) as written:
+            shutil.copyfileobj(written, file, _COPY_BYTES)
+        storage.delete(draft)
+
     def plan_file(self, name: str) -> Path:
         """A file of planning that is mapped into memory; see `share_plan_file`."""
         path = storage.local_path(self.plan / name)
@@ -114,11 +136,7 @@ class Workspace:
 
     def share_plan_file(self, name: str) -> None:
         """Gives a `plan_file`, once it is whole, to the workers of later stages."""
-        path = self.plan_file(name)
-        if path != self.plan / name:
-            with self.write(self.plan / name) as file, path.open("rb") as written:
-                shutil.copyfileobj(written, file, _COPY_BYTES)
-            path.unlink()
+        self.publish({self.plan_file(name): self.plan / name})
 
     @contextlib.contextmanager
     def local_copy(self, place: Place) -> Iterator[Path]:

@@ -68,7 +68,8 @@ def stage_unit(
     if done is not None:
         report(workspace.progress, "stage", unit.bytes)
         return done
-    files = unit_files(workspace, unit.key)
+    final = unit_files(workspace, unit.key)
+    files = workspace.drafts(final)
     items = list(read_unit(workspace.listing, unit))
     try:
         with (
@@ -98,14 +99,12 @@ def stage_unit(
         reused=False,
         ignored=rejects.ignored,
     )
+    digests = {suffix: file_sha256(files[suffix]) for suffix in ("arrow", "rejects")}
+    workspace.publish({files[suffix]: final[suffix] for suffix in ("tfrecord", *digests)})
     write_json(
         workspace,
-        files["json"],
-        {
-            "summary": summary._asdict(),
-            "payload_bytes": payload_bytes,
-            "sha256": {suffix: file_sha256(files[suffix]) for suffix in ("arrow", "rejects")},
-        },
+        final["json"],
+        {"summary": summary._asdict(), "payload_bytes": payload_bytes, "sha256": digests},
     )
     return summary
 

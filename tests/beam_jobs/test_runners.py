@@ -25,19 +25,25 @@ def test_a_quota_of_a_container_counts(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("beam_args", "runs_python", "corpus_bytes", "expected"),
+    ("beam_args", "runs_python", "corpus_bytes", "remote", "expected"),
     [
-        (["--direct_num_workers=1"], True, 1 << 30, "in_memory"),
-        (["--direct_num_workers=2"], False, 1 << 30, "multi_threading"),
-        (["--direct_num_workers=2"], True, 1 << 20, "multi_threading"),
-        (["--direct_num_workers=2"], True, 1 << 30, "multi_processing"),
-        (["--direct_running_mode=in_memory"], True, 1 << 30, "in_memory"),
+        (["--direct_num_workers=1"], True, 1 << 30, False, ("in_memory", 1)),
+        (["--direct_num_workers=2"], False, 1 << 30, True, ("multi_threading", 2)),
+        (["--direct_num_workers=2"], True, 1 << 20, False, ("multi_threading", 2)),
+        (["--direct_num_workers=2"], True, 1 << 30, False, ("multi_processing", 2)),
+        (["--direct_running_mode=in_memory"], True, 1 << 30, True, ("in_memory", 4)),
+        ([], False, 1 << 30, False, ("multi_threading", 4)),
+        ([], False, 1 << 30, True, ("multi_threading", 8)),
+        ([], True, 1 << 30, True, ("multi_processing", 4)),
     ],
 )
-def test_threads_or_processes(beam_args, runs_python, corpus_bytes, expected):
+def test_threads_or_processes(beam_args, runs_python, corpus_bytes, remote, expected):
     _, options = choose_runner(beam_args, 4)
-    choose_mode(options, beam_args, runs_python=runs_python, corpus_bytes=corpus_bytes)
-    assert options.view_as(DirectOptions).direct_running_mode == expected
+    choose_mode(
+        options, beam_args, runs_python=runs_python, corpus_bytes=corpus_bytes, remote=remote
+    )
+    direct = options.view_as(DirectOptions)
+    assert (direct.direct_running_mode, direct.direct_num_workers) == expected
 
 
 def test_the_work_queue_needs_bundles_that_run_once():
