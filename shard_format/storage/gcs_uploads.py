@@ -74,7 +74,8 @@ def _error(url: Url, error: BaseException) -> OSError:
 def _client() -> Any:
     from google.cloud import storage
 
-    if not hasattr(_threads, "client"):
+    emulator = os.environ.get("STORAGE_EMULATOR_HOST")
+    if getattr(_threads, "emulator", "none yet") != emulator:
         # Uploads need no project, which credentials outside of Google do not tell.
-        _threads.client = storage.Client(project="none")
+        _threads.client, _threads.emulator = storage.Client(project="none"), emulator
     return _threads.client
