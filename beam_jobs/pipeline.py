@@ -274,14 +274,18 @@ class PlanMerge(_Stage):
                 yield from merge_tasks(plan, self._level, runs)
 
 
-class MergeRuns(_Stage):
-    """MergeTask(level=1, group=7, bucket=0, ...) in, MergedRun(key="3f2a...", ...) out."""
+class _BlockStage(_Stage):
+    """A stage that holds a block of staged payload in memory."""
 
     def __init__(
         self, options: PreprocessOptions, run_id: str, launched: bool, limits: Limits
     ) -> None:
         super().__init__(options, run_id, launched)
         self._block_bytes = limits.block_bytes
+
+
+class MergeRuns(_BlockStage):
+    """MergeTask(level=1, group=7, bucket=0, ...) in, MergedRun(key="3f2a...", ...) out."""
 
     def process(self, task: MergeTask) -> Iterator[MergedRun]:
         """See beam.DoFn."""
@@ -313,14 +317,8 @@ class PlanMergedShards(_Stage):
             yield from merged_shards(plan, [MergedRun(*run) for run in last])
 
 
-class WriteShards(_Stage):
+class WriteShards(_BlockStage):
     """ShardSpec(split="train", shard=3, ...) in, ShardResult(info=ShardInfo(...), ...) out."""
-
-    def __init__(
-        self, options: PreprocessOptions, run_id: str, launched: bool, limits: Limits
-    ) -> None:
-        super().__init__(options, run_id, launched)
-        self._block_bytes = limits.block_bytes
 
     def process(self, spec: ShardSpec) -> Iterator[ShardResult]:
         """See beam.DoFn."""

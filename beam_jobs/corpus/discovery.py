@@ -247,7 +247,7 @@ def _files_in_tree(
     hidden = ""  # the last folder that is hidden
     try:
         for tree in sorted_trees(root, naming.MANIFEST):
-            for folder in tree.folders - tree.with_noted:
+            for folder in tree.without:
                 sets.rule_out(path_of(root / folder if folder else root))
             for name, status in tree:
                 *folders, last = name.split("/")

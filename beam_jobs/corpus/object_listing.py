@@ -11,7 +11,7 @@ import itertools
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from shard_format import storage
@@ -29,27 +29,36 @@ class Tree:
 
     Args:
         files: Relative names and status.
-        noted: The name of a file whose folders are wanted.
 
     Attributes:
-        folders: The folders around all files, "" for the root among them.
-        with_noted: Those that have a file of the noted name.
+        without: Folders that are listed as a whole and have no file of the noted name.
     """
 
-    def __init__(self, files: Iterable[tuple[str, Stat]], noted: str) -> None:
-        self.folders = set[str]()
-        self.with_noted = set[str]()
-        packed = []
-        for name, status in files:
-            folder, _, last = name.rpartition("/")
-            if folder not in self.folders:
-                above = itertools.accumulate(folder.split("/"), "{}/{}".format)
-                self.folders.update(("", *above))
-            if last == noted:
-                self.with_noted.add(folder)
-            # The zero byte sorts before all that a name can have: a folder before a file a.txt.
-            packed.append(f"{name}/".replace("/", "\0").encode() + _STAT.pack(*status))
-        self._packed = sorted(packed)
+    def __init__(self, files: Iterable[tuple[str, Stat]]) -> None:
+        self.without = set[str]()
+        # The zero byte sorts before all that a name can have: a folder before a file a.txt.
+        self._packed = sorted(
+            f"{name}/".replace("/", "\0").encode() + _STAT.pack(*status) for name, status in files
+        )
+
+    @classmethod
+    def below(cls, prefix: str, files: Iterable[tuple[str, Stat]], noted: str) -> Tree:
+        """All files below a prefix; "" is that of the root."""
+        folders, have_noted = {prefix}, set[str]()
+
+        def seen() -> Iterator[tuple[str, Stat]]:
+            for name, status in files:
+                folder, _, last = _joined(prefix, name).rpartition("/")
+                if last == noted:
+                    have_noted.add(folder)
+                while folder not in folders:  # and all around it
+                    folders.add(folder)
+                    folder = folder.rpartition("/")[0]
+                yield _joined(prefix, name), status
+
+        tree = cls(seen())
+        tree.without = folders - have_noted
+        return tree
 
     def __iter__(self) -> Iterator[tuple[str, Stat]]:
         for packed in self._packed:
@@ -57,8 +66,8 @@ class Tree:
             yield name, Stat(*_STAT.unpack(packed[-_STAT.size :]))
 
 
-# What is listed together: the files of a folder that was looked into, or all below a prefix.
-_Piece = list[tuple[str, Stat]] | str
+# What is listed together: some files of a folder that was looked into, or all below a prefix.
+_Piece = Tree | str
 
 
 def sorted_trees(root: Place, noted: str) -> Iterator[Tree]:
@@ -66,7 +75,7 @@ def sorted_trees(root: Place, noted: str) -> Iterator[Tree]:
 
     Args:
         root: A folder.
-        noted: See Tree.
+        noted: The name of a file of which it is wanted which folders have none.
 
     Raises:
         OSError: A listing fails.
@@ -74,17 +83,16 @@ def sorted_trees(root: Place, noted: str) -> Iterator[Tree]:
     over = threading.Event()
 
     def listed(piece: _Piece) -> Tree:
-        if not isinstance(piece, str):
-            return Tree(piece, noted)
-        prefix = f"{piece}/" if piece else ""
+        if isinstance(piece, Tree):
+            return piece
         found = storage.list_tree(root / piece if piece else root)
         files = itertools.takewhile(lambda _: not over.is_set(), found)
-        return Tree(((prefix + name, status) for name, status in files), noted)
+        return Tree.below(piece, files, noted)
 
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="listing") as pool:
         coming: deque[Future[Tree]] = deque()
         try:
-            for piece in _pieces(root, pool.map):
+            for piece in _pieces(root, noted, pool):
                 if len(coming) == _AT_A_TIME:
                     yield coming.popleft().result()
                 coming.append(pool.submit(listed, piece))
@@ -94,32 +102,37 @@ def sorted_trees(root: Place, noted: str) -> Iterator[Tree]:
             over.set()
 
 
-def _pieces(root: Place, run: Callable[..., Iterator[list[_Piece]]]) -> list[_Piece]:
+def _pieces(root: Place, noted: str, pool: ThreadPoolExecutor) -> list[_Piece]:
     """The first levels of folders, in the order of names; no more of them than pays."""
     pieces: list[_Piece] = [""]
     for _ in range(_MAX_LEVELS):
         prefixes = sum(isinstance(piece, str) for piece in pieces)
         if not 0 < prefixes < _ENOUGH:
             break
-        found = run(lambda piece: _looked_into(root, piece), pieces)
+        found = pool.map(lambda piece: _looked_into(root, piece, noted), pieces)
         pieces = list(itertools.chain.from_iterable(found))
     return pieces
 
 
-def _looked_into(root: Place, piece: _Piece) -> list[_Piece]:
+def _looked_into(root: Place, piece: _Piece, noted: str) -> list[_Piece]:
     """The files and folders of a prefix; itself if it begins with a page of files alone."""
-    if not isinstance(piece, str):
+    if isinstance(piece, Tree):
         return [piece]
     folder = root / piece if piece else root
     first = list(itertools.islice(storage.list_tree(folder), _PAGE))
     if not any("/" in name for name, _ in first):
         return [piece]
-    prefix = f"{piece}/" if piece else ""
     entries = sorted(storage.list_folder(folder), key=lambda entry: f"{entry.name}\0".encode())
-    found: list[_Piece] = []
+    own = Tree(())  # what is known of the folder comes before anything in it
+    own.without = set() if any(entry.name == noted for entry in entries) else {piece}
+    found: list[_Piece] = [own]
     for is_folder, some in itertools.groupby(entries, lambda entry: entry.kind == storage.FOLDER):
         if is_folder:
-            found += [prefix + entry.name for entry in some]
+            found += [_joined(piece, entry.name) for entry in some]
         else:
-            found.append([(prefix + entry.name, entry.stat) for entry in some])
+            found.append(Tree((_joined(piece, entry.name), entry.stat) for entry in some))
     return found
+
+
+def _joined(prefix: str, name: str) -> str:
+    return f"{prefix}/{name}" if prefix else name

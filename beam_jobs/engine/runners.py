@@ -25,7 +25,7 @@ _MODULES = {"DaskRunner": "apache_beam.runners.dask.dask_runner.DaskRunner"}
 
 # Processes take about 3 s to start; threads finish a smaller corpus in that time.
 _WORTH_PROCESSES = 16 << 20  # 16 MiB
-# At 30 ms a request, from bucket to bucket: 1 took 22.6 s to stage 4,000 images, 2 took 15.3 s.
+# Between two buckets a thread waits for more than half of its time (benchmarks.remote_sources).
 _THREADS_PER_CORE = 2
 
 

@@ -57,8 +57,8 @@ class PreprocessOptions:
         "no_report".split()
     )
 
-    # Options that earlier versions did not have, with the value that gives the records of those
-    # versions. The config leaves an option out at this value, so sets keep their root hashes.
+    # Options added since the first version, with the value at which records are as before. The
+    # config leaves an option out at this value, so sets keep their root hashes.
     ADDED: ClassVar[Mapping[str, Any]] = {
         "follow_links": False,
         "max_record_bytes": "512MiB",

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 # What a first read asks for at least: a head to inspect, or a whole small file.
 _FIRST_BYTES = 32 << 10  # 32 KiB
-_STREAK_BYTES = 512 << 10  # 512 KiB, of a second read that goes on where the first ended
+_STREAK_BYTES = 512 << 10  # 512 KiB, of a second read that begins where the first ended
 _BLOCK_BYTES = 4 << 20  # 4 MiB, of the longest reads
 _WINDOW_BYTES = 16 << 20  # 16 MiB in flight or waiting at most
 # A reader that skips less than this is taken to read on in sequence: of a tar archive with members

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 
 import pytest
@@ -195,6 +196,18 @@ def test_objects_are_found_as_files_are(paths, memory, tmp_path_factory):
         return files, sorted(ignored)
 
     assert found(url) == found(folder)
+
+
+@pytest.mark.parametrize("inside", ["", "deep/er"])
+def test_of_a_set_in_a_bucket_only_the_shards_are_a_corpus(inside, memory, repository, tmp_path):
+    folder = tmp_path / "corpus"
+    shutil.copytree(repository / "tests/golden/v1/set", folder / inside, dirs_exist_ok=True)
+    url = memory.copy(folder, "bucket/corpus")
+    local, remote = (
+        [item.record_id for item, _ in find_files([root], print)] for root in (folder, url)
+    )
+    assert remote == local
+    assert all("tfrecord" in name for name in local) and local
 
 
 def test_patterns_in_urls_are_expanded(memory, samples):

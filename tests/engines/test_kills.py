@@ -46,7 +46,7 @@ def test_a_killed_job_server(span, flink, slow_job, tmp_path):
 
 @pytest.mark.parametrize("waits", [True, False], ids=["job over", "job running"])
 def test_a_killed_launcher(waits, flink, slow_job, tmp_path):
-    """The job goes on without it; the same command finishes the build, or takes it over."""
+    """The job continues without it; the same command finishes the build, or takes it over."""
     out = tmp_path / "set"
     process = slow_job.start(out, flink.beam_args)
     wait_until(lambda: staged_units(out) > 2, process, "units")

@@ -399,7 +399,7 @@ class _Server(_Side):
             self.client._break()
             return
         server = f"{relay.server[0]}:{relay.server[1]}".encode()
-        if server in head:  # of an upload that goes on at another URL
+        if server in head:  # of an upload that continues at another URL
             head = head.replace(server, relay.own)
         self.client.send(head, relay)
         if data:

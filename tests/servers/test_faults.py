@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
@@ -20,6 +19,7 @@ from shard_format.storage import Place, object_stores, place_of
 from tests.servers.fake_gcs import fake_gcs
 from tests.servers.faults import Fault
 from tests.servers.proxy import Proxy, proxy
+from tests.servers.races import winner_of_race
 from tests.servers.versitygw import versitygw
 
 pytestmark = pytest.mark.engine
@@ -159,25 +159,9 @@ def test_of_many_writers_one_creates_an_object_through_faults(running, folder, s
         ],
         seed=seed,
     )
-    winners: list[int] = []
-    start = threading.Barrier(12)
-
-    def race(number: int) -> None:
-        start.wait()
-        try:
-            storage.write_bytes(folder / "raced", str(number).encode() * 100, if_absent=True)
-        except FileExistsError:
-            return
-        winners.append(number)
-
-    racers = [threading.Thread(target=race, args=(number,)) for number in range(12)]
-    for racer in racers:
-        racer.start()
-    for racer in racers:
-        racer.join()
+    winner = winner_of_race(folder / "raced")
     running.set(faults=[])
-    (winner,) = winners
-    assert storage.read_bytes(folder / "raced") == str(winner).encode() * 100
+    assert storage.read_bytes(folder / "raced") == winner
 
 
 def test_a_mix_of_faults_changes_nothing(running, folder, tmp_path: Path):

@@ -133,7 +133,7 @@ def test_the_server_is_busy(running, status, wait, header):
         answer = connection.getresponse()
         assert (answer.status, answer.getheader("Retry-After")) == (status, header)
         answer.read()
-        connection.request("GET", f"{OBJECT}busy?alt=media")  # the connection goes on
+        connection.request("GET", f"{OBJECT}busy?alt=media")  # the connection stays open
         assert connection.getresponse().status == 404
 
 

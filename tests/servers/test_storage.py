@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from tests.servers.azurite import azurite
 from tests.servers.fake_gcs import fake_gcs
 from tests.servers.hdfs import hdfs
 from tests.servers.moto import moto
+from tests.servers.races import winner_of_race
 from tests.servers.server import Server
 from tests.servers.versitygw import versitygw
 
@@ -91,29 +91,9 @@ def test_a_write_that_fails_leaves_what_was_there(folder):
 
 def test_of_twelve_writers_one_creates_an_object(folder):
     for turn in range(20):
-        winners: list[int] = []
-        start = threading.Barrier(12)
-
-        def race(
-            number: int,
-            place: Place = folder / str(turn),
-            winners: list[int] = winners,
-            start: threading.Barrier = start,
-        ) -> None:
-            start.wait()
-            try:
-                storage.write_bytes(place, str(number).encode(), if_absent=True)
-            except FileExistsError:
-                return
-            winners.append(number)
-
-        racers = [threading.Thread(target=race, args=(number,)) for number in range(12)]
-        for racer in racers:
-            racer.start()
-        for racer in racers:
-            racer.join()
-        assert len(winners) == 1, winners
-        assert storage.read_bytes(folder / str(turn)) == str(winners[0]).encode()
+        place = folder / str(turn)
+        winner = winner_of_race(place)
+        assert storage.read_bytes(place) == winner
 
 
 def test_ranges_are_cut_at_the_end(folder):
