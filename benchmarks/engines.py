@@ -2,8 +2,9 @@
 
 The same job on both in turns, and on both with a dozen images: what that takes is the start-up,
 which does not grow with the corpus. The cluster has two TaskManagers, each with a worker pool; it
-runs before the clock starts, and idles while the local engine works. Needs 'make engines'. Results
-go to benchmarks/results/engines.json.
+runs before the clock starts, and idles while the local engine works. Its first job, which loads the
+classes of its JVMs, is timed apart from the turns. Needs 'make engines'. Results go to
+benchmarks/results/engines.json.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ def main() -> None:
     turns: list[dict[str, Any]] = []
     with flink_cluster(scratch / "cluster") as cluster:
         engines = {"local": [], "flink": cluster.beam_args}
+        first = _build(corpora["start-up"], scratch / "set", cluster.beam_args)["seconds"]
+        print(f"first job of the cluster: {first} s", flush=True)
         for number in range(arguments.repeat):
             turn: dict[str, Any] = {}
             for what, corpus in corpora.items():
@@ -56,6 +59,7 @@ def main() -> None:
                 raise SystemExit(f"The engines differ: {hashes}")
             turns.append(turn)
     results = {"date": datetime.date.today().isoformat(), "machine": machine()}
+    results |= {"flink, seconds of the first start-up": first}
     results |= _summary(turns) | {"turns": turns}
     for name, value in results.items():
         if name not in ("machine", "turns"):
