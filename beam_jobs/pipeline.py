@@ -26,6 +26,7 @@ from beam_jobs.build import (
 from beam_jobs.engine.metrics import count_ledger, count_shard, count_unit
 from beam_jobs.engine.work_queue import take
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.progress import at_work, flush
 from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.stages.commit import commit
 from beam_jobs.stages.list import largest_first
@@ -159,6 +160,10 @@ class _Stage(beam.DoFn):
         self._workspace = workspace_of(self._options)
         self._record_type = RECORD_TYPES[self._options.record_type](self._options)
 
+    def finish_bundle(self) -> None:
+        """See beam.DoFn. The launcher may remove the work folder once the last bundle is done."""
+        flush(self._workspace.progress)
+
     @contextlib.contextmanager
     def _reporting_errors(self, *, owned: bool = True) -> Iterator[bool]:
         """Keeps what a user can fix for the launcher: runners wrap exceptions as text.
@@ -170,7 +175,8 @@ class _Stage(beam.DoFn):
             owned: Whether the output must belong to this run already.
         """
         try:
-            yield not owned or self._is_wanted()
+            with at_work(self._workspace.progress):
+                yield not owned or self._is_wanted()
         except ShardmillError as error:
             self._keep(error, final=True)
             raise

@@ -3,18 +3,21 @@
 Beam's own metrics arrive only at the end of a local pipeline. On a shared file system workers
 append lines to one file: lines are far shorter than PIPE_BUF and appended in one write, so they
 never interleave. In an object store, which cannot append, every process writes its own sums to an
-object of its own, every few seconds.
+object of its own, every few seconds. Tasks report as long as they run, so that silence means that
+no worker is alive.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import copy
 import json
 import os
 import threading
+import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from shard_format import storage
@@ -25,7 +28,9 @@ OnProgress = Callable[[str, int, int], None]
 
 _POLL_SECONDS = 0.2
 _OBJECT_SECONDS = 2.0  # between two writes of a process, and two looks at all of them
+_BEAT_SECONDS = 10.0  # between two reports of a task that has nothing else to say
 
+_BEAT = "beat"  # in place of a stage
 # Of stages: records done, records in all.
 Sums = dict[str, list[int]]
 
@@ -43,6 +48,33 @@ def report(place: Place, stage: str, done: int = 0, total: int = 0) -> None:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def at_work(place: Place) -> Iterator[None]:
+    """Within this context, this process reports that it is alive."""
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(_BEAT_SECONDS):
+            with contextlib.suppress(OSError):
+                report(place, _BEAT, 1)
+
+    thread = threading.Thread(target=beat, name="beat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def flush(place: Place) -> None:
+    """Writes what this process has reported; nothing is written later without another report."""
+    with _reporters_lock:
+        reporter = _reporters.get(place)
+    if reporter is not None:
+        reporter.write()
+
+
 class _Reporter(threading.Thread):
     """Writes the sums of this process to an object, as long as they grow."""
 
@@ -52,6 +84,7 @@ class _Reporter(threading.Thread):
         self._sums: Sums = {}
         self._written = ""
         self._lock = threading.Lock()
+        self._write_lock = threading.Lock()  # an older write must not come last
         self._over = threading.Event()
 
     def add(self, stage: str, done: int, total: int) -> None:
@@ -65,13 +98,14 @@ class _Reporter(threading.Thread):
             self.write()
 
     def write(self) -> None:
-        with self._lock:
-            text = json.dumps(self._sums)
-        if text == self._written:
-            return
-        with contextlib.suppress(OSError):  # the next write has the same sums and more
-            storage.write_bytes(self._place, text.encode())
-            self._written = text
+        with self._write_lock:
+            with self._lock:
+                text = json.dumps(self._sums)
+            if text == self._written:
+                return
+            with contextlib.suppress(OSError):  # the next write has the same sums and more
+                storage.write_bytes(self._place, text.encode())
+                self._written = text
 
     def end(self) -> None:
         self._over.set()
@@ -109,6 +143,14 @@ class Follower(threading.Thread):
         self._reports = _Objects(place) if path is None else _Lines(path)
         self._on_progress = on_progress
         self._over = threading.Event()
+        self._latest: Sums = self._reports.sums()  # of an earlier job, perhaps
+        self._heard = time.monotonic()
+        self.has_heard = False  # whether a worker has reported
+
+    @property
+    def seconds_silent(self) -> float:
+        """Since a worker has last reported, or since the beginning."""
+        return time.monotonic() - self._heard
 
     def run(self) -> None:
         """Follows the reports."""
@@ -123,8 +165,12 @@ class Follower(threading.Thread):
         self.join()
 
     def _poll(self) -> None:
-        for stage, (done, total) in self._reports.sums().items():
-            self._on_progress(stage, done, total)
+        sums = self._reports.sums()
+        if sums != self._latest:
+            self._latest, self._heard, self.has_heard = sums, time.monotonic(), True
+        for stage, (done, total) in sums.items():
+            if stage != _BEAT:
+                self._on_progress(stage, done, total)
 
 
 class _Lines:
@@ -144,13 +190,13 @@ class _Lines:
                 file.seek(self._position)
                 text = file.read()
         except FileNotFoundError:
-            return self._sums
+            return {}
         whole = text[: text.rfind(b"\n") + 1]
         self._position += len(whole)
         for line in whole.decode().splitlines():
             stage, done, total = line.split()
             _add(self._sums, stage, int(done), int(total))
-        return self._sums
+        return copy.deepcopy(self._sums)
 
 
 class _Objects:

@@ -20,7 +20,7 @@ from beam_jobs.build import (
     resolve,
     workspace_of,
 )
-from beam_jobs.engine.clusters import cancelling, describe, failure
+from beam_jobs.engine.clusters import cancelling, describe, failure, has_job_server
 from beam_jobs.engine.dataflow import check_job, is_dataflow
 from beam_jobs.engine.interrupts import workers_get_interrupts
 from beam_jobs.engine.runners import (
@@ -29,6 +29,7 @@ from beam_jobs.engine.runners import (
     is_local,
     uses_work_queue,
 )
+from beam_jobs.engine.silence import Silence
 from beam_jobs.engine.work_queue import work_queue
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.pipeline import ERRORS, BuildShardSet
@@ -119,7 +120,7 @@ def preprocess(
                 on_note(describe(runner, beam_options))
             on_progress("stage", 0, found.bytes)
             job = BuildShardSet(options, build, run_id)
-            _run_pipeline(job, build, workspace, runner, beam_options, on_progress)
+            _run_pipeline(job, build, workspace, runner, beam_options, on_progress, on_note)
         finish(
             options,
             workspace,
@@ -158,6 +159,7 @@ def _run_pipeline(
     runner: Any,
     beam_options: Any,
     on_progress: OnProgress,
+    on_note: Callable[[str], None],
 ) -> None:
     corpus_bytes = build.listing.bytes
 
@@ -168,6 +170,7 @@ def _run_pipeline(
 
     follower = Follower(workspace.progress, show)
     follower.start()
+    silence = Silence(follower, waits_without_limit=has_job_server(beam_options), on_note=on_note)
     pipeline = beam.Pipeline(runner=runner, options=beam_options)
     _ = pipeline | "BuildShardSet" >> job
     queued = uses_work_queue(runner, beam_options)
@@ -176,13 +179,15 @@ def _run_pipeline(
             with workers_get_interrupts():
                 result = pipeline.run()
                 with cancelling(
-                    result, lambda: _is_final(job, workspace), lambda: cancel_tasks(workspace)
+                    result,
+                    lambda: _is_final(job, workspace) or silence.is_too_long(),
+                    lambda: cancel_tasks(workspace),
                 ):
                     result.wait_until_finish()
             if storage.stat(workspace.out / naming.MANIFEST) is None:
                 raise RuntimeError("The job ended without a set.")  # its tasks had to stop
     except Exception as error:
-        raise _cause(job, workspace, runner, error) from error
+        raise silence.error or _cause(job, workspace, runner, error) from error
     finally:
         follower.stop()
 

@@ -59,9 +59,9 @@ def options_of_job_server(options: PipelineOptions) -> set[str]:
     Raises:
         UsageError: There is no job server at --job_endpoint.
     """
-    endpoint = options.view_as(PortableOptions).job_endpoint
-    if not endpoint or endpoint == _EMBEDDED:
+    if not has_job_server(options):
         return set()
+    endpoint = options.view_as(PortableOptions).job_endpoint
     host, _, port = endpoint.rpartition(":")
     try:
         # First without grpc, which does not say why it cannot connect, and tries until the end.
@@ -76,6 +76,11 @@ def options_of_job_server(options: PipelineOptions) -> set[str]:
             "its form is HOST:PORT."
         ) from error
     return {option.name for option in answer.options}
+
+
+def has_job_server(options: PipelineOptions) -> bool:
+    """Whether a job server, and not Beam in this process, runs the job."""
+    return options.view_as(PortableOptions).job_endpoint not in (None, "", _EMBEDDED)
 
 
 def describe(runner: PipelineRunner, options: PipelineOptions) -> str:

@@ -11,18 +11,19 @@ import json
 import shutil
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.engines.fetch import fetched
+from tests.engines.machines import Machine
 from tests.engines.processes import Processes, free_port, listens, processes
 
 TASK_MANAGERS = ("taskmanager1", "taskmanager2")
 POOLS = ("pool1", "pool2")
 _SLOTS = 2  # of each TaskManager
-_HOST = "127.0.0.1"
-_POOL_HOSTS = ("127.0.0.11", "127.0.0.12")
+# Of the JobManager and the job server, and of each TaskManager with its pool.
+_HERE = (Machine("127.0.0.1"), Machine("127.0.0.11"), Machine("127.0.0.12"))
 _POOL_NAME = "beam-workers"  # each TaskManager resolves it to its own pool
 
 # What Flink's own scripts pass to a JVM of version 17.
@@ -47,14 +48,24 @@ class FlinkCluster:
         job_endpoint: Address of the job server.
     """
 
-    def __init__(self, group: Processes, folder: Path) -> None:
+    def __init__(
+        self,
+        group: Processes,
+        folder: Path,
+        machines: Sequence[Machine],
+        environment: Mapping[str, str],
+    ) -> None:
         self.processes = group
         self._folder = folder
+        self._head, *workers = machines
+        self._machines = dict(zip(TASK_MANAGERS, workers, strict=True))
+        self._machines |= dict(zip(POOLS, workers, strict=True))
+        self._environment = environment
         self._rpc, self._rest, self._blob, self._pool, self._job, self._artifacts, self._other = (
-            free_port() for _ in range(7)
+            free_port(self._head.address) for _ in range(7)
         )
-        self.rest = f"http://{_HOST}:{self._rest}"
-        self.job_endpoint = f"{_HOST}:{self._job}"
+        self.rest = f"http://{self._head.address}:{self._rest}"
+        self.job_endpoint = f"{self._head.address}:{self._job}"
 
     @property
     def beam_args(self) -> list[str]:
@@ -76,8 +87,8 @@ class FlinkCluster:
         for name in TASK_MANAGERS:
             self.start_task_manager(name)
         self.start_job_server()
-        for name, host in zip(POOLS, _POOL_HOSTS, strict=True):
-            self.processes.wait_for(name, lambda host=host: listens(host, self._pool))
+        for name in POOLS:
+            self._wait_for_pool(name)
         self.processes.wait_for(
             TASK_MANAGERS[-1], lambda: self.task_managers() == len(TASK_MANAGERS)
         )
@@ -91,34 +102,41 @@ class FlinkCluster:
     def start_task_manager(self, name: str) -> None:
         """Starts a TaskManager; it may take some seconds until it has registered."""
         hosts = self._folder / f"{name}.hosts"
-        pool = _POOL_HOSTS[TASK_MANAGERS.index(name)]
-        hosts.write_text(f"{_HOST} localhost\n{pool} {_POOL_NAME}\n")
+        own = self._machines[name]
+        hosts.write_text(f"127.0.0.1 localhost\n{own.address} {_POOL_NAME}\n")
         main = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
         more = [f"-Djdk.net.hosts.file={hosts}", "-XX:MaxDirectMemorySize=448m"]
         arguments = ["--configDir", str(self._conf), f"-Dtaskmanager.resource-id={name}"]
-        self._java(name, 384, _flink_jars(), main, *arguments, jvm=more)
+        arguments += [f"-Dtaskmanager.{key}={own.address}" for key in ("host", "bind-host")]
+        with own.entered():
+            self._java(name, 384, _flink_jars(), main, *arguments, jvm=more)
 
     def start_pool(self, name: str, wait: bool = True) -> None:
         """Starts the worker pool of one TaskManager."""
-        host = _POOL_HOSTS[POOLS.index(name)]
-        command = [sys.executable, "-m", "tests.engines.worker_pool", host, str(self._pool)]
+        own = self._machines[name]
+        command = [sys.executable, "-m", "tests.engines.worker_pool", own.address, str(self._pool)]
         repository = str(Path(__file__).parents[2])
-        self.processes.start(name, command, {"PYTHONPATH": repository})
+        with own.entered():
+            self.processes.start(name, command, {"PYTHONPATH": repository, **self._environment})
         if wait:
-            self.processes.wait_for(name, lambda: listens(host, self._pool))
+            self._wait_for_pool(name)
+
+    def _wait_for_pool(self, name: str) -> None:
+        with self._machines[name].entered():
+            self.processes.wait_for(name, lambda: listens(self._machines[name].address, self._pool))
 
     def start_job_server(self) -> None:
         """Starts Beam's job server and waits until it listens."""
-        main = "org.apache.beam.runners.flink.FlinkJobServerDriver"
+        main, host = "org.apache.beam.runners.flink.FlinkJobServerDriver", self._head.address
         arguments = [
-            *(f"--flink-master={_HOST}:{self._rest}", f"--flink-conf-dir={self._conf}"),
-            *(f"--job-host={_HOST}", f"--job-port={self._job}"),
+            *(f"--flink-master={host}:{self._rest}", f"--flink-conf-dir={self._conf}"),
+            *(f"--job-host={host}", f"--job-port={self._job}"),
             *(f"--artifact-port={self._artifacts}", f"--expansion-port={self._other}"),
             f"--artifacts-dir={self._folder / 'artifacts'}",
         ]
         jars = sorted(str(jar) for jar in fetched("beam-flink").glob("*.jar"))
         self._java("jobserver", 256, jars, main, *arguments)
-        self.processes.wait_for("jobserver", lambda: listens(_HOST, self._job))
+        self.processes.wait_for("jobserver", lambda: listens(host, self._job))
 
     def start_again(self, name: str) -> None:
         """Starts a process that was killed."""
@@ -176,15 +194,14 @@ class FlinkCluster:
         self._conf = self._folder / "conf"
         self._conf.mkdir(parents=True, exist_ok=True)
         settings = {
-            "jobmanager.rpc.address": _HOST,
-            "jobmanager.bind-host": _HOST,
+            "jobmanager.rpc.address": self._head.address,
+            # It calls itself localhost, and must hear that.
+            "jobmanager.bind-host": "0.0.0.0" if self._head.namespace else self._head.address,
             "jobmanager.rpc.port": self._rpc,
-            "rest.address": _HOST,
-            "rest.bind-address": _HOST,
+            "rest.address": self._head.address,
+            "rest.bind-address": self._head.address,
             "rest.port": self._rest,
             "blob.server.port": self._blob,
-            "taskmanager.host": _HOST,
-            "taskmanager.bind-host": _HOST,
             # The second slot is for the tasks of the other TaskManager, when that is lost.
             "taskmanager.numberOfTaskSlots": _SLOTS,
             "cluster.evenly-spread-out-slots": "true",
@@ -246,14 +263,19 @@ def _flink_jars() -> list[str]:
 
 
 @contextlib.contextmanager
-def flink_cluster(folder: Path) -> Iterator[FlinkCluster]:
+def flink_cluster(
+    folder: Path, machines: Sequence[Machine] = _HERE, environment: Mapping[str, str] | None = None
+) -> Iterator[FlinkCluster]:
     """A cluster that has been started; it is stopped at the end.
 
     Args:
         folder: For its configuration, its files and, in "logs", its logs.
+        machines: Of the JobManager and the job server, which the caller must be on, and of each
+            TaskManager with its worker pool.
+        environment: Further variables of the workers.
     """
     fetched("flink"), fetched("beam-flink")
     with processes(folder / "logs") as group:
-        cluster = FlinkCluster(group, folder)
+        cluster = FlinkCluster(group, folder, machines, environment or {})
         cluster.start()
         yield cluster

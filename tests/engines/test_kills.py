@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
+import signal
 import time
 
 import pytest
 
+from beam_jobs import ImageOptions, preprocess
+from beam_jobs.engine import silence
+from shard_format import InputError
 from tests.engines.flink import POOLS, TASK_MANAGERS
 from tests.engines.jobs import kill_launcher, staged_units, wait_until
 from tests.engines.kills import kill_and_finish, seconds_of_work
@@ -31,6 +37,38 @@ def test_a_killed_worker_that_is_started_again(victims, seed, span, flink, slow_
 def test_a_killed_pool_that_stays_away(span, flink, slow_job, tmp_path):
     """No job waits forever: it ends on the other machine, or fails after Flink's attempts."""
     kill_and_finish(flink, slow_job, tmp_path / "set", POOLS[0], 0.2 * span, again=False)
+
+
+def test_a_pool_that_promises_workers_that_never_come(flink, slow_job, tmp_path, monkeypatch):
+    """Beam waits for them without a limit; the launcher does not, and says what to do."""
+    monkeypatch.setattr(silence, "_NOTE_SECONDS", 20.0)
+    monkeypatch.setattr(silence, "_END_SECONDS", 40.0)
+    out, notes = tmp_path / "set", []
+    options = ImageOptions(
+        (slow_job.arguments[1],),
+        str(out),
+        resize="shorter:400",
+        encoding="webp",
+        unit_size="256KiB",
+        label_pattern="[^/]+/(?P<label>[^/]+)/",
+        num_shards=6,
+        no_report=True,
+    )
+
+    def break_pool(stage, done, total):
+        if stage == "stage" and done:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(flink.processes.pid(POOLS[0]), signal.SIGUSR1)
+
+    with pytest.raises(InputError, match=r"No worker has reported for .* run the same command"):
+        preprocess(options, flink.beam_args, break_pool, notes.append)
+    assert any(note.startswith("No worker has reported for ") for note in notes)
+    for name in (POOLS[0], TASK_MANAGERS[0]):  # the task in it waits forever
+        flink.processes.kill(name)
+        flink.start_again(name)
+    code, said = slow_job.run(out, flink.beam_args)
+    assert code == 0, said
+    slow_job.check(out)
 
 
 def test_a_killed_job_manager(span, flink, slow_job, tmp_path):

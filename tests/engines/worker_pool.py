@@ -2,18 +2,21 @@
 
 Beam's own program takes the port on all addresses of the machine. On one machine two pools would
 then share it, while each TaskManager needs its own, as it has on a machine of its own: worker ids
-are unique within a TaskManager only.
+are unique within a TaskManager only. After SIGUSR1 it kills its workers, and promises new ones that
+never come, as if it always died in between.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
 
 import grpc
-from apache_beam.portability.api import beam_fn_api_pb2_grpc
+import psutil
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer
 from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
 
@@ -29,7 +32,14 @@ def main() -> None:
     if server.add_insecure_port(f"{host}:{port}") != int(port):
         sys.exit(f"port {port} of {host} is taken")
     server.start()
+    signal.signal(signal.SIGUSR1, lambda *_: _break_promises(pool))
     threading.Event().wait()
+
+
+def _break_promises(pool: BeamFnExternalWorkerPoolServicer) -> None:
+    pool.StartWorker = lambda request, context: beam_fn_api_pb2.StartWorkerResponse()
+    for worker in psutil.Process().children(recursive=True):
+        worker.kill()
 
 
 if __name__ == "__main__":

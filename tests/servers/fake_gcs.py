@@ -15,7 +15,11 @@ from tests.servers.server import Server, answers
 
 @contextlib.contextmanager
 def fake_gcs(
-    folder: Path, bucket: str = "shards-bucket", *, public_host: str | None = "127.0.0.1"
+    folder: Path,
+    bucket: str = "shards-bucket",
+    *,
+    public_host: str | None = "127.0.0.1",
+    host: str = "127.0.0.1",
 ) -> Iterator[Server]:
     """A server whose objects are files in a folder.
 
@@ -24,11 +28,12 @@ def fake_gcs(
         bucket: To be created.
         public_host: Where the XML API is found, on any port, so that it is found behind a proxy
             too; None for the server's own default, with which there is a JSON API only.
+        host: Address to listen on.
     """
     program = fetched("fake-gcs-server") / "fake-gcs-server"
-    port = free_port()
-    address = f"127.0.0.1:{port}"
-    command = [str(program), "-scheme=http", "-host=127.0.0.1", f"-port={port}"]
+    port = free_port(host)
+    address = f"{host}:{port}"
+    command = [str(program), "-scheme=http", f"-host={host}", f"-port={port}"]
     command += [f"-filesystem-root={folder / 'buckets'}", "-log-level=warn"]
     if public_host:
         command.append(f"-public-host={public_host}")

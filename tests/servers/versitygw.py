@@ -14,7 +14,9 @@ KEY, SECRET = "versity-key", "versity-secret"
 
 
 @contextlib.contextmanager
-def versitygw(folder: Path, bucket: str = "shards", *, keep_alive: bool = True) -> Iterator[Server]:
+def versitygw(
+    folder: Path, bucket: str = "shards", *, keep_alive: bool = True, host: str = "127.0.0.1"
+) -> Iterator[Server]:
     """A server whose objects are files in a folder.
 
     Args:
@@ -23,11 +25,12 @@ def versitygw(folder: Path, bucket: str = "shards", *, keep_alive: bool = True) 
         keep_alive: Whether connections carry more than one request. Without it clients that sign
             bodies in chunks (boto3, pyarrow) work too: after such a request the server may take
             its last bytes for the next one.
+        host: Address to listen on.
     """
     program = fetched("versitygw") / "versitygw"
     (folder / "buckets" / bucket).mkdir(parents=True)  # a folder here is a bucket
     (folder / "attributes").mkdir()
-    address = f"127.0.0.1:{free_port()}"
+    address = f"{host}:{free_port(host)}"
     backend = ["posix", "--sidecar", str(folder / "attributes"), str(folder / "buckets")]
     options = ["--port", address, "--quiet", *(["--keep-alive"] if keep_alive else [])]
     with processes(folder / "logs") as started:
