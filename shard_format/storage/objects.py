@@ -48,6 +48,7 @@ _UPLOADS = 2  # of its parts in flight: they are held in memory
 _HELD_BYTES = 32 << 20  # 32 MiB
 _BUFFER_BYTES = 256 << 10  # 256 KiB
 _LISTED = 1000  # objects a page, the most that S3 gives
+_DELETES_MANY = ("s3://", "abfs")  # what has a request for that
 # Seconds before further attempts after an answer that broke off.
 _RETRY_SECONDS = (0.2, 1.0, 4.0)
 
@@ -185,8 +186,14 @@ class ObjectStorage:
         """See Storage."""
         url = _url(place)
         while keys := _retried(url, lambda store, key: _page(store, f"{key}/" if key else "")):
-            with contextlib.suppress(FileNotFoundError):
-                _retried(url, partial(_delete_all, keys))
+            if url.text.startswith(_DELETES_MANY):
+                with contextlib.suppress(FileNotFoundError):
+                    _retried(url, partial(_delete_all, keys))
+                continue
+            # Each is a request, and is tried again by itself: of many some would always fail.
+            deletions = (partial(_attempts, url, partial(_delete_all, [key])) for key in keys)
+            for _ in in_order((0, partial(_unless_missing, deletion)) for deletion in deletions):
+                pass
 
     def _block(self, url: Url, offset: int, size: int) -> Block:
         found = self._prefetched.find(url, offset)
@@ -317,6 +324,11 @@ def _delete_all(keys: list[str], store: Any, _: str) -> None:
     _obstore().delete(store, keys)
 
 
+def _unless_missing(request: Callable[[], None]) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        request()
+
+
 def _page(store: Any, prefix: str, most: int = _LISTED) -> list[str]:
     """The first keys below a prefix."""
     stream = _obstore().list(store, prefix, chunk_size=most)
@@ -397,5 +409,7 @@ def _upload(url: Url, file: BinaryIO, size: int, if_absent: bool) -> None:
     except FileNotFoundError:
         raise OSError(errno.ENXIO, "The bucket does not exist", str(url)) from None
     except FileExistsError:
-        if _request(url, 0, size + 1).data != data:
-            raise
+        with contextlib.suppress(FileNotFoundError):  # another writer's, removed since
+            if _request(url, 0, size + 1).data == data:
+                return
+        raise

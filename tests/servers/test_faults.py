@@ -148,6 +148,18 @@ def test_a_folder_is_deleted(running, folder, fault):
     assert not storage.is_folder(folder / "gone")
 
 
+def test_a_large_folder_is_deleted_through_faults(running, folder):
+    """One fault among a hundred requests is not a failure of all, which begin anew then."""
+    for n in range(100):
+        storage.write_bytes(folder / "gone" / f"{n:03d}", b"x")
+    running.reset()
+    running.set(faults=[Fault("reset-before", share=0.05)], seed=3)
+    storage.delete_tree(folder / "gone")
+    running.set(faults=[])
+    assert running.counts().kinds["delete"] <= 115
+    assert not storage.is_folder(folder / "gone")
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_of_many_writers_one_creates_an_object_through_faults(running, folder, seed):
     """A lost answer must not make the winner think it lost, or two think that they won."""
