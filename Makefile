@@ -47,6 +47,7 @@ proofs: venv  ## Run the long tests: more kills, options and services, fresh ins
 	$(PYTEST) -m proof
 
 engines: venv  ## Fetch Flink, Prism, Spark and storage servers for the tests, into .engines.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dataflow]"
 	$(BIN)/python -m tests.engines.fetch
 	$(BIN)/python -m tests.servers.fetch
 

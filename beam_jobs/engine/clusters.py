@@ -150,7 +150,7 @@ def failure(runner: PipelineRunner, error: Exception) -> Exception:
     text = str(error).strip() or type(error).__name__
     if _TRACEBACK in text or isinstance(error, _BUGS):
         return error
-    said = _OF_PIPELINE.sub("", text).splitlines()[0].rstrip(". ")
+    said = _OF_PIPELINE.sub("", text).splitlines()[0].removesuffix(", Error:").rstrip(". ")
     return InputError(
         f"The job failed on {name_of(runner)}: {said}. What is finished was kept. Find the cause "
         "in the logs of the engine, and run the same command again; it resumes."

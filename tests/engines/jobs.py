@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -84,7 +85,7 @@ def kill_launcher(process: subprocess.Popen[str]) -> None:
         process.wait()
 
 
-def wait_until(reached: Callable[[], object], process: subprocess.Popen[str], what: str) -> None:
+def wait_until(reached: Callable[[], object], process: subprocess.Popen[Any], what: str) -> None:
     """Waits for something that a running command does."""
     deadline = time.monotonic() + _SECONDS
     while not reached():

@@ -27,6 +27,7 @@ from shard_format import load_manifest, storage
 from tests.engines.dataflow_launcher import BUCKET, SECRET, Launcher, options_of
 from tests.engines.dataflow_service import DataflowService
 from tests.engines.fetch import fetched
+from tests.engines.jobs import wait_until
 from tests.engines.processes import free_port, listens, processes
 from tests.engines.sdk_image import DOCKERFILE, FILES, SdkImage, build_wheel
 from tests.engines.staged_graph import fetch_packages, run_pipeline, with_worker_pool
@@ -41,7 +42,8 @@ DATA = "gs://bkt-data"
 REPOSITORY = Path(__file__).parents[2]
 IMAGE = "us-central1-docker.pkg.dev/my-project-1/shardmill/shardmill:0.1.0"
 STEPS = ["ListCorpus", "ListUnits", "SpreadUnits", "StageUnits"]
-STEPS += ["PlanShards", "SpreadShards", "WriteShards", "Commit"]
+STEPS += ["PlanShards", "PlanMerge1", "SpreadMerge1", "Merge1", "PlanMergedShards"]
+STEPS += ["SpreadShards", "WriteShards", "Commit"]
 SETTINGS = [
     "--worker_machine_type=n2-standard-4",
     "--max_num_workers=20",
@@ -218,7 +220,11 @@ def test_the_graph_has_the_steps_of_the_job_and_shuffles_references_alone(launch
     labels = {each.unique_name.split("/")[1] for each in transforms if "/" in each.unique_name}
     assert labels == set(STEPS)
     shuffles = [each.unique_name for each in transforms if "group_by_key" in each.spec.urn]
-    assert {name.split("/")[1] for name in shuffles} == {"SpreadUnits", "SpreadShards"}
+    assert {name.split("/")[1] for name in shuffles} == {
+        "SpreadUnits",
+        "SpreadMerge1",
+        "SpreadShards",
+    }
 
 
 def test_the_settings_of_the_user_reach_the_service(images):
@@ -277,6 +283,8 @@ def test_a_setup_file_is_staged_with_the_pinned_packages(launcher):
 
 def test_a_job_that_fails_names_where_to_look(launcher):
     _, launched = launcher.submit(*of_the_page("worker_machine_type"))
+    # Of a job that has failed by then, Beam asks for no messages.
+    wait_until(lambda: "/messages" in launcher.service.requests[-1], launched.process, "a look")
     launcher.service.messages.append(
         {
             "id": "1",
