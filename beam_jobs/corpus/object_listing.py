@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
 from shard_format import storage
 from shard_format.storage import Place, Stat
@@ -66,8 +67,20 @@ class Tree:
             yield name, Stat(*_STAT.unpack(packed[-_STAT.size :]))
 
 
-# What is listed together: some files of a folder that was looked into, or all below a prefix.
-_Piece = Tree | str
+class _Prefix(NamedTuple):
+    """A prefix, of which everything is listed together.
+
+    Attributes:
+        name: Below the root, without a slash at the end; "" is the root.
+        is_leaf: Whether it was looked into and seems to have no folders.
+    """
+
+    name: str
+    is_leaf: bool = False
+
+
+# What is listed together: files that are known by now, or all below a prefix.
+_Piece = Tree | _Prefix
 
 
 def sorted_trees(root: Place, noted: str) -> Iterator[Tree]:
@@ -85,9 +98,8 @@ def sorted_trees(root: Place, noted: str) -> Iterator[Tree]:
     def listed(piece: _Piece) -> Tree:
         if isinstance(piece, Tree):
             return piece
-        found = storage.list_tree(root / piece if piece else root)
-        files = itertools.takewhile(lambda _: not over.is_set(), found)
-        return Tree.below(piece, files, noted)
+        files = itertools.takewhile(lambda _: not over.is_set(), _list_below(root, piece))
+        return Tree.below(piece.name, files, noted)
 
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="listing") as pool:
         coming: deque[Future[Tree]] = deque()
@@ -104,10 +116,10 @@ def sorted_trees(root: Place, noted: str) -> Iterator[Tree]:
 
 def _pieces(root: Place, noted: str, pool: ThreadPoolExecutor) -> list[_Piece]:
     """The first levels of folders, in the order of names; no more of them than pays."""
-    pieces: list[_Piece] = [""]
+    pieces: list[_Piece] = [_Prefix("")]
     for _ in range(_MAX_LEVELS):
-        prefixes = sum(isinstance(piece, str) for piece in pieces)
-        if not 0 < prefixes < _ENOUGH:
+        prefixes = [piece for piece in pieces if isinstance(piece, _Prefix)]
+        if len(prefixes) >= _ENOUGH or all(prefix.is_leaf for prefix in prefixes):
             break
         found = pool.map(lambda piece: _looked_into(root, piece, noted), pieces)
         pieces = list(itertools.chain.from_iterable(found))
@@ -116,22 +128,29 @@ def _pieces(root: Place, noted: str, pool: ThreadPoolExecutor) -> list[_Piece]:
 
 def _looked_into(root: Place, piece: _Piece, noted: str) -> list[_Piece]:
     """The files and folders of a prefix; itself if it begins with a page of files alone."""
-    if isinstance(piece, Tree):
+    if isinstance(piece, Tree) or piece.is_leaf:
         return [piece]
-    folder = root / piece if piece else root
-    first = list(itertools.islice(storage.list_tree(folder), _PAGE))
+    prefix = piece.name
+    first = list(itertools.islice(_list_below(root, piece), _PAGE))
+    if len(first) < _PAGE:
+        return [Tree.below(prefix, first, noted)]
     if not any("/" in name for name, _ in first):
-        return [piece]
+        return [piece._replace(is_leaf=True)]
+    folder = root / prefix if prefix else root
     entries = sorted(storage.list_folder(folder), key=lambda entry: f"{entry.name}\0".encode())
     own = Tree(())  # what is known of the folder comes before anything in it
-    own.without = set() if any(entry.name == noted for entry in entries) else {piece}
+    own.without = set() if any(entry.name == noted for entry in entries) else {prefix}
     found: list[_Piece] = [own]
     for is_folder, some in itertools.groupby(entries, lambda entry: entry.kind == storage.FOLDER):
         if is_folder:
-            found += [_joined(piece, entry.name) for entry in some]
+            found += [_Prefix(_joined(prefix, entry.name)) for entry in some]
         else:
-            found.append(Tree((_joined(piece, entry.name), entry.stat) for entry in some))
+            found.append(Tree((_joined(prefix, entry.name), entry.stat) for entry in some))
     return found
+
+
+def _list_below(root: Place, prefix: _Prefix) -> Iterator[tuple[str, Stat]]:
+    return storage.list_tree(root / prefix.name if prefix.name else root)
 
 
 def _joined(prefix: str, name: str) -> str:

@@ -30,7 +30,8 @@ from beam_jobs.options.values import SPLIT_BY_FOLDER, pattern_groups
 from shard_format import InputError, storage
 from shard_format.wording import did_you_mean
 
-_MAX_FILES = 64  # opened to see what they hold
+_MAX_FILES = 64  # of a folder, opened to see what they hold
+_MAX_FILES_OF_LEVEL = 128  # of all folders at one depth, since each is a request in a bucket
 _MAX_MEMBERS = 64  # of one archive
 _MAX_COMPRESSED_MEMBERS = 8  # since to pass one means to decompress it
 _MAX_MEMBER_BYTES = 16 << 20  # 16 MiB of such a member
@@ -103,8 +104,9 @@ def some_files(source: storage.Place) -> Iterator[bytes]:
         level = level[: _MAX_FOLDERS - looked]
         looked += len(level)
         found = list(concurrently(_some_in, level))
+        most = max(1, min(_MAX_FILES, _MAX_FILES_OF_LEVEL // len(level)))
         for files, _ in found:
-            yield from files
+            yield from files[:most]
         level = [folder for _, folders in found for folder in folders]
 
 
