@@ -229,10 +229,10 @@ class StageUnits(_Stage):
 
     def process(self, assigned: Unit) -> Iterator[UnitSummary]:
         """See beam.DoFn."""
-        with self._reporting_errors() as wanted:
-            if not wanted:
-                return
+        with self._reporting_errors(owned=False):
             for unit in take(self._run_id, Unit(*assigned), self._workspace):
+                if not self._is_wanted():
+                    return
                 summary = stage_unit(unit, self._options, self._record_type, self._workspace)
                 count_unit(unit, summary)
                 yield summary

@@ -47,7 +47,7 @@ def main() -> None:
         for number in range(arguments.kills):
             for victims in (TASK_MANAGERS, POOLS):
                 draw = random.Random(f"{number} {victims}")
-                moment = (number + draw.random()) / arguments.kills * 0.9 * span
+                moment = (number + draw.random()) / arguments.kills * 0.7 * span
                 out = work / f"{number}-{victims[0]}"
                 found = kill_and_finish(cluster, job, out, draw.choice(victims), moment)
                 shutil.rmtree(out)

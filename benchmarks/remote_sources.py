@@ -1,9 +1,10 @@
 """Preprocessing from and into a bucket: `python -m benchmarks.remote_sources [--repeat 3]`.
 
 The same images of about 100 kB are preprocessed in turns from a directory into a directory, and
-from and into a real S3 server (versitygw) through a proxy that adds 30 ms to each request. Server,
-proxy and job share the machine, so only ratios within a turn mean something. The server is fetched
-by `make engines`. Results go to benchmarks/results/remote_sources.json.
+from and into a real S3 server (versitygw) through a proxy that adds 30 ms to each request, or
+nothing. Server, proxy and job share the machine, so only ratios within a turn mean something, and
+what server and proxy take from the job's cores is said. The server is fetched by `make engines`.
+Results go to benchmarks/results/remote_sources.json.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import json
 import os
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from benchmarks.corpus import make_large_photographs
 from benchmarks.measure import Run, machine, run, take_turns
@@ -51,19 +53,22 @@ def main() -> None:
             (folder / "buckets" / "shards" / "photos").symlink_to(corpus)
             os.environ.update(slow.server.environment)
             numbers = itertools.count()
+            photos = f"{server.bucket}/photos"
             places = {
-                "directory to directory": (str(corpus), str(folder)),
-                "s3, 30 ms, to directory": (f"{server.bucket}/photos", str(folder)),
-                "s3 to s3, both 30 ms": (f"{server.bucket}/photos", server.bucket),
+                "directory to directory": (str(corpus), str(folder), 0.0),
+                "s3, 0 ms, to directory": (photos, str(folder), 0.0),
+                "s3, 30 ms, to directory": (photos, str(folder), _LATENCY),
+                "s3 to s3, both 30 ms": (photos, server.bucket, _LATENCY),
             }
-            requests: dict[str, Counter[str]] = {}
+            traffic: dict[str, Any] = {}
             subjects = {
-                name: functools.partial(_preprocess, name, source, out, numbers, slow, requests)
-                for name, (source, out) in places.items()
+                name: functools.partial(_preprocess, name, place, numbers, slow, traffic)
+                for name, place in places.items()
             }
             results["images"] = take_turns("images", subjects, arguments.repeat, alternating=True)
-            results["requests"] = {name: dict(found) for name, found in requests.items()}
-    print(json.dumps(results["requests"]))
+            results["traffic"] = traffic
+    for name, found in traffic.items():
+        print(name, found)
     out = _HERE / "results" / "remote_sources.json"
     out.write_text(json.dumps(results, indent=1) + "\n")
     print(f"written to {out}")
@@ -71,19 +76,31 @@ def main() -> None:
 
 def _preprocess(
     name: str,
-    source: str,
-    out: str,
+    place: tuple[str, str, float],
     numbers: Iterator[int],
     slow: Proxy,
-    requests: dict[str, Counter[str]],
+    traffic: dict[str, Any],
 ) -> Run:
-    """One build without duplicates, into a place of its own."""
+    """One build without duplicates, from a source into a place of its own."""
+    source, folder, latency = place
+    out = f"{folder}/set-{next(numbers)}"
+    slow.set(latency=latency)
     slow.reset()
-    place = f"{out}/set-{next(numbers)}"
-    found = run("shardmill_preprocess", source, place, "off")
-    requests[name] = slow.counts().kinds
-    storage.delete_tree(storage.place_of(place))
+    before = _cpu_seconds(slow)
+    found = run("shardmill_preprocess", source, out, "off")
+    build = json.loads(storage.read_bytes(storage.place_of(f"{out}/build.json")))
+    traffic[name] = {
+        "requests": dict(slow.counts().kinds),
+        "cpu_seconds_of_server_and_proxy": round(_cpu_seconds(slow) - before, 2),
+        "stages": {stage["name"]: stage["seconds"] for stage in build["stages"]},
+    }
+    storage.delete_tree(storage.place_of(out))
     return found
+
+
+def _cpu_seconds(slow: Proxy) -> float:
+    times = [psutil.Process(pid).cpu_times() for pid in (slow.pid, slow.server.pid)]
+    return sum(time.user + time.system for time in times)
 
 
 if __name__ == "__main__":

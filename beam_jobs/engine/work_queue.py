@@ -7,7 +7,7 @@ none is left; the other units of its share then find the queue empty. On a clust
 queue, and a worker stages the unit it was assigned. There must be no queue where a bundle may run
 twice, since the second run would find it empty; `runners.uses_work_queue` decides.
 
-The queue is the table of units and a file with the number of units that were taken.
+The queue is the table of units, and a file with how many of them there are and were taken.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def work_queue(run_id: str, workspace: Workspace) -> Iterator[None]:
     """Within this context, workers on this machine share the units of the run."""
     counter = _counter(run_id, workspace)
     counter.parent.mkdir(parents=True, exist_ok=True)
-    counter.write_text("0".zfill(_DIGITS))
+    count = len(read_table(workspace.unit_table))
+    counter.write_text(f"{0:0{_DIGITS}}{count:0{_DIGITS}}")
     try:
         yield
     finally:
@@ -45,7 +46,7 @@ def take(run_id: str, assigned: Unit, workspace: Workspace) -> Iterator[Unit]:
         yield assigned
         return
     try:
-        count = len(read_table(workspace.unit_table))
+        count = int(os.pread(descriptor, _DIGITS, _DIGITS))
         units: list[Unit] = []
         while (number := _next(descriptor)) < count:
             units = units or list(largest_first(workspace))

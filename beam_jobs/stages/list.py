@@ -35,6 +35,7 @@ from shard_format.wording import parse_size
 # Raised whenever the files of a staged unit change their layout.
 UNIT_VERSION = 3
 
+_MAGIC_BYTES = 8  # before the schema, in Arrow's IPC file format
 _BATCH_ROWS = 8192  # rows per Arrow record batch: about a megabyte of paths
 _MIN_UNIT_BYTES = 2 << 20  # 2 MiB: under this, opening files costs more than reading them
 _MAX_UNIT_BYTES = 32 << 20  # 32 MiB: about what a worker has to redo after a crash
@@ -90,12 +91,12 @@ def list_corpus(
     ignored: list[str] = []
     listing = CorpusListing(options, record_type.payload, ignored.append)
     items = listing.items([storage.place_of(path) for path in options.sources])
-    count, usable, total_bytes = _write_listing(items, workspace, on_progress)
-    _check_not_empty(options, count, usable, workspace)
+    found = _write_listing(items, workspace, on_progress)
+    _check_not_empty(options, found, workspace)
     unit_bytes = (
         parse_size("--unit-size", options.unit_size)
         if options.unit_size is not None
-        else _unit_bytes(total_bytes)
+        else _unit_bytes(found.bytes)
     )
     stage_options = {
         "unit_version": UNIT_VERSION,
@@ -112,10 +113,10 @@ def list_corpus(
     build = hashlib.blake2b(digest_size=16)
     build.update(json.dumps([options.config(), options.name, stage_options]).encode())
     cut = _cut(workspace.listing, unit_bytes, stage_options, build)
-    units = [unit._asdict() for unit in cut]
+    units = [found.located(unit)._asdict() for unit in cut]
     write_table(workspace, workspace.unit_table, pa.Table.from_pylist(units))
     workspace.mark("stage")
-    return Listing(count, total_bytes, len(ignored), build.hexdigest())
+    return Listing(found.items, found.bytes, len(ignored), build.hexdigest())
 
 
 def read_units(workspace: Workspace) -> Iterator[Unit]:
@@ -137,47 +138,69 @@ def _units(table: pa.Table) -> Iterator[Unit]:
 
 def read_unit(listing: Place, unit: Unit) -> Iterator[SourceItem]:
     """The items of one unit, in listing order."""
-    with pa.ipc.open_file(storage.open_arrow(listing)) as reader:
-        first, last = unit.start // _BATCH_ROWS, -(-unit.end // _BATCH_ROWS)
-        batches = [reader.get_batch(number) for number in range(first, last)]
-    start = unit.start - first * _BATCH_ROWS
+    data = pa.BufferReader(storage.read_range(listing, unit.listed_at, unit.listed_bytes))
+    batches = []
+    while data.tell() < unit.listed_bytes:
+        batches.append(pa.ipc.read_record_batch(pa.ipc.read_message(data), ITEM_SCHEMA))
+    start = unit.start % _BATCH_ROWS
     return items_in(pa.Table.from_batches(batches).slice(start, unit.end - unit.start))
+
+
+class _Written(NamedTuple):
+    """A listing that was written.
+
+    Attributes:
+        items: Its rows.
+        usable: Those that are not rejected.
+        bytes: Of all items.
+        places: Where each batch begins in the file, and where the last one ends.
+    """
+
+    items: int
+    usable: int
+    bytes: int
+    places: list[int]
+
+    def located(self, unit: Unit) -> Unit:
+        """A unit with the place of its batches, which a worker reads in one request."""
+        first, last = unit.start // _BATCH_ROWS, -(-unit.end // _BATCH_ROWS)
+        begin = self.places[first]
+        return unit._replace(listed_at=begin, listed_bytes=self.places[last] - begin)
 
 
 def _write_listing(
     items: Iterator[SourceItem], workspace: Workspace, on_progress: Callable[[int], None]
-) -> tuple[int, int, int]:
-    """(items, usable ones, bytes) of the listing that is written."""
+) -> _Written:
     count = usable = total_bytes = 0
     with (
         workspace.write_arrow(workspace.listing) as sink,
         pa.ipc.new_file(sink, ITEM_SCHEMA) as writer,
     ):
+        places = [_MAGIC_BYTES + ITEM_SCHEMA.serialize().size]
         while rows := list(itertools.islice(items, _BATCH_ROWS)):
             writer.write_batch(item_batch(rows))
+            places.append(sink.tell())
             count += len(rows)
             usable += sum(not item.reason for item in rows)
             total_bytes += sum(item.size for item in rows)
             on_progress(count)
-    return count, usable, total_bytes
+    return _Written(count, usable, total_bytes, places)
 
 
-def _check_not_empty(
-    options: PreprocessOptions, items: int, usable: int, workspace: Workspace
-) -> None:
+def _check_not_empty(options: PreprocessOptions, found: _Written, workspace: Workspace) -> None:
     where = ", ".join(options.sources)
-    if not items:
+    if not found.items:
         raise InputError(
             f"Found no files in {where}. Check the path; files whose name begins with a dot are "
             "not read."
         )
-    if not usable:
+    if not found.usable:
         first, *others = items_in(read_table(workspace.listing).slice(0, 3))
         alike = [item.record_id for item in others if item.reason == first.reason]
         like = f", like {' and '.join(map(repr, alike))}" if alike else ""
         plural = RECORD_TYPES[options.record_type](options).payload.plural
         raise InputError(
-            f"No usable {plural} among {items:,} files in {where}: {first.record_id!r} is "
+            f"No usable {plural} among {found.items:,} files in {where}: {first.record_id!r} is "
             f"rejected as {first.reason} ({first.detail}){like}. Use one folder per class, "
             "--labels FILE, --label-pattern REGEX or --no-labels."
             f"{_guessed_command(options, workspace)}"

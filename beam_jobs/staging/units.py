@@ -41,12 +41,16 @@ class Unit(NamedTuple):
         start: First row in the listing.
         end: One behind the last row.
         bytes: Of its records, as listed.
+        listed_at: First byte, in the listing, of the batches that have its rows.
+        listed_bytes: Of these batches.
     """
 
     key: str
     start: int
     end: int
     bytes: int
+    listed_at: int = 0
+    listed_bytes: int = 0
 
 
 class UnitSummary(NamedTuple):
@@ -91,9 +95,11 @@ def done_before(unit: Unit, workspace: Workspace) -> UnitSummary | None:
     """
     files = unit_files(workspace, unit.key)
     marker = read_json(files["json"])
+    if marker is None:
+        return None
     try:
         payload = storage.stat(files["tfrecord"])
-        if marker is None or payload is None or payload.size != marker["payload_bytes"]:
+        if payload is None or payload.size != marker["payload_bytes"]:
             return None
         if any(file_sha256(files[suffix]) != sha for suffix, sha in marker["sha256"].items()):
             return None

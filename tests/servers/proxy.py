@@ -45,10 +45,12 @@ class Proxy:
 
     Attributes:
         server: The server as it is reached through the proxy.
+        pid: Of the proxy's process.
     """
 
-    def __init__(self, server: Server, control: str) -> None:
+    def __init__(self, server: Server, control: str, pid: int) -> None:
         self.server = server
+        self.pid = pid
         self._control = control
 
     def set(
@@ -106,6 +108,7 @@ def proxy(server: Server, folder: Path, *, latency: float = 0) -> Iterator[Proxy
         started.start("proxy", command, {"PYTHONPATH": str(Path(__file__).parents[2])})
         started.wait_for("proxy", lambda: b"\n" in log.read_bytes())
         addresses = json.loads(log.read_text().splitlines()[-1])
-        running = Proxy(server.at(addresses["own"]), addresses["control"])
+        own = server.at(addresses["own"])
+        running = Proxy(own, addresses["control"], started.pid("proxy"))
         running.set(latency=latency)
         yield running
