@@ -190,7 +190,9 @@ class Workspace:
         storage.make_folder(self.work)
         path = storage.local_path(self.work / "lock")
         if path is None:
-            with Lease(self.work / "leases", self.out, on_note).held():
+            leases = self.work / "leases"
+            storage.make_folder(leases)
+            with Lease(leases, self.out, on_note).held():
                 yield
             return
         with path.open("w") as file:

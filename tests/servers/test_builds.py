@@ -15,8 +15,10 @@ import pytest
 
 from shard_format import storage
 from shard_format.storage import object_stores, place_of
+from tests.servers.azurite import azurite
 from tests.servers.fake_gcs import fake_gcs
 from tests.servers.faults import Fault
+from tests.servers.hdfs import hdfs
 from tests.servers.proxy import proxy
 from tests.servers.server import Server
 from tests.servers.versitygw import versitygw
@@ -84,6 +86,30 @@ def local_hash(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     done = shardmill({}, "preprocess", "images", str(corpus), "--out", str(out))
     assert done.returncode == 0, done.stderr
     return root_hash(str(out))
+
+
+@pytest.mark.parametrize("start", [versitygw, fake_gcs, azurite, hdfs])
+def test_a_set_is_built_from_and_into_every_storage_and_used_there(
+    start, corpus, local_hash, tmp_path
+):
+    with start(tmp_path) as server:
+        source, out = f"{server.bucket}/corpus", f"{server.bucket}/set"
+        with connected(server):
+            for path in corpus.rglob("*.*"):
+                name = path.relative_to(corpus).as_posix()
+                storage.write_bytes(place_of(f"{source}/{name}"), path.read_bytes())
+        for command in (
+            ("preprocess", "images", source, "--out", out),
+            ("verify", out),
+            ("inspect", out),
+            ("report", out),
+            ("quarantine", "list", out),
+            ("read", out, "--seconds", "1", "--batch-size", "8"),
+        ):
+            done = shardmill(dict(server.environment), *command)
+            assert done.returncode == 0, (command, done.stderr)
+        with connected(server):
+            assert root_hash(out) == local_hash
 
 
 @pytest.mark.parametrize("scheme", SERVERS)
