@@ -8,8 +8,9 @@ import time
 import apache_beam as beam
 import pytest
 
-from beam_jobs import BuildShardSet, ImageOptions
+from beam_jobs import BuildShardSet, ImageOptions, preprocess
 from beam_jobs.engine.runners import choose_runner
+from beam_jobs.stages.plan.merge_levels import OBJECT_STORE, Limits, Merging
 from shard_format import load_build, load_manifest
 from tests.engines.flink import TASK_MANAGERS
 from tests.engines.jobs import ended, kill_launcher, staged_units, wait_until
@@ -63,6 +64,20 @@ def test_counters_are_beam_metrics(samples, flink, tmp_path):
     assert found["shards_written"] == sum(len(s.shards) for s in manifest.splits.values())
     shown = flink.accumulators()
     assert '"NAME": "records_read"' in shown and '"NAMESPACE": "shardmill"' in shown
+
+
+def test_units_are_merged_in_levels(samples, flink, tmp_path):
+    given = {"resize": "shorter:64", "unit_size": "128KiB", "num_shards": 20}
+    local = preprocess(ImageOptions((str(samples),), str(tmp_path / "local"), **given))
+    # Requests that are dear enough for a corpus of 4 MB.
+    merging = Merging(OBJECT_STORE._replace(read_dollars=1.0), Limits(block_bytes=1 << 16), 2)
+    runner, beam_options = choose_runner(flink.beam_args, None)
+    with beam.Pipeline(runner=runner, options=beam_options) as pipeline:
+        options = ImageOptions((str(samples),), str(tmp_path / "set"), **given)
+        _ = pipeline | BuildShardSet(options, merging=merging)
+    assert load_manifest(tmp_path / "set").root_hash == local.manifest.root_hash
+    for stage in ("Merge1", "Merge2"):
+        assert sum(flink.records_by_task_manager(stage).values()) > 1
 
 
 def test_an_error_in_the_data_ends_the_job_at_once(images_job, flink, tmp_path):
