@@ -14,8 +14,8 @@ from shard_format import InputError
 # Beats come every 10 s. An engine may take a minute to see that a machine is lost, and to start
 # its tasks elsewhere.
 _NOTE_SECONDS = 120.0
-# Flink fails a job itself that has had no slots for 5 minutes.
-_END_SECONDS = 600.0
+# As Flink fails a job that gets no slots for 5 minutes.
+_END_SECONDS = 300.0
 
 
 class Silence:

@@ -79,7 +79,7 @@ def test_silence_is_noted_once_and_ends_a_job_of_a_job_server(job_server):
     assert len(notes) == 2 and notes[1].startswith("No worker has reported for 3 minutes. ")
     assert at(silence._END_SECONDS) == job_server
     if job_server:
-        assert "No worker has reported for 10 minutes, so the job was cancelled" in str(watch.error)
+        assert "No worker has reported for 5 minutes, so the job was cancelled" in str(watch.error)
         assert "run the same command again" in str(watch.error)
     else:
         assert watch.error is None

@@ -20,7 +20,8 @@ from PIL import Image
 
 from shard_format import load_manifest, naming, verify
 
-_SECONDS = 400  # for one job: a third of this machine's speed, with restarts
+# For one job at a third of this machine's speed, with restarts, or until silence ends it.
+_SECONDS = 700
 
 
 @dataclasses.dataclass(frozen=True)

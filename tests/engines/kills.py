@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.engines.flink import FlinkCluster
+from tests.engines.flink import POOLS, TASK_MANAGERS, FlinkCluster
 from tests.engines.jobs import Job, ended, printed, staged_units, wait_until
 
 _DOWN_SECONDS = 5.0  # until a supervisor starts again what was killed
@@ -72,6 +72,10 @@ def kill_and_finish(
         last = said.strip().splitlines()[-1]
         assert code == 3 and last.startswith("error: "), said
         assert "run the same command again" in last and "Traceback" not in said
+        if victim in POOLS and again:  # a task of its TaskManager still waits for its worker
+            waiting = TASK_MANAGERS[POOLS.index(victim)]
+            cluster.processes.kill(waiting)
+            cluster.start_again(waiting)
         code, said = job.run(out, cluster.beam_args)
         assert code == 0, printed(out)
     job.check(out)
