@@ -164,7 +164,7 @@ def save_model(model: Any, path: Path) -> None:
     """Saves a `.keras` file under a temporary name and renames it.
 
     Raises:
-        InputError: Keras cannot write this model.
+        InputError: Keras cannot write this model, or there is no room for it.
     """
     temporary = path.with_name(f"unfinished-{path.name}")  # Keras insists on the ending .keras
     try:
@@ -175,5 +175,11 @@ def save_model(model: Any, path: Path) -> None:
             f"Keras cannot serialize the model to {path}: {type(error).__name__}: {error}. Give a "
             "layer of your own a get_config() and @keras.saving.register_keras_serializable(). Its "
             "weights are in the checkpoints."
+        ) from error
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise InputError(
+            f"Cannot write the model to {path}: {error}. Free some space, then run the same "
+            "command again; it resumes at the latest checkpoint."
         ) from error
     os.replace(temporary, path)

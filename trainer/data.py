@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from shard_format import Manifest, ShardSetError, UsageError, load_manifest
+from shard_format import Feature, Manifest, ShardSetError, UsageError, load_manifest
 from shard_format.options import check_choice
 from trainer.defaults import DEFAULTS
 from trainer.models.shapes import InputShape, SequenceShape, TokenShape
@@ -40,7 +40,8 @@ class BatchStream(Protocol):
     def dataset(self) -> Any:
         """Pairs of inputs and labels [batch] int64, or inputs, targets and weights.
 
-        Labels are [batch, num_classes] float32, shares that add up to 1, where records are mixed.
+        Labels are [batch, num_classes] float32, shares that add up to 1, where records are mixed,
+        and any number of zeros and ones where records have any number of labels.
         Inputs are images [batch, size, size, 3], whose pixels are in [0, 255] unless --normalize
         says otherwise; token ids [batch, length] int64; or packed sequences, with targets and
         weights [batch, length] each (see `reader.load`).
@@ -76,6 +77,8 @@ class Data:
         normalization: The `reader.Normalization` of all images, None for pixels in [0, 255].
         kind: "image", "tokens" or "packed".
         input_shape: What a model is fed; None for images of the size in the options.
+        multi_label: Whether a record has any number of labels.
+        class_weights: Of every class, for the loss; None for none.
     """
 
     root_hash: str
@@ -85,6 +88,8 @@ class Data:
     normalization: Any = None
     kind: str = "image"
     input_shape: InputShape | None = None
+    multi_label: bool = False
+    class_weights: tuple[float, ...] | None = None
 
     @property
     def num_outputs(self) -> int:
@@ -113,7 +118,7 @@ def open_data(asked: TrainOptions) -> Data:
     # The reader would refuse it too, in words that are not of the command line.
     require_batch(manifest.splits[options.train_split].records, options)
     validation = _validation_split(options, manifest)
-    class_names = () if kind == "packed" else _class_names(kind, manifest, options)
+    label = None if kind == "packed" else _find_label(kind, manifest, options)
 
     shared: dict[str, Any] = {name: getattr(options, name) for name in _SHARED}
     shared |= {"buckets": options.buckets or 1, "streams": STREAMS if kind == "tokens" else None}
@@ -146,12 +151,14 @@ def open_data(asked: TrainOptions) -> Data:
 
     return Data(
         root_hash=manifest.root_hash,
-        class_names=class_names,
+        class_names=label.class_names if label else (),
         open_training=open_training,
         validation=None if validation is None else open_validation(validation),
         normalization=find_normalization(options.normalize, manifest, options.data),
         kind=kind,
         input_shape=_input_shape(kind, manifest, options),
+        multi_label=label is not None and bool(label.shape),
+        class_weights=_class_weights(label, manifest, options) if options.class_weights else None,
     )
 
 
@@ -203,11 +210,11 @@ def _input_shape(kind: str, manifest: Manifest, options: Settings) -> InputShape
     return TokenShape(options.max_tokens or 0, vocabulary.rows, vocabulary.padding)
 
 
-def _class_names(kind: str, manifest: Manifest, options: Settings) -> tuple[str, ...]:
-    """The classes of a set whose every record has one.
+def _find_label(kind: str, manifest: Manifest, options: Settings) -> Feature:
+    """The label that is trained on.
 
     Raises:
-        UsageError: Records have any number of labels, or none: the loop knows one loss.
+        UsageError: Records have no labels, or none of that name.
         ShardSetError: The set is none of labelled records, or has a single class.
     """
     from reader.record_types.features import labels_by_name
@@ -219,27 +226,49 @@ def _class_names(kind: str, manifest: Manifest, options: Settings) -> tuple[str,
     label = labels.get(options.label or "", next(iter(labels.values()), None))
     kinds = {feature.kind for feature in features}
     what, inputs = ("image", "image") if kind == "image" else ("document", "int64")
-    if inputs in kinds and (label is None or label.shape):
-        found = "no labels" if label is None else "any number of labels"
+    command = f"'shardmill preprocess {'images' if kind == 'image' else 'text'}'"
+    if inputs in kinds and label is None:
         packed = " For a language model build it with --pack 512." if kind == "tokens" else ""
         raise UsageError(
-            f"Records of {options.data} have {found}, and models train on one class label per "
-            f"{what}. Read the set with reader.load and train on it in a loop of your own, or "
-            f"build one without --multi-label and --no-labels.{packed}"
+            f"Records of {options.data} have no labels, and models train on the labels of each "
+            f"{what}. Build the set with {command} from one directory for each class, with "
+            f"--labels FILE or with --label-column NAME.{packed}"
         )
     if label is None or inputs not in kinds:
         found = ", ".join(f"{feature.name} ({feature.kind})" for feature in features)
         raise ShardSetError(
-            f"{options.data} has {found}, and models train on one class label per {what}. Build a "
-            f"set with 'shardmill preprocess {'images' if kind == 'image' else 'text'}' from one "
-            "directory for each class."
+            f"{options.data} has {found}, and models train on the labels of each {what}. Build a "
+            f"set with {command} from one directory for each class."
         )
     if len(label.class_names) < 2:
         raise ShardSetError(
             f"{options.data} has {len(label.class_names)} class, and training needs 2 or more. "
             "Build it from one directory for each class."
         )
-    return label.class_names
+    return label
+
+
+def _class_weights(
+    label: Feature | None, manifest: Manifest, options: Settings
+) -> tuple[float, ...]:
+    """Of every class, from the statistics of the training split.
+
+    Raises:
+        UsageError: The set has none.
+    """
+    statistics = manifest.splits[options.train_split].statistics
+    if label is not None and label.name != "label":
+        statistics = statistics.get("labels", {}).get(label.name, {})
+    found = statistics.get("class_weights")
+    if label is None or label.shape or not found:
+        what = "one label per record" if label is None or label.shape else "class weights"
+        raise UsageError(
+            f"--class-weights needs {what}, and split {options.train_split!r} of {options.data} "
+            "has none. Leave --class-weights out."
+        )
+    # In the first sets they are a list.
+    values = [found[name] for name in label.class_names] if isinstance(found, dict) else found
+    return tuple(map(float, values))
 
 
 def require_batch(records: int, options: Settings) -> None:

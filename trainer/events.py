@@ -71,7 +71,8 @@ class EpochDone:
         epoch: Counted from 1.
         loss: Mean over the training examples, each seen when its step was computed. An example of
             a language model is a token to be predicted.
-        accuracy: Share of the training examples classified right, in [0, 1]; None for a language
+        accuracy: Share of the training examples classified right, in [0, 1]; of examples with any
+            number of labels, share of those of which every label is right; None for a language
             model.
         val_loss: Mean over every validation example; None without a validation split.
         val_accuracy: Share of the validation examples classified right, in [0, 1], or None.
@@ -85,6 +86,9 @@ class EpochDone:
         val_perplexity: The same over every validation token, or None.
         val_token_accuracy: The same over every validation token, or None.
         tokens_per_second: Of a language model, tokens predicted in training over these seconds.
+        f1: Of examples with any number of labels, the F1 score of all labels together
+            (micro-averaged), in [0, 1]; else None.
+        val_f1: The same over every validation example, or None.
     """
 
     epoch: int
@@ -100,6 +104,8 @@ class EpochDone:
     val_perplexity: float | None = None
     val_token_accuracy: float | None = None
     tokens_per_second: float | None = None
+    f1: float | None = None
+    val_f1: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,12 +141,16 @@ class TrainResult:
         model_path: The trained model, a `.keras` file in it.
         history: Every epoch, also those of earlier processes.
         seconds: Wall time of this process's part of the run.
+        best: The best epoch by --monitor; None without validation.
+        best_path: The model of that epoch, a `.keras` file; None without validation.
     """
 
     run_dir: Path
     model_path: Path
     history: tuple[EpochDone, ...]
     seconds: float
+    best: EpochDone | None = None
+    best_path: Path | None = None
 
     @property
     def final(self) -> EpochDone:

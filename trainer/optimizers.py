@@ -1,4 +1,4 @@
-"""The optimizers, their learning-rate schedule, and the scaling of the loss for float16."""
+"""The optimizers, and the scaling of the loss for float16."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ def adamw(learning_rate: Any, weight_decay: float) -> Any:
     """Adam with decoupled weight decay: the one that needs the least tuning on small sets."""
     import keras
 
-    optimizer = keras.optimizers.AdamW(learning_rate, weight_decay=weight_decay)
-    optimizer.exclude_from_weight_decay(var_names=list(UNDECAYED))
-    return optimizer
+    return _of_kernels(keras.optimizers.AdamW(learning_rate, weight_decay=weight_decay))
 
 
 def sgd(learning_rate: Any, weight_decay: float) -> Any:
@@ -26,28 +24,63 @@ def sgd(learning_rate: Any, weight_decay: float) -> Any:
     optimizer = keras.optimizers.SGD(
         learning_rate, momentum=0.9, nesterov=True, weight_decay=weight_decay or None
     )
-    if weight_decay:
+    return _of_kernels(optimizer)
+
+
+def lamb(learning_rate: Any, weight_decay: float) -> Any:
+    """Adam with a trust ratio for every weight, for batches of thousands (You et al., 2019)."""
+    import keras
+
+    return _of_kernels(keras.optimizers.Lamb(learning_rate, weight_decay=weight_decay or None))
+
+
+def lion(learning_rate: Any, weight_decay: float) -> Any:
+    """The sign of a momentum (Chen et al., 2023): half of Adam's memory, a third of its rate."""
+    import keras
+
+    return _of_kernels(keras.optimizers.Lion(learning_rate, weight_decay=weight_decay or None))
+
+
+def _of_kernels(optimizer: Any) -> Any:
+    if optimizer.weight_decay is not None:
         optimizer.exclude_from_weight_decay(var_names=list(UNDECAYED))
     return optimizer
 
 
 # value of --optimizer -> what creates it from (learning rate or schedule, weight decay)
-OPTIMIZERS: dict[str, Callable[[Any, float], Any]] = {"adamw": adamw, "sgd": sgd}
+OPTIMIZERS: dict[str, Callable[[Any, float], Any]] = {
+    "adamw": adamw,
+    "sgd": sgd,
+    "lamb": lamb,
+    "lion": lion,
+}
 
 
-def warm_up_then_cosine(peak: float, warmup_steps: int, num_steps: int) -> Any:
-    """The schedule: linear from 0 to `peak`, then along half a cosine down to 0 at `num_steps`."""
-    import keras
+def with_averages(optimizer: Any, decay: float) -> Any:
+    """The optimizer, which from now on keeps a moving average of every weight among its variables.
 
-    if warmup_steps == 0:
-        return keras.optimizers.schedules.CosineDecay(peak, decay_steps=num_steps)
-    # Keras counts decay_steps from the end of the warm-up.
-    return keras.optimizers.schedules.CosineDecay(
-        initial_learning_rate=0.0,
-        decay_steps=max(1, num_steps - warmup_steps),
-        warmup_target=peak,
-        warmup_steps=warmup_steps,
-    )
+    Keras does so: the first step takes the weights as they are, every other one adds 1 - `decay` of
+    them. A step that a loss scale skips adds nothing.
+
+    Args:
+        optimizer: Not built yet.
+        decay: Share of the average that stays at a step.
+    """
+    optimizer.use_ema, optimizer.ema_momentum = True, decay
+    return optimizer
+
+
+def averages_of(optimizer: Any, weights: list[Any]) -> dict[str, Any]:
+    """The moving averages of an optimizer with averages, by the paths of the weights.
+
+    Args:
+        optimizer: Built for the weights.
+        weights: Keras variables.
+    """
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    # Keras hands them out by overwriting the weights alone (finalize_variable_values).
+    averages = inner._model_variables_moving_average
+    return {weight.path: average for weight, average in zip(weights, averages, strict=True)}
 
 
 def with_loss_scale(optimizer: Any) -> Any:

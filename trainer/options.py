@@ -17,6 +17,7 @@ from trainer.defaults import DEFAULTS, shown_default
 from trainer.models import MODELS, MODELS_OF
 from trainer.optimizers import OPTIMIZERS
 from trainer.precision import PRECISIONS
+from trainer.schedules import SCHEDULES
 from trainer.strategies import STRATEGIES
 
 # What may differ when a run is continued: paths, and how work is spread over devices, are no part
@@ -29,11 +30,27 @@ FREE_TO_CHANGE = (
     "keep_checkpoints",
     "checkpoint_minutes",
     "strategy",
+    "accumulate",
+    "patience",
     "deterministic",
 )
+MONITORS = ("loss", "accuracy")
 _MAX_SEED = 2**32 - 1  # of NumPy, whose seed Keras sets too
 
 _READ = {field.name: field for field in dataclasses.fields(ReadOptions)}
+
+
+def _check_epochs(name: str, value: str) -> None:
+    """Returns if a value is a list of epochs.
+
+    Raises:
+        UsageError: It is none.
+    """
+    numbers = value.split(",")
+    if not all(number.strip().isdecimal() for number in numbers) or sorted(
+        set(map(int, numbers))
+    ) != list(map(int, numbers)):
+        raise UsageError(f"{name} is {value!r}. Pass growing numbers of epochs, such as 30,60,80.")
 
 
 def _read_option(name: str, *, by_kind: bool = False, **changes: Any) -> Any:
@@ -87,6 +104,14 @@ class TrainOptions:
         limits=Limits(1),
         shown=shown_default("epochs"),
     )
+    accumulate: int = option(
+        1,
+        "Parts into which each device divides its share of a batch, to save memory: the step is "
+        "that of the whole batch.",
+        metavar="N",
+        type=int,
+        limits=Limits(1),
+    )
     optimizer: str = option("adamw", "Optimizer.", choices=tuple(OPTIMIZERS))
     learning_rate: float | None = option(
         None,
@@ -103,6 +128,30 @@ class TrainOptions:
         type=float,
         limits=Limits(0),
         shown=shown_default("warmup_epochs"),
+        excludes={"--schedule one_cycle": "does not apply to a cycle, which rises for 30 %"},
+    )
+    clip_norm: float | None = option(
+        None,
+        "Greatest norm of the gradient of a step; a greater one is scaled down to it.",
+        metavar="X",
+        type=float,
+        limits=Limits(0, excluded=(0,)),
+    )
+    schedule: str = option(
+        "cosine",
+        "Learning rate after the warm-up: down to 0 along a cosine, divided by 10 in steps, "
+        "constant; or one cycle with a rise of its own.",
+        choices=tuple(SCHEDULES),
+    )
+    decay_epochs: str | None = option(
+        None,
+        "With --schedule step: epochs after which the learning rate is divided by 10.",
+        "N,N,...",
+        shown="after 1/3, 2/3 and 8/9 of all",
+        check=_check_epochs,
+        excludes={
+            f"--schedule {name}": "is for --schedule step" for name in SCHEDULES if name != "step"
+        },
     )
     weight_decay: float = option(
         0.05, "Decoupled weight decay of kernels.", metavar="X", type=float, limits=Limits(0)
@@ -114,6 +163,25 @@ class TrainOptions:
         type=float,
         limits=Limits(0, 1, excluded=(1,)),
     )
+    class_weights: bool = option(
+        False, "Weigh the loss by the class weights of the manifest.", type=bool
+    )
+    ema: float | None = option(
+        None,
+        "Share that stays at a step in a moving average of the weights, which is validated and "
+        "saved in their place.",
+        metavar="X",
+        type=float,
+        limits=Limits(0, 1, excluded=(0, 1)),
+    )
+    weights: Path | None = option(
+        None,
+        "A .keras or .h5 file of the same network to start from; its head is left out where the "
+        "classes are others.",
+        "FILE",
+        type=Path,
+    )
+    freeze: bool = option(False, "Train the head only: the last layer with weights.", type=bool)
     precision: str = option("auto", "Dtype policy of Keras.", choices=PRECISIONS)
     strategy: str = option(
         "default", "One device, or all GPUs of this machine.", choices=tuple(STRATEGIES)
@@ -126,6 +194,18 @@ class TrainOptions:
     train_split: str = "train"
     validation_split: str = option(
         "auto", "Split to validate on; auto is validation or else test, none skips it."
+    )
+    monitor: str = option(
+        "loss",
+        "Measure of the validation that makes an epoch the best one, which best.keras keeps.",
+        choices=MONITORS,
+    )
+    patience: int | None = option(
+        None,
+        "Epochs without a better one after which the run ends early.",
+        metavar="N",
+        type=int,
+        limits=Limits(1),
     )
     seed: int = option(
         0,
@@ -156,6 +236,7 @@ class TrainOptions:
         # Callers may pass strings; every path below is a Path, or a Url.
         object.__setattr__(self, "data", place_of(self.data))
         object.__setattr__(self, "run_dir", Path(self.run_dir))
+        object.__setattr__(self, "weights", self.weights and Path(self.weights))
         check_declared(self, name_of=_flag)
         if self.model is not None and ":" not in self.model:
             check_choice("--model", self.model, [*MODELS, "package.module:function"], "")
@@ -205,11 +286,13 @@ class TrainOptions:
 
     def identity(self) -> dict[str, object]:
         """The options that make a run what it is, JSON-able: equal ones may continue each other."""
-        return {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name not in FREE_TO_CHANGE
-        }
+        return {k: value for k, value in self.as_json().items() if k not in FREE_TO_CHANGE}
+
+    def as_json(self) -> dict[str, object]:
+        """All options, paths as text."""
+        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        plain = (bool, int, float, str, type(None))
+        return {k: value if isinstance(value, plain) else str(value) for k, value in found.items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -222,6 +305,15 @@ class Settings(TrainOptions):
     learning_rate: float
     warmup_epochs: float
     augment: str
+
+
+def default_identity() -> dict[str, object]:
+    """What the identity of a run was of which an earlier version did not know all options."""
+    return {
+        field.name: field.default
+        for field in dataclasses.fields(TrainOptions)
+        if field.name not in FREE_TO_CHANGE and field.default is not dataclasses.MISSING
+    }
 
 
 def _flag(name: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from trainer import checkpoints, precision, run_dir
 from trainer.autosave import Autosave
+from trainer.best import best_epoch, is_over, require_validation
 from trainer.data import BatchStream, Data, open_data, require_batch
 from trainer.errors import TrainingError
 from trainer.events import (
@@ -52,25 +53,37 @@ def train_on(data: Data, asked: TrainOptions, on_event: OnEvent = ignore) -> Tra
     place = checkpoints.latest_progress(directory)
     stream = _open_at(data, place)
     require_batch(stream.info.records, options)
+    require_validation(options, has_validation=data.validation is not None)
     learner = make_train_state(
-        options, policy, stream.steps_per_epoch, data.num_outputs, data.input_shape
+        options,
+        policy,
+        stream.steps_per_epoch,
+        data.num_outputs,
+        data.input_shape,
+        data.multi_label,
+        data.class_weights,
+        from_start=place == Progress(),
     )
     kept = checkpoints.Checkpoints(
         directory, learner.model, learner.optimizer, options.keep_checkpoints
     )
     kept.restore()
     claim.write()
-    run = _Run(options, data.kind, learner, stream, data.validation, on_event)
+    run = _Run(options, data.kind, data.multi_label, learner, stream, data.validation, on_event)
     on_event(run.started(policy, place, data.num_outputs))
     history = run_dir.read_history(options.run_dir, place.epochs_done)
-    if place.epochs_done < options.epochs:
+    was_over = is_over(history, options)
+    if not was_over:
         run.finish(history, kept, place)
     model_path = options.run_dir / run_dir.MODEL
-    if place.epochs_done < options.epochs or not model_path.exists():
-        checkpoints.save_model(learner.model, model_path)
+    if not (was_over and model_path.exists()):
+        learner.save(model_path)
+    best = best_epoch(history, options.monitor)
+    best_path = options.run_dir / run_dir.BEST if best else None
+    claim.write_results(history, best)
     seconds = time.perf_counter() - started
     on_event(RunDone(model_path, seconds))
-    return TrainResult(options.run_dir, model_path, tuple(history), seconds)
+    return TrainResult(options.run_dir, model_path, tuple(history), seconds, best, best_path)
 
 
 def _open_at(data: Data, place: Progress) -> BatchStream:
@@ -88,6 +101,7 @@ class _Run:
 
     options: Settings
     kind: str
+    multi_label: bool
     learner: TrainState
     stream: BatchStream
     validation: BatchStream | None
@@ -114,8 +128,8 @@ class _Run:
     ) -> None:
         """Runs what `history` lacks from `place` on, and appends the epochs.
 
-        history.json and TensorBoard come before the checkpoint: a kill in between repeats steps of
-        one epoch; in the other order its numbers would be missing for good.
+        history.json, TensorBoard and the best model come before the checkpoint: a kill in between
+        repeats steps of one epoch; in the other order they would be missing for good.
 
         Raises:
             TrainingError: The loss is no longer finite.
@@ -136,9 +150,13 @@ class _Run:
                 history.append(done)
                 run_dir.write_history(self.options.run_dir, history)
                 scalars.write(done)
+                if best_epoch(history, self.options.monitor) is done:
+                    self.learner.save(self.options.run_dir / run_dir.BEST)
                 autosave.end_of_epoch(epoch)
                 self.on_event(done)
                 autosave.stop_if_asked()
+                if is_over(history, self.options):
+                    break
                 place = Progress(epochs_done=epoch)
 
     @property
@@ -180,6 +198,8 @@ class _Run:
             val_perplexity=_perplexity(measured) if measured and predicts_tokens else None,
             val_token_accuracy=measured.accuracy if measured and predicts_tokens else None,
             tokens_per_second=totals.examples / totals.seconds if predicts_tokens else None,
+            f1=totals.f1 if self.multi_label else None,
+            val_f1=measured.f1 if measured and self.multi_label else None,
         )
 
     def _report(self, epoch: int, phase: str, num_steps: int, save: OnSteps) -> OnSteps:

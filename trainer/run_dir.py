@@ -1,10 +1,11 @@
 """The directory of a run: which run it belongs to, and what its epochs brought.
 
 RUN_DIR/
-  run.json             options, data set and versions; decides what may continue
+  run.json             options, data set, versions and results; decides what may continue
   checkpoints/         weights, optimizer, finished epochs and steps, place of the reader
   history.json         one object per finished epoch
   tensorboard/         train/ and validation/
+  best.keras           the model of the best epoch, where there is validation
   model.keras          the trained model; its presence says that the run is finished
 """
 
@@ -20,12 +21,13 @@ from typing import Any
 
 from shard_format.errors import InputError, UsageError
 from trainer.events import EpochDone
-from trainer.options import Settings
+from trainer.options import Settings, default_identity
 
 RUN = "run.json"
 HISTORY = "history.json"
 CHECKPOINTS = "checkpoints"
 TENSORBOARD = "tensorboard"
+BEST = "best.keras"
 MODEL = "model.keras"
 
 # TensorFlow takes the path of a checkpoint for a pattern: a checkpoint in "lr[0.1]" is never found
@@ -92,11 +94,24 @@ class Claim:
         Raises:
             InputError: The directory cannot be written.
         """
+        self._write({})
+
+    def write_results(self, history: Sequence[EpochDone], best: EpochDone | None) -> None:
+        """Adds what a finished run brought to its run.json.
+
+        Raises:
+            InputError: The directory cannot be written.
+        """
+        results = {"final": history[-1], "best": best}
+        self._write({k: epoch and dataclasses.asdict(epoch) for k, epoch in results.items()})
+
+    def _write(self, results: dict[str, Any]) -> None:
         import keras
         import tensorflow as tf
 
         content = {
             "identity": self.identity,
+            "options": self.options.as_json(),
             "data": str(self.options.data),
             "class_names": list(self.class_names),
             "normalization": self.normalization and dataclasses.asdict(self.normalization),
@@ -106,6 +121,7 @@ class Claim:
                 "tensorflow": tf.__version__,
                 "keras": keras.__version__,
             },
+            **results,
         }
         try:
             self.options.run_dir.mkdir(parents=True, exist_ok=True)
@@ -122,6 +138,8 @@ def _require_same(identity: dict[str, Any], found: Any, directory: Path) -> None
         raise InputError(f"No identity of a run in {directory / RUN}. Pass another --run-dir.")
     # Through JSON, so that a tuple equals the list it was stored as.
     now = json.loads(json.dumps(identity))
+    # A run of an earlier version did what the defaults of later options are.
+    before = {**default_identity(), **before}
     changed = [
         f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
         for name in sorted({*before, *now})

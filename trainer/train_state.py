@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from shard_format.errors import UsageError
+from trainer.checkpoints import save_model
 from trainer.loop import Loop
 from trainer.models import MODELS, InputShape, build_model
-from trainer.optimizers import OPTIMIZERS, warm_up_then_cosine, with_loss_scale
+from trainer.models.starting import freeze_body, load_weights
+from trainer.objective import Objective
+from trainer.optimizers import OPTIMIZERS, averages_of, with_averages, with_loss_scale
 from trainer.options import Settings
 from trainer.precision import dtype_policy
+from trainer.schedules import DECAY_SHARES, SCHEDULES, Plan
 from trainer.strategies import STRATEGIES
 
 
@@ -27,6 +34,7 @@ class TrainState:
         optimizer: Built for the model's weights.
         schedule: From a step, counted from 0, to its learning rate.
         loop: The steps.
+        averages: Path of a weight -> its moving average; empty without --ema.
     """
 
     strategy: Any
@@ -34,6 +42,29 @@ class TrainState:
     optimizer: Any
     schedule: Any
     loop: Loop
+    averages: dict[str, Any]
+
+    def save(self, path: Path) -> None:
+        """Saves the model as a `.keras` file, with the averages of its weights where there are any.
+
+        Raises:
+            InputError: Keras cannot write this model.
+        """
+        with self._averaged():
+            save_model(self.model, path)
+
+    @contextlib.contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """The weights are their moving averages until the context is left."""
+        weights = [weight for weight in self.model.weights if weight.path in self.averages]
+        kept = [weight.numpy() for weight in weights]
+        for weight in weights:
+            weight.assign(self.averages[weight.path].numpy())
+        try:
+            yield
+        finally:
+            for weight, value in zip(weights, kept, strict=True):
+                weight.assign(value)
 
     @property
     def last_learning_rate(self) -> float:
@@ -47,6 +78,9 @@ def make_train_state(
     steps_per_epoch: int,
     num_classes: int,
     input_shape: InputShape | None = None,
+    multi_label: bool = False,
+    class_weights: Sequence[float] | None = None,
+    from_start: bool = True,
 ) -> TrainState:
     """The untrained model of a run under its strategy, its weights a function of the seed.
 
@@ -56,6 +90,9 @@ def make_train_state(
         steps_per_epoch: For the length of the learning-rate schedule.
         num_classes: Length of the model's output.
         input_shape: What the model is fed; None for images of the size in the options.
+        multi_label: Whether an example may be of any number of classes.
+        class_weights: Of every class, for the loss; None for none.
+        from_start: Whether the weights of the options are loaded; else a checkpoint has them.
 
     Raises:
         UsageError: The options contradict the machine, or name a model that does not fit.
@@ -71,32 +108,61 @@ def make_train_state(
             f"--batch-size {options.batch_size} is not a multiple of the {replicas} devices. Pass "
             f"{options.batch_size // replicas * replicas or replicas}."
         )
+    share = options.batch_size // replicas
+    if share % options.accumulate:
+        raise UsageError(
+            f"--accumulate {options.accumulate} does not divide the {share} examples of a "
+            f"device in a batch of {options.batch_size}. Pass one of "
+            f"{', '.join(str(n) for n in range(1, share + 1) if share % n == 0)}."
+        )
     side = options.image_size or 0
     shape: InputShape = input_shape or (side, side, 3)
     with strategy.scope(), dtype_policy(precision):
-        model = build_model(options.model, MODELS, shape, num_classes)
+        activation = "sigmoid" if multi_label else "softmax"
+        model = build_model(options.model, MODELS, shape, num_classes, activation)
+        if options.freeze:
+            freeze_body(model)
         if not model.trainable_variables:
             raise UsageError(
                 f"The model has no weights to train (--model {options.model}). Make its layers "
                 "trainable."
             )
-        schedule = _make_schedule(options, steps_per_epoch)
+        if options.weights is not None and from_start:
+            load_weights(model, options.weights)
+        schedule = SCHEDULES[options.schedule](_plan(options, steps_per_epoch))
         optimizer = OPTIMIZERS[options.optimizer](schedule, options.weight_decay)
+        if options.ema is not None:
+            optimizer = with_averages(optimizer, options.ema)
         if precision == "mixed_float16":
             optimizer = with_loss_scale(optimizer)
         optimizer.build(model.trainable_variables)
+        averages = {} if options.ema is None else averages_of(optimizer, model.trainable_variables)
     # A layer may draw from the seed while it is built; the steps start from the seed again.
     keras.utils.set_random_seed(options.seed)
-    loop = Loop(strategy, model, optimizer, options.batch_size, options.label_smoothing)
-    return TrainState(strategy, model, optimizer, schedule, loop)
+    loop = Loop(
+        strategy,
+        model,
+        optimizer,
+        options.batch_size,
+        Objective(model, options.label_smoothing, class_weights, multi_label),
+        options.accumulate,
+        options.clip_norm,
+        (lambda weight: averages[weight.path].value) if averages else None,
+    )
+    return TrainState(strategy, model, optimizer, schedule, loop, averages)
 
 
-def _make_schedule(options: Settings, steps_per_epoch: int) -> Any:
-    return warm_up_then_cosine(
+def _plan(options: Settings, steps_per_epoch: int) -> Plan:
+    num_steps = options.epochs * steps_per_epoch
+    decays = tuple(round(share * num_steps) for share in DECAY_SHARES)
+    if options.decay_epochs is not None:
+        decays = tuple(int(epoch) * steps_per_epoch for epoch in options.decay_epochs.split(","))
+    return Plan(
         options.learning_rate,
         # At most half the run, so that a run of few epochs reaches the peak and comes down again.
         warmup_steps=round(min(options.warmup_epochs, options.epochs / 2) * steps_per_epoch),
-        num_steps=options.epochs * steps_per_epoch,
+        num_steps=num_steps,
+        decay_steps=decays,
     )
 
 

@@ -10,6 +10,7 @@ from shard_format import UsageError
 from trainer import TrainOptions, train
 from trainer.loop import Loop
 from trainer.models import build_model
+from trainer.objective import Objective
 from trainer.strategies import STRATEGIES
 
 SIZE, BATCH = 8, 8
@@ -24,7 +25,8 @@ def make(model="tiny:dense", label_smoothing=0.0):
     model = build_model(model, {}, (SIZE, SIZE, 3), tiny.NUM_CLASSES)
     optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
     optimizer.build(model.trainable_variables)
-    return model, Loop(STRATEGIES["default"](), model, optimizer, BATCH, label_smoothing)
+    objective = Objective(model, label_smoothing)
+    return model, Loop(STRATEGIES["default"](), model, optimizer, BATCH, objective)
 
 
 def mixed(count):

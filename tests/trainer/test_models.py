@@ -6,7 +6,8 @@ import tensorflow as tf
 from shard_format import UsageError
 from trainer import MODELS
 from trainer.loop import Loop
-from trainer.models import build_model
+from trainer.models import applications, build_model
+from trainer.models.ending import find_ending
 from trainer.optimizers import OPTIMIZERS
 from trainer.precision import dtype_policy
 from trainer.strategies import STRATEGIES
@@ -48,10 +49,39 @@ def test_small_models_take_a_step_in_mixed_precision(name):
     assert np.mean(changed) > 0.9
 
 
-def test_every_name_is_covered_here():
-    covered = {"efficientnet_v2_b0", "resnet50", "small_cnn", "mobilenet_v3_small"}
-    covered |= {"text_transformer", "causal_transformer"}  # in test_text.py
-    assert set(MODELS) == covered
+def test_every_network_of_keras_applications_has_a_name():
+    """By the list of Keras itself, so that one that is new there is missed here."""
+    theirs = {name for name, member in vars(keras.applications).items() if callable(member)}
+    assert {constructor for constructor, _ in applications._NETWORKS.values()} == theirs
+    own = {"small_cnn", "text_transformer", "causal_transformer"}
+    assert set(MODELS) == own | set(applications.APPLICATIONS)
+
+
+MODULES = {
+    "to_one": ("mobilenet_v2", "resnet_v2", "xception", "nasnet", "inception_v3", "mobilenet"),
+    "caffe": ("resnet", "vgg16", "vgg19"),
+    "standardized": ("densenet",),
+    "itself": ("convnext", "efficientnet", "efficientnet_v2", "mobilenet_v3"),
+}
+
+
+@pytest.mark.parametrize("scaling", list(MODULES))
+def test_pixels_are_scaled_as_weights_of_keras_expect(scaling):
+    pixels = noise(2, 4)
+    inputs = keras.Input((4, 4, 3))
+    own = keras.Model(inputs, keras.layers.Identity()(getattr(applications, f"_{scaling}")(inputs)))
+    for module in MODULES[scaling]:
+        expected = getattr(keras.applications, module).preprocess_input(pixels.copy())
+        np.testing.assert_allclose(own(pixels), expected, atol=1e-4)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("name", list(applications.APPLICATIONS))
+def test_every_network_of_keras_applications_builds(name):
+    size = 75 if name.startswith(("inception", "xception")) else 32
+    model = build_model(name, MODELS, (size, size, 3), 5)
+    assert model.output.shape == (None, 5)
+    assert find_ending(model).activation == ""
 
 
 @pytest.mark.parametrize(

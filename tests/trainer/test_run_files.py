@@ -1,5 +1,6 @@
 """Files of a run that are not as they were written, or that cannot be written."""
 
+import dataclasses
 import json
 import resource
 import signal
@@ -61,16 +62,21 @@ def test_a_history_of_other_fields_is_refused(begun, epochs):
         train_on(tiny.data(), begun)
 
 
-def test_a_checkpoint_that_finds_no_room_is_reported(begun):
+def test_a_model_and_a_checkpoint_that_find_no_room_are_reported(begun):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     # Room for history.json and the events, not for the weights.
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
     try:
         with pytest.raises(
-            InputError, match=r"Cannot write a checkpoint to .*/checkpoints: .* Free some"
+            InputError, match=r"Cannot write the model to .*/best.keras: .* Free some"
         ):
             train_on(tiny.data(), begun)
+        unmeasured = dataclasses.replace(tiny.data(), validation=None)
+        with pytest.raises(
+            InputError, match=r"Cannot write a checkpoint to .*/checkpoints: .* Free some"
+        ):
+            train_on(unmeasured, begun)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)

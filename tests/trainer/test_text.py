@@ -21,6 +21,7 @@ from trainer.models import (
     text_transformer,
     transformer,
 )
+from trainer.objective import Objective
 from trainer.optimizers import OPTIMIZERS
 from trainer.precision import dtype_policy
 from trainer.strategies import STRATEGIES
@@ -145,7 +146,8 @@ def test_a_token_does_not_see_those_after_it():
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_targets_without_weight_count_for_nothing(smoothing):
     model = build("causal_transformer", SEQUENCES, 20)
-    loop = Loop(STRATEGIES["default"](), model, keras.optimizers.SGD(0.0), 2, smoothing)
+    objective = Objective(model, smoothing)
+    loop = Loop(STRATEGIES["default"](), model, keras.optimizers.SGD(0.0), 2, objective)
     generator = np.random.default_rng(1)
     targets = generator.integers(0, 20, (2, 10))
     weights = generator.integers(0, 2, (2, 10)).astype(np.float32)

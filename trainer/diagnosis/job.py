@@ -45,7 +45,13 @@ def open_job(asked: TrainOptions) -> Job:
     stream = data.open_training(None)
     require_batch(stream.info.records, options)
     learner = make_train_state(
-        options, policy, stream.steps_per_epoch, data.num_outputs, data.input_shape
+        options,
+        policy,
+        stream.steps_per_epoch,
+        data.num_outputs,
+        data.input_shape,
+        data.multi_label,
+        data.class_weights,
     )
     return Job(asked, options, policy, data, stream, learner)
 

@@ -6,25 +6,14 @@ logits, and one line below. A network of your own needs neither: `--model packag
 
 from __future__ import annotations
 
-from trainer.models import (
-    causal_transformer,
-    efficientnet_v2_b0,
-    mobilenet_v3_small,
-    resnet50,
-    small_cnn,
-    text_transformer,
-)
+from trainer.models import causal_transformer, small_cnn, text_transformer
+from trainer.models.applications import APPLICATIONS
 from trainer.models.build import Builder, build_model, find_builder
 from trainer.models.shapes import InputShape, SequenceShape, TokenShape
 
 # kind of set -> value of --model -> what builds the network
 MODELS_OF: dict[str, dict[str, Builder]] = {
-    "image": {
-        "small_cnn": small_cnn.build,
-        "mobilenet_v3_small": mobilenet_v3_small.build,
-        "efficientnet_v2_b0": efficientnet_v2_b0.build,
-        "resnet50": resnet50.build,
-    },
+    "image": {"small_cnn": small_cnn.build, **APPLICATIONS},
     "tokens": {"text_transformer": text_transformer.build},
     "packed": {"causal_transformer": causal_transformer.build},
 }

@@ -10,6 +10,7 @@ import numpy as np
 from shard_format.errors import UsageError
 from shard_format.wording import did_you_mean
 from trainer.models import custom
+from trainer.models.ending import cut_head, ends_in
 from trainer.models.shapes import (
     InputShape,
     SequenceShape,
@@ -40,7 +41,11 @@ def find_builder(name: str, models: Mapping[str, Builder]) -> Builder:
 
 
 def build_model(
-    name: str, models: Mapping[str, Builder], input_shape: InputShape, num_classes: int
+    name: str,
+    models: Mapping[str, Builder],
+    input_shape: InputShape,
+    num_classes: int,
+    activation: str = "softmax",
 ) -> Any:
     """A keras.Model from images, token ids or packed sequences to float32 probabilities.
 
@@ -52,12 +57,15 @@ def build_model(
         models: The models that have a name.
         input_shape: `(height, width, channels)` of one image, or see `trainer.models.shapes`.
         num_classes: The length of the output; of a language model the number of token ids.
+        activation: What makes probabilities of logits: "softmax", or "sigmoid" where an example
+            may be of any number of classes.
 
     Returns:
         The model, [batch, ...] -> [batch, num_classes]; of packed sequences {...: [batch, length]}
-        -> [batch, length, num_classes]. A builder may end in
-        logits or in probabilities. To logits a float32 softmax is added, so a saved model always
-        predicts probabilities, and no builder has to think of mixed precision.
+        -> [batch, length, num_classes]. A builder may end in logits or in probabilities. To logits
+        a float32 activation is added, so a saved model always predicts probabilities, and no
+        builder has to think of mixed precision. Training takes the logits below it
+        (`trainer.models.ending`).
 
     Raises:
         UsageError: There is no such model, or it does not fit these inputs.
@@ -66,8 +74,9 @@ def build_model(
     inputs = kind_of_inputs(input_shape)
     # A forward pass of noise costs a second at worst and shows what no attribute does: whether
     # rows are probabilities. The fixed generator leaves the seed of the training alone.
+    ending = cut_head(model)
     try:
-        output = model(two_examples(input_shape), training=False)
+        output = ending.body(two_examples(input_shape), training=False)
     except Exception as error:  # Keras and TensorFlow raise a dozen types for a wrong shape
         advice = " or pass --image-size" if inputs == "images" else ""
         raise UsageError(
@@ -76,6 +85,8 @@ def build_model(
             f"model{advice}."
         ) from error
     shape, dtype = tuple(output.shape), str(output.dtype.name)
+    if ending.head is not None:
+        shape = (*shape[:-1], ending.head.units)
     expected = two_outputs(input_shape, num_classes)
     if shape != expected:
         column = "token id" if isinstance(input_shape, SequenceShape) else "class"
@@ -83,8 +94,8 @@ def build_model(
             f"The model maps a batch of 2 {inputs} to shape {shape}, not {expected} with one "
             f"column per {column} (--model {name}). End it with Dense(num_classes)."
         )
-    if not _are_probabilities(np.asarray(output, dtype=np.float32)):
-        return _with_softmax(model, input_shape)
+    if ending.head is not None or not _are_probabilities(model, output, activation):
+        return _with_activation(model, input_shape, activation)
     if dtype != "float32":
         raise UsageError(
             f"The last layer gives class probabilities as {dtype}, not float32 (--model {name}): "
@@ -127,18 +138,21 @@ def _require_serializable(model: Any, name: str) -> None:
         ) from error
 
 
-def _are_probabilities(output: Any) -> bool:
+def _are_probabilities(model: Any, output: Any, activation: str) -> bool:
+    if activation == "sigmoid":
+        # Any numbers in [0, 1] could be; logits of an untrained model may be there too.
+        return ends_in(model) == "sigmoid"
     # bfloat16 keeps 8 bits, so a row of ten such probabilities may sum to 1 plus or minus 0.02.
-    return bool(np.all(output >= 0.0) and np.allclose(output.sum(axis=-1), 1.0, atol=0.02))
+    rows = np.asarray(output, dtype=np.float32)
+    return bool(np.all(rows >= 0.0) and np.allclose(rows.sum(axis=-1), 1.0, atol=0.02))
 
 
-def _with_softmax(model: Any, input_shape: InputShape) -> Any:
+def _with_activation(model: Any, input_shape: InputShape, activation: str) -> Any:
     import keras
 
     inputs = keras_inputs(input_shape)
-    logits = model(inputs)
-    probabilities = keras.layers.Activation("softmax", dtype="float32", name="probabilities")(
-        logits
+    probabilities = keras.layers.Activation(activation, dtype="float32", name="probabilities")(
+        model(inputs)
     )
     return keras.Model(inputs, probabilities, name=model.name)
 

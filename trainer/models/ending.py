@@ -1,0 +1,85 @@
+"""How a model ends: the logits in it, which training takes, below the probabilities it predicts."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+_ACTIVATIONS = ("softmax", "sigmoid")
+
+
+@dataclasses.dataclass(frozen=True)
+class Ending:
+    """A model, cut where training needs it. Its parts share the weights of the whole.
+
+    Attributes:
+        body: From the inputs to logits or, with a head, to what the head takes.
+        head: The Dense layer from [batch, length, width] to logits; None for no such layer.
+        activation: What the body ends in: "" for logits; "softmax" or "sigmoid" for a model that
+            cannot be cut before it, such as a subclass of keras.Model.
+    """
+
+    body: Any
+    head: Any = None
+    activation: str = ""
+
+
+def ends_in(model: Any) -> str:
+    """The activation of the last layer: "softmax", "sigmoid", or an empty string for others."""
+    last = _last_layer(model)
+    return "" if last is None else _activation(last)
+
+
+def find_ending(model: Any) -> Ending:
+    """The ending of a model to probabilities, as `build_model` returns it."""
+    import keras
+
+    last, activation = _last_layer(model), ends_in(model)
+    if not activation or isinstance(last, keras.layers.Dense):
+        return Ending(model, activation=activation or "softmax")
+    before = model.layers[-2]
+    wraps = isinstance(before, keras.Model)  # the model of a builder, to which build_model added
+    network = before if wraps else keras.Model(model.input, last.input)
+    return cut_head(network)
+
+
+def cut_head(network: Any) -> Ending:
+    """The ending of a model to logits: of a sequence, they are made by the head alone."""
+    import keras
+
+    last = _last_layer(network)
+    if not _is_plain(last) or len(network.output_shape) != 3:
+        return Ending(network)
+    return Ending(keras.Model(network.input, last.input), last)
+
+
+def _is_plain(layer: Any) -> bool:
+    """Whether a layer does `inputs @ kernel + bias`, and nothing else."""
+    import keras
+
+    return (
+        type(layer) is keras.layers.Dense
+        and layer.activation is keras.activations.linear
+        and layer.activity_regularizer is None
+        and layer.quantization_mode is None
+        and not layer.lora_enabled
+    )
+
+
+def _last_layer(model: Any) -> Any:
+    """The layer that makes the output of a model; None where Keras does not know it."""
+    try:
+        last = model.layers[-1]
+        return last if last.output is model.output else None
+    except (AttributeError, IndexError, ValueError):  # no graph of layers, or a layer used twice
+        return None
+
+
+def _activation(layer: Any) -> str:
+    """The name of a layer's activation that makes probabilities, or an empty string."""
+    import keras
+
+    if isinstance(layer, keras.layers.Softmax):
+        return "softmax" if layer.axis == -1 else ""
+    name = getattr(getattr(layer, "activation", None), "__name__", "")
+    return name if name in _ACTIVATIONS else ""

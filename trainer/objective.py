@@ -1,0 +1,160 @@
+"""What training minimizes and validation counts, from the logits of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from trainer.chunked_loss import chunked_losses
+from trainer.models.ending import find_ending
+
+
+class Outcome(NamedTuple):
+    """Of some examples.
+
+    Attributes:
+        losses: Of every target, [batch, ...] float32, times its weight.
+        counts: [len(COUNTS)] int64, see `COUNTS`.
+    """
+
+    losses: Any
+    counts: Any
+
+
+# Examples predicted right, examples, and of records with any number of labels: labels predicted
+# right, labels predicted, labels that there are.
+COUNTS = ("correct", "examples", "hits", "predicted", "relevant")
+
+
+class Objective:
+    """Cross-entropy of a model's logits, computed in float32.
+
+    Args:
+        model: As `build_model` returns it.
+        label_smoothing: Share of the target in [0, 1) that is spread over all classes in training.
+        class_weights: [num_classes], factors on the losses of training; None for none.
+        multi_label: Whether a record has any number of labels: then the loss is the mean of the
+            binary cross-entropies of the classes.
+
+    Attributes:
+        body: The part of the model that is called.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        label_smoothing: float = 0.0,
+        class_weights: Sequence[float] | None = None,
+        multi_label: bool = False,
+    ) -> None:
+        ending = find_ending(model)
+        self.body, self._head, self._activation = ending.body, ending.head, ending.activation
+        self._label_smoothing = label_smoothing
+        self._class_weights = class_weights
+        self._multi_label = multi_label
+
+    def training(self, inputs: Any, targets: Any, weights: Any = None) -> Outcome:
+        """The outcome of examples that are learnt from."""
+        outputs = self.body(inputs, training=True)
+        found = self._outcome(outputs, self._head_weights(), targets, weights, True)
+        if self._class_weights is None:
+            return found
+        table = tf.constant(self._class_weights, tf.float32)
+        # Of records that were mixed, the mean by their shares.
+        factors = (
+            tf.linalg.matvec(targets, table)
+            if targets.dtype.is_floating
+            else tf.gather(table, targets)
+        )
+        return found._replace(losses=found.losses * factors)
+
+    def validation(self, averages: Any, inputs: Any, targets: Any, weights: Any = None) -> Outcome:
+        """The outcome of examples that are measured only, without smoothing and class weights.
+
+        Args:
+            averages: From a weight to what is used in its place; None for the weights.
+            inputs: One example or more, those of the targets and then any others.
+            targets: Of the examples that count.
+            weights: Of the targets; None for 1 each.
+        """
+        if averages is None:
+            outputs = self.body(inputs, training=False)
+        else:
+            outputs, _ = self.body.stateless_call(
+                [averages(variable) for variable in self.body.trainable_variables],
+                [variable.value for variable in self.body.non_trainable_variables],
+                inputs,
+                training=False,
+            )
+        count = tf.shape(targets)[0]
+        head = self._head_weights(averages)
+        return self._outcome(outputs[:count], head, targets, weights, False)
+
+    def _head_weights(self, averages: Any = None) -> tuple[Any, Any]:
+        """Kernel and bias of the head, float32."""
+        head, value = self._head, averages or tf.convert_to_tensor
+        if head is None:
+            return None, None
+        bias = tf.zeros([head.units]) if head.bias is None else value(head.bias)
+        return value(head.kernel), bias
+
+    def _outcome(
+        self, outputs: Any, head: tuple[Any, Any], targets: Any, weights: Any, in_training: bool
+    ) -> Outcome:
+        smoothing = self._label_smoothing if in_training else 0.0
+        if self._multi_label:
+            return self._of_labels(outputs, targets, smoothing)
+        if self._head is not None:
+            losses, predicted = chunked_losses(outputs, *head, targets, smoothing)
+        else:
+            losses = self._losses(outputs, targets, smoothing)
+            predicted = tf.argmax(outputs, axis=-1)
+        # Of a mixture, the class with the greatest share is right.
+        classes = tf.argmax(targets, axis=-1) if targets.dtype.is_floating else targets
+        right = tf.equal(predicted, tf.cast(classes, tf.int64))
+        if weights is None:
+            return Outcome(losses, _counts(_count(right), tf.size(classes, out_type=tf.int64)))
+        counted = weights > 0
+        return Outcome(losses * weights, _counts(_count(right & counted), _count(counted)))
+
+    def _losses(self, outputs: Any, targets: Any, smoothing: float) -> Any:
+        """Cross-entropy of every target, [batch, ...] float32.
+
+        Targets are classes [batch, ...] of a whole-number type, or the shares of the classes
+        [batch, ..., num_classes] float32, as of records that were mixed.
+        """
+        outputs, from_logits = tf.cast(outputs, tf.float32), not self._activation
+        if smoothing or targets.dtype.is_floating:
+            shares = targets
+            if not targets.dtype.is_floating:
+                shares = tf.one_hot(targets, outputs.shape[-1])
+            return keras.losses.categorical_crossentropy(
+                shares, outputs, from_logits=from_logits, label_smoothing=smoothing
+            )
+        return keras.losses.sparse_categorical_crossentropy(
+            targets, outputs, from_logits=from_logits
+        )
+
+    def _of_labels(self, outputs: Any, targets: Any, smoothing: float) -> Outcome:
+        """Of records with any number of labels, [batch, num_classes] float32 of 0 and 1."""
+        outputs = tf.cast(outputs, tf.float32)
+        losses = keras.losses.binary_crossentropy(
+            targets, outputs, from_logits=not self._activation, label_smoothing=smoothing
+        )
+        predicted = outputs > (0.5 if self._activation else 0.0)
+        relevant = targets >= 0.5  # between 0 and 1 where records are mixed
+        right = tf.reduce_all(predicted == relevant, axis=-1)
+        hits, examples = _count(predicted & relevant), tf.size(right, out_type=tf.int64)
+        counts = _counts(_count(right), examples, hits, _count(predicted), _count(relevant))
+        return Outcome(losses, counts)
+
+
+def _counts(*values: Any) -> Any:
+    return tf.stack([*values, *[tf.zeros([], tf.int64)] * (len(COUNTS) - len(values))])
+
+
+def _count(values: Any) -> Any:
+    return tf.reduce_sum(tf.cast(values, tf.int64))
