@@ -1,7 +1,11 @@
 import json
 
+import keras
 import numpy as np
 import pytest
+import tiny
+
+from trainer.run import train_on
 
 
 def last_json(process):
@@ -31,3 +35,31 @@ def test_overflow_on_any_replica_skips_the_step_and_halves_the_scale(run_program
         assert np.isfinite(row["weights"]).all()
         assert row["weights"][0] == row["weights"][1]
     assert rows[0]["weights"] == rows[1]["weights"] == rows[2]["weights"] != rows[3]["weights"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        pytest.param({"accumulate": 1}, marks=pytest.mark.proof),
+        pytest.param({"accumulate": 2, "optimizer": "lamb"}, marks=pytest.mark.proof),
+    ],
+)
+def test_parts_clipping_and_averages_are_those_of_one_device(
+    run_program, options, tmp_path, changes
+):
+    """The norm is that of the sum over replicas, and a part is one of each replica's share."""
+    given = {"optimizer": "sgd", "clip_norm": 0.5, "ema": 0.8, "learning_rate": 0.05} | changes
+    whole = train_on(tiny.data(), options(**{**given, "accumulate": 1}))
+    same = {name: getattr(options(), name) for name in ("model", "image_size", "batch_size")}
+    same |= {"epochs": 2, "precision": "float32", "strategy": "mirrored"}
+    parts = json.dumps(same | {"accumulate": 4} | given)
+    done = run_program("steps.py", tmp_path / "parts", parts)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = keras.models.load_model(tmp_path / "parts" / "model.keras")
+    expected = keras.models.load_model(whole.model_path)
+    for a, b in zip(expected.get_weights(), found.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
+    last = json.loads((tmp_path / "parts" / "history.json").read_text())[-1]
+    assert last["loss"] == pytest.approx(whole.final.loss, rel=1e-5)
+    assert last["val_loss"] == pytest.approx(whole.final.val_loss, rel=1e-5)

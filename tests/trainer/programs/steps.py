@@ -1,0 +1,18 @@
+"""Trains tiny on 2 logical CPU devices: steps.py RUN_DIR OPTIONS; OPTIONS are JSON."""
+
+import json
+import os
+import sys
+
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+import tensorflow as tf
+import tiny
+
+from trainer.options import TrainOptions
+from trainer.run import train_on
+
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+train_on(tiny.data(), TrainOptions("none", sys.argv[1], **json.loads(sys.argv[2])))
