@@ -74,7 +74,7 @@ def main() -> None:
 
 def _medians(runs: list[Run]) -> dict[str, float]:
     details = [one.details for one in runs]
-    found = {key: statistics.median(one[key] for one in details) for key in details[0]}
+    found = {key: round(statistics.median(one[key] for one in details), 3) for key in details[0]}
     grown = statistics.median(one["peak_mib"] - one["before_mib"] for one in details)
     seconds = statistics.median(one.seconds / _STEPS for one in runs)
     return {**found, "step_mib": round(grown, 1), "seconds_per_step": round(seconds, 2)}

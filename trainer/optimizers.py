@@ -70,8 +70,8 @@ def with_averages(optimizer: Any, decay: float) -> Any:
     return optimizer
 
 
-def averages_of(optimizer: Any, weights: list[Any]) -> dict[str, Any]:
-    """The moving averages of an optimizer with averages, by the paths of the weights.
+def averages_of(optimizer: Any, weights: list[Any]) -> dict[int, Any]:
+    """The moving averages of an optimizer with averages, by the ids of the weights.
 
     Args:
         optimizer: Built for the weights.
@@ -80,7 +80,7 @@ def averages_of(optimizer: Any, weights: list[Any]) -> dict[str, Any]:
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     # Keras hands them out by overwriting the weights alone (finalize_variable_values).
     averages = inner._model_variables_moving_average
-    return {weight.path: average for weight, average in zip(weights, averages, strict=True)}
+    return {id(weight): average for weight, average in zip(weights, averages, strict=True)}
 
 
 def with_loss_scale(optimizer: Any) -> Any:

@@ -46,6 +46,7 @@ class Scalars:
                 "accuracy": epoch.accuracy,
                 "perplexity": epoch.perplexity,
                 "token_accuracy": epoch.token_accuracy,
+                "f1": epoch.f1,
                 "learning_rate": epoch.learning_rate,
                 "examples_per_second": epoch.examples_per_second,
                 "tokens_per_second": epoch.tokens_per_second,
@@ -60,6 +61,7 @@ class Scalars:
                 "accuracy": epoch.val_accuracy,
                 "perplexity": epoch.val_perplexity,
                 "token_accuracy": epoch.val_token_accuracy,
+                "f1": epoch.val_f1,
             },
         )
 

@@ -34,7 +34,7 @@ class TrainState:
         optimizer: Built for the model's weights.
         schedule: From a step, counted from 0, to its learning rate.
         loop: The steps.
-        averages: Path of a weight -> its moving average; empty without --ema.
+        averages: Id of a weight -> its moving average; empty without --ema.
     """
 
     strategy: Any
@@ -42,7 +42,7 @@ class TrainState:
     optimizer: Any
     schedule: Any
     loop: Loop
-    averages: dict[str, Any]
+    averages: dict[int, Any]
 
     def save(self, path: Path) -> None:
         """Saves the model as a `.keras` file, with the averages of its weights where there are any.
@@ -56,10 +56,10 @@ class TrainState:
     @contextlib.contextmanager
     def _averaged(self) -> Iterator[None]:
         """The weights are their moving averages until the context is left."""
-        weights = [weight for weight in self.model.weights if weight.path in self.averages]
+        weights = [weight for weight in self.model.weights if id(weight) in self.averages]
         kept = [weight.numpy() for weight in weights]
         for weight in weights:
-            weight.assign(self.averages[weight.path].numpy())
+            weight.assign(self.averages[id(weight)].numpy())
         try:
             yield
         finally:
@@ -147,7 +147,7 @@ def make_train_state(
         Objective(model, options.label_smoothing, class_weights, multi_label),
         options.accumulate,
         options.clip_norm,
-        (lambda weight: averages[weight.path].value) if averages else None,
+        (lambda weight: averages.get(id(weight), weight).value) if averages else None,
     )
     return TrainState(strategy, model, optimizer, schedule, loop, averages)
 

@@ -38,8 +38,9 @@ def train(
 ) -> None:
     """Train a Keras model on a shard set.
 
-    The model predicts the class of images and of token ids, and the next token of packed
-    sequences. Raw text has to be stored as token ids first.
+    The model predicts the class of images and of token ids, or any number of classes where records
+    have any number of labels, and the next token of packed sequences. Raw text has to be stored as
+    token ids first.
 
     An interrupted run resumes at its last checkpoint when the same command is run again, and ends
     with the same weights as an uninterrupted one. On SIGTERM (preemption) and on Ctrl-C it finishes
@@ -51,6 +52,8 @@ def train(
       shardmill train reviews --max-tokens 400
       shardmill train books --model causal_transformer --epochs 3
       shardmill train set --model resnet50 --image-size 224 --batch-size 256 --strategy mirrored
+      shardmill train set --batch-size 256 --accumulate 8 --clip-norm 1 --ema 0.999
+      shardmill train set --model resnet50 --image-size 224 --weights resnet50.h5 --freeze
       shardmill train set --augment standard,rand_augment,random_erasing,cutmix
       shardmill train set --model mypackage.models:build --run-dir runs/1
       shardmill train s3://bucket/set --run-dir runs/1
@@ -98,6 +101,8 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
             {
                 "run_dir": str(result.run_dir),
                 "model": str(result.model_path),
+                "best_model": result.best_path and str(result.best_path),
+                "best_epoch": result.best and result.best.epoch,
                 "epochs": len(result.history),
                 "seconds": round(result.seconds, 3),
                 **dataclasses.asdict(final),
@@ -106,8 +111,9 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
         return result
     _print_history(result)
     say(
-        f"{_measured(final)}\n"
+        f"{_ended_early(result, options)}{_measured(final)}\n"
         f"model      {result.model_path}\n"
+        f"{_best(result)}"
         f"logs       tensorboard --logdir {result.run_dir / 'tensorboard'}"
     )
     return result
@@ -144,7 +150,28 @@ def _measured(final: EpochDone) -> str:
         return "validation none: no split to measure on"
     if final.val_perplexity is not None:
         return f"validation perplexity {final.val_perplexity:.2f}, loss {final.val_loss:.3f}"
+    if final.val_f1 is not None:
+        return (
+            f"validation F1 {final.val_f1:.1%}, {final.val_accuracy:.1%} with all labels right, "
+            f"loss {final.val_loss:.3f}"
+        )
     return f"validation {final.val_accuracy:.1%} right, loss {final.val_loss:.3f}"
+
+
+def _ended_early(result: TrainResult, options: TrainOptions) -> str:
+    """A line on a run that --patience ended."""
+    best, count = result.best, len(result.history)
+    if best is None or options.patience is None or count - best.epoch < options.patience:
+        return ""
+    return f"ended      after epoch {count}: none since epoch {best.epoch} was better\n"
+
+
+def _best(result: TrainResult) -> str:
+    """A line on the best epoch, if it is not the last."""
+    if result.best is None or result.best.epoch == len(result.history):
+        return ""
+    measured = _measured(result.best).removeprefix("validation ")
+    return f"best       {result.best_path}, epoch {result.best.epoch}: {measured}\n"
 
 
 class _Show:
@@ -174,6 +201,8 @@ class _Show:
                 f"val perplexity {event.val_perplexity:.2f}"
                 if event.val_perplexity is not None
                 else f"val accuracy {event.val_accuracy:.1%}"
+                if event.val_f1 is None
+                else f"val F1 {event.val_f1:.1%}"
             )
             self._note = f"epoch {event.epoch}/{self._epochs}, {reached}"
             self._draw(event.epoch * self._steps_per_epoch)

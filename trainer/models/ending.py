@@ -39,7 +39,7 @@ def find_ending(model: Any) -> Ending:
         return Ending(model, activation=activation or "softmax")
     before = model.layers[-2]
     wraps = isinstance(before, keras.Model)  # the model of a builder, to which build_model added
-    network = before if wraps else keras.Model(model.input, last.input)
+    network = before if wraps else keras.Model(_inputs(model), last.input)
     return cut_head(network)
 
 
@@ -48,9 +48,9 @@ def cut_head(network: Any) -> Ending:
     import keras
 
     last = _last_layer(network)
-    if not _is_plain(last) or len(network.output_shape) != 3:
+    if not _is_plain(last) or len(last.output.shape) != 3:
         return Ending(network)
-    return Ending(keras.Model(network.input, last.input), last)
+    return Ending(keras.Model(_inputs(network), last.input), last)
 
 
 def _is_plain(layer: Any) -> bool:
@@ -70,9 +70,16 @@ def _last_layer(model: Any) -> Any:
     """The layer that makes the output of a model; None where Keras does not know it."""
     try:
         last = model.layers[-1]
-        return last if last.output is model.output else None
+        return last if len(model.outputs) == 1 and last.output is model.outputs[0] else None
     except (AttributeError, IndexError, ValueError):  # no graph of layers, or a layer used twice
         return None
+
+
+def _inputs(model: Any) -> Any:
+    """In their structure, which a Sequential model, of one input, does not tell."""
+    import keras
+
+    return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
 
 
 def _activation(layer: Any) -> str:
