@@ -33,7 +33,7 @@ THIRD_PARTY = {
         *("cv2", "numpy", "psutil", "pyarrow", "sentencepiece", "simplejpeg", "tensorflow"),
         *("tokenizers", "torch"),
     },
-    "trainer": {"keras", "numpy", "psutil", "tensorflow"},
+    "trainer": {"h5py", "keras", "numpy", "psutil", "tensorflow"},
     "cli": {"click", "rich", "tomli_w"},
 }
 
