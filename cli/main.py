@@ -33,6 +33,7 @@ from shard_format.errors import (
     file_error,
 )
 from shard_format.extras import naming_extras
+from trainer.errors import WORKERS_LOST
 
 _STDOUT, _STDERR = 1, 2  # file descriptors
 
@@ -58,7 +59,8 @@ def shardmill() -> None:
     shardmill cache                                   show copies of sets on this disk
 
     Exit codes: 0 done; 2 wrong usage; 3 the input, the shard set or the installation is at fault;
-    4 verification found damage; 130 interrupted; 143 training stopped by SIGTERM.
+    4 verification found damage; 130 interrupted; 143 training stopped by SIGTERM; 175 another
+    worker of the training was lost.
     """
 
 
@@ -90,6 +92,9 @@ def main() -> None:
             shardmill(standalone_mode=False, prog_name="shardmill")
     except ShardmillError as error:
         click.echo(f"error: {error}", err=True)
+        if error.exit_code == WORKERS_LOST:
+            sys.stdout.flush()
+            os._exit(WORKERS_LOST)  # TensorFlow would wait for the lost one at the exit
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()

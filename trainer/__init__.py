@@ -10,7 +10,7 @@ Importing this package loads neither TensorFlow nor Keras; `train` does.
 
 from __future__ import annotations
 
-from trainer.errors import TrainingError, TrainingStopped
+from trainer.errors import TrainingError, TrainingStopped, WorkersLost
 from trainer.events import (
     EpochDone,
     Event,
@@ -20,6 +20,8 @@ from trainer.events import (
     StepsDone,
     StopAsked,
     TrainResult,
+    WorkersAwaited,
+    WorkersMissing,
 )
 from trainer.events import ignore as _ignore
 from trainer.models import MODELS
@@ -44,6 +46,9 @@ __all__ = [
     "TrainResult",
     "TrainingError",
     "TrainingStopped",
+    "WorkersAwaited",
+    "WorkersLost",
+    "WorkersMissing",
     "train",
 ]
 
@@ -61,7 +66,9 @@ def train(options: TrainOptions, on_event: OnEvent = _ignore) -> TrainResult:
         InputError: The run directory holds another run, or cannot be written.
         TrainingError: The loss is no longer finite.
         TrainingStopped: SIGTERM or Ctrl-C came to this process, whose main thread this is and which
-            does not handle it itself. The run is checkpointed; the same call resumes it.
+            does not handle it itself, or to another worker of the run. The run is checkpointed;
+            the same call resumes it.
+        WorkersLost: Another worker of the run died, hangs, or did not start.
     """
     from shard_format.extras import naming_extras
 

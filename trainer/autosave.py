@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 
 from trainer.checkpoints import Checkpoints
@@ -10,6 +11,7 @@ from trainer.errors import TrainingStopped
 from trainer.loop import NOTHING, Totals
 from trainer.progress import Progress
 from trainer.termination import Termination
+from trainer.workers.team import Team
 
 
 class Autosave:
@@ -20,15 +22,23 @@ class Autosave:
         stream: What is trained on; its state goes into the checkpoint.
         minutes: From one checkpoint to the next within an epoch; 0 for none there.
         termination: Says whether the run has to stop.
+        team: The workers of the run, who all save and stop at the same step.
     """
 
     def __init__(
-        self, kept: Checkpoints, stream: BatchStream, minutes: float, termination: Termination
+        self,
+        kept: Checkpoints,
+        stream: BatchStream,
+        minutes: float,
+        termination: Termination,
+        team: Team,
     ) -> None:
         self._kept = kept
         self._stream = stream
         self._seconds = minutes * 60 if minutes else float("inf")
         self._termination = termination
+        self._team = team
+        self._asked: signal.Signals | None = None
         self._saved_at = time.monotonic()
         self._saved: tuple[int, int] | None = None
 
@@ -44,10 +54,12 @@ class Autosave:
         Raises:
             TrainingStopped: A signal has come, and the place is saved.
         """
+        self._listen()
         is_time = time.monotonic() - self._saved_at >= self._seconds
-        if (is_time or self._termination.asked) and self._saved != (epochs_done, step):
+        is_time = bool(self._team.of_chief(int(is_time)))
+        if (is_time or self._asked) and self._saved != (epochs_done, step):
             self._save(epochs_done, step, totals)
-        self.stop_if_asked()
+        self._stop_if_asked()
 
     def end_of_epoch(self, epochs_done: int) -> None:
         """Saves that so many epochs are done."""
@@ -59,15 +71,24 @@ class Autosave:
         Raises:
             TrainingStopped: A signal has come.
         """
-        if self._termination.asked and self._saved is not None:
-            steps_per_epoch = self._stream.steps_per_epoch
-            raise TrainingStopped(self._termination.asked, *self._saved, steps_per_epoch)
+        self._listen()
+        self._stop_if_asked()
+
+    def _listen(self) -> None:
+        """Notes a signal that has come to any worker."""
+        number = self._team.greatest(self._termination.asked or 0)
+        self._asked = signal.Signals(number) if number else None
+
+    def _stop_if_asked(self) -> None:
+        if self._asked and self._saved is not None:
+            raise TrainingStopped(self._asked, *self._saved, self._stream.steps_per_epoch)
 
     def _save(self, epochs_done: int, step: int, totals: Totals) -> None:
         stream = self._stream
         steps = epochs_done * stream.steps_per_epoch + step
         state = stream.state(steps - stream.first_step)
-        self._kept.save(Progress(epochs_done, step, totals, state))
+        progress = Progress(epochs_done, step, totals, state)
+        self._team.from_chief(lambda: self._kept.save(progress))
         self._saved = (epochs_done, step)
         # Behind the writing: where a checkpoint takes longer than the minutes between two, steps
         # are still made.

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from reader.order.geometry import default_streams
 from shard_format import Feature, Manifest, ShardSetError, UsageError, load_manifest
 from shard_format.options import check_choice
 from trainer.defaults import DEFAULTS
@@ -99,8 +100,12 @@ class Data:
         return len(self.class_names)
 
 
-def open_data(asked: TrainOptions) -> Data:
+def open_data(asked: TrainOptions, worker: tuple[int, int] = (0, 1)) -> Data:
     """The data set of a run, through the reader.
+
+    Args:
+        asked: The options of the run.
+        worker: (i, n): of the i-th of n equal parts of every batch.
 
     Raises:
         ShardSetError: There is no shard set in `asked.data`.
@@ -120,8 +125,17 @@ def open_data(asked: TrainOptions) -> Data:
     validation = _validation_split(options, manifest)
     label = None if kind == "packed" else _find_label(kind, manifest, options)
 
+    if options.batch_size % worker[1]:
+        raise UsageError(
+            f"--batch-size {options.batch_size} is not a multiple of the {worker[1]} workers. Pass "
+            f"{options.batch_size // worker[1] * worker[1] or worker[1]}."
+        )
+
     shared: dict[str, Any] = {name: getattr(options, name) for name in _SHARED}
-    shared |= {"buckets": options.buckets or 1, "streams": STREAMS if kind == "tokens" else None}
+    shared |= {"buckets": options.buckets or 1, "worker": worker}
+    workers = worker[1]
+    if workers > 1 and options.cache == "auto":
+        shared["cache"] = "off"  # one in memory would hold the parts of all workers
 
     def open_training(state: Mapping[str, Any] | None) -> BatchStream:
         stream = reader.load(
@@ -131,6 +145,7 @@ def open_data(asked: TrainOptions) -> Data:
             seed=options.seed,
             state=state,
             cache_stage=options.cache_stage,
+            streams=_streams(kind, workers, state, options),
             **shared,
         )
         if kind == "image":
@@ -145,7 +160,10 @@ def open_data(asked: TrainOptions) -> Data:
             # Sums do not depend on the order, but batches of similar length take less time.
             shuffle="window" if kind == "tokens" else "off",
             epochs=1,
-            remainder="keep",
+            # Several workers need equal parts: what fills up the last batch has no weight.
+            # So do TPUs, whose graphs have one shape.
+            remainder="keep" if workers == 1 and options.strategy != "tpu" else "pad",
+            streams=_streams(kind, workers, None, options),
             **shared,
         )
 
@@ -160,6 +178,33 @@ def open_data(asked: TrainOptions) -> Data:
         multi_label=label is not None and bool(label.shape),
         class_weights=_class_weights(label, manifest, options) if options.class_weights else None,
     )
+
+
+def _streams(
+    kind: str, workers: int, state: Mapping[str, Any] | None, options: Settings
+) -> int | None:
+    """Canonical streams of a split, which the number of workers divides; None for the default.
+
+    A run that is continued has those that it began with, however many workers there are now.
+
+    Raises:
+        UsageError: They cannot be shared by so many workers.
+    """
+    if state is not None:
+        streams = int(state["streams"])
+        if streams % workers:
+            fitting = [number for number in range(1, streams + 1) if streams % number == 0]
+            raise UsageError(
+                f"The run in {options.run_dir} began with {streams} "
+                f"{'stream' if streams == 1 else 'streams'} of records, which {workers} workers "
+                f"cannot share equally. Continue it with {', '.join(map(str, fitting))} "
+                f"{'worker' if streams == 1 else 'workers'}, or pass another --run-dir."
+            )
+        return streams
+    if workers == 1:
+        return STREAMS if kind == "tokens" else None
+    usual = default_streams(options.buckets or 1)
+    return -(-usual // workers) * workers
 
 
 def _require_kind(kind: str, manifest: Manifest, options: TrainOptions) -> None:

@@ -1,10 +1,14 @@
-"""The two branches that the trainer adds to the exception tree of `shard_format.errors`."""
+"""The branches that the trainer adds to the exception tree of `shard_format.errors`."""
 
 from __future__ import annotations
 
 import signal
 
 from shard_format.errors import ShardmillError
+
+# Exit code of a worker that lost another one. Above 127, so that Kubeflow's restart policy ExitCode
+# takes it for a reason to start the process again, and no code of a signal.
+WORKERS_LOST = 175
 
 
 class TrainingError(ShardmillError):
@@ -32,6 +36,22 @@ class TrainingStopped(ShardmillError):
         super().__init__(
             f"stopped by {name} after {place_text(epochs_done, step, steps_per_epoch)}, which are "
             "checkpointed. The same command resumes it."
+        )
+
+
+class WorkersLost(ShardmillError):
+    """A worker of this run died, hangs, or did not start; its last checkpoint is kept.
+
+    Args:
+        fact: Which worker, and how that was noticed.
+    """
+
+    exit_code = WORKERS_LOST
+
+    def __init__(self, fact: str) -> None:
+        super().__init__(
+            f"{fact}. See its log, then run the same command again on all workers; the run resumes "
+            "at its last checkpoint."
         )
 
 

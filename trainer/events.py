@@ -25,6 +25,9 @@ class RunStarted:
         num_train_records: Records of the training split.
         num_validation_records: Records of the validation split, 0 without one.
         num_classes: Length of the model's output; of a language model the number of token ids.
+        worker: Index of this process among those that train the model; 0 writes the files.
+        num_workers: Processes that train the model.
+        collectives: How several of them sum gradients, "RING" or "NCCL"; empty for one.
     """
 
     model: str
@@ -39,6 +42,33 @@ class RunStarted:
     num_train_records: int
     num_validation_records: int
     num_classes: int
+    worker: int = 0
+    num_workers: int = 1
+    collectives: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkersAwaited:
+    """This worker waits for others to start.
+
+    Attributes:
+        missing: What messages call them; empty when all are there.
+    """
+
+    missing: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkersMissing:
+    """Another worker died or hangs. The only event that comes in another thread.
+
+    The run ends with `trainer.WorkersLost` within seconds, or the process with its exit code.
+
+    Attributes:
+        fact: Which one, and how that was noticed.
+    """
+
+    fact: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +188,7 @@ class TrainResult:
         return self.history[-1]
 
 
-Event = RunStarted | StepsDone | EpochDone | StopAsked | RunDone
+Event = RunStarted | WorkersAwaited | WorkersMissing | StepsDone | EpochDone | StopAsked | RunDone
 OnEvent = Callable[[Event], None]
 
 

@@ -90,6 +90,10 @@ class Loop:
         accumulate: Parts of every replica's share of a batch, whose gradients are added up.
         clip_norm: The greatest norm of the gradient of a step; None for any.
         average_of: From a weight to what validation uses in its place; None for the weights.
+
+    Attributes:
+        agreed_steps: From the steps that fit into the next call, by this process's clock, to those
+            that all processes of the strategy take.
     """
 
     def __init__(
@@ -112,6 +116,7 @@ class Loop:
         self._clip_norm = clip_norm
         self._average_of = average_of
         self._scales_loss = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+        self.agreed_steps: Callable[[int], int] = int
         self._train_call = self._several_steps(self._train_step)
         self._validation_call = self._several_steps(self._validation_step)
 
@@ -141,7 +146,8 @@ class Loop:
             done: Steps that are done already.
             totals: Theirs.
         """
-        return _run_phase(self._train_call, batches, num_steps, on_steps, done, totals)
+        agreed = self.agreed_steps
+        return _run_phase(self._train_call, batches, num_steps, on_steps, done, totals, agreed)
 
     def validate(self, batches: Any, num_steps: int, on_steps: OnSteps) -> Totals:
         """The totals of `num_steps` validation steps; no weight changes.
@@ -153,7 +159,8 @@ class Loop:
         if self._strategy.num_replicas_in_sync > 1:
             for variable in self._model.non_trainable_variables:
                 variable.assign(variable.numpy())
-        return _run_phase(self._validation_call, batches, num_steps, on_steps, 0, NOTHING)
+        agreed = self.agreed_steps
+        return _run_phase(self._validation_call, batches, num_steps, on_steps, 0, NOTHING, agreed)
 
     def _several_steps(self, step: Callable[..., Any]) -> Any:
         """A graph that runs n steps in one call and adds them to the totals it is given.
@@ -237,7 +244,13 @@ def _filled_up(value: Any, count: Any) -> Any:
 
 
 def _run_phase(
-    call: Any, batches: Any, num_steps: int, on_steps: OnSteps, done: int, totals: Totals
+    call: Any,
+    batches: Any,
+    num_steps: int,
+    on_steps: OnSteps,
+    done: int,
+    totals: Totals,
+    agreed_steps: Callable[[int], int],
 ) -> Totals:
     state = (
         tf.constant(totals.loss, tf.float64),
@@ -261,5 +274,6 @@ def _run_phase(
         on_steps(done, totals)
         # At most doubled: the first call also traces the graph, and says little about a step.
         fitting = int(CALL_SECONDS * steps / max(seconds, 1e-6))
-        steps_per_call = max(1, min(2 * steps_per_call, fitting, MAX_STEPS_PER_CALL))
+        fitting = max(1, min(2 * steps_per_call, fitting, MAX_STEPS_PER_CALL))
+        steps_per_call = agreed_steps(fitting)
     return totals

@@ -32,6 +32,10 @@ FREE_TO_CHANGE = (
     "strategy",
     "accumulate",
     "patience",
+    "local_workers",
+    "restarts",
+    "worker_timeout",
+    "worker_start_timeout",
     "deterministic",
 )
 MONITORS = ("loss", "accuracy")
@@ -184,7 +188,37 @@ class TrainOptions:
     freeze: bool = option(False, "Train the head only: the last layer with weights.", type=bool)
     precision: str = option("auto", "Dtype policy of Keras.", choices=PRECISIONS)
     strategy: str = option(
-        "default", "One device, or all GPUs of this machine.", choices=tuple(STRATEGIES)
+        "default",
+        "One device, all GPUs of this machine, or several processes and machines.",
+        choices=tuple(STRATEGIES),
+    )
+    local_workers: int | None = option(
+        None,
+        "Train with so many processes on this machine, by --strategy multi_worker.",
+        metavar="N",
+        type=int,
+        limits=Limits(1, 4096),
+    )
+    restarts: int = option(
+        0,
+        "With --local-workers, how often they start again after one was lost.",
+        metavar="N",
+        type=int,
+        limits=Limits(0),
+    )
+    worker_timeout: float = option(
+        30.0,
+        "With several workers, seconds of silence after which one is lost and the others end.",
+        metavar="S",
+        type=float,
+        limits=Limits(1, 86400),
+    )
+    worker_start_timeout: float = option(
+        600.0,
+        "With several workers, seconds that they wait for each other to start.",
+        metavar="S",
+        type=float,
+        limits=Limits(1, 604800),
     )
     augment: str | None = _read_option("augment", by_kind=True)
     normalize: str = _read_option(

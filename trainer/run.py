@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
 import signal
 import time
-from pathlib import Path
 from typing import Any
 
+from shard_format.errors import InputError
 from trainer import checkpoints, precision, run_dir
 from trainer.autosave import Autosave
 from trainer.best import best_epoch, is_over, require_validation
@@ -29,8 +30,11 @@ from trainer.loop import OnSteps, Totals
 from trainer.options import Settings, TrainOptions
 from trainer.progress import Progress
 from trainer.scalars import Scalars
+from trainer.strategies import STRATEGIES
 from trainer.termination import Termination
 from trainer.train_state import TrainState, make_train_state
+from trainer.workers.joining import joined
+from trainer.workers.team import Team
 
 # Below this a loss scale no longer lifts gradients out of float16's subnormals; getting here means
 # that no step is finite at any scale.
@@ -39,51 +43,112 @@ MIN_LOSS_SCALE = 2.0**-10
 
 def train(options: TrainOptions, on_event: OnEvent = ignore) -> TrainResult:
     """See `trainer.train`."""
-    return train_on(open_data(options), options, on_event)
+    with joined(options, on_event) as team:
+        return train_on(open_data(options, (team.index, team.size)), options, on_event, team)
 
 
-def train_on(data: Data, asked: TrainOptions, on_event: OnEvent = ignore) -> TrainResult:
-    """Like `train`, on any data."""
+def train_on(
+    data: Data, asked: TrainOptions, on_event: OnEvent = ignore, team: Team | None = None
+) -> TrainResult:
+    """Like `train`, on any data, which is this worker's part if the team has several."""
     started = time.perf_counter()
+    team = team or Team(STRATEGIES[asked.strategy]())
     options = asked.settled(data.kind)
-    policy = precision.resolve(options.precision)
-    claim = run_dir.Claim(options, policy, data.root_hash, data.class_names, data.normalization)
-    claim.check()
+    begun = _begun(team, options, data)
+    claim = begun.claim
     directory = options.run_dir / run_dir.CHECKPOINTS
-    place = checkpoints.latest_progress(directory)
+    place = begun.place
     stream = _open_at(data, place)
     require_batch(stream.info.records, options)
     require_validation(options, has_validation=data.validation is not None)
     learner = make_train_state(
         options,
-        policy,
+        claim.precision,
         stream.steps_per_epoch,
         data.num_outputs,
         data.input_shape,
         data.multi_label,
         data.class_weights,
         from_start=place == Progress(),
+        team=team,
     )
     kept = checkpoints.Checkpoints(
         directory, learner.model, learner.optimizer, options.keep_checkpoints
     )
-    kept.restore()
-    claim.write()
-    run = _Run(options, data.kind, data.multi_label, learner, stream, data.validation, on_event)
-    on_event(run.started(policy, place, data.num_outputs))
-    history = run_dir.read_history(options.run_dir, place.epochs_done)
+
+    def restore() -> None:
+        kept.restore()
+        claim.write()
+
+    team.from_chief(restore)
+    team.take_from_chief([*learner.model.variables, *learner.optimizer.variables])
+    parts = (learner, stream, data.validation, on_event, team)
+    run = _Run(options, data.kind, data.multi_label, *parts)
+    on_event(run.started(claim.precision, place, data.num_outputs))
+    history = list(begun.history)
     was_over = is_over(history, options)
     if not was_over:
         run.finish(history, kept, place)
     model_path = options.run_dir / run_dir.MODEL
-    if not (was_over and model_path.exists()):
-        learner.save(model_path)
     best = best_epoch(history, options.monitor)
     best_path = options.run_dir / run_dir.BEST if best else None
-    claim.write_results(history, best)
+
+    def save() -> None:
+        if not (was_over and model_path.exists()):
+            learner.save(model_path)
+        claim.write_results(history, best)
+
+    team.from_chief(save)
     seconds = time.perf_counter() - started
     on_event(RunDone(model_path, seconds))
     return TrainResult(options.run_dir, model_path, tuple(history), seconds, best, best_path)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Begun:
+    """What is there of a run.
+
+    Attributes:
+        claim: To its directory.
+        place: Where it goes on.
+        history: Its epochs so far.
+    """
+
+    claim: run_dir.Claim
+    place: Progress
+    history: tuple[EpochDone, ...]
+
+
+def _begun(team: Team, options: Settings, data: Data) -> _Begun:
+    """What the chief finds in the run directory, which no other worker has to see.
+
+    Raises:
+        InputError: The directory cannot be used, or this worker reads another set than the chief.
+    """
+
+    def claimed(policy: str) -> run_dir.Claim:
+        return run_dir.Claim(options, policy, data.root_hash, data.class_names, data.normalization)
+
+    def look() -> dict[str, Any]:
+        policy = precision.resolve(options.precision, options.strategy)
+        claimed(policy).check()
+        place = checkpoints.latest_progress(options.run_dir / run_dir.CHECKPOINTS)
+        history = run_dir.read_history(options.run_dir, place.epochs_done)
+        return {
+            "policy": policy,
+            "place": place.to_json(),
+            "history": [dataclasses.asdict(epoch) for epoch in history],
+            "root_hash": data.root_hash,
+        }
+
+    found = team.from_chief(look)
+    if found["root_hash"] != data.root_hash:
+        raise InputError(
+            f"{options.data} is another set on worker {team.index} (root hash {data.root_hash}) "
+            f"than on worker 0 ({found['root_hash']}). Give all workers the same set."
+        )
+    history = tuple(EpochDone(**epoch) for epoch in found["history"])
+    return _Begun(claimed(found["policy"]), Progress.from_json(found["place"]), history)
 
 
 def _open_at(data: Data, place: Progress) -> BatchStream:
@@ -106,6 +171,7 @@ class _Run:
     stream: BatchStream
     validation: BatchStream | None
     on_event: OnEvent
+    team: Team
 
     def started(self, policy: str, place: Progress, num_classes: int) -> RunStarted:
         return RunStarted(
@@ -121,6 +187,9 @@ class _Run:
             num_train_records=self.stream.info.records,
             num_validation_records=self.validation.info.records if self.validation else 0,
             num_classes=num_classes,
+            worker=self.team.index,
+            num_workers=self.team.size,
+            collectives=self.team.collectives,
         )
 
     def finish(
@@ -135,23 +204,24 @@ class _Run:
             TrainingError: The loss is no longer finite.
             TrainingStopped: SIGTERM or Ctrl-C has come.
         """
-        distribute = self.learner.loop.distribute
-        batches = iter(distribute(self.stream.dataset))
-        validation = self.validation and distribute(self.validation.dataset)
+        size = self.options.batch_size
+        batches = iter(self.team.distribute(self.stream.dataset, size))
+        validation = self.validation and self.team.distribute(self.validation.dataset, size)
         minutes = self.options.checkpoint_minutes
 
         def asked(number: signal.Signals) -> None:
             self.on_event(StopAsked(number))
 
-        with Termination(asked) as termination, Scalars(self._tensorboard) as scalars:
-            autosave = Autosave(kept, self.stream, minutes, termination)
+        with Termination(asked) as termination, self._scalars() as scalars:
+            autosave = Autosave(kept, self.stream, minutes, termination, self.team)
             for epoch in range(place.epochs_done + 1, self.options.epochs + 1):
                 done = self._run_epoch(place, batches, validation, autosave)
                 history.append(done)
-                run_dir.write_history(self.options.run_dir, history)
-                scalars.write(done)
+                if scalars is not None:
+                    run_dir.write_history(self.options.run_dir, history)
+                    scalars.write(done)
                 if best_epoch(history, self.options.monitor) is done:
-                    self.learner.save(self.options.run_dir / run_dir.BEST)
+                    self.team.from_chief(self._save_best)
                 autosave.end_of_epoch(epoch)
                 self.on_event(done)
                 autosave.stop_if_asked()
@@ -159,9 +229,14 @@ class _Run:
                     break
                 place = Progress(epochs_done=epoch)
 
-    @property
-    def _tensorboard(self) -> Path:
-        return self.options.run_dir / run_dir.TENSORBOARD
+    def _save_best(self) -> None:
+        self.learner.save(self.options.run_dir / run_dir.BEST)
+
+    def _scalars(self) -> contextlib.AbstractContextManager[Scalars | None]:
+        """Where the chief writes the numbers of epochs."""
+        if not self.team.is_chief:
+            return contextlib.nullcontext()
+        return Scalars(self.options.run_dir / run_dir.TENSORBOARD)
 
     def _run_epoch(
         self, place: Progress, batches: Any, validation: Any, autosave: Autosave
@@ -178,6 +253,8 @@ class _Run:
             report = self._report(
                 epochs_done + 1, "validation", count, lambda *_: save(steps, totals)
             )
+            # The chief's moving means, which are saved; see `Loop.validate`.
+            self.team.take_from_chief(self.learner.model.non_trainable_variables)
             measured = self.learner.loop.validate(iter(validation), count, report)
         return self._summary(epochs_done + 1, totals, measured)
 

@@ -6,6 +6,7 @@ RUN_DIR/
   history.json         one object per finished epoch
   tensorboard/         train/ and validation/
   best.keras           the model of the best epoch, where there is validation
+  workers/             logs of --local-workers but the first
   model.keras          the trained model; its presence says that the run is finished
 """
 
@@ -29,6 +30,7 @@ CHECKPOINTS = "checkpoints"
 TENSORBOARD = "tensorboard"
 BEST = "best.keras"
 MODEL = "model.keras"
+WORKERS = "workers"
 
 # TensorFlow takes the path of a checkpoint for a pattern: a checkpoint in "lr[0.1]" is never found
 # again, and the oldest checkpoints of "lr*" are deleted in "lr1" too.
@@ -76,14 +78,10 @@ class Claim:
                 f"The path {directory} has one of {' '.join(_PATTERN)}, which are patterns to "
                 "TensorFlow. Pass another --run-dir."
             )
+        require_free(directory)
         path = directory / RUN
-        if path.exists():
-            if (directory / CHECKPOINTS).exists():
-                _require_same(self.identity, _read(path), directory)
-        elif directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-            raise InputError(
-                f"{directory} holds other files and no {RUN}. Pass another --run-dir, new or empty."
-            )
+        if path.exists() and (directory / CHECKPOINTS).exists():
+            _require_same(self.identity, _read(path), directory)
 
     def write(self) -> None:
         """Makes the directory and its run.json.
@@ -130,6 +128,20 @@ class Claim:
             raise InputError(
                 f"Cannot write to {self.options.run_dir}: {error}. Pass another --run-dir."
             ) from error
+
+
+def require_free(directory: Path) -> None:
+    """Returns if the directory is that of a run, or has no other content.
+
+    Raises:
+        InputError: It belongs to something else.
+    """
+    if (directory / RUN).exists() or not directory.exists():
+        return
+    if not directory.is_dir() or any(path.name != WORKERS for path in directory.iterdir()):
+        raise InputError(
+            f"{directory} holds other files and no {RUN}. Pass another --run-dir, new or empty."
+        )
 
 
 def _require_same(identity: dict[str, Any], found: Any, directory: Path) -> None:

@@ -22,6 +22,7 @@ from trainer.options import Settings
 from trainer.precision import dtype_policy
 from trainer.schedules import DECAY_SHARES, SCHEDULES, Plan
 from trainer.strategies import STRATEGIES
+from trainer.workers.team import Team
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +82,7 @@ def make_train_state(
     multi_label: bool = False,
     class_weights: Sequence[float] | None = None,
     from_start: bool = True,
+    team: Team | None = None,
 ) -> TrainState:
     """The untrained model of a run under its strategy, its weights a function of the seed.
 
@@ -93,6 +95,7 @@ def make_train_state(
         multi_label: Whether an example may be of any number of classes.
         class_weights: Of every class, for the loss; None for none.
         from_start: Whether the weights of the options are loaded; else a checkpoint has them.
+        team: The processes that train it, with their strategy; None for that of the options.
 
     Raises:
         UsageError: The options contradict the machine, or name a model that does not fit.
@@ -101,7 +104,8 @@ def make_train_state(
     if options.deterministic:
         tf.config.experimental.enable_op_determinism()
     keras.utils.set_random_seed(options.seed)
-    strategy = STRATEGIES[options.strategy]()
+    team = team or Team(STRATEGIES[options.strategy]())
+    strategy = team.strategy
     replicas = strategy.num_replicas_in_sync
     if options.batch_size % replicas:
         raise UsageError(
@@ -149,6 +153,7 @@ def make_train_state(
         options.clip_norm,
         (lambda weight: averages.get(id(weight), weight).value) if averages else None,
     )
+    loop.agreed_steps = team.of_chief
     return TrainState(strategy, model, optimizer, schedule, loop, averages)
 
 

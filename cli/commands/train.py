@@ -57,6 +57,8 @@ def train(
       shardmill train set --augment standard,rand_augment,random_erasing,cutmix
       shardmill train set --model mypackage.models:build --run-dir runs/1
       shardmill train s3://bucket/set --run-dir runs/1
+      shardmill train set --local-workers 2 --restarts 3
+      shardmill train set --strategy multi_worker          on every machine, with TF_CONFIG
     """
     from shard_format import load_manifest
 
@@ -67,6 +69,13 @@ def train(
     if save_config is not None:
         further = {"directory": str(directory), "run_dir": str(run_dir)}
         save(save_config, options, further, "shardmill train")
+    count = options.local_workers or 1
+    if count > 1:
+        from cli import local_workers
+
+        if not local_workers.is_worker():
+            raise SystemExit(local_workers.train_locally(options, count))
+        options = dataclasses.replace(options, strategy="multi_worker")
     train_model(options, as_json)
 
 
@@ -183,12 +192,29 @@ class _Show:
         self._note = self._stopping = ""
 
     def __call__(self, event: Any) -> None:
-        from trainer import EpochDone, RunStarted, StepsDone, StopAsked
+        from trainer import (
+            EpochDone,
+            RunStarted,
+            StepsDone,
+            StopAsked,
+            WorkersAwaited,
+            WorkersMissing,
+        )
 
-        if isinstance(event, RunStarted):
+        if isinstance(event, WorkersAwaited):
+            waits = f"waits for {', '.join(event.missing)}" if event.missing else "forms a cluster"
+            self._bars.update("load", 0, None, "", waits)
+        elif isinstance(event, WorkersMissing):
+            self._bars.note(f"{event.fact}; this worker ends")
+        elif isinstance(event, RunStarted):
             self._bars.finish("load")
             self._steps_per_epoch, self._epochs = event.steps_per_epoch, event.epochs
             self._note = f"{event.model}, {event.precision}, {event.num_train_records:,} records"
+            if event.num_workers > 1:
+                self._bars.note(
+                    f"worker {event.worker} of {event.num_workers}, {event.num_replicas} devices; "
+                    f"gradients are summed by {event.collectives}"
+                )
             self._draw((event.first_epoch - 1) * event.steps_per_epoch + event.first_step)
         elif isinstance(event, StepsDone) and event.phase == "train":
             self._note = f"epoch {event.epoch}/{self._epochs}, loss {event.loss:.3f}"

@@ -66,7 +66,7 @@ def test_a_model_and_a_checkpoint_that_find_no_room_are_reported(begun):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     # Room for history.json and the events, not for the weights.
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limits[1]))
     try:
         with pytest.raises(
             InputError, match=r"Cannot write the model to .*/best.keras: .* Free some"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from shard_format.errors import UsageError
 from trainer import precision
 from trainer.data import Data, open_data, require_batch
 from trainer.options import Settings, TrainOptions
@@ -39,9 +40,14 @@ def open_job(asked: TrainOptions) -> Job:
         UsageError: The options contradict each other, the data set or the machine.
         ShardSetError: There is no shard set in `asked.data`.
     """
+    if asked.strategy in ("multi_worker", "tpu"):
+        raise UsageError(
+            f"shardmill doctor does not measure --strategy {asked.strategy}: it looks at one "
+            "process. Leave it out, or pass --strategy mirrored."
+        )
     data = open_data(asked)
     options = asked.settled(data.kind)
-    policy = precision.resolve(options.precision)
+    policy = precision.resolve(options.precision, options.strategy)
     stream = data.open_training(None)
     require_batch(stream.info.records, options)
     learner = make_train_state(

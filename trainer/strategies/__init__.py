@@ -9,12 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from trainer.strategies import default, mirrored
+from trainer.strategies import (
+    central_storage,
+    default,
+    mirrored,
+    multi_worker,
+    one_device,
+    tpu,
+)
 
 # value of --strategy -> what creates the tf.distribute.Strategy
 STRATEGIES: dict[str, Callable[[], Any]] = {
     "default": default.create,
     "mirrored": mirrored.create,
+    "multi_worker": multi_worker.create,
+    "central_storage": central_storage.create,
+    "one_device": one_device.create,
+    "tpu": tpu.create,
 }
 
-__all__ = ["STRATEGIES"]
+# Those whose model is trained by several processes, which TF_CONFIG names.
+SEVERAL_WORKERS = frozenset({"multi_worker"})
+# Those under which Keras 3.15's LossScaleOptimizer does not run, or float16 is no type.
+WITHOUT_FLOAT16 = frozenset({"central_storage", "tpu"})
+
+__all__ = ["SEVERAL_WORKERS", "STRATEGIES", "WITHOUT_FLOAT16"]

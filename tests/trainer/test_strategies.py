@@ -1,0 +1,29 @@
+"""The strategies of one process; several processes are in test_workers.py."""
+
+import json
+
+import pytest
+
+from shard_format import UsageError
+from trainer.diagnosis.job import open_job
+
+
+def test_every_strategy_learns_what_the_default_one_learns(run_program):
+    done = run_program("strategies.py", "default", "one_device", "central_storage")
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    losses = found["default"]["losses"]
+    assert found["one_device"] == found["default"]
+    assert found["central_storage"]["num_replicas"] == 2
+    assert found["central_storage"]["losses"] == pytest.approx(losses, abs=1e-5)
+    # BatchNorm and dropout update variables in a step, which the strategy refuses by itself.
+    assert found["norm"]["num_replicas"] == 2
+    assert found["norm"]["precision"] == "mixed_bfloat16"
+    assert "--precision mixed_float16 does not work with --strategy central" in found["float16"]
+    assert found["tpu"].startswith("TensorFlow finds no TPU 'local' for --strategy tpu: ")
+
+
+@pytest.mark.parametrize("strategy", ["multi_worker", "tpu"])
+def test_the_doctor_looks_at_one_machine(options, strategy):
+    with pytest.raises(UsageError, match=f"does not measure --strategy {strategy}"):
+        open_job(options(strategy=strategy))

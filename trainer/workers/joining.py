@@ -1,0 +1,155 @@
+"""Makes a team of the processes that a scheduler has started, in any order and minutes apart."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from shard_format.errors import UsageError
+from trainer.errors import WORKERS_LOST, WorkersLost
+from trainer.events import OnEvent, WorkersAwaited, WorkersMissing
+from trainer.options import TrainOptions
+from trainer.strategies import SEVERAL_WORKERS, STRATEGIES, multi_worker
+from trainer.workers.cluster import Cluster, cluster_of_environment
+from trainer.workers.team import Team
+from trainer.workers.watch import Watch
+
+_LOOK_SECONDS = 0.5  # between two attempts to reach the other workers
+_CONNECT_SECONDS = 2.0
+# From all processes running to a cluster: TensorFlow takes a second or two.
+_FORMING_SECONDS = 120.0
+
+
+@contextlib.contextmanager
+def joined(options: TrainOptions, on_event: OnEvent) -> Iterator[Team]:
+    """The team of this process; within the context the loss of a worker is noticed.
+
+    It comes before all other use of TensorFlow, whose collectives are configured once.
+
+    Raises:
+        UsageError: TF_CONFIG does not describe a cluster, or the port of this worker is taken.
+        WorkersLost: A worker did not start, died, or hangs.
+    """
+    if options.strategy not in SEVERAL_WORKERS:
+        yield Team(STRATEGIES[options.strategy]())
+        return
+    cluster = cluster_of_environment()
+    _wait_for_all(cluster, options.worker_start_timeout, on_event)
+
+    def on_lost(message: str) -> None:
+        on_event(WorkersMissing(message))
+
+    with _ends_unless_formed(on_lost):
+        _configure_heartbeats(cluster, options.worker_timeout)
+        strategy = STRATEGIES[options.strategy]()
+    watch = Watch(cluster, options.worker_timeout, on_lost)
+    watch.start()
+    try:
+        yield Team(strategy, cluster, multi_worker.collectives())
+    except tf.errors.OpError as error:
+        lost = watch.explained(error)
+        if lost is None:
+            raise
+        raise lost from error
+    finally:
+        watch.stop()
+
+
+def _wait_for_all(cluster: Cluster, limit: float, on_event: OnEvent) -> None:
+    """Returns when all other workers listen on their ports; meanwhile this one does.
+
+    TensorFlow would wait too, but it would not say for whom.
+
+    Raises:
+        UsageError: The own port is taken.
+        WorkersLost: The time is over.
+    """
+    missing, told = set(cluster.others), None
+    end = time.monotonic() + limit
+    with _listening(cluster.addresses[cluster.index]):
+        while missing:
+            missing -= {index for index in missing if _listens(cluster.addresses[index])}
+            names = tuple(cluster.name_of(index) for index in sorted(missing))
+            if missing and time.monotonic() >= end:
+                raise WorkersLost(f"{', '.join(names).capitalize()} did not start in {limit:g} s")
+            if names != told:
+                on_event(WorkersAwaited(names))
+                told = names
+            if missing:
+                time.sleep(_LOOK_SECONDS)
+
+
+@contextlib.contextmanager
+def _listening(address: str) -> Iterator[None]:
+    port = int(address.rpartition(":")[2])
+    try:
+        server = socket.create_server(("", port), backlog=128)
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            raise
+        raise UsageError(
+            f"Cannot listen on port {port} of {address}, which TF_CONFIG gives to this worker: "
+            f"'{error.strerror}'. Stop what listens there, or change the port in TF_CONFIG of all "
+            "workers."
+        ) from error
+    with server:
+        yield
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS):
+            return True
+    except OSError:  # not there yet; in Kubernetes its name is not either
+        return False
+
+
+@contextlib.contextmanager
+def _ends_unless_formed(on_lost: Callable[[str], None]) -> Iterator[None]:
+    """Ends the process if TensorFlow waits for a worker that died after it was seen."""
+
+    def end() -> None:
+        on_lost(f"A worker was lost: no cluster was formed in {_FORMING_SECONDS:.0f} s")
+        os._exit(WORKERS_LOST)
+
+    timer = threading.Timer(_FORMING_SECONDS, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise WorkersLost(
+            f"A worker was lost while the cluster formed ({_first(error)})"
+        ) from error
+    finally:
+        timer.cancel()
+
+
+def _first(error: Any) -> str:
+    return str(error.message).partition("\n")[0]
+
+
+def _configure_heartbeats(cluster: Cluster, limit: float) -> None:
+    """Sets TensorFlow's own heartbeats, 10 s by default, behind those of `watch`, which say who."""
+    from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
+    from tensorflow.python.eager import context
+
+    jobs = [
+        coordination_config_pb2.CoordinatedJob(name=name, num_tasks=len(addresses))
+        for name, addresses in cluster.jobs.items()
+    ]
+    context.context().configure_coordination_service(
+        service_type="standalone",
+        service_leader=cluster.device_of(0),
+        heartbeat_timeout_in_ms=round(3000 * limit),
+        coordinated_jobs=jobs,
+    )
