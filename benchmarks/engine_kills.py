@@ -37,7 +37,9 @@ def main() -> None:
     job = with_local_hash(job, work / "local")
     file = _HERE / "results" / "engine_kills.json"
     with flink_cluster(work / "flink") as cluster:
-        span = seconds_of_work(cluster, job, work / "whole")
+        # The first job of a cluster also starts its workers, and takes longer.
+        _, *spans = (seconds_of_work(cluster, job, work / f"whole-{turn}") for turn in range(3))
+        span = min(spans)
         results: dict[str, Any] = {
             "date": datetime.date.today().isoformat(),
             "machine": machine(),
@@ -47,7 +49,7 @@ def main() -> None:
         for number in range(arguments.kills):
             for victims in (TASK_MANAGERS, POOLS):
                 draw = random.Random(f"{number} {victims}")
-                moment = (number + draw.random()) / arguments.kills * 0.7 * span
+                moment = (number + draw.random()) / arguments.kills * 0.9 * span
                 out = work / f"{number}-{victims[0]}"
                 found = kill_and_finish(cluster, job, out, draw.choice(victims), moment)
                 shutil.rmtree(out)

@@ -1,7 +1,7 @@
 """`shardmill train --local-workers N`: the workers of a run as processes of this machine.
 
 Every process runs this very command, with TF_CONFIG for it. Worker 0 has the terminal; the others
-write to RUN/workers. None of them can be replaced while the run goes on: where one is lost, the
+write to RUN/workers. None of them can be replaced during the run: when one is lost, the
 others end too, and with --restarts all begin again at the last checkpoint.
 """
 

@@ -125,15 +125,15 @@ def open_data(asked: TrainOptions, worker: tuple[int, int] = (0, 1)) -> Data:
     validation = _validation_split(options, manifest)
     label = None if kind == "packed" else _find_label(kind, manifest, options)
 
-    if options.batch_size % worker[1]:
+    _, workers = worker
+    if options.batch_size % workers:
         raise UsageError(
-            f"--batch-size {options.batch_size} is not a multiple of the {worker[1]} workers. Pass "
-            f"{options.batch_size // worker[1] * worker[1] or worker[1]}."
+            f"--batch-size {options.batch_size} is not a multiple of the {workers} workers. Pass "
+            f"{options.batch_size // workers * workers or workers}."
         )
 
     shared: dict[str, Any] = {name: getattr(options, name) for name in _SHARED}
     shared |= {"buckets": options.buckets or 1, "worker": worker}
-    workers = worker[1]
     if workers > 1 and options.cache == "auto":
         shared["cache"] = "off"  # one in memory would hold the parts of all workers
 

@@ -59,7 +59,7 @@ def dense(gradient: Any) -> Any:
 
 
 def clipped(gradients: list[Any], norm: float, scale: Any) -> list[Any]:
-    """The gradients, shortened where the norm of those of the whole batch is greater.
+    """The gradients, scaled down where the whole batch's gradient has a greater norm.
 
     The optimizer sums the replicas' gradients, and the norm is that of the sum. The same factor is
     put on each replica's own, so that steps that are not clipped stay what they were, to the bit.

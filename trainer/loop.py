@@ -36,12 +36,12 @@ class Totals:
 
     Attributes:
         loss: Sum of the losses.
-        correct: Examples predicted right; of those with shares of classes, the greatest is right;
-            of those with any number of labels, all labels have to be.
+        correct: Examples predicted right: with shares of classes the greatest one, of a
+            multi-label example every label.
         examples: Examples.
         bad_step: The first step, counted from 0 in this phase, whose loss was not finite, or -1.
         seconds: Wall time of the steps.
-        hits: Labels predicted right, of examples with any number of labels; else 0.
+        hits: Labels predicted right, of multi-label examples; else 0.
         predicted: Labels predicted, of such examples.
         relevant: Labels that they have.
     """

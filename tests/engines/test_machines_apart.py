@@ -104,6 +104,7 @@ def test_a_link_that_is_cut_for_20_seconds(machine, apart, tmp_path, capsys):
     apart.network.cut(machine)
     begun = time.monotonic()
     time.sleep(_CUT_SECONDS)
+    assert process.poll() is None, "the job had ended before the link was mended"
     apart.network.mend(machine)
     code, said = ended(process, tmp_path / machine)
     with capsys.disabled():

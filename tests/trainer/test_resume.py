@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 import tiny
 from hypothesis import strategies as st
+from tiny import Stopped, stop_after
 
 from cli.commands.train import where_it_resumes
 from shard_format import InputError
@@ -76,18 +77,6 @@ def test_a_run_killed_at_any_moment_ends_like_one_that_never_stopped(
     done = run_program("killed_run.py", directory, tmp_path / "whole", devices, "never")
     assert done.returncode == 0, done.stderr[-3000:]
     assert_same(tmp_path / "whole", tmp_path / "cut")
-
-
-class Stopped(Exception):
-    pass
-
-
-def stop_after(epoch):
-    def on_event(event):
-        if getattr(event, "epoch", None) == epoch and hasattr(event, "val_loss"):
-            raise Stopped
-
-    return on_event
 
 
 def terminate_at(phase, epoch, *numbers):

@@ -7,18 +7,10 @@ import signal
 
 import pytest
 import tiny
+from tiny import Stopped, stop_after
 
 from shard_format import InputError, UsageError
 from trainer.run import train_on
-
-
-class Stopped(Exception):
-    pass
-
-
-def stop(event):
-    if getattr(event, "epoch", None) == 1 and hasattr(event, "val_loss"):
-        raise Stopped
 
 
 @pytest.fixture
@@ -26,7 +18,7 @@ def begun(options):
     """The options of a run of two epochs that stopped after the first."""
     given = options(epochs=2)
     with pytest.raises(Stopped):
-        train_on(tiny.data(), given, stop)
+        train_on(tiny.data(), given, stop_after(1))
     return given
 
 

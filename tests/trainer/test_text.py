@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tiny import Stopped, stop_after
 
 from shard_format import InputError, UsageError
 from trainer import MODELS, train
@@ -198,18 +199,6 @@ def test_a_language_models_perplexity_falls(packed_set, text):
     assert keras.models.load_model(result.model_path).output.dtype == "float32"
     again = train(given)  # finished: nothing is trained again
     assert again.history == result.history
-
-
-class Stopped(Exception):
-    pass
-
-
-def stop_after(epoch):
-    def on_event(event):
-        if getattr(event, "epoch", None) == epoch and hasattr(event, "val_loss"):
-            raise Stopped
-
-    return on_event
 
 
 @pytest.mark.proof
