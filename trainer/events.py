@@ -25,6 +25,9 @@ class RunStarted:
         num_train_records: Records of the training split.
         num_validation_records: Records of the validation split, 0 without one.
         num_classes: Length of the model's output; of a language model the number of token ids.
+        head_only: Whether all other layers are frozen.
+        head_loaded: Whether the file with the weights to begin with had some for the head; None
+            when no file was read.
         worker: Index of this process among those that train the model; 0 writes the files.
         num_workers: Processes that train the model.
         collectives: How several of them sum gradients, "RING" or "NCCL"; empty for one.
@@ -42,6 +45,8 @@ class RunStarted:
     num_train_records: int
     num_validation_records: int
     num_classes: int
+    head_only: bool = False
+    head_loaded: bool | None = None
     worker: int = 0
     num_workers: int = 1
     collectives: str = ""
@@ -101,8 +106,8 @@ class EpochDone:
         epoch: Counted from 1.
         loss: Mean over the training examples, each seen when its step was computed. An example of
             a language model is a token to be predicted.
-        accuracy: Share of the training examples classified right, in [0, 1]; of examples with any
-            number of labels, share of those of which every label is right; None for a language
+        accuracy: Share of the training examples classified right, in [0, 1]; of multi-label
+            examples, the share with every label right; None for a language
             model.
         val_loss: Mean over every validation example; None without a validation split.
         val_accuracy: Share of the validation examples classified right, in [0, 1], or None.

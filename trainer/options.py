@@ -186,6 +186,23 @@ class TrainOptions:
         type=Path,
     )
     freeze: bool = option(False, "Train the head only: the last layer with weights.", type=bool)
+    head_epochs: int | None = option(
+        None,
+        "Epochs of a first phase that trains the head only, in a run of its own in RUN/head; "
+        "--epochs of the whole network follow.",
+        metavar="N",
+        type=int,
+        limits=Limits(1),
+        excludes={"--freeze": "is followed by a phase that trains all layers"},
+    )
+    head_learning_rate: float | None = option(
+        None,
+        "Peak learning rate of that phase.",
+        metavar="X",
+        type=float,
+        limits=Limits(0, excluded=(0,)),
+        shown="that of --learning-rate",
+    )
     precision: str = option("auto", "Dtype policy of Keras.", choices=PRECISIONS)
     strategy: str = option(
         "default",
@@ -275,6 +292,11 @@ class TrainOptions:
         if self.model is not None and ":" not in self.model:
             check_choice("--model", self.model, [*MODELS, "package.module:function"], "")
             self._require_no_normalization(self.model)
+        if self.head_learning_rate is not None and self.head_epochs is None:
+            raise UsageError(
+                "--head-learning-rate is for a first phase that trains the head. Pass "
+                "--head-epochs too."
+            )
 
     def settled(self, kind: str) -> Settings:
         """These options with the defaults for a kind of set filled in.

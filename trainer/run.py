@@ -8,6 +8,7 @@ import functools
 import math
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 from shard_format.errors import InputError
@@ -26,6 +27,7 @@ from trainer.events import (
     TrainResult,
     ignore,
 )
+from trainer.fine_tuning import head_run, weights_of
 from trainer.loop import OnSteps, Totals
 from trainer.options import Settings, TrainOptions
 from trainer.progress import Progress
@@ -44,13 +46,24 @@ MIN_LOSS_SCALE = 2.0**-10
 def train(options: TrainOptions, on_event: OnEvent = ignore) -> TrainResult:
     """See `trainer.train`."""
     with joined(options, on_event) as team:
-        return train_on(open_data(options, (team.index, team.size)), options, on_event, team)
+        data = open_data(options, (team.index, team.size))
+        start = None
+        if options.head_epochs is not None:
+            start = weights_of(train_on(data, head_run(options), on_event, team))
+        return train_on(data, options, on_event, team, start)
 
 
 def train_on(
-    data: Data, asked: TrainOptions, on_event: OnEvent = ignore, team: Team | None = None
+    data: Data,
+    asked: TrainOptions,
+    on_event: OnEvent = ignore,
+    team: Team | None = None,
+    start: Path | None = None,
 ) -> TrainResult:
-    """Like `train`, on any data, which is this worker's part if the team has several."""
+    """One phase of `train`, on any data, which is this worker's part if the team has several.
+
+    It begins with the weights in the file `start`, or in that of the options.
+    """
     started = time.perf_counter()
     team = team or Team(STRATEGIES[asked.strategy]())
     options = asked.settled(data.kind)
@@ -69,7 +82,7 @@ def train_on(
         data.input_shape,
         data.multi_label,
         data.class_weights,
-        from_start=place == Progress(),
+        weights=(start or options.weights) if place == Progress() else None,
         team=team,
     )
     kept = checkpoints.Checkpoints(
@@ -110,7 +123,7 @@ class _Begun:
 
     Attributes:
         claim: To its directory.
-        place: Where it goes on.
+        place: Where it continues.
         history: Its epochs so far.
     """
 
@@ -187,6 +200,8 @@ class _Run:
             num_train_records=self.stream.info.records,
             num_validation_records=self.validation.info.records if self.validation else 0,
             num_classes=num_classes,
+            head_only=self.options.freeze,
+            head_loaded=self.learner.head_loaded,
             worker=self.team.index,
             num_workers=self.team.size,
             collectives=self.team.collectives,

@@ -7,6 +7,7 @@ RUN_DIR/
   tensorboard/         train/ and validation/
   best.keras           the model of the best epoch, where there is validation
   workers/             logs of --local-workers but the first
+  head/                the run of the first phase of --head-epochs
   model.keras          the trained model; its presence says that the run is finished
 """
 
@@ -31,6 +32,8 @@ TENSORBOARD = "tensorboard"
 BEST = "best.keras"
 MODEL = "model.keras"
 WORKERS = "workers"
+HEAD = "head"
+_BEFORE_RUN = {WORKERS, HEAD}  # exist before the run itself begins
 
 # TensorFlow takes the path of a checkpoint for a pattern: a checkpoint in "lr[0.1]" is never found
 # again, and the oldest checkpoints of "lr*" are deleted in "lr1" too.
@@ -138,7 +141,7 @@ def require_free(directory: Path) -> None:
     """
     if (directory / RUN).exists() or not directory.exists():
         return
-    if not directory.is_dir() or any(path.name != WORKERS for path in directory.iterdir()):
+    if not directory.is_dir() or any(path.name not in _BEFORE_RUN for path in directory.iterdir()):
         raise InputError(
             f"{directory} holds other files and no {RUN}. Pass another --run-dir, new or empty."
         )

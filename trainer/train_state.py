@@ -36,6 +36,7 @@ class TrainState:
         schedule: From a step, counted from 0, to its learning rate.
         loop: The steps.
         averages: Id of a weight -> its moving average; empty without --ema.
+        head_loaded: Whether a file gave the head its weights too; None if none was loaded.
     """
 
     strategy: Any
@@ -44,6 +45,7 @@ class TrainState:
     schedule: Any
     loop: Loop
     averages: dict[int, Any]
+    head_loaded: bool | None
 
     def save(self, path: Path) -> None:
         """Saves the model as a `.keras` file, with the averages of its weights where there are any.
@@ -81,7 +83,7 @@ def make_train_state(
     input_shape: InputShape | None = None,
     multi_label: bool = False,
     class_weights: Sequence[float] | None = None,
-    from_start: bool = True,
+    weights: Path | None = None,
     team: Team | None = None,
 ) -> TrainState:
     """The untrained model of a run under its strategy, its weights a function of the seed.
@@ -94,7 +96,8 @@ def make_train_state(
         input_shape: What the model is fed; None for images of the size in the options.
         multi_label: Whether an example may be of any number of classes.
         class_weights: Of every class, for the loss; None for none.
-        from_start: Whether the weights of the options are loaded; else a checkpoint has them.
+        weights: A file that only the chief reads, see `trainer.models.starting`; None to begin
+            with random weights, or with those of a checkpoint.
         team: The processes that train it, with their strategy; None for that of the options.
 
     Raises:
@@ -131,8 +134,12 @@ def make_train_state(
                 f"The model has no weights to train (--model {options.model}). Make its layers "
                 "trainable."
             )
-        if options.weights is not None and from_start:
-            load_weights(model, options.weights)
+    head_loaded = None
+    if weights is not None:
+        # Outside of the scope, in which all workers have to create the same variables, and before
+        # the optimizer, whose moving averages begin with these weights.
+        head_loaded = team.from_chief(lambda: load_weights(model, weights))
+    with strategy.scope(), dtype_policy(precision):
         schedule = SCHEDULES[options.schedule](_plan(options, steps_per_epoch))
         optimizer = OPTIMIZERS[options.optimizer](schedule, options.weight_decay)
         if options.ema is not None:
@@ -154,7 +161,7 @@ def make_train_state(
         (lambda weight: averages.get(id(weight), weight).value) if averages else None,
     )
     loop.agreed_steps = team.of_chief
-    return TrainState(strategy, model, optimizer, schedule, loop, averages)
+    return TrainState(strategy, model, optimizer, schedule, loop, averages, head_loaded)
 
 
 def _plan(options: Settings, steps_per_epoch: int) -> Plan:

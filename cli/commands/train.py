@@ -132,13 +132,14 @@ def where_it_resumes(run_dir: Path) -> str:
     """Where the same command resumes a run that was interrupted between checkpoints."""
     from trainer.checkpoints import latest_progress
     from trainer.errors import place_text
-    from trainer.run_dir import CHECKPOINTS
+    from trainer.run_dir import CHECKPOINTS, HEAD
 
-    place = latest_progress(run_dir / CHECKPOINTS)
-    if not (place.epochs_done or place.step):
-        return "no checkpoint was written yet; the same command begins again"
-    found = place_text(place.epochs_done, place.step)
-    return f"the same command resumes at its last checkpoint, after {found}"
+    for phase in (run_dir, run_dir / HEAD):
+        place = latest_progress(phase / CHECKPOINTS)
+        if place.epochs_done or place.step:
+            found = place_text(place.epochs_done, place.step)
+            return f"the same command resumes at its last checkpoint, after {found}"
+    return "no checkpoint was written yet; the same command begins again"
 
 
 def _trained(options: TrainOptions) -> TrainResult:
@@ -190,6 +191,7 @@ class _Show:
         self._bars = bars
         self._steps_per_epoch = self._epochs = self._steps = 0
         self._note = self._stopping = ""
+        self._stage = "train"
 
     def __call__(self, event: Any) -> None:
         from trainer import (
@@ -215,6 +217,9 @@ class _Show:
                     f"worker {event.worker} of {event.num_workers}, {event.num_replicas} devices; "
                     f"gradients are summed by {event.collectives}"
                 )
+            if event.head_loaded is False:
+                self._bars.note("the file with the weights has none for this head; it is trained")
+            self._stage = "train head" if event.head_only else "train"
             self._draw((event.first_epoch - 1) * event.steps_per_epoch + event.first_step)
         elif isinstance(event, StepsDone) and event.phase == "train":
             self._note = f"epoch {event.epoch}/{self._epochs}, loss {event.loss:.3f}"
@@ -236,7 +241,7 @@ class _Show:
     def _draw(self, steps: int) -> None:
         total = self._epochs * self._steps_per_epoch
         self._steps = steps
-        self._bars.update("train", steps, total, "steps", self._note + self._stopping)
+        self._bars.update(self._stage, steps, total, "steps", self._note + self._stopping)
 
 
 _SHOWN_EPOCHS = 12  # enough to see a curve, few enough for a terminal

@@ -8,9 +8,10 @@ import keras
 import numpy as np
 import pytest
 import tiny
+from tiny import Stopped, stop_after
 
 from shard_format import InputError, UsageError
-from trainer import MODELS, OPTIMIZERS
+from trainer import MODELS, OPTIMIZERS, RunStarted, train
 from trainer.best import best_epoch, is_over
 from trainer.models import applications, build_model
 from trainer.models.starting import load_weights
@@ -34,18 +35,6 @@ def test_learning_rates_rise_and_fall_as_named(name):
     assert max(float(schedule(step)) for step in range(111)) == pytest.approx(1.0)
     if name != "one_cycle":
         assert float(SCHEDULES[name](PLAN._replace(warmup_steps=0))(0)) == 1.0
-
-
-class Stopped(Exception):
-    pass
-
-
-def stop_after(epoch):
-    def on_event(event):
-        if getattr(event, "epoch", None) == epoch and hasattr(event, "val_loss"):
-            raise Stopped
-
-    return on_event
 
 
 COMBINED = {"ema": 0.9, "clip_norm": 1.0, "accumulate": 2, "label_smoothing": 0.1}
@@ -249,6 +238,35 @@ def test_two_phases_train_the_head_and_then_everything(options, tmp_path):
         train_on(tiny.data(), dataclasses.replace(head, weights=tmp_path / "other.keras"))
 
 
+def test_two_phases_are_two_runs(write_set, options, tmp_path):
+    """Each resumes where it stopped; the file between them is no part of the run's identity."""
+    write_set(train=32, validation=8)
+    body = options(model="tiny:with_norm", epochs=2, learning_rate=1e-3, batch_size=8)
+    whole = dataclasses.replace(body, head_epochs=2, head_learning_rate=0.1)
+    head = dataclasses.replace(body, learning_rate=0.1, freeze=True, run_dir=tmp_path / "head only")
+    seen = []
+
+    def stop_twice(event):
+        seen.append(event)
+        stop_after(1)(event)
+
+    for directory in (whole.run_dir / "head", whole.run_dir):
+        with pytest.raises(Stopped):
+            train(whole, stop_twice)
+        assert (directory / "history.json").exists()
+    result = train(whole, seen.append)
+    phases = [(each.head_only, each.first_epoch) for each in seen if isinstance(each, RunStarted)]
+    assert phases == [(True, 1), (True, 2), (False, 1), (True, 3), (False, 2)]
+
+    first = train(head)
+    second = dataclasses.replace(body, weights=first.best_path, run_dir=tmp_path / "second")
+    expected = keras.models.load_model(train(second).model_path).get_weights()
+    found = keras.models.load_model(result.model_path).get_weights()
+    assert all(map(np.array_equal, found, expected))
+    with pytest.raises(InputError, match=r"head holds a run with other .* epochs was 2, is 3"):
+        train(dataclasses.replace(whole, head_epochs=3))
+
+
 def test_runs_of_versions_without_these_options_are_continued(options):
     given = options(epochs=2)
     with pytest.raises(Stopped):
@@ -273,6 +291,8 @@ def test_runs_of_versions_without_these_options_are_continued(options):
         ({"schedule": "one_cycle", "warmup_epochs": 1.0}, "--warmup-epochs does not apply to a"),
         ({"ema": 1.0}, r"--ema is 1.0. Pass a finite number in \(0, 1\)"),
         ({"clip_norm": 0.0}, "--clip-norm is 0.0. Pass a finite number above 0"),
+        ({"head_learning_rate": 0.1}, "Pass --head-epochs too"),
+        ({"head_epochs": 1, "freeze": True}, "--head-epochs is followed by|is followed by a"),
         ({"accumulate": 0}, "--accumulate is 0. Pass an integer of at least 1"),
         ({"monitor": "acc"}, "Did you mean 'accuracy'"),
         ({"patience": 0}, "--patience is 0"),
