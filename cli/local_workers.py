@@ -203,18 +203,18 @@ def _divided_gpus(count: int) -> list[str] | None:
     Raises:
         UsageError: There are fewer than workers; NCCL does not let two share one.
     """
-    gpus = _gpus()
-    if not gpus:
+    available = gpus()
+    if not available:
         return None
-    if len(gpus) < count:
+    if len(available) < count:
         raise UsageError(
-            f"{count} local workers, and {len(gpus)} GPU: each needs one of its own. Pass "
-            f"--local-workers {len(gpus)}, or set CUDA_VISIBLE_DEVICES=-1 to train on CPUs."
+            f"{count} local workers, and {len(available)} GPU: each needs one of its own. Pass "
+            f"--local-workers {len(available)}, or set CUDA_VISIBLE_DEVICES=-1 to train on CPUs."
         )
-    return [",".join(gpus[index::count]) for index in range(count)]
+    return [",".join(available[index::count]) for index in range(count)]
 
 
-def _gpus() -> list[str]:
+def gpus() -> list[str]:
     """What CUDA calls the GPUs of this machine that it may use."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     if given is not None:

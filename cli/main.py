@@ -22,6 +22,7 @@ from cli.commands.preprocess import preprocess
 from cli.commands.quarantine import quarantine
 from cli.commands.read import read
 from cli.commands.report import report
+from cli.commands.search import search
 from cli.commands.serve import serve
 from cli.commands.train import train
 from cli.commands.verify import verify
@@ -55,6 +56,7 @@ def shardmill() -> None:
     shardmill serve set                               read it with the CPUs of several machines
     shardmill doctor set --model resnet50             find out why training is slow
     shardmill train set --model small_cnn             train on it
+    shardmill search set space.yaml                   find good options for it
     shardmill export-index set                        write record offsets for other readers
     shardmill cache                                   show copies of sets on this disk
 
@@ -75,6 +77,7 @@ _COMMANDS = (
     serve,
     doctor,
     train,
+    search,
     export_index,
     cache,
 )
@@ -171,7 +174,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _resumes(argv: list[str]) -> bool:
-    known = any(name in argv[1:2] for name in ("preprocess", "train", "demo"))
+    known = any(name in argv[1:2] for name in ("preprocess", "train", "search", "demo"))
     return known and "--dry-run" not in argv
 
 

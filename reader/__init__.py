@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from reader.loading import load as load
     from reader.mixing import Mixture as Mixture
     from reader.mixing import mix as mix
+    from reader.options import kind_of as kind_of
     from reader.profiling.rate import ReadRate as ReadRate
     from reader.profiling.rate import measure as measure
     from reader.profiling.stages import StageTimes as StageTimes
     from reader.profiling.stages import measure_stages as measure_stages
     from reader.record_types import TokenInfo as TokenInfo
-    from reader.record_types import kind_of as kind_of
     from reader.stream import Stream as Stream
     from reader.stream import StreamInfo as StreamInfo
     from reader.transforms.normalization import Normalization as Normalization
@@ -53,7 +53,7 @@ _HOMES = {
     "StreamInfo": "reader.stream",
     "TokenInfo": "reader.record_types",
     "export_index": "reader.index_export",
-    "kind_of": "reader.record_types",
+    "kind_of": "reader.options",
     "load": "reader.loading",
     "measure": "reader.profiling.rate",
     "measure_stages": "reader.profiling.stages",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from reader.order.geometry import default_streams
-from shard_format import UsageError
+from shard_format import Schema, UsageError
 from shard_format.options import Limits, check_choice, check_declared, check_integer, option
 from shard_format.storage import Url
 from shard_format.wording import parse_size
@@ -434,6 +434,19 @@ class ReadOptions:
                 "exists in this process only. Leave one of them out."
             )
         self._set("cache", "off")
+
+
+def kind_of(schema: Schema) -> str:
+    """Which of `KINDS` a set is read as; an unknown record type is returned unchanged.
+
+    Documents are stored as text, as token ids, or as packed sequences of them: the features decide.
+    """
+    if schema.record_type not in ("text", "tokens"):
+        return schema.record_type
+    names = {feature.name for feature in schema.features}
+    if "tokens" not in names:
+        return "text"
+    return "packed" if "segments" in names else "tokens"
 
 
 def check_fits(options: ReadOptions, kind: str, where: object) -> None:

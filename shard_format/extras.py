@@ -19,7 +19,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         "resiliparse",
         "xxhash",
     ),
-    "train": ("keras", "tensorboard", "tensorflow"),
+    "train": ("keras", "matplotlib", "optuna", "tensorboard", "tensorflow", "yaml"),
 }
 
 

@@ -33,7 +33,7 @@ THIRD_PARTY = {
         *("cv2", "numpy", "psutil", "pyarrow", "sentencepiece", "simplejpeg", "tensorflow"),
         *("tokenizers", "torch"),
     },
-    "trainer": {"h5py", "keras", "numpy", "psutil", "tensorflow"},
+    "trainer": {"h5py", "keras", "matplotlib", "numpy", "optuna", "psutil", "tensorflow", "yaml"},
     "cli": {"click", "rich", "tomli_w"},
 }
 
@@ -133,7 +133,8 @@ def test_third_party_packages_are_listed(package, imports):
         ("reader.cache.store", {"tensorflow"}),
         ("reader.index_export", {"tensorflow"}),
         ("reader.service.processes", {"tensorflow"}),
-        ("cli.main", {"tensorflow", "keras", "apache_beam", "cv2", "rich"}),
+        ("cli.main", {"tensorflow", "keras", "apache_beam", "cv2", "rich", "optuna", "yaml"}),
+        ("trainer.search.searching", {"tensorflow", "matplotlib", "optuna", "yaml"}),
     ],
 )
 def test_an_import_loads_only_what_it_may(package, forbidden, repository):

@@ -19,8 +19,8 @@ def best_epoch(history: Sequence[EpochDone], monitor: str) -> EpochDone | None:
         history: Of a run.
         monitor: "loss", or "accuracy", which of a language model is that of its tokens.
     """
-    measured = [epoch for epoch in history if _score(epoch, monitor) is not None]
-    return max(measured, key=lambda epoch: _score(epoch, monitor) or 0.0, default=None)
+    measured = [epoch for epoch in history if score(epoch, monitor) is not None]
+    return max(measured, key=lambda epoch: score(epoch, monitor) or 0.0, default=None)
 
 
 def is_over(history: Sequence[EpochDone], options: Settings) -> bool:
@@ -47,7 +47,7 @@ def require_validation(options: Settings, *, has_validation: bool) -> None:
         )
 
 
-def _score(epoch: EpochDone, monitor: str) -> float | None:
+def score(epoch: EpochDone, monitor: str) -> float | None:
     """The greater, the better."""
     if epoch.val_loss is None:
         return None
