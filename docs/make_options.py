@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
 from shard_format.options import declared, default_of, flag_of
 from trainer.options import TrainOptions
+from trainer.search.options import SearchOptions
 
 PAGE = Path(__file__).parent / "options.md"
 INTRODUCTION = """\
@@ -61,6 +62,11 @@ CHAPTERS = (
         "For `shardmill train` and `shardmill doctor`, and the fields of `trainer.TrainOptions` "
         "([docs/training.md](training.md)).",
         TrainOptions,
+    ),
+    Chapter(
+        "Searching",
+        "For `shardmill search` ([docs/search.md](search.md)).",
+        SearchOptions,
     ),
 )
 

@@ -19,6 +19,7 @@ from shard_format import Manifest, UsageError, load_manifest
 from shard_format.errors import InputError
 from shard_format.options import flag_of
 from shard_format.storage import Place
+from shard_format.wording import counted
 from trainer.best import score
 from trainer.defaults import DEFAULTS
 from trainer.errors import TrainingError
@@ -55,8 +56,8 @@ class SearchStopped(TrainingError):
         name = "Ctrl-C" if number == signal.SIGINT else number.name
         running = sum(trial.state == "running" for trial in trials)
         super().__init__(
-            f"stopped by {name} after {len(trials) - running} trials; {running} begun, which "
-            "resume at their checkpoints. The same command resumes the search."
+            f"stopped by {name} after {counted(len(trials) - running, 'trial')}; {running} begun, "
+            "to be resumed at the checkpoint. The same command resumes the search."
         )
 
 

@@ -1,0 +1,30 @@
+"""Runs a search of fake trainings in a process of its own, for tests that kill it."""
+
+import sys
+from pathlib import Path
+
+from trainer.search.options import SearchOptions
+from trainer.search.searching import Plan, search
+from trainer.search.space import read_space
+
+FAKE = (sys.executable, "-S", str(Path(__file__).with_name("fake_train.py")))
+
+
+def make_plan(space: str, directory: Path, num_trials: int = 6, **options: object) -> Plan:
+    """A plan on a set that nobody reads."""
+    return Plan(
+        space=read_space(space),
+        options=SearchOptions(**options),
+        data=Path("set"),
+        root_hash="0" * 64,
+        kind="image",
+        directory=directory,
+        validation_split="validation",
+        num_trials=num_trials,
+    )
+
+
+if __name__ == "__main__":
+    space, directory, parallel = sys.argv[1:]
+    options = {"parallel": int(parallel), "method": "random", "pruner": "none"}
+    search(make_plan(space, Path(directory), **options), FAKE, [], lambda event: None)
