@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from trainer.search.trials import Trial
 
 _SHOWN_TRIALS = 15
+_UNBOUNDED = 10_000  # columns of a terminal that folds no table
 _FAILED = 3  # exit code: no trial was completed
 
 
@@ -134,7 +135,8 @@ def _print(plan: Plan, trials: Sequence[Trial]) -> None:
 
     console = stdout()
     wide = _table(plan, trials, in_one=False)
-    fits = console.measure(wide).minimum <= console.width
+    unbounded = console.options.update(width=_UNBOUNDED)
+    fits = console.measure(wide, options=unbounded).maximum <= console.width
     console.print(wide if fits else _table(plan, trials, in_one=True))
     console.print()
     counts = ", ".join(f"{count} {state}" for state, count in _counts(trials).items() if count)
@@ -176,6 +178,8 @@ def _table(plan: Plan, trials: Sequence[Trial], *, in_one: bool) -> Any:
     right = ("rank", "trial", plan.monitor, "epochs", "time")
     columns = ("rank", "trial", "state", plan.monitor, "epochs", "time")
     rows = table(title, *columns, *(["options"] if in_one else flags), right=right)
+    for column in rows.columns[: len(columns)]:
+        column.no_wrap = True  # only options are folded
     for rank, trial in enumerate(ranked(trials)[:_SHOWN_TRIALS], 1):
         options = {name: trial.options[name] for name in names if name in trial.options}
         cells = [shown_value(options[name]) if name in options else "" for name in names]
