@@ -5,13 +5,15 @@ Keras 3's `fit` does not run under MultiWorkerMirroredStrategy or ParameterServe
 
     strategy.run(step) on every replica -> per-replica sums -> strategy.reduce -> totals of a phase
 
-No step is compiled with XLA: LossScaleOptimizer under MirroredStrategy fails with jit_compile
-(keras#21366).
+With `jit`, XLA compiles the forward and the backward pass, and nothing else: LossScaleOptimizer
+under MirroredStrategy fails with jit_compile (keras#21366), and so would the sums over replicas.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +21,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainer.errors import TrainingError
 from trainer.gradients import accumulated, clipped, dense, overflow_everywhere
+from trainer.input_wait import finished_at, next_batch, waited_between
 from trainer.objective import COUNTS, Objective
 
 # One call into the graph runs as many steps as fit into this time: long enough that the call
@@ -44,6 +48,7 @@ class Totals:
         hits: Labels predicted right, of multi-label examples; else 0.
         predicted: Labels predicted, of such examples.
         relevant: Labels that they have.
+        waited: Seconds of these in which the device waited for a batch.
     """
 
     loss: float = 0.0
@@ -54,6 +59,7 @@ class Totals:
     hits: int = 0
     predicted: int = 0
     relevant: int = 0
+    waited: float = 0.0
 
     @property
     def mean_loss(self) -> float:
@@ -69,6 +75,11 @@ class Totals:
     def f1(self) -> float:
         """Of all labels of all examples together (micro-averaged), in [0, 1]."""
         return 2 * self.hits / max(1, self.predicted + self.relevant)
+
+    @property
+    def input_wait(self) -> float:
+        """Share of the seconds in which the device waited for a batch, in [0, 1]."""
+        return min(1.0, self.waited / self.seconds) if self.seconds else 0.0
 
 
 NOTHING = Totals()  # of no step
@@ -90,10 +101,15 @@ class Loop:
         accumulate: Parts of every replica's share of a batch, whose gradients are added up.
         clip_norm: The greatest norm of the gradient of a step; None for any.
         average_of: From a weight to what validation uses in its place; None for the weights.
+        jit: Whether XLA compiles the forward and the backward pass.
 
     Attributes:
         agreed_steps: From the steps that fit into the next call, by this process's clock, to those
             that all processes of the strategy take.
+        on_predicted: Called in the graph of a validation step with the classes of its targets, the
+            predicted classes, and weights or None; to be set before the first one.
+        next_stop: From the training steps of a phase that are done to the step at which a call
+            has to end.
     """
 
     def __init__(
@@ -106,6 +122,7 @@ class Loop:
         accumulate: int = 1,
         clip_norm: float | None = None,
         average_of: Callable[[Any], Any] | None = None,
+        jit: bool = False,
     ) -> None:
         self._strategy = strategy
         self._model = model
@@ -116,7 +133,16 @@ class Loop:
         self._clip_norm = clip_norm
         self._average_of = average_of
         self._scales_loss = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+        self._jit = jit
+        # Compiled for each shape of a batch, when it is first run.
+        self._compute = (
+            tf.function(self._part, jit_compile=True, reduce_retracing=True) if jit else self._part
+        )
+        # Read after a step to know that its weights are there; reading a small one costs nothing.
+        self._marker = min(model.trainable_variables, key=lambda weight: math.prod(weight.shape))
         self.agreed_steps: Callable[[int], int] = int
+        self.on_predicted: Callable[[Any, Any, Any], None] | None = None
+        self.next_stop: Callable[[int], int] = lambda done: sys.maxsize
         self._train_call = self._several_steps(self._train_step)
         self._validation_call = self._several_steps(self._validation_step)
 
@@ -146,8 +172,15 @@ class Loop:
             done: Steps that are done already.
             totals: Theirs.
         """
-        agreed = self.agreed_steps
-        return _run_phase(self._train_call, batches, num_steps, on_steps, done, totals, agreed)
+        pace = (self.agreed_steps, self.next_stop)
+        try:
+            return _run_phase(self._train_call, batches, num_steps, on_steps, done, totals, *pace)
+        except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
+            if not self._jit or "XLA" not in str(error):
+                raise
+            raise TrainingError(
+                f"XLA cannot compile this model: '{_reason(error)}'. Leave --jit out."
+            ) from error
 
     def validate(self, batches: Any, num_steps: int, on_steps: OnSteps) -> Totals:
         """The totals of `num_steps` validation steps; no weight changes.
@@ -159,8 +192,8 @@ class Loop:
         if self._strategy.num_replicas_in_sync > 1:
             for variable in self._model.non_trainable_variables:
                 variable.assign(variable.numpy())
-        agreed = self.agreed_steps
-        return _run_phase(self._validation_call, batches, num_steps, on_steps, 0, NOTHING, agreed)
+        pace = (self.agreed_steps, lambda done: sys.maxsize)
+        return _run_phase(self._validation_call, batches, num_steps, on_steps, 0, NOTHING, *pace)
 
     def _several_steps(self, step: Callable[..., Any]) -> Any:
         """A graph that runs n steps in one call and adds them to the totals it is given.
@@ -171,9 +204,12 @@ class Loop:
 
         @tf.function(reduce_retracing=True)
         def call(batches: Any, num_steps: Any, done: Any, totals: Any) -> Any:
-            loss, counts, bad_step = totals
+            loss, counts, bad_step, waited = totals
+            finished = tf.constant(0.0, tf.float64)
             for index in tf.range(num_steps):
-                sums = self._strategy.run(step, args=next(batches))
+                batch, asked, arrived = next_batch(batches)
+                waited += waited_between(asked, arrived, finished)
+                sums = self._strategy.run(step, args=batch)
                 step_loss, step_counts = (
                     self._strategy.reduce(tf.distribute.ReduceOp.SUM, value, axis=None)
                     for value in sums
@@ -182,7 +218,8 @@ class Loop:
                 bad_step = tf.where(is_first_bad, done + index, bad_step)
                 loss += tf.cast(step_loss, tf.float64)
                 counts += step_counts
-            return loss, counts, bad_step
+                finished = finished_at(step_loss)
+            return loss, counts, bad_step, waited
 
         return call
 
@@ -191,9 +228,9 @@ class Loop:
         variables = self._model.trainable_variables
         parts = self._accumulate
         losses, counts, gradients = (
-            self._part(batch)
+            self._compute(batch)
             if parts == 1
-            else accumulated(self._part, batch, parts, variables, len(COUNTS))
+            else accumulated(self._compute, batch, parts, variables, len(COUNTS))
         )
         if self._clip_norm is not None:
             scale = self._optimizer.dynamic_scale if self._scales_loss else 1.0
@@ -201,13 +238,14 @@ class Loop:
         if self._scales_loss:
             gradients = overflow_everywhere(gradients)
         self._optimizer.apply(gradients, variables)
-        return losses, counts
+        with tf.control_dependencies([tf.convert_to_tensor(self._marker.value)]):
+            return tf.identity(losses), counts
 
     def _part(self, batch: Any) -> tuple[Any, Any, list[Any]]:
         """The sum of the losses, the counts and the gradients of records of a batch."""
         inputs, *further = batch
         with tf.GradientTape() as tape:
-            losses, counts = self._objective.training(_fed(inputs), *further)
+            losses, counts, _ = self._objective.training(_fed(inputs), *further)
             # Divided by the examples of ALL replicas and parts: the optimizer sums the replicas'
             # gradients, and the sum is then the gradient of the mean over the whole batch. A mean
             # over the replica's own examples would also be NaN for a replica that got none. Tokens
@@ -227,8 +265,10 @@ class Loop:
         # BatchNorm), so it gets one example of zeros, and its answer is cut off again.
         filler = tf.where(tf.shape(further[0])[0] == 0, 1, 0)
         inputs = tf.nest.map_structure(lambda value: _filled_up(value, filler), inputs)
-        losses, counts = self._objective.validation(self._average_of, _fed(inputs), *further)
-        return tf.reduce_sum(losses), counts
+        found = self._objective.validation(self._average_of, _fed(inputs), *further)
+        if self.on_predicted is not None and found.predicted is not None:
+            self.on_predicted(further[0], found.predicted, *(further[1:] or (None,)))
+        return tf.reduce_sum(found.losses), found.counts
 
 
 def _fed(inputs: Any) -> Any:
@@ -243,6 +283,12 @@ def _filled_up(value: Any, count: Any) -> Any:
     return tf.pad(value, [[0, count], *([[0, 0]] * (value.shape.rank - 1))])
 
 
+def _reason(error: Any) -> str:
+    """What XLA says, in one line."""
+    lines = [line.strip() for line in str(error.message).splitlines() if line.strip()]
+    return next((line for line in lines if "unsupported" in line.lower()), lines[0])[:300]
+
+
 def _run_phase(
     call: Any,
     batches: Any,
@@ -251,23 +297,26 @@ def _run_phase(
     done: int,
     totals: Totals,
     agreed_steps: Callable[[int], int],
+    next_stop: Callable[[int], int],
 ) -> Totals:
     state = (
         tf.constant(totals.loss, tf.float64),
         tf.constant([getattr(totals, name) for name in COUNTS], tf.int64),
         tf.constant(totals.bad_step, tf.int64),
+        tf.constant(totals.waited, tf.float64),
     )
     steps_per_call = 1
     while done < num_steps:
-        steps = min(steps_per_call, num_steps - done)
+        steps = min(steps_per_call, num_steps - done, next_stop(done) - done)
         started = time.perf_counter()
         state = call(batches, tf.constant(steps, tf.int64), tf.constant(done, tf.int64), state)
-        loss, counts, bad_step = (value.numpy().tolist() for value in state)
+        loss, counts, bad_step, waited = (value.numpy().tolist() for value in state)
         seconds = time.perf_counter() - started
         totals = Totals(
             loss=loss,
             bad_step=bad_step,
             seconds=totals.seconds + seconds,
+            waited=waited,
             **dict(zip(COUNTS, counts, strict=True)),
         )
         done += steps

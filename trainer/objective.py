@@ -18,10 +18,13 @@ class Outcome(NamedTuple):
     Attributes:
         losses: Of every target, [batch, ...] float32, times its weight.
         counts: [len(COUNTS)] int64, see `COUNTS`.
+        predicted: The class with the greatest probability of every target, [batch, ...] int64; None
+            of records with any number of labels.
     """
 
     losses: Any
     counts: Any
+    predicted: Any = None
 
 
 # Examples predicted right, examples, and of records with any number of labels: labels predicted
@@ -116,9 +119,11 @@ class Objective:
         classes = tf.argmax(targets, axis=-1) if targets.dtype.is_floating else targets
         right = tf.equal(predicted, tf.cast(classes, tf.int64))
         if weights is None:
-            return Outcome(losses, _counts(_count(right), tf.size(classes, out_type=tf.int64)))
+            counts = _counts(_count(right), tf.size(classes, out_type=tf.int64))
+            return Outcome(losses, counts, predicted)
         counted = weights > 0
-        return Outcome(losses * weights, _counts(_count(right & counted), _count(counted)))
+        counts = _counts(_count(right & counted), _count(counted))
+        return Outcome(losses * weights, counts, predicted)
 
     def _losses(self, outputs: Any, targets: Any, smoothing: float) -> Any:
         """Cross-entropy of every target, [batch, ...] float32.

@@ -68,7 +68,8 @@ def test_totals_do_not_depend_on_how_steps_are_cut_into_calls():
     seen = []
     together = whole.train(iter(stream.dataset), 12, lambda step, totals: seen.append(step))
     batches = iter(stream.dataset)
-    state = (tf.constant(0.0, tf.float64), tf.zeros([5], tf.int64), tf.constant(-1, tf.int64))
+    zero = tf.constant(0.0, tf.float64)
+    state = (zero, tf.zeros([5], tf.int64), tf.constant(-1, tf.int64), zero)
     for done in range(12):
         one = tf.constant(1, tf.int64)
         state = cut._train_call(batches, one, tf.constant(done, tf.int64), state)
