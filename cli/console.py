@@ -202,6 +202,11 @@ class Bars:
         """A line above the bars, which stays."""
         self._console.print(f"note: {visible(text)}", soft_wrap=True)
 
+    def line(self, text: str) -> None:
+        """A line above the bars, which stays, and counts as one of progress."""
+        self._console.print(visible(text), soft_wrap=True)
+        self._line_at = time.monotonic() + _LINE_SECONDS
+
     def _print_line(self, elapsed: str = "") -> None:
         self._line_at = time.monotonic() + _LINE_SECONDS
         task = self._progress.tasks[self._tasks[self._stage]]

@@ -14,6 +14,7 @@ from trainer.errors import TrainingError, TrainingStopped, WorkersLost
 from trainer.events import (
     EpochDone,
     Event,
+    MetricsServed,
     OnEvent,
     RunDone,
     RunStarted,
@@ -37,6 +38,7 @@ __all__ = [
     "STRATEGIES",
     "EpochDone",
     "Event",
+    "MetricsServed",
     "OnEvent",
     "RunDone",
     "RunStarted",

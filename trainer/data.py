@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from reader.order.geometry import default_streams
@@ -80,6 +80,7 @@ class Data:
         input_shape: What a model is fed; None for images of the size in the options.
         multi_label: Whether a record has any number of labels.
         class_weights: Of every class, for the loss; None for none.
+        text_of: From token ids to text, for people.
     """
 
     root_hash: str
@@ -91,6 +92,7 @@ class Data:
     input_shape: InputShape | None = None
     multi_label: bool = False
     class_weights: tuple[float, ...] | None = None
+    text_of: Callable[[Sequence[int]], str] = str
 
     @property
     def num_outputs(self) -> int:
@@ -113,6 +115,7 @@ def open_data(asked: TrainOptions, worker: tuple[int, int] = (0, 1)) -> Data:
     """
     manifest = load_manifest(asked.data)
     import reader  # loads TensorFlow
+    from reader.records.vocabulary import text_of_ids
     from reader.transforms.normalization import find_normalization
 
     kind = reader.kind_of(manifest.schema)
@@ -177,6 +180,7 @@ def open_data(asked: TrainOptions, worker: tuple[int, int] = (0, 1)) -> Data:
         input_shape=_input_shape(kind, manifest, options),
         multi_label=label is not None and bool(label.shape),
         class_weights=_class_weights(label, manifest, options) if options.class_weights else None,
+        text_of=lambda ids: text_of_ids(options.data, ids),
     )
 
 

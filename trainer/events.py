@@ -53,6 +53,17 @@ class RunStarted:
 
 
 @dataclasses.dataclass(frozen=True)
+class MetricsServed:
+    """Metrics can be read from now on, until the run ends.
+
+    Attributes:
+        url: Where.
+    """
+
+    url: str
+
+
+@dataclasses.dataclass(frozen=True)
 class WorkersAwaited:
     """This worker waits for others to start.
 
@@ -124,6 +135,8 @@ class EpochDone:
         f1: Of examples with any number of labels, the F1 score of all labels together
             (micro-averaged), in [0, 1]; else None.
         val_f1: The same over every validation example, or None.
+        input_wait: Share of the seconds of the training steps in which the device waited for a
+            batch, in [0, 1]; None in epochs of earlier versions.
     """
 
     epoch: int
@@ -141,6 +154,7 @@ class EpochDone:
     tokens_per_second: float | None = None
     f1: float | None = None
     val_f1: float | None = None
+    input_wait: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,7 +207,16 @@ class TrainResult:
         return self.history[-1]
 
 
-Event = RunStarted | WorkersAwaited | WorkersMissing | StepsDone | EpochDone | StopAsked | RunDone
+Event = (
+    RunStarted
+    | MetricsServed
+    | WorkersAwaited
+    | WorkersMissing
+    | StepsDone
+    | EpochDone
+    | StopAsked
+    | RunDone
+)
 OnEvent = Callable[[Event], None]
 
 

@@ -13,12 +13,13 @@ from reader.options import KINDS, ReadOptions
 from shard_format.errors import UsageError
 from shard_format.options import Limits, check_choice, check_declared, option
 from shard_format.storage import Place, place_of
+from shard_format.wording import parse_size
 from trainer.defaults import DEFAULTS, shown_default
 from trainer.models import MODELS, MODELS_OF
 from trainer.optimizers import OPTIMIZERS
 from trainer.precision import PRECISIONS
 from trainer.schedules import SCHEDULES
-from trainer.strategies import STRATEGIES
+from trainer.strategies import STRATEGIES, WITHOUT_JIT
 
 # What may differ when a run is continued: paths, and how work is spread over devices, are no part
 # of what the run means. Everything else is.
@@ -37,6 +38,14 @@ FREE_TO_CHANGE = (
     "worker_timeout",
     "worker_start_timeout",
     "deterministic",
+    "jit",
+    "intra_op_threads",
+    "inter_op_threads",
+    "gpu_memory",
+    "sample_predictions",
+    "profile",
+    "metrics_port",
+    "metrics_host",
 )
 MONITORS = ("loss", "accuracy")
 _MAX_SEED = 2**32 - 1  # of NumPy, whose seed Keras sets too
@@ -55,6 +64,21 @@ def _check_epochs(name: str, value: str) -> None:
         set(map(int, numbers))
     ) != list(map(int, numbers)):
         raise UsageError(f"{name} is {value!r}. Pass growing numbers of epochs, such as 30,60,80.")
+
+
+def profiled_steps(name: str, value: str) -> tuple[int, int]:
+    """The numbers in a value of --profile, which messages call `name`.
+
+    Raises:
+        UsageError: They are not growing numbers of steps.
+    """
+    first, _, end = value.partition(":")
+    if not (first.isdecimal() and end.isdecimal() and int(first) < int(end)):
+        raise UsageError(
+            f"{name} is {value!r}. Pass growing numbers of steps, such as 100:110 for the ten "
+            "from step 100, counted from 0."
+        )
+    return int(first), int(end)
 
 
 def _read_option(name: str, *, by_kind: bool = False, **changes: Any) -> Any:
@@ -282,6 +306,63 @@ class TrainOptions:
     deterministic: bool = option(
         False, "Use deterministic kernels only (slower on GPUs; CPUs always do).", type=bool
     )
+    jit: bool = option(
+        False,
+        "Compile the forward and the backward pass with XLA; not for token ids, whose batches have "
+        "many lengths.",
+        type=bool,
+        excludes={
+            f"--strategy {name}": "does not work under that strategy" for name in WITHOUT_JIT
+        },
+    )
+    intra_op_threads: int | None = option(
+        None,
+        "Threads of TensorFlow within an operation.",
+        metavar="N",
+        type=int,
+        limits=Limits(1, 4096),
+        shown="one per core",
+    )
+    inter_op_threads: int | None = option(
+        None,
+        "Operations that TensorFlow runs at the same time.",
+        metavar="N",
+        type=int,
+        limits=Limits(1, 4096),
+        shown="one per core",
+    )
+    gpu_memory: str | None = option(
+        None,
+        "Memory to take of each GPU, at once, such as 20GiB.",
+        metavar="SIZE",
+        check=parse_size,
+        shown="as much as is needed, when it is needed",
+    )
+    sample_predictions: int = option(
+        16,
+        "Validation examples whose predictions are shown; 0 for none.",
+        metavar="N",
+        type=int,
+        limits=Limits(0, 100),
+    )
+    profile: str | None = option(
+        None,
+        "Write a trace of the steps [START, STOP) of the run, counted from 0, for TensorBoard.",
+        metavar="START:STOP",
+        check=profiled_steps,
+    )
+    metrics_port: int | None = option(
+        None,
+        "Serve metrics for Prometheus at that port while training; 0 for any that is free.",
+        metavar="P",
+        type=int,
+        limits=Limits(0, 65535),
+    )
+    metrics_host: str = option(
+        "127.0.0.1",
+        "Address that --metrics-port listens on; 0.0.0.0 for all of this machine.",
+        metavar="ADDRESS",
+    )
 
     def __post_init__(self) -> None:
         # Callers may pass strings; every path below is a Path, or a Url.
@@ -313,6 +394,12 @@ class TrainOptions:
                 raise self._not_for(name, given[name], kind)
             if given[name] is None:
                 given[name] = value
+        if kind == "tokens" and self.jit:
+            raise UsageError(
+                "--jit needs batches of one shape, and token ids come in batches of many lengths, "
+                "each of which would be compiled. Leave it out, or build the set with --pack for a "
+                "language model."
+            )
         if kind != "image" and self.normalize != "none":
             raise self._not_for("normalize", self.normalize, kind)
         if given["model"] in MODELS and given["model"] not in MODELS_OF[kind]:

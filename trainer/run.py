@@ -8,6 +8,7 @@ import functools
 import math
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from trainer import checkpoints, precision, run_dir
 from trainer.autosave import Autosave
 from trainer.best import best_epoch, is_over, require_validation
 from trainer.data import BatchStream, Data, open_data, require_batch
+from trainer.devices import configure_devices
 from trainer.errors import TrainingError
 from trainer.events import (
     EpochDone,
+    MetricsServed,
     OnEvent,
     RunDone,
     RunStarted,
@@ -29,9 +32,11 @@ from trainer.events import (
 )
 from trainer.fine_tuning import head_run, weights_of
 from trainer.loop import OnSteps, Totals
+from trainer.metrics import Metrics
 from trainer.options import Settings, TrainOptions
+from trainer.profiling import Profile
 from trainer.progress import Progress
-from trainer.scalars import Scalars
+from trainer.records import Records, make_confusion
 from trainer.strategies import STRATEGIES
 from trainer.termination import Termination
 from trainer.train_state import TrainState, make_train_state
@@ -45,6 +50,7 @@ MIN_LOSS_SCALE = 2.0**-10
 
 def train(options: TrainOptions, on_event: OnEvent = ignore) -> TrainResult:
     """See `trainer.train`."""
+    configure_devices(options)
     with joined(options, on_event) as team:
         data = open_data(options, (team.index, team.size))
         start = None
@@ -101,7 +107,7 @@ def train_on(
     history = list(begun.history)
     was_over = is_over(history, options)
     if not was_over:
-        run.finish(history, kept, place)
+        run.finish(history, kept, place, data)
     model_path = options.run_dir / run_dir.MODEL
     best = best_epoch(history, options.monitor)
     best_path = options.run_dir / run_dir.BEST if best else None
@@ -174,6 +180,32 @@ def _open_at(data: Data, place: Progress) -> BatchStream:
 
 
 @dataclasses.dataclass(frozen=True)
+class _Shown:
+    """What shows a run while it trains.
+
+    Attributes:
+        profile: The trace of --profile.
+        records: Files; None on workers that write none.
+        metrics: For Prometheus, if asked for.
+    """
+
+    profile: Profile
+    records: Records | None
+    metrics: Metrics | None
+
+    def steps(
+        self, epoch: int, phase: str, step: int, first: int, totals: Totals, scale: float | None
+    ) -> None:
+        """Takes the totals of a phase, see `Metrics.update`."""
+        if phase == "train":
+            self.profile.at(first + step)
+            if self.records is not None:
+                self.records.steps(epoch, step, first, totals)
+        if self.metrics is not None:
+            self.metrics.update(epoch, phase, step, first, totals, scale)
+
+
+@dataclasses.dataclass(frozen=True)
 class _Run:
     """What every epoch of a run needs."""
 
@@ -208,7 +240,11 @@ class _Run:
         )
 
     def finish(
-        self, history: list[EpochDone], kept: checkpoints.Checkpoints, place: Progress
+        self,
+        history: list[EpochDone],
+        kept: checkpoints.Checkpoints,
+        place: Progress,
+        data: Data,
     ) -> None:
         """Runs what `history` lacks from `place` on, and appends the epochs.
 
@@ -227,14 +263,15 @@ class _Run:
         def asked(number: signal.Signals) -> None:
             self.on_event(StopAsked(number))
 
-        with Termination(asked) as termination, self._scalars() as scalars:
+        taken = make_confusion(data, self.learner)
+        with Termination(asked) as termination, self._shown(data) as shown:
             autosave = Autosave(kept, self.stream, minutes, termination, self.team)
             for epoch in range(place.epochs_done + 1, self.options.epochs + 1):
-                done = self._run_epoch(place, batches, validation, autosave)
+                done = self._run_epoch(place, batches, validation, autosave, shown)
                 history.append(done)
-                if scalars is not None:
-                    run_dir.write_history(self.options.run_dir, history)
-                    scalars.write(done)
+                matrix = taken()
+                if shown.records is not None:
+                    shown.records.epoch(history, matrix, is_over(history, self.options))
                 if best_epoch(history, self.options.monitor) is done:
                     self.team.from_chief(self._save_best)
                 autosave.end_of_epoch(epoch)
@@ -247,26 +284,44 @@ class _Run:
     def _save_best(self) -> None:
         self.learner.save(self.options.run_dir / run_dir.BEST)
 
-    def _scalars(self) -> contextlib.AbstractContextManager[Scalars | None]:
-        """Where the chief writes the numbers of epochs."""
-        if not self.team.is_chief:
-            return contextlib.nullcontext()
-        return Scalars(self.options.run_dir / run_dir.TENSORBOARD)
+    @contextlib.contextmanager
+    def _shown(self, data: Data) -> Iterator[_Shown]:
+        """What shows the run while it trains; the chief writes files."""
+        options = self.options
+        num_steps = options.epochs * self.stream.steps_per_epoch
+        directory = options.run_dir / run_dir.TENSORBOARD if self.team.is_chief else None
+        with contextlib.ExitStack() as stack:
+            profile = stack.enter_context(Profile(options.profile, num_steps, directory))
+            records, metrics = None, None
+            if self.team.is_chief:
+                records = stack.enter_context(Records(options, data, self.learner))
+            if options.metrics_port is not None:
+                # Workers of one machine listen on ports one after the other.
+                port = options.metrics_port + (options.metrics_port and self.team.index_on_host)
+                folder = options.run_dir / run_dir.CHECKPOINTS
+                metrics = stack.enter_context(
+                    Metrics(options.metrics_host, port, options.batch_size, folder)
+                )
+                self.on_event(MetricsServed(metrics.url))
+            yield _Shown(profile, records, metrics)
 
     def _run_epoch(
-        self, place: Progress, batches: Any, validation: Any, autosave: Autosave
+        self, place: Progress, batches: Any, validation: Any, autosave: Autosave, shown: _Shown
     ) -> EpochDone:
         """The rest of the epoch that `place` is in."""
         epochs_done, steps = place.epochs_done, self.stream.steps_per_epoch
         save = functools.partial(autosave.within_epoch, epochs_done)
-        report = self._report(epochs_done + 1, "train", steps, save)
+        report = self._report(epochs_done + 1, "train", steps, save, shown)
+        first = epochs_done * steps
+        self.learner.loop.next_stop = lambda done: shown.profile.next_stop(first + done) - first
+        shown.profile.at(first + place.step)
         totals = self.learner.loop.train(batches, steps, report, place.step, place.totals)
         _require_loss_scale(self.learner.loop.loss_scale, epochs_done + 1)
         measured: Totals | None = None
         if self.validation is not None:
             count = self.validation.steps_per_epoch
             report = self._report(
-                epochs_done + 1, "validation", count, lambda *_: save(steps, totals)
+                epochs_done + 1, "validation", count, lambda *_: save(steps, totals), shown
             )
             # The chief's moving means, which are saved; see `Loop.validate`.
             self.team.take_from_chief(self.learner.model.non_trainable_variables)
@@ -292,9 +347,12 @@ class _Run:
             tokens_per_second=totals.examples / totals.seconds if predicts_tokens else None,
             f1=totals.f1 if self.multi_label else None,
             val_f1=measured.f1 if measured and self.multi_label else None,
+            input_wait=totals.input_wait,
         )
 
-    def _report(self, epoch: int, phase: str, num_steps: int, save: OnSteps) -> OnSteps:
+    def _report(
+        self, epoch: int, phase: str, num_steps: int, save: OnSteps, shown: _Shown
+    ) -> OnSteps:
         """What turns the totals of a phase into events, and stops at a loss that is not finite.
 
         Checkpoints come last: none is written of a loss that is not finite.
@@ -310,6 +368,8 @@ class _Run:
             self.on_event(
                 StepsDone(epoch, phase, step, num_steps, totals.mean_loss, totals.accuracy)
             )
+            first = (epoch - 1) * self.stream.steps_per_epoch
+            shown.steps(epoch, phase, step, first, totals, self.learner.loop.loss_scale)
             save(step, totals)
 
         return report

@@ -4,7 +4,8 @@ RUN_DIR/
   run.json             options, data set, versions and results; decides what may continue
   checkpoints/         weights, optimizer, finished epochs and steps, place of the reader
   history.json         one object per finished epoch
-  tensorboard/         train/ and validation/
+  tensorboard/         train/, validation/ and steps/; plugins/ holds a trace of --profile
+  learning_curve.png   and the other pictures and tables of `trainer.records`
   best.keras           the model of the best epoch, where there is validation
   workers/             logs of --local-workers but the first
   head/                the run of the first phase of --head-epochs
@@ -14,12 +15,15 @@ RUN_DIR/
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
 import json
 import os
 import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from shard_format.errors import InputError, UsageError
 from trainer.events import EpochDone
@@ -29,6 +33,9 @@ RUN = "run.json"
 HISTORY = "history.json"
 CHECKPOINTS = "checkpoints"
 TENSORBOARD = "tensorboard"
+CURVE = "learning_curve.png"
+CONFUSION = "confusion_matrix"
+SAMPLES = "sample_predictions"
 BEST = "best.keras"
 MODEL = "model.keras"
 WORKERS = "workers"
@@ -98,7 +105,7 @@ class Claim:
         self._write({})
 
     def write_results(self, history: Sequence[EpochDone], best: EpochDone | None) -> None:
-        """Adds what a finished run brought to its run.json.
+        """Adds the metrics of the last and of the best epoch to the run.json of a finished run.
 
         Raises:
             InputError: The directory cannot be written.
@@ -117,10 +124,13 @@ class Claim:
             "class_names": list(self.class_names),
             "normalization": self.normalization and dataclasses.asdict(self.normalization),
             "strategy": self.options.strategy,
+            "devices": [_described(device) for device in tf.config.list_physical_devices()],
             "versions": {
+                "shardmill": importlib.metadata.version("shardmill"),
                 "python": platform.python_version(),
                 "tensorflow": tf.__version__,
                 "keras": keras.__version__,
+                "numpy": np.__version__,
             },
             **results,
         }
@@ -131,6 +141,16 @@ class Claim:
             raise InputError(
                 f"Cannot write to {self.options.run_dir}: {error}. Pass another --run-dir."
             ) from error
+
+
+def _described(device: Any) -> str:
+    """A device of this machine: "GPU NVIDIA H100", "CPU x86_64"."""
+    import tensorflow as tf
+
+    if device.device_type == "CPU":
+        return f"CPU {platform.machine()}"
+    name = tf.config.experimental.get_device_details(device).get("device_name", "")
+    return f"{device.device_type} {name}".rstrip()
 
 
 def require_free(directory: Path) -> None:
@@ -201,8 +221,13 @@ def write_history(directory: Path, history: Sequence[EpochDone]) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Writes under a temporary name and renames, so that a reader never sees half a file."""
+    write_file(path, (json.dumps(value, indent=1) + "\n").encode())
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Like `write_json`, of any content."""
     temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    temporary.write_bytes(content)
     os.replace(temporary, path)
 
 

@@ -1,4 +1,4 @@
-"""TensorBoard: one point per finished epoch, training and validation in one chart each."""
+"""TensorBoard: a point per finished epoch, training and validation in one chart, and of steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainer.events import EpochDone
 
 
 class Scalars:
-    """The event files of a run, under `train/` and `validation/`.
+    """The event files of a run, under `train/`, `validation/` and, for steps, `steps/`.
 
     TensorBoard draws the same tag of two directories into one chart. A continued run adds files;
     points of an epoch that runs again replace those of the kill, for the step is the epoch.
@@ -23,6 +23,7 @@ class Scalars:
     def __init__(self, directory: Path) -> None:
         self._train = tf.summary.create_file_writer(str(directory / "train"))
         self._validation = tf.summary.create_file_writer(str(directory / "validation"))
+        self._steps = tf.summary.create_file_writer(str(directory / "steps"))
 
     def __enter__(self) -> Scalars:
         return self
@@ -35,6 +36,7 @@ class Scalars:
     ) -> None:
         self._train.close()
         self._validation.close()
+        self._steps.close()
 
     def write(self, epoch: EpochDone) -> None:
         """Writes the numbers of one epoch and flushes, so that a kill loses none."""
@@ -51,6 +53,7 @@ class Scalars:
                 "examples_per_second": epoch.examples_per_second,
                 "tokens_per_second": epoch.tokens_per_second,
                 "loss_scale": epoch.loss_scale,
+                "input_wait": epoch.input_wait,
             },
         )
         _write(
@@ -64,6 +67,27 @@ class Scalars:
                 "f1": epoch.val_f1,
             },
         )
+
+    def write_steps(self, step: int, values: dict[str, float | None]) -> None:
+        """Writes numbers of the steps since the last point.
+
+        Args:
+            step: Of the run, counted over all epochs.
+            values: By tag; None is left out.
+        """
+        _write(self._steps, step, values)
+
+    def write_picture(self, tag: str, epoch: int, png: bytes) -> None:
+        """Writes a picture of a validation."""
+        with self._validation.as_default():
+            tf.summary.image(tag, tf.io.decode_png(png, channels=3)[None], step=epoch)
+        self._validation.flush()
+
+    def write_text(self, tag: str, epoch: int, markdown: str) -> None:
+        """Writes a text of a validation."""
+        with self._validation.as_default():
+            tf.summary.text(tag, markdown, step=epoch)
+        self._validation.flush()
 
 
 def _write(writer: tf.summary.SummaryWriter, step: int, values: dict[str, float | None]) -> None:

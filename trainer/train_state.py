@@ -53,11 +53,11 @@ class TrainState:
         Raises:
             InputError: Keras cannot write this model.
         """
-        with self._averaged():
+        with self.averaged():
             save_model(self.model, path)
 
     @contextlib.contextmanager
-    def _averaged(self) -> Iterator[None]:
+    def averaged(self) -> Iterator[None]:
         """The weights are their moving averages until the context is left."""
         weights = [weight for weight in self.model.weights if id(weight) in self.averages]
         kept = [weight.numpy() for weight in weights]
@@ -159,6 +159,7 @@ def make_train_state(
         options.accumulate,
         options.clip_norm,
         (lambda weight: averages.get(id(weight), weight).value) if averages else None,
+        options.jit,
     )
     loop.agreed_steps = team.of_chief
     return TrainState(strategy, model, optimizer, schedule, loop, averages, head_loaded)

@@ -196,6 +196,7 @@ class _Show:
     def __call__(self, event: Any) -> None:
         from trainer import (
             EpochDone,
+            MetricsServed,
             RunStarted,
             StepsDone,
             StopAsked,
@@ -206,6 +207,8 @@ class _Show:
         if isinstance(event, WorkersAwaited):
             waits = f"waits for {', '.join(event.missing)}" if event.missing else "forms a cluster"
             self._bars.update("load", 0, None, "", waits)
+        elif isinstance(event, MetricsServed):
+            self._bars.note(f"metrics at {event.url}")
         elif isinstance(event, WorkersMissing):
             self._bars.note(f"{event.fact}; this worker ends")
         elif isinstance(event, RunStarted):
@@ -227,7 +230,10 @@ class _Show:
         elif isinstance(event, StopAsked):
             self._stopping = "; stopping, Ctrl-C ends it at once"
             self._draw(self._steps)
-        elif isinstance(event, EpochDone) and event.val_loss is not None:
+        elif isinstance(event, EpochDone):
+            self._bars.line(_epoch_line(event, self._epochs))
+            if event.val_loss is None:
+                return
             reached = (
                 f"val perplexity {event.val_perplexity:.2f}"
                 if event.val_perplexity is not None
@@ -244,6 +250,20 @@ class _Show:
         self._bars.update(self._stage, steps, total, "steps", self._note + self._stopping)
 
 
+def _epoch_line(epoch: EpochDone, epochs: int) -> str:
+    """What stays on the screen of an epoch: "epoch 3/10: loss 0.412, ..."."""
+    parts = [f"loss {epoch.loss:.3f}"]
+    if epoch.val_loss is not None:
+        parts.append(_measured(epoch))
+    rate, unit = epoch.examples_per_second, "examples"
+    if epoch.tokens_per_second is not None:
+        rate, unit = epoch.tokens_per_second, "tokens"
+    parts.append(f"{rate:,.0f} {unit}/s")
+    if epoch.input_wait is not None:
+        parts.append(f"{epoch.input_wait:.1%} of the time waiting for input")
+    return f"epoch {epoch.epoch}/{epochs}: {'; '.join(parts)}"
+
+
 _SHOWN_EPOCHS = 12  # enough to see a curve, few enough for a terminal
 
 
@@ -253,9 +273,9 @@ def _print_history(result: TrainResult) -> None:
 
     predicts_tokens = result.final.perplexity is not None
     columns = (
-        ("epoch", "loss", "perplexity", "val loss", "val perplexity", "tokens/s")
+        ("epoch", "loss", "perplexity", "val loss", "val perplexity", "tokens/s", "input wait")
         if predicts_tokens
-        else ("epoch", "loss", "accuracy", "val loss", "val accuracy", "examples/s")
+        else ("epoch", "loss", "accuracy", "val loss", "val accuracy", "examples/s", "input wait")
     )
     rows = table("Epochs", *columns, right=columns)
     count = len(result.history)
@@ -281,4 +301,5 @@ def _numbers(epoch: EpochDone) -> tuple[str, ...]:
         "" if value is None else form.format(value)
         for form, value in zip(formats, values, strict=True)
     )
-    return (*shown, f"{rate:,.0f}")
+    wait = "" if epoch.input_wait is None else f"{epoch.input_wait:.1%}"
+    return (*shown, f"{rate:,.0f}", wait)

@@ -7,6 +7,8 @@ tokenizers are loaded here only, for a set whose manifest does not say.
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable, Sequence
 
 from shard_format import DamageError, Manifest, ShardSetError, storage
 from shard_format.storage import Place
@@ -77,6 +79,33 @@ def find_vocabulary(root: Place, manifest: Manifest) -> Vocabulary:
             "Copy the whole set, or build it again."
         )
     return Vocabulary(counted)
+
+
+@functools.lru_cache(maxsize=1)
+def _decoder(root: Place) -> Callable[[Sequence[int]], str]:
+    """What the tokenizer of a set makes of ids; their numbers where the set has none."""
+    try:
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_buffer(storage.read_bytes(root / HUGGING_FACE))
+        size = tokenizer.get_vocab_size(with_added_tokens=True)
+        return lambda ids: tokenizer.decode([each for each in ids if each < size])
+    except FileNotFoundError:
+        pass
+    try:
+        from sentencepiece import SentencePieceProcessor
+
+        processor = SentencePieceProcessor(model_proto=storage.read_bytes(root / SENTENCE_PIECE))
+        return lambda ids: processor.decode(
+            [each for each in ids if each < processor.get_piece_size()]
+        )
+    except FileNotFoundError:
+        return lambda ids: " ".join(map(str, ids))
+
+
+def text_of_ids(root: Place, ids: Sequence[int]) -> str:
+    """The text of token ids, by the tokenizer in a set; that of padding is left out."""
+    return _decoder(root)([int(each) for each in ids])
 
 
 def _counted_size(manifest: Manifest) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 from shard_format.errors import UsageError
 from trainer import precision
 from trainer.data import Data, open_data, require_batch
+from trainer.devices import configure_devices
 from trainer.options import Settings, TrainOptions
 from trainer.train_state import TrainState, make_train_state
 
@@ -45,6 +46,7 @@ def open_job(asked: TrainOptions) -> Job:
             f"shardmill doctor does not measure --strategy {asked.strategy}: it looks at one "
             "process. Leave it out, or pass --strategy mirrored."
         )
+    configure_devices(asked)
     data = open_data(asked)
     options = asked.settled(data.kind)
     policy = precision.resolve(options.precision, options.strategy)

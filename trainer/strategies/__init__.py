@@ -32,5 +32,7 @@ STRATEGIES: dict[str, Callable[[], Any]] = {
 SEVERAL_WORKERS = frozenset({"multi_worker"})
 # Those under which Keras 3.15's LossScaleOptimizer does not run, or float16 is no type.
 WITHOUT_FLOAT16 = frozenset({"central_storage", "tpu"})
+# Those under which XLA does not compile the model apart, or compiles all of a step anyway.
+WITHOUT_JIT = frozenset({"central_storage", "tpu"})
 
-__all__ = ["SEVERAL_WORKERS", "STRATEGIES", "WITHOUT_FLOAT16"]
+__all__ = ["SEVERAL_WORKERS", "STRATEGIES", "WITHOUT_FLOAT16", "WITHOUT_JIT"]

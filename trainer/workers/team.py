@@ -47,6 +47,14 @@ class Team:
         return len(self._cluster.addresses) if self._cluster else 1
 
     @property
+    def index_on_host(self) -> int:
+        """Of this worker among those whose addresses have the same host."""
+        if self._cluster is None:
+            return 0
+        hosts = [address.rpartition(":")[0] for address in self._cluster.addresses]
+        return hosts[: self.index].count(hosts[self.index])
+
+    @property
     def is_chief(self) -> bool:
         """Whether this worker decides, and writes the files of the run."""
         return self.index == 0

@@ -1,0 +1,181 @@
+"""The model's predictions of a few validation examples, the same ones after every epoch."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+# Batches from whose records the examples are drawn: more would delay the start of a run.
+_BATCHES = 8
+_IMAGE_RANK = 3
+_SHOWN_TOKENS = 12  # of a sequence before the predicted one
+
+Array = npt.NDArray[Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """Of one example.
+
+    Attributes:
+        image: [height, width, 3] uint8; None of texts.
+        text: The document, or the end of what a language model has read; empty of images.
+        true: Its class, its classes, or the next token.
+        predicted: The same as the model has it.
+        probability: That the model gives its prediction, in [0, 1]; of several classes the least.
+    """
+
+    image: Array | None
+    text: str
+    true: str
+    predicted: str
+    probability: float
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it was predicted right."""
+        return self.true == self.predicted
+
+
+class Samples:
+    """Some validation examples, drawn by the seed.
+
+    Args:
+        dataset: Of the validation; its first batches are read.
+        count: How many.
+        seed: Of the draw.
+        class_names: Of the outputs; empty for a language model.
+        text_of: From token ids to text.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        count: int,
+        seed: int,
+        class_names: Sequence[str],
+        text_of: Callable[[Sequence[int]], str],
+    ) -> None:
+        self._class_names = class_names
+        self._text_of = text_of
+        self._inputs, self._targets = _drawn(dataset, count, seed)
+
+    def predict(self, model: Any) -> list[Prediction]:
+        """What a model predicts of them now.
+
+        Args:
+            model: To probabilities.
+        """
+        found: dict[int, Array] = {}
+        for group in self._groups():
+            inputs = tf.nest.map_structure(_stacked, *(self._inputs[index] for index in group))
+            outputs = tf.cast(model(inputs, training=False), tf.float32).numpy()
+            found |= dict(zip(group, outputs, strict=True))
+        rows = zip(self._inputs, self._targets, strict=True)
+        return [self._prediction(*row, found[index]) for index, row in enumerate(rows)]
+
+    def _groups(self) -> list[list[int]]:
+        """Examples of one shape, which are called together; sequences, of long outputs, alone."""
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for index, inputs in enumerate(self._inputs):
+            shape = (index,) if isinstance(inputs, dict) else inputs.shape
+            groups.setdefault(shape, []).append(index)
+        return list(groups.values())
+
+    def _prediction(self, inputs: Any, target: Array, probabilities: Array) -> Prediction:
+        if not self._class_names:
+            return self._next_token(inputs, target, probabilities)
+        image, text = None, ""
+        if inputs.ndim == _IMAGE_RANK:
+            image = _pixels(inputs)
+        else:
+            text = self._text_of(inputs.tolist())
+        if target.ndim:  # any number of labels
+            chosen = np.flatnonzero(probabilities > 0.5)
+            certain = float(probabilities[chosen].min()) if chosen.size else 1.0
+            true = self._names(np.flatnonzero(target >= 0.5))
+            return Prediction(image, text, true, self._names(chosen), certain)
+        best = int(probabilities.argmax())
+        return Prediction(
+            image,
+            text,
+            self._class_names[int(target)],
+            self._class_names[best],
+            float(probabilities[best]),
+        )
+
+    def _names(self, classes: Array) -> str:
+        return ", ".join(self._class_names[index] for index in classes) or "none"
+
+    def _next_token(self, inputs: Any, targets: Array, probabilities: Array) -> Prediction:
+        """Of the token in the middle of the first document of a sequence."""
+        length = max(1, int((inputs["segments"] == inputs["segments"][0]).sum()))
+        place = length // 2
+        best = int(probabilities[place].argmax())
+        return Prediction(
+            None,
+            self._text_of(inputs["tokens"][max(0, place + 1 - _SHOWN_TOKENS) : place + 1].tolist()),
+            self._text_of([int(targets[place])]),
+            self._text_of([best]),
+            float(probabilities[place][best]),
+        )
+
+
+def table(predictions: Sequence[Prediction]) -> str:
+    """Predictions of texts as a table of Markdown."""
+    rows = ["| text | true | predicted | probability |", "| --- | --- | --- | ---: |"]
+    for one in predictions:
+        predicted = _cell(one.predicted) if one.is_right else f"**{_cell(one.predicted)}**"
+        cells = (_cell(one.text), _cell(one.true), predicted, f"{one.probability:.1%}")
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+_CELL = 200  # characters
+
+
+def _cell(text: str) -> str:
+    text = " ".join(text.split())
+    if len(text) > _CELL:
+        text = f"{text[: _CELL - 1]}…"
+    for mark in "\\`*_|<>[]#&$":
+        text = text.replace(mark, f"\\{mark}")
+    return text
+
+
+def _drawn(dataset: Any, count: int, seed: int) -> tuple[list[Any], list[Array]]:
+    """(inputs, targets) of examples among the first batches, without a batch dimension."""
+    inputs: list[Any] = []
+    targets: list[Array] = []
+    for batch in dataset.take(_BATCHES):
+        weights = batch[2].numpy() if len(batch) > 2 else None
+        found = tf.nest.map_structure(lambda value: value.numpy(), batch[0])
+        for row in range(batch[1].shape[0]):
+            if weights is not None and not np.any(weights[row] > 0):
+                continue  # fills up a batch
+            inputs.append(tf.nest.map_structure(operator.itemgetter(row), found))
+            targets.append(batch[1][row].numpy())
+    chosen = np.random.default_rng(seed).permutation(len(inputs))[:count]
+    return [inputs[index] for index in chosen], [targets[index] for index in chosen]
+
+
+def _stacked(*values: Array) -> Array:
+    """A batch of inputs as models take them."""
+    batch = np.stack(values)
+    return batch if batch.dtype == np.int64 else batch.astype(np.float32)
+
+
+def _pixels(image: Array) -> Array:
+    """An image of any range for people: [height, width, 3] uint8."""
+    if image.dtype == np.uint8:
+        return image
+    low, high = float(image.min()), float(image.max())
+    if low >= 0 and high > 1:  # not normalized
+        return np.clip(np.rint(image), 0, 255).astype(np.uint8)
+    return np.rint((image - low) * (255 / max(high - low, 1e-6))).astype(np.uint8)
