@@ -19,7 +19,15 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         "resiliparse",
         "xxhash",
     ),
-    "train": ("keras", "matplotlib", "optuna", "tensorboard", "tensorflow", "yaml"),
+    "train": (
+        "keras",
+        "matplotlib",
+        "optuna",
+        "prometheus_client",
+        "tensorboard",
+        "tensorflow",
+        "yaml",
+    ),
 }
 
 

@@ -59,6 +59,8 @@ def learning_curve(history: Sequence[EpochDone], best: int | None) -> bytes:
     plots[2].set_title("learning rate")
     for plot in plots:
         plot.set_xlabel("epoch")
+        margin = max(0.5, 0.02 * len(history))
+        plot.set_xlim(epochs[0] - margin, epochs[-1] + margin)
         plot.grid(alpha=0.3)
         plot.xaxis.get_major_locator().set_params(integer=True)
     return _png(figure)
@@ -112,7 +114,7 @@ def sample_predictions(predictions: Sequence[Prediction], epoch: int) -> bytes:
     columns = min(_COLUMNS, len(predictions))
     rows = -(-len(predictions) // columns)
     figure = _figure(2.6 * columns, 2.9 * rows + 0.5)
-    plots = figure.subplots(rows, columns, squeeze=False).flat
+    plots = list(figure.subplots(rows, columns, squeeze=False).flat)
     for plot in plots:
         plot.axis("off")
     for plot, one in zip(plots, predictions, strict=False):

@@ -91,8 +91,8 @@ class Metrics:
             steps, before = 0, Totals()
         self._before = (epoch, step, totals)
         seconds = totals.seconds - before.seconds
-        # What a run was resumed with is not of late.
-        if known == epoch and seconds > 0:
+        # Not at the first call, of what a run was resumed with, or which traces the graph.
+        if known and seconds > 0:
             self._rate.set((step - steps) * self._batch_size / seconds)
             self._wait.set(min(1.0, (totals.waited - before.waited) / seconds))
 

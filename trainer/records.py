@@ -149,8 +149,10 @@ class Records:
         validation, shape = self._data.validation, self._data.input_shape
         if validation is None or not self._options.sample_predictions:
             return []
+        at_once = 1
         if isinstance(shape, SequenceShape):
-            if 4 * shape.length * shape.vocabulary_size > _MAX_OUTPUT_BYTES:
+            at_once = _MAX_OUTPUT_BYTES // (4 * shape.length * shape.vocabulary_size)
+            if not at_once:
                 return []
         if self._samples is None:
             self._samples = Samples(
@@ -159,6 +161,7 @@ class Records:
                 self._options.seed,
                 self._data.class_names,
                 self._data.text_of,
+                at_once,
             )
         with self._learner.averaged():
             return self._samples.predict(self._learner.model)

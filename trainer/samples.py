@@ -52,6 +52,7 @@ class Samples:
         seed: Of the draw.
         class_names: Of the outputs; empty for a language model.
         text_of: From token ids to text.
+        at_once: Sequences that are called together.
     """
 
     def __init__(
@@ -61,9 +62,11 @@ class Samples:
         seed: int,
         class_names: Sequence[str],
         text_of: Callable[[Sequence[int]], str],
+        at_once: int = 1,
     ) -> None:
         self._class_names = class_names
         self._text_of = text_of
+        self._at_once = at_once
         self._inputs, self._targets = _drawn(dataset, count, seed)
 
     def predict(self, model: Any) -> list[Prediction]:
@@ -81,10 +84,10 @@ class Samples:
         return [self._prediction(*row, found[index]) for index, row in enumerate(rows)]
 
     def _groups(self) -> list[list[int]]:
-        """Examples of one shape, which are called together; sequences, of long outputs, alone."""
+        """Examples of one shape, which are called together; of sequences a few at a time."""
         groups: dict[tuple[int, ...], list[int]] = {}
         for index, inputs in enumerate(self._inputs):
-            shape = (index,) if isinstance(inputs, dict) else inputs.shape
+            shape = (index // self._at_once,) if isinstance(inputs, dict) else inputs.shape
             groups.setdefault(shape, []).append(index)
         return list(groups.values())
 
@@ -141,7 +144,7 @@ _CELL = 200  # characters
 
 
 def _cell(text: str) -> str:
-    text = " ".join(text.split())
+    text = " ".join(text.split()) or "(no text)"
     if len(text) > _CELL:
         text = f"{text[: _CELL - 1]}…"
     for mark in "\\`*_|<>[]#&$":

@@ -89,6 +89,13 @@ def write_set(write_records):
     return write
 
 
+@pytest.fixture(autouse=True)
+def pictures(request, monkeypatch):
+    """Runs draw no pictures, which takes longer than they do, but in tests with this mark."""
+    if request.node.get_closest_marker("pictures") is None:
+        monkeypatch.setattr("trainer.records.Records._draw", lambda *arguments: None)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def graphs(unoptimized_graphs: None) -> None:
     """Every test here has them."""

@@ -31,6 +31,7 @@ def test_a_run_leaves_a_model_a_history_and_tensorboard_files(options):
     assert history == [dataclasses.asdict(epoch) for epoch in result.history]
     assert set(history[0]) >= {"loss", "accuracy", "val_loss", "val_accuracy", "learning_rate"}
     assert history[0]["loss_scale"] == 2.0**15
+    assert all(0 <= epoch["input_wait"] <= 1 for epoch in history)
 
     images, labels = tiny.make_images(13, 8, 1)
     predicted = keras.models.load_model(result.model_path).predict(images, verbose=0)
@@ -39,11 +40,13 @@ def test_a_run_leaves_a_model_a_history_and_tensorboard_files(options):
     record = json.loads((given.run_dir / "run.json").read_text())
     assert record["identity"]["root_hash"] == "0" * 64
     assert record["class_names"] == list(tiny.NAMES)
-    assert set(record["versions"]) == {"python", "tensorflow", "keras"}
+    assert set(record["versions"]) == {"shardmill", "python", "tensorflow", "keras", "numpy"}
+    assert record["final"] == history[-1]
+    assert record["devices"][0].startswith("CPU ")
 
     written = scalars(given.run_dir / "tensorboard" / "train")
     assert set(written) == {
-        "loss", "accuracy", "learning_rate", "examples_per_second", "loss_scale",
+        "loss", "accuracy", "learning_rate", "examples_per_second", "loss_scale", "input_wait",
     }  # fmt: skip
     measured = scalars(given.run_dir / "tensorboard" / "validation")
     assert [step for step, _ in measured["loss"]] == [1, 2, 3]

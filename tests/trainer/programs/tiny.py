@@ -151,3 +151,15 @@ def fails(input_shape, num_classes):
 
 
 not_callable = 3
+
+
+def in_python(input_shape, num_classes):
+    """Calls Python in its graph, which XLA cannot compile."""
+
+    def halve(images):
+        return tf.ensure_shape(
+            tf.numpy_function(lambda x: x / 2, [images], tf.float32), [None, *input_shape]
+        )
+
+    layers = [keras.Input(input_shape), keras.layers.Lambda(halve), keras.layers.Flatten()]
+    return keras.Sequential([*layers, keras.layers.Dense(num_classes)])
