@@ -6,6 +6,7 @@ no formula in them.
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import math
 import warnings
@@ -17,6 +18,9 @@ import numpy.typing as npt
 
 from trainer.events import EpochDone
 from trainer.samples import Prediction
+
+if importlib.util.find_spec("matplotlib") is None:  # not at the end of a run of days
+    raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
 
 MAX_DRAWN_CLASSES = 50
 _MAX_COUNTED_CLASSES = 20  # with their counts in the cells

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from trainer import run_dir
 from trainer.best import best_epoch
 from trainer.confusion import MAX_CLASSES, Confusion, Matrix, as_csv
 from trainer.data import Data
@@ -28,13 +29,14 @@ from trainer.events import EpochDone
 from trainer.loop import Totals
 from trainer.models.shapes import SequenceShape
 from trainer.options import Settings
-from trainer.run_dir import CONFUSION, CURVE, SAMPLES, TENSORBOARD, write_file, write_history
+from trainer.run_dir import CONFUSION, CURVE, SAMPLES, TENSORBOARD, write_file
 from trainer.samples import Prediction, Samples, table
 from trainer.scalars import Scalars
 from trainer.train_state import TrainState
 
 # Of the time since the run began that pictures may take before its last epoch.
 _DRAWING_SHARE = 0.02
+_DRAWING_SECONDS = 2.0  # of the first time, which loads Matplotlib; estimated
 # Between two points of the steps, unless the loss scale has changed.
 _POINT_SECONDS = 10.0
 # Of the probabilities of one sequence of a language model, which training never holds.
@@ -57,7 +59,7 @@ class Records:
         self._scalars = Scalars(options.run_dir / TENSORBOARD)
         self._samples: Samples | None = None
         self._started = time.monotonic()
-        self._drawing_seconds = 0.0
+        self._drawn_seconds, self._next_seconds = 0.0, _DRAWING_SECONDS
         self._point = (0, 0, Totals())
         self._point_at = time.monotonic()
         self._scale: float | None = None
@@ -104,25 +106,35 @@ class Records:
             },
         )
 
-    def epoch(self, history: Sequence[EpochDone], matrix: Matrix | None, is_last: bool) -> None:
-        """Writes what an epoch brought.
+    def epoch(self, history: Sequence[EpochDone], matrix: Matrix | None) -> None:
+        """Writes the numbers of an epoch.
 
         Args:
             history: All epochs, this one the last.
             matrix: The confusion matrix of its validation, if one was counted.
-            is_last: Whether the run ends with it.
         """
         directory = self._options.run_dir
-        write_history(directory, history)
+        run_dir.write_history(directory, history)
         self._scalars.write(history[-1])
         if matrix is not None:
             counts = as_csv(matrix, self._data.class_names)
             write_file(directory / f"{CONFUSION}.csv", counts.encode())
-        allowed = _DRAWING_SHARE * (time.monotonic() - self._started)
-        if is_last or self._drawing_seconds < allowed:
+
+    def draw(self, history: Sequence[EpochDone], matrix: Matrix | None, is_last: bool) -> None:
+        """Draws an epoch if it is the last one, or if there is time; see `epoch`.
+
+        It comes after the checkpoint, so that nothing is lost where it fails.
+        """
+        if is_last or self._is_time():
             begin = time.monotonic()
             self._draw(history, matrix)
-            self._drawing_seconds += time.monotonic() - begin
+            self._next_seconds = time.monotonic() - begin
+            self._drawn_seconds += self._next_seconds
+
+    def _is_time(self) -> bool:
+        """Whether pictures may be drawn in the middle of a run."""
+        allowed = _DRAWING_SHARE * (time.monotonic() - self._started)
+        return self._drawn_seconds + self._next_seconds <= allowed
 
     def _draw(self, history: Sequence[EpochDone], matrix: Matrix | None) -> None:
         directory, epoch = self._options.run_dir, history[-1].epoch

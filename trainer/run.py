@@ -271,10 +271,12 @@ class _Run:
                 history.append(done)
                 matrix = taken()
                 if shown.records is not None:
-                    shown.records.epoch(history, matrix, is_over(history, self.options))
+                    shown.records.epoch(history, matrix)
                 if best_epoch(history, self.options.monitor) is done:
                     self.team.from_chief(self._save_best)
                 autosave.end_of_epoch(epoch)
+                if shown.records is not None:
+                    shown.records.draw(history, matrix, is_over(history, self.options))
                 self.on_event(done)
                 autosave.stop_if_asked()
                 if is_over(history, self.options):

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import io
+import types
 
 import numpy as np
 import pytest
@@ -160,3 +161,21 @@ def test_the_history_of_the_loss_scale_is_written_as_it_changes(options, monkeyp
     assert set(written.Tags()["tensors"]) == {
         *("loss", "learning_rate", "loss_scale", "examples_per_second", "input_wait"),
     }
+
+
+@pytest.mark.pictures
+def test_epochs_are_not_drawn_longer_than_trained(options, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        records.Records, "_draw", lambda self, history, matrix: drawn.append(history[-1].epoch)
+    )
+    monkeypatch.setattr(records, "_DRAWING_SECONDS", 1e6)
+    train_on(tiny.data(), options(epochs=3))
+    assert drawn == [3]
+
+    shown = records.Records.__new__(records.Records)
+    shown._started, shown._drawn_seconds, shown._next_seconds = 0, 0.0, 2.0
+    seconds = iter(range(0, 1000, 30))
+    clock = types.SimpleNamespace(monotonic=lambda: next(seconds))
+    monkeypatch.setattr(records, "time", clock)
+    assert [shown._is_time() for _ in range(5)] == [False, False, False, False, True]

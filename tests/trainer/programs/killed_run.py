@@ -20,7 +20,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 import tensorflow as tf
 
-from trainer import RunStarted, StepsDone, TrainOptions, run_dir, train
+from trainer import RunStarted, StepsDone, TrainOptions, records, run_dir, train
 
 data, directory, devices, moment = sys.argv[1:]
 kind, *numbers = moment.split(":")
@@ -66,6 +66,7 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0],
     [tf.config.LogicalDeviceConfiguration()] * int(devices),
 )
+records.Records._draw = lambda *arguments: None  # takes longer than the run
 options = TrainOptions(
     data=data,
     run_dir=directory,
