@@ -312,7 +312,8 @@ class TrainOptions:
         "many lengths.",
         type=bool,
         excludes={
-            f"--strategy {name}": "does not work under that strategy" for name in WITHOUT_JIT
+            f"--strategy {name}": "does not work under that strategy"
+            for name in sorted(WITHOUT_JIT)
         },
     )
     intra_op_threads: int | None = option(
