@@ -54,6 +54,7 @@ def train(
       shardmill train set --model resnet50 --image-size 224 --batch-size 256 --strategy mirrored
       shardmill train set --batch-size 256 --accumulate 8 --clip-norm 1 --ema 0.999
       shardmill train set --model resnet50 --image-size 224 --weights resnet50.h5 --freeze
+      shardmill train set --profile 100:110 --metrics-port 9100
       shardmill train set --augment standard,rand_augment,random_erasing,cutmix
       shardmill train set --model mypackage.models:build --run-dir runs/1
       shardmill train s3://bucket/set --run-dir runs/1

@@ -151,6 +151,7 @@ def test_documents_cannot_break_the_table():
 
 
 def test_the_history_of_the_loss_scale_is_written_as_it_changes(options, monkeypatch):
+    monkeypatch.setattr(records, "_POINT_SECONDS", 1e6)
     given = options(precision="mixed_float16", epochs=2)
     scales = iter([8.0] * 2 + [4.0] * 99)
     monkeypatch.setattr("trainer.loop.Loop.loss_scale", property(lambda loop: next(scales)))
