@@ -180,10 +180,7 @@ class Bars:
             return
 
         def end(number: int, frame: FrameType | None) -> None:
-            # Past rich and its buffers: the signal may have come in the middle of either.
-            said = f"interrupted: {hint}\n" if hint else "interrupted\n"
-            begin = f"{_SHOW_CURSOR}\n" if self._console.is_terminal and self._tasks else ""
-            os.write(self._console.file.fileno(), f"{begin}{said}".encode())
+            self.say_at_the_end(f"interrupted: {hint}" if hint else "interrupted")
             os._exit(INTERRUPTED)
 
         signal.signal(signal.SIGINT, end)
@@ -191,6 +188,12 @@ class Bars:
             yield
         finally:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def say_at_the_end(self, text: str) -> None:
+        """A line from a signal handler that ends the process."""
+        # Past rich and its buffers: the signal may have come in the middle of either.
+        begin = f"{_SHOW_CURSOR}\n" if self._console.is_terminal and self._tasks else ""
+        os.write(self._console.file.fileno(), f"{begin}{text}\n".encode())
 
     def finish(self, stage: str) -> None:
         """Marks a stage of unknown length as done."""

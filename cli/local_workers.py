@@ -31,6 +31,8 @@ _CHILD = "SHARDMILL_LOCAL_WORKER"
 _LOOK_SECONDS = 0.2
 # For a worker that hangs or writes, after the others have ended.
 _GRACE_SECONDS = 10.0
+# The same after a signal: within 10 s of it the run has ended, unless a checkpoint takes longer.
+_STOPPED_GRACE_SECONDS = 3.0
 _TAIL_BYTES = 2000
 _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux
 
@@ -81,6 +83,7 @@ class _Team:
         self._logs = [options.run_dir / WORKERS / f"worker-{index}.log" for index in range(count)]
         self._devices = devices
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._asked: int | None = None
 
     def run(self) -> int:
         """The exit code of the run, when all processes have ended."""
@@ -96,7 +99,8 @@ class _Team:
         finally:
             for index, process in enumerate(self._processes):
                 if process.poll() is None:
-                    click.echo(f"worker {index} hangs; it is killed", err=True)
+                    what = "has nothing to save" if self._asked else "hangs"
+                    click.echo(f"worker {index} {what}; it is killed", err=True)
                     process.kill()
                     process.wait()
             for number, handler in before.items():
@@ -133,6 +137,7 @@ class _Team:
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         """Sends a signal to all workers, once: a second Ctrl-C would end them without saving."""
+        self._asked = self._asked or number
         for process in self._processes:
             if process.poll() is None:
                 process.send_signal(number)
@@ -149,6 +154,10 @@ class _Team:
                 return
             if any(codes) and end == float("inf"):
                 end = time.monotonic() + noticing
+            if self._asked and running < len(codes):
+                # All stop at one step, and the chief's checkpoint is whole by then. One that
+                # cannot come to it, since another had not begun, has nothing to save.
+                end = min(end, time.monotonic() + _STOPPED_GRACE_SECONDS)
             if codes.count(WORKERS_LOST) == len(codes) - running and any(codes):
                 end = min(end, time.monotonic() + _GRACE_SECONDS)  # the rest hangs
             if time.monotonic() >= end:
@@ -162,6 +171,8 @@ class _Team:
             if code not in (0, WORKERS_LOST, 130, 143):
                 self._show(index, code)
         known = [code for code in codes if code > 0 and code != WORKERS_LOST]
+        if self._asked and not known and any(codes):
+            return 128 + self._asked
         if any(code < 0 for code in codes) and not known:
             return WORKERS_LOST
         return known[0] if known else max(codes)

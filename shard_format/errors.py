@@ -5,7 +5,7 @@
     |-- InputError                 3   the raw corpus or the output cannot be used
     |-- ShardSetError              3   a directory is not a shard set that this version reads
     |-- MissingExtraError          3   a package is not installed; in `shard_format/extras.py`
-    `-- DamageError                4   a file of a shard set is not as it was written
+    `-- DamageError                4   a file of a set or a run is not as it was written
 
 Every message says the fact first, with value and place, then what to do. Only these exceptions
 reach a user without a traceback; any other exception is a bug of shardmill.
@@ -40,7 +40,7 @@ class ShardSetError(ShardmillError):
 
 
 class DamageError(ShardmillError):
-    """A file of a shard set is not as it was written."""
+    """A file of a shard set, or a checkpoint of a run, is not as it was written."""
 
     exit_code = 4
 

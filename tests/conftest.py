@@ -36,6 +36,7 @@ _LONGEST = (
     "docs/test_commands.py",
     "beam_jobs/test_kill.py",
     "serving/test_reading.py",
+    "trainer/test_kills.py",
     "trainer/test_resume.py",
     "docs/test_demo.py",
 )

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from trainer.errors import TrainingError, TrainingStopped, WorkersLost
 from trainer.events import (
+    CheckpointDamaged,
     EpochDone,
     Event,
     MetricsServed,
+    NotLocked,
     OnEvent,
     RunDone,
     RunStarted,
@@ -36,9 +38,11 @@ __all__ = [
     "OPTIMIZERS",
     "PRECISIONS",
     "STRATEGIES",
+    "CheckpointDamaged",
     "EpochDone",
     "Event",
     "MetricsServed",
+    "NotLocked",
     "OnEvent",
     "RunDone",
     "RunStarted",
@@ -65,7 +69,9 @@ def train(options: TrainOptions, on_event: OnEvent = _ignore) -> TrainResult:
     Raises:
         UsageError: The options contradict each other, the data set or the machine.
         ShardSetError: There is no shard set in `options.data`.
-        InputError: The run directory holds another run, or cannot be written.
+        InputError: The run directory holds another run, is in use by another process, or cannot be
+            written.
+        DamageError: No checkpoint of the run is as it was written.
         TrainingError: The loss is no longer finite.
         TrainingStopped: SIGTERM or Ctrl-C came to this process, whose main thread this is and which
             does not handle it itself, or to another worker of the run. The run is checkpointed;

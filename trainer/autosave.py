@@ -54,9 +54,9 @@ class Autosave:
         Raises:
             TrainingStopped: A signal has come, and the place is saved.
         """
+        self._termination.begin()
         self._listen()
-        is_time = time.monotonic() - self._saved_at >= self._seconds
-        is_time = bool(self._team.of_chief(int(is_time)))
+        is_time = bool(self._team.of_chief(int(self._is_time())))
         if (is_time or self._asked) and self._saved != (epochs_done, step):
             self._save(epochs_done, step, totals)
         self._stop_if_asked()
@@ -64,6 +64,10 @@ class Autosave:
     def end_of_epoch(self, epochs_done: int) -> None:
         """Saves that so many epochs are done."""
         self._save(epochs_done, 0, NOTHING)
+
+    def finish(self) -> None:
+        """Returns when the last checkpoint is written."""
+        self._team.from_chief(self._kept.wait)
 
     def stop_if_asked(self) -> None:
         """Returns unless the run has to stop; to be called when its place is saved.
@@ -79,8 +83,17 @@ class Autosave:
         number = self._team.greatest(self._termination.asked or 0)
         self._asked = signal.Signals(number) if number else None
 
+    def _is_time(self) -> bool:
+        """Whether a checkpoint is due by the clock, or one has failed, which `save` reports.
+
+        Not while one is at work: where it takes longer than the minutes, steps do not wait for it.
+        """
+        is_late = time.monotonic() - self._saved_at >= self._seconds
+        return self._kept.has_failed or (is_late and not self._kept.is_writing)
+
     def _stop_if_asked(self) -> None:
         if self._asked and self._saved is not None:
+            self.finish()
             raise TrainingStopped(self._asked, *self._saved, self._stream.steps_per_epoch)
 
     def _save(self, epochs_done: int, step: int, totals: Totals) -> None:
@@ -90,6 +103,4 @@ class Autosave:
         progress = Progress(epochs_done, step, totals, state)
         self._team.from_chief(lambda: self._kept.save(progress))
         self._saved = (epochs_done, step)
-        # Behind the writing: where a checkpoint takes longer than the minutes between two, steps
-        # are still made.
         self._saved_at = time.monotonic()

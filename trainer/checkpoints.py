@@ -1,46 +1,41 @@
 """Checkpoints: everything a run needs to resume as if it had not stopped.
 
-One file holds the weights, the optimizer, and where the run and its reader are, so that no kill can
-leave the one without the other.
+One checkpoint holds the weights, the optimizer, and where the run and its reader are, so that no
+kill can leave the one without the other. It is written while the training continues:
+
+    the thread that trains   takes the values of all variables, which no later step changes
+    another thread           serializes, checksums, writes and names them
 """
 
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import tensorflow as tf
 
 from shard_format.errors import InputError
+from trainer import checkpoint_files
 from trainer.progress import Progress
 
-# Names in a checkpoint. Version 0.1.0 wrote the number of epochs alone.
+# Names in a checkpoint, those of tf.train.Checkpoint. Version 0.1.0 wrote the number of epochs
+# alone.
 _PROGRESS = "progress/.ATTRIBUTES/py_state"
 _EPOCHS_DONE = "epochs_done/.ATTRIBUTES/VARIABLE_VALUE"
+_VARIABLE = ".ATTRIBUTES/VARIABLE_VALUE"
 
-# What TensorFlow raises for files that are damaged or of another model.
-_UNREADABLE = (tf.errors.OpError, AssertionError, ValueError, IndexError)
-
-
-class _Held(tf.train.experimental.PythonState):
-    """A progress, as a string of a checkpoint."""
-
-    def __init__(self) -> None:
-        self.progress = Progress()
-
-    def serialize(self) -> str:
-        return self.progress.to_json()
-
-    def deserialize(self, string_value: bytes) -> None:
-        self.progress = Progress.from_json(string_value)
+# For the rest of a checkpoint, when the run ends by an error.
+_LAST_SECONDS = 60.0
 
 
 class Checkpoints:
     """The last few states of a model, its optimizer and the progress of its run.
 
-    TensorFlow writes data and index under temporary names and then replaces the small file
-    `checkpoint` that names the latest one, so a kill at any moment leaves the one before.
+    A context: when it is left by an error, a checkpoint at work is finished.
 
     Args:
         directory: Of the checkpoints; created when the first one is saved.
@@ -48,116 +43,200 @@ class Checkpoints:
         optimizer: Its built Keras optimizer. It must be built: variables that appear later would
             be restored later too, and a wrong checkpoint would not be found out here.
         keep: How many of the latest checkpoints stay.
+        before: Files that a checkpoint needs, to be on the disk before it.
     """
 
-    def __init__(self, directory: Path, model: Any, optimizer: Any, keep: int) -> None:
-        self._held = _Held()
+    def __init__(
+        self, directory: Path, model: Any, optimizer: Any, keep: int, before: Sequence[Path] = ()
+    ) -> None:
+        self._directory = directory
         # Lists of variables rather than the two objects: walking a Keras 3.15 model, TensorFlow
         # does not find the state of the random generators of its dropout layers, and a continued
         # run would draw other masks than one that never stopped.
-        self._variables = {
-            "model": [variable.value for variable in model.variables],
-            "optimizer": [variable.value for variable in optimizer.variables],
-        }
-        self._checkpoint = tf.train.Checkpoint(**self._variables, progress=self._held)
-        self._manager = tf.train.CheckpointManager(
-            self._checkpoint, str(directory), max_to_keep=keep
-        )
+        self._variables = {"model": model.variables, "optimizer": optimizer.variables}
+        self._keep = keep
+        self._before = before
+        self._kept: list[int] | None = None
+        self._next = 0
+        self._writer: threading.Thread | None = None
+        self._failure: Exception | None = None
+
+    def __enter__(self) -> Checkpoints:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._writer is not None and not isinstance(error, KeyboardInterrupt):
+            self._writer.join(_LAST_SECONDS)
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a checkpoint is at work."""
+        return self._writer is not None and self._writer.is_alive()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a checkpoint could not be written; `save` and `wait` raise the error."""
+        return self._failure is not None
 
     def save(self, progress: Progress) -> None:
-        """Keeps the state at this place, and deletes the oldest one above `keep`.
+        """Takes the state at this place, and begins to write it.
 
-        Checkpoints are counted as they are written: one number never names two of them, as it
-        would if an epoch gave it, so that no file is replaced that the latest one consists of.
+        At most one checkpoint is at work: it waits for an earlier one.
 
         Raises:
-            InputError: There is no room for it, or it cannot be written for another reason.
+            InputError: The earlier one could not be written.
         """
-        self._held.progress = progress
-        try:
-            self._manager.save()
-        except tf.errors.OpError as error:
+        self.wait()
+        values = dict(self._values())
+        values[_PROGRESS] = tf.constant(progress.to_json())
+        self._writer = threading.Thread(target=self._write, args=(values,))
+        self._writer.start()
+
+    def wait(self) -> None:
+        """Returns when nothing is at work.
+
+        Raises:
+            InputError: There is no room for a checkpoint, or it cannot be written for another
+                reason.
+        """
+        if self._writer is not None:
+            self._writer.join()
+            self._writer = None
+        if self._failure is not None:
+            error, self._failure = self._failure, None
+            if not isinstance(error, (tf.errors.OpError, OSError)):
+                raise error
             raise InputError(
-                f"Cannot write a checkpoint to {self._manager.directory}: '{_first_line(error)}'. "
-                "Free some space, then run the same command again; it resumes at the previous "
+                f"Cannot write a checkpoint to {self._directory}: '{_first_line(error)}'. Free "
+                "some space, then run the same command again; it resumes at the previous "
                 "checkpoint."
             ) from error
 
-    def restore(self) -> None:
-        """Takes the latest state, if there is one.
+    def restore(self, number: int | None) -> None:
+        """Takes the state of a checkpoint, of `checkpoint_files.newest`.
+
+        Args:
+            number: Of the checkpoint; None for none.
 
         Raises:
-            InputError: The latest checkpoint cannot be read, or is of another model.
+            InputError: It is of another model.
         """
-        latest = self._manager.latest_checkpoint
-        if latest is None:
+        if number is None:
             return
-        try:
-            if tf.train.load_checkpoint(latest).has_tensor(_PROGRESS):
-                self._checkpoint.restore(latest).assert_consumed()
-            else:
-                self._restore_first_version(latest)
-        except _UNREADABLE as error:
-            raise _unusable(latest, error) from error
+        prefix = checkpoint_files.prefix_of(self._directory, number)
+        stored = tf.train.load_checkpoint(str(prefix))
+        shapes = stored.get_variable_to_shape_map()
+        types = stored.get_variable_to_dtype_map()
+        expected = {name: (list(v.shape), v.dtype) for name, v in self._named_variables()}
+        found = {
+            name: (shape, types[name].name)
+            for name, shape in shapes.items()
+            if name.startswith(("model/", "optimizer/"))
+        }
+        for name in sorted({*found, *expected}):
+            if found.get(name) != expected.get(name):
+                raise _other_model(prefix, name, found.get(name), expected.get(name))
+        for name, variable in self._named_variables():
+            variable.assign(stored.get_tensor(name))
+        self._kept = [*checkpoint_files.older(self._directory, number), number]
 
-    def _restore_first_version(self, latest: str) -> None:
-        before = tf.train.Checkpoint(**self._variables, epochs_done=tf.Variable(0, dtype=tf.int64))
-        before.restore(latest).assert_consumed()
-        self._checkpoint.save_counter.assign(before.save_counter)
+    def _named_variables(self) -> Iterator[tuple[str, Any]]:
+        """(name in a checkpoint, Keras variable)."""
+        for part, variables in self._variables.items():
+            for index, variable in enumerate(variables):
+                yield f"{part}/{index}/{_VARIABLE}", variable
+
+    def _values(self) -> Iterator[tuple[str, Any]]:
+        """(name, tensor in the memory of this machine) of every variable.
+
+        A tensor never changes. That of a variable on the CPU shares its memory until a step writes
+        to the variable, which gets new memory then: this takes no time, and the copy is made by
+        that step, for all variables in parallel. From other devices it is copied here.
+        """
+        with tf.device("/cpu:0"):
+            for name, variable in self._named_variables():
+                yield name, tf.identity(variable.value.read_value())
+
+    def _write(self, values: dict[str, Any]) -> None:
+        """In the other thread: a checkpoint from the first byte to the deletion of older ones."""
+        try:
+            if self._kept is None:
+                self._kept = []
+            if not self._next:
+                self._directory.mkdir(parents=True, exist_ok=True)
+                self._next = checkpoint_files.next_number(self._directory)
+            # One number never names two checkpoints, so that no file is replaced.
+            number, self._next = self._next, self._next + 1
+            kept = [*self._kept, number][-self._keep :]
+            try:
+                with tf.device("/cpu:0"):
+                    tf.raw_ops.SaveV2(
+                        prefix=str(checkpoint_files.prefix_of(self._directory, number)),
+                        tensor_names=list(values),
+                        shape_and_slices=[""] * len(values),
+                        tensors=list(values.values()),
+                    )
+                values.clear()
+                checkpoint_files.complete(self._directory, kept, self._before)
+            except (tf.errors.OpError, OSError):
+                checkpoint_files.delete_others(self._directory, self._kept)  # what there is of it
+                raise
+            self._kept = kept
+        except Exception as error:  # raised in the thread that trains, by `wait`
+            self._failure = error
 
 
 def latest_progress(directory: Path) -> Progress:
-    """The place of the latest checkpoint; the beginning if there is none.
+    """The place of the newest checkpoint whose files have their sizes; the beginning without one.
+
+    Raises:
+        DamageError: There are checkpoints, and all are damaged.
+        InputError: A file cannot be opened.
+    """
+    return progress_of(directory, checkpoint_files.newest(directory, whole=False))
+
+
+def progress_of(directory: Path, number: int | None) -> Progress:
+    """The place of a checkpoint; the beginning for None.
 
     It needs no model, so that the data can be opened at its place before the model is made.
 
     Raises:
-        InputError: The latest checkpoint cannot be read.
+        InputError: It holds none.
     """
-    latest = _latest(directory)
-    if latest is None:
+    if number is None:
         return Progress()
+    prefix = checkpoint_files.prefix_of(directory, number)
     try:
-        stored = tf.train.load_checkpoint(latest)
+        stored = tf.train.load_checkpoint(str(prefix))
         if stored.has_tensor(_PROGRESS):
             return Progress.from_json(stored.get_tensor(_PROGRESS))
         return Progress(epochs_done=int(stored.get_tensor(_EPOCHS_DONE)))
-    except _UNREADABLE as error:
-        raise _unusable(latest, error) from error
-
-
-def _latest(directory: Path) -> str | None:
-    """The checkpoint that the file 'checkpoint' names; None where there is no such file.
-
-    TensorFlow only warns of a file that it cannot read: the run would start anew, and overwrite
-    its checkpoints.
-    """
-    path = directory / "checkpoint"
-    if not path.exists():
-        return None
-    try:
-        state = tf.train.get_checkpoint_state(str(directory))
-    except ValueError:  # it is empty, or no text
-        state = None
-    if state is None:
+    except (tf.errors.OpError, ValueError, IndexError) as error:
         raise InputError(
-            f"TensorFlow cannot read {path}, which names the latest checkpoint. Restore it; or "
-            "write 'model_checkpoint_path: "
-            '"ckpt-N"\' into it, with the latest N in that directory; or pass another --run-dir.'
-        )
-    return str(state.model_checkpoint_path)
+            f"The checkpoint {prefix} holds no place of a run ({type(error).__name__}). Pass "
+            "another --run-dir."
+        ) from error
 
 
-def _unusable(latest: str, error: Exception) -> InputError:
+def _other_model(prefix: Path, name: str, found: Any, expected: Any) -> InputError:
+    def text(value: Any) -> str:
+        return "nothing" if value is None else f"{value[1]} {value[0]}"
+
     return InputError(
-        f"The checkpoint {latest} does not fit this model and optimizer ({type(error).__name__}). "
-        "If the code of the model has changed, pass another --run-dir; if the file is damaged, "
-        "delete it and the lines that name it in the file 'checkpoint' of that directory."
+        f"The checkpoint {prefix} is of another model or optimizer: {name.partition('/.')[0]} is "
+        f"{text(found)} there and {text(expected)} here. If the code of the model has changed, "
+        "pass another --run-dir."
     )
 
 
-def _first_line(error: tf.errors.OpError) -> str:
-    return str(error.message).partition("\n")[0]
+def _first_line(error: Exception) -> str:
+    return str(getattr(error, "message", error)).partition("\n")[0]
 
 
 def save_model(model: Any, path: Path) -> None:

@@ -88,6 +88,34 @@ class WorkersMissing:
 
 
 @dataclasses.dataclass(frozen=True)
+class CheckpointDamaged:
+    """A file of a checkpoint is not as it was written, and an earlier checkpoint is used.
+
+    Attributes:
+        path: The file.
+        fact: What was found.
+        used: The checkpoint that is used, as TensorFlow names it.
+    """
+
+    path: Path
+    fact: str
+    used: Path
+
+
+@dataclasses.dataclass(frozen=True)
+class NotLocked:
+    """The file system of the run directory has no locks: a second run would not be refused.
+
+    Attributes:
+        run_dir: The directory of the run.
+        reason: What the file system answers.
+    """
+
+    run_dir: Path
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
 class StepsDone:
     """Some steps of an epoch are done.
 
@@ -212,6 +240,8 @@ Event = (
     | MetricsServed
     | WorkersAwaited
     | WorkersMissing
+    | CheckpointDamaged
+    | NotLocked
     | StepsDone
     | EpochDone
     | StopAsked

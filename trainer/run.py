@@ -13,15 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from shard_format.errors import InputError
-from trainer import checkpoints, precision, run_dir
+from trainer import checkpoint_files, checkpoints, precision, run_dir
 from trainer.autosave import Autosave
 from trainer.best import best_epoch, is_over, require_validation
 from trainer.data import BatchStream, Data, open_data, require_batch
 from trainer.devices import configure_devices
 from trainer.errors import TrainingError
 from trainer.events import (
+    CheckpointDamaged,
     EpochDone,
     MetricsServed,
+    NotLocked,
     OnEvent,
     RunDone,
     RunStarted,
@@ -37,6 +39,7 @@ from trainer.options import Settings, TrainOptions
 from trainer.profiling import Profile
 from trainer.progress import Progress
 from trainer.records import Records, make_confusion
+from trainer.run_lock import RunLock
 from trainer.strategies import STRATEGIES
 from trainer.termination import Termination
 from trainer.train_state import TrainState, make_train_state
@@ -70,10 +73,35 @@ def train_on(
 
     It begins with the weights in the file `start`, or in that of the options.
     """
-    started = time.perf_counter()
     team = team or Team(STRATEGIES[asked.strategy]())
     options = asked.settled(data.kind)
-    begun = _begun(team, options, data)
+    with _locked(team, options, on_event):
+        return _train_in(data, options, on_event, team, start)
+
+
+@contextlib.contextmanager
+def _locked(team: Team, options: Settings, on_event: OnEvent) -> Iterator[None]:
+    """The chief, which alone writes there, keeps other runs out of the run directory."""
+    directory = options.run_dir
+    lock = RunLock(directory)
+
+    def acquire() -> None:
+        run_dir.require_free(directory)
+        lock.acquire(lambda reason: on_event(NotLocked(directory, reason)))
+
+    try:
+        team.from_chief(acquire)
+        yield
+    finally:
+        lock.release()
+
+
+def _train_in(
+    data: Data, options: Settings, on_event: OnEvent, team: Team, start: Path | None
+) -> TrainResult:
+    """Like `train_on`, with the run directory locked."""
+    started = time.perf_counter()
+    begun = _begun(team, options, data, on_event)
     claim = begun.claim
     directory = options.run_dir / run_dir.CHECKPOINTS
     place = begun.place
@@ -92,11 +120,15 @@ def train_on(
         team=team,
     )
     kept = checkpoints.Checkpoints(
-        directory, learner.model, learner.optimizer, options.keep_checkpoints
+        directory,
+        learner.model,
+        learner.optimizer,
+        options.keep_checkpoints,
+        before=[options.run_dir / run_dir.HISTORY],
     )
 
     def restore() -> None:
-        kept.restore()
+        kept.restore(begun.checkpoint)
         claim.write()
 
     team.from_chief(restore)
@@ -129,19 +161,22 @@ class _Begun:
 
     Attributes:
         claim: To its directory.
-        place: Where it continues.
+        checkpoint: The number of the checkpoint that it resumes at; None to begin.
+        place: Where that is.
         history: Its epochs so far.
     """
 
     claim: run_dir.Claim
+    checkpoint: int | None
     place: Progress
     history: tuple[EpochDone, ...]
 
 
-def _begun(team: Team, options: Settings, data: Data) -> _Begun:
+def _begun(team: Team, options: Settings, data: Data, on_event: OnEvent) -> _Begun:
     """What the chief finds in the run directory, which no other worker has to see.
 
     Raises:
+        DamageError: No checkpoint is as it was written.
         InputError: The directory cannot be used, or this worker reads another set than the chief.
     """
 
@@ -151,10 +186,15 @@ def _begun(team: Team, options: Settings, data: Data) -> _Begun:
     def look() -> dict[str, Any]:
         policy = precision.resolve(options.precision, options.strategy)
         claimed(policy).check()
-        place = checkpoints.latest_progress(options.run_dir / run_dir.CHECKPOINTS)
+        directory = options.run_dir / run_dir.CHECKPOINTS
+        number = checkpoint_files.newest(
+            directory, lambda *damage: on_event(CheckpointDamaged(*damage))
+        )
+        place = checkpoints.progress_of(directory, number)
         history = run_dir.read_history(options.run_dir, place.epochs_done)
         return {
             "policy": policy,
+            "checkpoint": number,
             "place": place.to_json(),
             "history": [dataclasses.asdict(epoch) for epoch in history],
             "root_hash": data.root_hash,
@@ -167,7 +207,8 @@ def _begun(team: Team, options: Settings, data: Data) -> _Begun:
             f"than on worker 0 ({found['root_hash']}). Give all workers the same set."
         )
     history = tuple(EpochDone(**epoch) for epoch in found["history"])
-    return _Begun(claimed(found["policy"]), Progress.from_json(found["place"]), history)
+    place = Progress.from_json(found["place"])
+    return _Begun(claimed(found["policy"]), found["checkpoint"], place, history)
 
 
 def _open_at(data: Data, place: Progress) -> BatchStream:
@@ -264,7 +305,7 @@ class _Run:
             self.on_event(StopAsked(number))
 
         taken = make_confusion(data, self.learner)
-        with Termination(asked) as termination, self._shown(data) as shown:
+        with Termination(asked) as termination, self._shown(data) as shown, kept:
             autosave = Autosave(kept, self.stream, minutes, termination, self.team)
             for epoch in range(place.epochs_done + 1, self.options.epochs + 1):
                 done = self._run_epoch(place, batches, validation, autosave, shown)
@@ -282,6 +323,7 @@ class _Run:
                 if is_over(history, self.options):
                     break
                 place = Progress(epochs_done=epoch)
+            autosave.finish()
 
     def _save_best(self) -> None:
         self.learner.save(self.options.run_dir / run_dir.BEST)

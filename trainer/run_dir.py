@@ -2,7 +2,9 @@
 
 RUN_DIR/
   run.json             options, data set, versions and results; decides what may continue
-  checkpoints/         weights, optimizer, finished epochs and steps, place of the reader
+  lock                 while a run works here: who it is
+  checkpoints/         weights, optimizer, finished epochs and steps, place of the reader; see
+                       trainer/checkpoint_files.py
   history.json         one object per finished epoch
   tensorboard/         train/, validation/ and steps/; plugins/ holds a trace of --profile
   learning_curve.png   and the other pictures and tables of `trainer.records`
@@ -28,6 +30,7 @@ import numpy as np
 from shard_format.errors import InputError, UsageError
 from trainer.events import EpochDone
 from trainer.options import Settings, default_identity
+from trainer.run_lock import NAME as LOCK
 
 RUN = "run.json"
 HISTORY = "history.json"
@@ -40,7 +43,7 @@ BEST = "best.keras"
 MODEL = "model.keras"
 WORKERS = "workers"
 HEAD = "head"
-_BEFORE_RUN = {WORKERS, HEAD}  # exist before the run itself begins
+_BEFORE_RUN = {WORKERS, HEAD, LOCK}  # exist before the run itself begins
 
 # TensorFlow takes the path of a checkpoint for a pattern: a checkpoint in "lr[0.1]" is never found
 # again, and the oldest checkpoints of "lr*" are deleted in "lr1" too.
@@ -73,22 +76,15 @@ class Claim:
         return {**self.options.identity(), **own}
 
     def check(self) -> None:
-        """Returns if the directory is free, or holds the beginning of this very run.
+        """Returns if the directory holds no run, or the beginning of this very one.
 
         A directory without a checkpoint has nothing to continue, and so nothing to protect: after
         a first epoch that failed, other options may use it again.
 
         Raises:
-            UsageError: TensorFlow could not find checkpoints under this path again.
-            InputError: The directory belongs to another run, or to something else.
+            InputError: The directory belongs to another run.
         """
         directory = self.options.run_dir
-        if any(char in _PATTERN for char in str(directory)):
-            raise UsageError(
-                f"The path {directory} has one of {' '.join(_PATTERN)}, which are patterns to "
-                "TensorFlow. Pass another --run-dir."
-            )
-        require_free(directory)
         path = directory / RUN
         if path.exists() and (directory / CHECKPOINTS).exists():
             _require_same(self.identity, _read(path), directory)
@@ -157,8 +153,14 @@ def require_free(directory: Path) -> None:
     """Returns if the directory is that of a run, or has no other content.
 
     Raises:
+        UsageError: TensorFlow could not find checkpoints under this path again.
         InputError: It belongs to something else.
     """
+    if any(char in _PATTERN for char in str(directory)):
+        raise UsageError(
+            f"The path {directory} has one of {' '.join(_PATTERN)}, which are patterns to "
+            "TensorFlow. Pass another --run-dir."
+        )
     if (directory / RUN).exists() or not directory.exists():
         return
     if not directory.is_dir() or any(path.name not in _BEFORE_RUN for path in directory.iterdir()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shlex
 import sys
@@ -148,12 +149,25 @@ def _trained(options: TrainOptions) -> TrainResult:
     from cli.logs import quiet_tensorflow
 
     quiet_tensorflow()
-    with native_noise_kept() as stderr, Bars(stderr) as bars:
+    with native_noise_kept() as stderr, Bars(stderr) as bars, _ended_by_sigterm(bars):
         with bars.ends_at_interrupt("nothing was trained; run the same command again"):
             bars.update("load", 0, None, "", "TensorFlow, the data and the model")
             from trainer import run
 
         return run.train(options, _Show(bars))
+
+
+def _ended_by_sigterm(bars: Bars) -> contextlib.AbstractContextManager[None]:
+    """SIGTERM while nothing is to be saved ends the process at once, with a word."""
+    from trainer.termination import sigterm_ends_at_once
+
+    def say() -> None:
+        bars.say_at_the_end(
+            "stopped by SIGTERM; nothing had to be saved. The same command resumes it.\n"
+            f"  {shlex.join(['shardmill', *sys.argv[1:]])}"
+        )
+
+    return sigterm_ends_at_once(say)
 
 
 def _measured(final: EpochDone) -> str:
@@ -196,8 +210,10 @@ class _Show:
 
     def __call__(self, event: Any) -> None:
         from trainer import (
+            CheckpointDamaged,
             EpochDone,
             MetricsServed,
+            NotLocked,
             RunStarted,
             StepsDone,
             StopAsked,
@@ -212,6 +228,15 @@ class _Show:
             self._bars.note(f"metrics at {event.url}")
         elif isinstance(event, WorkersMissing):
             self._bars.note(f"{event.fact}; this worker ends")
+        elif isinstance(event, CheckpointDamaged):
+            self._bars.note(
+                f"{event.path} {event.fact}; the run resumes at the checkpoint {event.used.name}"
+            )
+        elif isinstance(event, NotLocked):
+            self._bars.note(
+                f"{event.run_dir} cannot be locked ({event.reason}); make sure that no other run "
+                "writes to it"
+            )
         elif isinstance(event, RunStarted):
             self._bars.finish("load")
             self._steps_per_epoch, self._epochs = event.steps_per_epoch, event.epochs

@@ -8,75 +8,22 @@ import shutil
 import signal
 
 import hypothesis
-import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
 from hypothesis import strategies as st
+from outcomes import assert_same
 from tiny import Stopped, stop_after
 
 from cli.commands.train import where_it_resumes
 from shard_format import InputError
 from trainer import StopAsked, TrainingStopped, train
+from trainer.checkpoint_files import newest
 from trainer.checkpoints import Checkpoints, latest_progress
 from trainer.loop import Totals
 from trainer.progress import Progress
 from trainer.run import train_on
 from trainer.train_state import make_train_state
-
-# Wall time is the one thing that no checkpoint can make equal.
-TIMED = {"examples_per_second", "tokens_per_second"}
-
-
-def outcome(directory):
-    """(weights of the trained model, its history without what is about time)."""
-    history = json.loads((directory / "history.json").read_text())
-    weights = keras.models.load_model(directory / "model.keras").get_weights()
-    return weights, [{k: v for k, v in epoch.items() if k not in TIMED} for epoch in history]
-
-
-def assert_same(one, other):
-    (weights, history), (other_weights, other_history) = map(outcome, (one, other))
-    assert all(map(np.array_equal, weights, other_weights))
-    assert history == other_history
-
-
-# How many steps one call into the graph has depends on their time: of a kill within an epoch only
-# bounds of the place are certain.
-FOUND = {
-    "train:1:3": (1, 0, 0),
-    "recording:3": (1, 1, 2),
-    "validation:1:1": (1, 3, 8),
-    "history:1": (1, 8, 8),
-    "train:2:3": (1, 8, 8),
-    "never": (2, 1, 2),
-}
-FOUND_BY_FEWER = {"train:1:3": (1, 0, 0), "history:1": (1, 1, 2), "never": (1, 8, 8)}
-FOUND_BY_TWO = {"train:1:3": (1, 0, 0), "never": (1, 1, 2)}
-
-
-@pytest.mark.parametrize(
-    ("devices", "found"),
-    [
-        (1, FOUND_BY_FEWER),
-        pytest.param(1, FOUND, marks=pytest.mark.proof),
-        pytest.param(2, FOUND_BY_TWO, marks=pytest.mark.proof),
-    ],
-)
-def test_a_run_killed_at_any_moment_ends_like_one_that_never_stopped(
-    write_set, run_program, tmp_path, devices, found
-):
-    directory = write_set(train=70, validation=13)  # 8 steps an epoch
-    for moment, (epoch, low, high) in found.items():
-        done = run_program("killed_run.py", directory, tmp_path / "cut", devices, moment)
-        expected = 0 if moment == "never" else -signal.SIGKILL
-        assert done.returncode == expected, done.stderr[-3000:]
-        first_epoch, first_step = json.loads(done.stdout)
-        assert first_epoch == epoch and low <= first_step <= high
-    done = run_program("killed_run.py", directory, tmp_path / "whole", devices, "never")
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert_same(tmp_path / "whole", tmp_path / "cut")
 
 
 def terminate_at(phase, epoch, *numbers):
@@ -207,6 +154,7 @@ def test_checkpoints_within_epochs_are_as_frequent_as_asked(
     def noted(self, progress):
         saved.append(progress.epochs_done * 4 + progress.step)
         save(self, progress)
+        self.wait()
 
     monkeypatch.setattr(Checkpoints, "save", noted)
     train_on(tiny.data(), options(checkpoint_minutes=minutes))
@@ -242,7 +190,7 @@ def test_a_checkpoint_of_version_0_1_0_goes_on_at_its_epoch(options, tmp_path):
     learner = make_train_state(cut.settled("image"), "float32", 4, tiny.NUM_CLASSES)
     model, optimizer = learner.model, learner.optimizer
     directory = cut.run_dir / "checkpoints"
-    Checkpoints(directory, model, optimizer, 1).restore()
+    Checkpoints(directory, model, optimizer, 1).restore(newest(directory))
     shutil.rmtree(directory)
     checkpoint = tf.train.Checkpoint(  # as version 0.1.0 wrote them
         model=[variable.value for variable in model.variables],
@@ -280,19 +228,11 @@ def test_a_checkpoint_holds_the_loss_scale(options, tmp_path):
         make_train_state(given.settled("image"), "mixed_float16", 4, 3) for _ in range(2)
     )
     first.optimizer.dynamic_scale.assign(77.0)
-    Checkpoints(tmp_path / "c", first.model, first.optimizer, 1).save(Progress(4))
-    Checkpoints(tmp_path / "c", second.model, second.optimizer, 1).restore()
+    kept = Checkpoints(tmp_path / "c", first.model, first.optimizer, 1)
+    kept.save(Progress(4))
+    kept.wait()
+    Checkpoints(tmp_path / "c", second.model, second.optimizer, 1).restore(1)
     assert second.loop.loss_scale == 77.0
-
-
-def test_a_damaged_checkpoint_is_named(options):
-    given = options(epochs=1)
-    train_on(tiny.data(), given)
-    latest = tf.train.latest_checkpoint(str(given.run_dir / "checkpoints"))
-    with open(f"{latest}.index", "wb") as file:
-        file.write(b"not an index")
-    with pytest.raises(InputError, match=r"The checkpoint .*ckpt-1 does not fit .* \(\w+\)"):
-        train_on(tiny.data(), given)
 
 
 def test_a_model_whose_code_changed_is_refused(options, monkeypatch):

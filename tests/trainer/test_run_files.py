@@ -1,16 +1,30 @@
 """Files of a run that are not as they were written, or that cannot be written."""
 
+import concurrent.futures
 import dataclasses
+import errno
+import fcntl
 import json
+import os
+import re
 import resource
+import shutil
 import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import tiny
+from outcomes import assert_same
 from tiny import Stopped, stop_after
 
-from shard_format import InputError, UsageError
+from shard_format import DamageError, InputError, UsageError
+from trainer import CheckpointDamaged, NotLocked, RunStarted, TrainOptions
+from trainer.checkpoint_files import delete_others, newest, next_number
 from trainer.run import train_on
+from trainer.run_lock import RunLock
 
 
 @pytest.fixture
@@ -30,19 +44,222 @@ def test_a_run_whose_checkpoints_could_not_be_found_again_does_not_begin(options
     assert not (tmp_path / name).exists()
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The directory of a run of three epochs that keeps two checkpoints."""
+    directory = tmp_path_factory.mktemp("finished") / "run"
+    train_on(tiny.data(), options_in(directory))
+    return directory
+
+
+def options_in(directory):
+    return TrainOptions(
+        data="none",
+        run_dir=directory,
+        model="tiny:dense",
+        image_size=8,
+        batch_size=8,
+        epochs=3,
+        precision="float32",
+    )
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    """A copy of it that may be damaged."""
+    shutil.copytree(finished, tmp_path / "run")
+    return tmp_path / "run" / "checkpoints"
+
+
+def flip(path, place=0.5):
+    data = bytearray(path.read_bytes())
+    data[int(place * len(data))] ^= 4
+    path.write_bytes(data)
+
+
+def cut(path):
+    os.truncate(path, path.stat().st_size - 1)
+
+
+DATA, INDEX = "ckpt-3.data-00000-of-00001", "ckpt-3.index"
+
+
+@pytest.mark.parametrize(
+    ("damage", "name", "fact"),
+    [
+        (flip, DATA, r"has the CRC32C [0-9a-f]{8}, not [0-9a-f]{8}"),
+        (cut, DATA, r"has [\d,]+ bytes, not [\d,]+"),
+        (Path.unlink, DATA, "is missing"),
+        (flip, INDEX, r"has the CRC32C"),
+        (Path.unlink, INDEX, "is missing"),
+        (flip, "ckpt-3.json", r"has|is not the list of checksums"),
+        (lambda path: path.write_bytes(b""), "ckpt-3.json", "is not the list of checksums"),
+    ],
+)
+def test_a_damaged_checkpoint_is_passed_over_and_named(copied, damage, name, fact):
+    damage(copied / name)
+    said = []
+    assert newest(copied, lambda *damage: said.append(damage)) == 2
+    [(path, found, used)] = said
+    assert path.name.startswith("ckpt-3") and re.match(fact, found), found
+    assert used == copied / "ckpt-2"
+
+
+def test_every_flipped_bit_is_found(copied):
+    """Of what names and checks the values: by a copy of each byte in turn."""
+    for name in ("ckpt-3.json", INDEX):
+        whole = (copied / name).read_bytes()
+        for place in range(0, len(whole), 7):
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << (place % 8)
+            (copied / name).write_bytes(damaged)
+            assert newest(copied) == 2 or json.loads(damaged) == json.loads(whole), (name, place)
+        (copied / name).write_bytes(whole)
+    assert newest(copied) == 3
+
+
+def test_a_checkpoint_that_is_all_missing_is_noticed(copied):
+    for path in copied.glob("ckpt-3.*"):
+        path.unlink()
+    said = []
+    assert newest(copied, lambda *damage: said.append(damage)) == 2
+    assert said == [(copied / DATA, "is missing", copied / "ckpt-2")]
+
+
+def test_what_a_kill_left_of_a_checkpoint_is_ignored_and_deleted(copied):
+    for path in list(copied.glob("ckpt-3.*")):
+        name = path.name.replace("ckpt-3", "ckpt-4")
+        if path.suffix != ".json":
+            shutil.copy(path, copied / name)
+    (copied / "ckpt-5.index.tempstate123").touch()
+    assert newest(copied, pytest.fail) == 3
+    assert next_number(copied) == 6
+    delete_others(copied, [2, 3])
+    assert {path.name.partition(".")[0] for path in copied.iterdir()} == {
+        "checkpoint",
+        "ckpt-2",
+        "ckpt-3",
+    }
+
+
 @pytest.mark.parametrize("text", [b"", b"garbage", b"\xff"])
-def test_a_run_does_not_begin_again_where_its_latest_checkpoint_is_not_named(begun, text):
-    """TensorFlow only says that it ignores the file; all that was trained would be replaced."""
-    path = begun.run_dir / "checkpoints" / "checkpoint"
-    path.write_bytes(text)
-    with pytest.raises(
-        InputError, match=r"cannot read .*checkpoints/checkpoint, which names the latest"
-    ):
-        train_on(tiny.data(), begun)
-    path.write_text('model_checkpoint_path: "ckpt-1"')  # as the message says
+@pytest.mark.parametrize("recorded", [True, False])
+def test_the_checksums_say_which_is_the_latest_where_its_name_is_lost(copied, text, recorded):
+    (copied / "checkpoint").write_bytes(text)
+    if not recorded:  # as before there were any
+        for path in copied.glob("*.json"):
+            path.unlink()
+    said = []
+    assert newest(copied, lambda *damage: said.append(damage)) == 3
+    assert said == [(copied / "checkpoint", "names no checkpoint", copied / "ckpt-3")]
+
+
+def test_a_checkpoint_of_a_version_without_checksums_is_verified_too(copied):
+    for path in copied.glob("*.json"):
+        path.unlink()
+    assert newest(copied, pytest.fail) == 3
+    flip(copied / DATA, 0.1)
+    said = []
+    assert newest(copied, lambda *damage: said.append(damage)) == 2
+    [(path, fact, used)] = said
+    assert (path, used) == (copied / "ckpt-3", copied / "ckpt-2")
+    assert re.match(r"cannot be read \(.*[Cc]hecksum does not match", fact), fact
+
+
+def test_a_run_whose_last_checkpoint_is_damaged_resumes_at_the_one_before(copied, finished):
+    flip(copied / DATA)
     events = []
-    train_on(tiny.data(), begun, events.append)
-    assert events[0].first_epoch == 2
+    train_on(tiny.data(), options_in(copied.parent), events.append)
+    assert [type(event) for event in events[:2]] == [CheckpointDamaged, RunStarted]
+    assert events[0].path == copied / DATA
+    assert events[1].first_epoch == 3
+    assert_same(finished, copied.parent)
+    left = {path.name.partition(".")[0] for path in copied.iterdir()}
+    assert left == {"checkpoint", "ckpt-2", "ckpt-4"}  # no number names two of them
+
+
+def test_a_run_without_a_whole_checkpoint_ends_with_the_names_of_all(copied):
+    flip(copied / DATA)
+    cut(copied / "ckpt-2.index")
+    pattern = r"No checkpoint .*ckpt-3.data\S+ has the CRC32C.*; .*ckpt-2.index has .* delete "
+    with pytest.raises(DamageError, match=pattern) as error:
+        train_on(tiny.data(), options_in(copied.parent))
+    assert error.value.exit_code == 4
+    shutil.rmtree(copied)  # as the message says
+    events = []
+    train_on(tiny.data(), options_in(copied.parent), events.append)
+    assert events[0].first_epoch == 1
+
+
+HOLDING = """
+import sys
+from pathlib import Path
+from trainer.run_lock import RunLock
+
+lock = RunLock(Path(sys.argv[1]))
+lock.acquire(print)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_second_run_in_a_directory_is_refused_until_the_first_has_ended(options, repository):
+    given = options(epochs=1)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDING, str(given.run_dir)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(repository)},
+    )
+    assert holder.stdout.readline() == "held\n"
+    pattern = rf"run is in use by process {holder.pid} on {socket.gethostname()} since 20\S+Z?\."
+    with pytest.raises(InputError, match=pattern):
+        train_on(tiny.data(), given)
+    assert [path.name for path in given.run_dir.iterdir()] == ["lock"]
+    holder.kill()  # the kernel releases it
+    holder.communicate()
+    train_on(tiny.data(), given)
+    assert not (given.run_dir / "lock").exists()
+
+
+def test_a_run_that_does_not_begin_leaves_no_directory(options):
+    given = options(batch_size=1000)
+    with pytest.raises(UsageError):
+        train_on(tiny.data(batch_size=1000), dataclasses.replace(given, model="tiny:no_weights"))
+    assert not given.run_dir.exists()
+
+
+def test_locks_that_are_released_and_taken_at_the_same_time_are_held_by_one(tmp_path):
+    """The file is deleted at the release: whoever has it open then must not think that it holds."""
+    holders, most = [], []
+
+    def take():
+        for _ in range(200):
+            lock = RunLock(tmp_path / "run")
+            try:
+                lock.acquire(pytest.fail)
+            except InputError:
+                continue
+            holders.append(1)
+            most.append(len(holders))
+            holders.pop()
+            lock.release()
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(take) for _ in range(4)]:
+            done.result()
+    assert max(most) == 1
+
+
+def test_a_file_system_without_locks_is_named(options, monkeypatch):
+    def unsupported(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    events = []
+    train_on(tiny.data(), options(epochs=1), events.append)
+    assert events[0] == NotLocked(options().run_dir, "No locks available")
 
 
 @pytest.mark.parametrize("epochs", [[1], [{}], [{"epoch": 1, "more": 2}]])
