@@ -23,6 +23,7 @@ from trainer.checkpoints import Checkpoints, latest_progress
 from trainer.loop import Totals
 from trainer.progress import Progress
 from trainer.run import train_on
+from trainer.termination import Termination, sigterm_ends_at_once
 from trainer.train_state import make_train_state
 
 
@@ -106,6 +107,28 @@ def test_ctrl_c_ends_a_run_at_a_checkpoint_and_twice_at_once(options, tmp_path, 
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     train_on(tiny.data(), cut)
     assert_same(whole.run_dir, cut.run_dir)
+
+
+def test_sigterm_ends_a_process_at_once_while_nothing_is_to_be_saved(monkeypatch):
+    class Ended(BaseException):
+        pass
+
+    def end(code):
+        raise Ended(code)
+
+    monkeypatch.setattr(os, "_exit", end)
+    said, asked = [], []
+    with sigterm_ends_at_once(lambda: said.append(1)):
+        with Termination(asked.append) as termination:
+            with pytest.raises(Ended, match="143"):
+                os.kill(os.getpid(), signal.SIGTERM)
+            assert (said, asked) == ([1], [])
+            termination.begin()
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert (said, asked) == ([1], [signal.SIGTERM])
+        with pytest.raises(Ended, match="143"):
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_a_program_that_handles_sigterm_keeps_doing_so(options):
