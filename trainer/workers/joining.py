@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import signal
 import socket
 import threading
 import time
@@ -50,6 +51,7 @@ def joined(options: TrainOptions, on_event: OnEvent) -> Iterator[Team]:
     with _ends_unless_formed(on_lost):
         _configure_heartbeats(cluster, options.worker_timeout)
         strategy = STRATEGIES[options.strategy]()
+    _take_back_sigterm()
     watch = Watch(cluster, options.worker_timeout, on_lost)
     watch.start()
     try:
@@ -132,6 +134,13 @@ def _ends_unless_formed(on_lost: Callable[[str], None]) -> Iterator[None]:
         ) from error
     finally:
         timer.cancel()
+
+
+def _take_back_sigterm() -> None:
+    """Installs the handler of Python again: TensorFlow's coordination service ignores SIGTERM."""
+    handler = signal.getsignal(signal.SIGTERM)
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
 
 
 def _first(error: Any) -> str:
