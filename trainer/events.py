@@ -165,6 +165,7 @@ class EpochDone:
         val_f1: The same over every validation example, or None.
         input_wait: Share of the seconds of the training steps in which the device waited for a
             batch, in [0, 1]; None in epochs of earlier versions.
+        sparsity: With --prune, share of zeros in the kernels after the epoch, in [0, 1]; else None.
     """
 
     epoch: int
@@ -183,6 +184,7 @@ class EpochDone:
     f1: float | None = None
     val_f1: float | None = None
     input_wait: float | None = None
+    sparsity: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)

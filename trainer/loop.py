@@ -25,6 +25,7 @@ from trainer.errors import TrainingError
 from trainer.gradients import accumulated, clipped, dense, overflow_everywhere
 from trainer.input_wait import finished_at, next_batch, waited_between
 from trainer.objective import COUNTS, Objective
+from trainer.pruning import Pruning
 
 # One call into the graph runs as many steps as fit into this time: long enough that the call
 # itself (about 1 ms) does not show, short enough for a progress bar that moves.
@@ -102,6 +103,7 @@ class Loop:
         clip_norm: The greatest norm of the gradient of a step; None for any.
         average_of: From a weight to what validation uses in its place; None for the weights.
         jit: Whether XLA compiles the forward and the backward pass.
+        pruning: What makes weights 0 after each step; None for nothing.
 
     Attributes:
         agreed_steps: From the steps that fit into the next call, by this process's clock, to those
@@ -123,6 +125,7 @@ class Loop:
         clip_norm: float | None = None,
         average_of: Callable[[Any], Any] | None = None,
         jit: bool = False,
+        pruning: Pruning | None = None,
     ) -> None:
         self._strategy = strategy
         self._model = model
@@ -132,6 +135,7 @@ class Loop:
         self._accumulate = accumulate
         self._clip_norm = clip_norm
         self._average_of = average_of
+        self._pruning = pruning
         self._scales_loss = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
         self._jit = jit
         # Compiled for each shape of a batch, when it is first run.
@@ -237,7 +241,11 @@ class Loop:
             gradients = clipped(gradients, self._clip_norm, scale)
         if self._scales_loss:
             gradients = overflow_everywhere(gradients)
+        pruning = self._pruning
+        masks = pruning.masks(self._optimizer.iterations.value) if pruning else []
         self._optimizer.apply(gradients, variables)
+        if pruning:
+            pruning.apply(masks, self._optimizer.iterations.value)
         with tf.control_dependencies([tf.convert_to_tensor(self._marker.value)]):
             return tf.identity(losses), counts
 

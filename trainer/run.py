@@ -38,6 +38,7 @@ from trainer.metrics import Metrics
 from trainer.options import Settings, TrainOptions
 from trainer.profiling import Profile
 from trainer.progress import Progress
+from trainer.pruning import sparsity_of
 from trainer.records import Records, make_confusion
 from trainer.run_lock import RunLock
 from trainer.strategies import STRATEGIES
@@ -392,6 +393,7 @@ class _Run:
             f1=totals.f1 if self.multi_label else None,
             val_f1=measured.f1 if measured and self.multi_label else None,
             input_wait=totals.input_wait,
+            sparsity=self.options.prune and sparsity_of(self.learner.model),
         )
 
     def _report(

@@ -20,6 +20,7 @@ from trainer.objective import Objective
 from trainer.optimizers import OPTIMIZERS, averages_of, with_averages, with_loss_scale
 from trainer.options import Settings
 from trainer.precision import dtype_policy
+from trainer.pruning import Pruning
 from trainer.schedules import DECAY_SHARES, SCHEDULES, Plan
 from trainer.strategies import STRATEGIES
 from trainer.workers.team import Team
@@ -148,6 +149,8 @@ def make_train_state(
             optimizer = with_loss_scale(optimizer)
         optimizer.build(model.trainable_variables)
         averages = {} if options.ema is None else averages_of(optimizer, model.trainable_variables)
+    num_steps = options.epochs * steps_per_epoch
+    pruning = options.prune and Pruning(options.prune, num_steps, model, averages)
     # A layer may draw from the seed while it is built; the steps start from the seed again.
     keras.utils.set_random_seed(options.seed)
     loop = Loop(
@@ -160,6 +163,7 @@ def make_train_state(
         options.clip_norm,
         (lambda weight: averages.get(id(weight), weight).value) if averages else None,
         options.jit,
+        pruning or None,
     )
     loop.agreed_steps = team.of_chief
     return TrainState(strategy, model, optimizer, schedule, loop, averages, head_loaded)

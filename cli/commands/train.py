@@ -54,6 +54,7 @@ def train(
       shardmill train books --model causal_transformer --epochs 3
       shardmill train set --model resnet50 --image-size 224 --batch-size 256 --strategy mirrored
       shardmill train set --batch-size 256 --accumulate 8 --clip-norm 1 --ema 0.999
+      shardmill train set --prune 0.5
       shardmill train set --model resnet50 --image-size 224 --weights resnet50.h5 --freeze
       shardmill train set --profile 100:110 --metrics-port 9100
       shardmill train set --augment standard,rand_augment,random_erasing,cutmix
@@ -122,7 +123,7 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
         return result
     _print_history(result)
     say(
-        f"{_ended_early(result, options)}{_measured(final)}\n"
+        f"{_ended_early(result, options)}{_measured(final)}\n{_pruned(final)}"
         f"model      {result.model_path}\n"
         f"{_best(result)}"
         f"logs       tensorboard --logdir {result.run_dir / 'tensorboard'}"
@@ -181,6 +182,13 @@ def _measured(final: EpochDone) -> str:
             f"loss {final.val_loss:.3f}"
         )
     return f"validation {final.val_accuracy:.1%} right, loss {final.val_loss:.3f}"
+
+
+def _pruned(final: EpochDone) -> str:
+    """A line on a run with --prune."""
+    if final.sparsity is None:
+        return ""
+    return f"sparsity   {final.sparsity:.1%} of the weights of kernels are 0\n"
 
 
 def _ended_early(result: TrainResult, options: TrainOptions) -> str:
