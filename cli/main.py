@@ -16,8 +16,10 @@ import click
 from cli.commands.cache import cache
 from cli.commands.demo import demo
 from cli.commands.doctor import doctor
+from cli.commands.export import export
 from cli.commands.export_index import export_index
 from cli.commands.inspect import inspect
+from cli.commands.predict import predict
 from cli.commands.preprocess import preprocess
 from cli.commands.quarantine import quarantine
 from cli.commands.read import read
@@ -57,6 +59,8 @@ def shardmill() -> None:
     shardmill doctor set --model resnet50             find out why training is slow
     shardmill train set --model small_cnn             train on it
     shardmill search set space.yaml                   find good options for it
+    shardmill export run --out served                 write the model for a server or a phone
+    shardmill predict run photo.jpg                   classify files or texts
     shardmill export-index set                        write record offsets for other readers
     shardmill cache                                   show copies of sets on this disk
 
@@ -78,6 +82,8 @@ _COMMANDS = (
     doctor,
     train,
     search,
+    export,
+    predict,
     export_index,
     cache,
 )

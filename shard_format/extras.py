@@ -28,6 +28,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         "tensorflow",
         "yaml",
     ),
+    "export": ("ai_edge_litert", "onnx", "onnxruntime", "tf2onnx"),
 }
 
 

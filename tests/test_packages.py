@@ -34,8 +34,8 @@ THIRD_PARTY = {
         *("tokenizers", "torch"),
     },
     "trainer": {
-        *("google_crc32c", "h5py", "keras", "matplotlib", "numpy", "optuna", "prometheus_client"),
-        *("psutil", "tensorflow", "yaml"),
+        *("ai_edge_litert", "google_crc32c", "h5py", "keras", "matplotlib", "numpy", "onnxruntime"),
+        *("optuna", "prometheus_client", "psutil", "tensorflow", "yaml"),
     },
     "cli": {"click", "rich", "tomli_w"},
 }

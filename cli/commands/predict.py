@@ -1,0 +1,136 @@
+"""`shardmill predict`: classes of files or texts, by a run or an exported model."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.places import PLACE
+from shard_format.storage import Place
+from trainer.export.options import EPOCH_NAMES
+
+if TYPE_CHECKING:
+    from trainer.export.predicting import Prediction, Predictor
+
+
+@click.command()
+@click.argument("model", metavar="MODEL", type=click.Path(path_type=Path))
+@click.argument("files", metavar="FILE...", nargs=-1, type=click.Path())
+@click.option("--text", "texts", multiple=True, metavar="TEXT", help="A text to classify; repeat.")
+@click.option(
+    "--lines", is_flag=True, help="Of text files, classify every line rather than the file."
+)
+@click.option("--top", default=1, show_default=True, metavar="N", help="Classes to print.")
+@click.option(
+    "--epoch",
+    type=click.Choice(EPOCH_NAMES),
+    default="last",
+    show_default=True,
+    help="Of a run: the model of the last or the best epoch.",
+)
+@click.option("--data", type=PLACE, metavar="SET", help="Of a run: the shard set, if it has moved.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
+def predict(
+    model: Path,
+    files: Sequence[str],
+    texts: Sequence[str],
+    lines: bool,
+    top: int,
+    epoch: str,
+    data: Place | None,
+    as_json: bool,
+) -> None:
+    """Predict the classes of images or texts.
+
+    MODEL is the directory of a run, or of an export to saved-model, of which the latest version
+    answers. Files are as they were before preprocessing: the model does what preprocessing did. "-"
+    reads a text from stdin.
+
+    \b
+    Examples:
+      shardmill predict run hat.jpg shirt.png
+      shardmill predict served photos/*.jpg --top 3
+      shardmill predict text-run --text "Where is my card?"
+      shardmill predict text-run questions.txt --lines --json
+      echo "Where is my card?" | shardmill predict text-run -
+
+    Exit code 3 if a file cannot be read; the others are predicted all the same.
+    """
+    from shard_format import UsageError
+
+    if not files and not texts:
+        raise UsageError("Nothing to predict. Name files, or pass --text TEXT for a text model.")
+    if top < 1:
+        raise UsageError(f"--top is {top}. Pass 1 or more.")
+    from cli.console import Bars, native_noise_kept
+    from cli.logs import quiet_tensorflow
+
+    quiet_tensorflow()
+    with native_noise_kept() as stderr, Bars(stderr) as bars, bars.ends_at_interrupt():
+        bars.update("load", 0, None, "", "TensorFlow and the model")
+        from shard_format.extras import naming_extras
+
+        with naming_extras():
+            from trainer.export.predicting import open_predictor
+        predictor = open_predictor(model, epoch, data)
+        inputs, failed = _inputs(predictor, files, texts, lines)
+        bars.finish("load")
+        found: list[Prediction] = []
+        for prediction in predictor.predict(inputs):
+            found.append(prediction)
+            bars.update("predict", len(found), len(inputs), "examples")
+    found += failed
+    _show(predictor, found, top, as_json)
+    if any(prediction.error for prediction in found):
+        raise SystemExit(3)
+
+
+def _inputs(
+    predictor: Predictor, files: Sequence[str], texts: Sequence[str], lines: bool
+) -> tuple[list[tuple[str, bytes]], list[Prediction]]:
+    """((name, content) of everything that can be read, the rest)."""
+    from shard_format import UsageError
+    from trainer.export.predicting import Prediction
+
+    is_text = predictor.kind == "tokens"
+    if not is_text and (texts or lines):
+        raise UsageError("The model is for images, and --text and --lines are for texts.")
+    found = [(text, text.encode()) for text in texts]
+    failed = []
+    for name in files:
+        try:
+            content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+            if is_text:
+                content.decode()
+        except (OSError, UnicodeDecodeError) as error:
+            failed.append(Prediction(name, (), str(error)))
+            continue
+        if not lines:
+            found.append((name, content.strip() if is_text else content))
+            continue
+        found += [(line.decode(), line) for line in content.splitlines() if line.strip()]
+    return found, failed
+
+
+def _show(predictor: Predictor, found: list[Prediction], top: int, as_json: bool) -> None:
+    from cli.console import print_json, say
+    from shard_format.wording import visible
+
+    if as_json:
+        rows = [dataclasses.asdict(one) | {"classes": dict(one.classes[:top])} for one in found]
+        print_json({"multi_label": predictor.multi_label, "predictions": rows})
+        return
+    for one in found:
+        name = visible(one.name)
+        if one.error:
+            click.echo(f"error: {name}: {visible(one.error)}", err=True)
+            continue
+        classes = one.classes[:top]
+        if predictor.multi_label:
+            classes = tuple(pair for pair in one.classes if pair[1] > 0.5) or classes
+        say(f"{name}  " + "  ".join(f"{label} {share:.1%}" for label, share in classes))

@@ -1,0 +1,185 @@
+"""Exported models: they predict what the reader and Keras give, without shardmill."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from shard_format import UsageError
+from trainer.export import ExportOptions, export
+from trainer.export.float32_model import in_float32
+from trainer.export.trained_run import open_run
+
+ROUNDING = 1e-5  # of sums in float32, which differ by the size of a batch
+
+
+@pytest.fixture(scope="module")
+def expected(trained):
+    """Record id -> probabilities, through reader.load and Keras."""
+    import reader
+
+    model, found = in_float32(open_run(trained.run).model), {}
+    for split in ("train", "test"):
+        stream = reader.load(
+            trained.data, split=split, batch_size=32, image_size=32, features=("id",),
+            shuffle="off", epochs=1, remainder="keep", cache="off",
+        )  # fmt: skip
+        for inputs, _ in stream.dataset.as_numpy_iterator():
+            rows = model(inputs["image"].astype(np.float32), training=False).numpy()
+            found |= dict(zip([name.decode() for name in inputs["id"]], rows, strict=True))
+    return found
+
+
+@pytest.fixture(scope="module")
+def records(trained):
+    """Record id -> the bytes in the shards."""
+    specs = {name: tf.io.FixedLenFeature([], tf.string) for name in ("id", "image")}
+    shards = [str(path) for path in sorted(trained.data.glob("*.tfrecord-*"))]
+    found = {}
+    for example in tf.data.TFRecordDataset(shards):
+        record = tf.io.parse_single_example(example, specs)
+        found[record["id"].numpy().decode()] = record["image"].numpy()
+    return found
+
+
+def predicted(folder, signature, files):
+    loaded = tf.saved_model.load(str(folder))
+    parts = [files[start : start + 50] for start in range(0, len(files), 50)]
+    call = loaded.signatures[signature]
+    return np.concatenate([call(image_bytes=tf.constant(p))["probabilities"] for p in parts])
+
+
+def test_predictions_are_those_through_the_reader(trained, expected, records, samples):
+    """Of every sample, as a record has it and as the photograph that preprocessing read."""
+    names = sorted(expected)
+    assert len(names) == 320
+    rows = np.array([expected[name] for name in names])
+    assert np.ptp(rows, axis=0).max() > 100 * ROUNDING  # they differ by image
+    stored = predicted(trained.served / "1", "stored", [records[name] for name in names])
+    np.testing.assert_allclose(stored, rows, atol=ROUNDING)
+    photographs = [(samples / name).read_bytes() for name in names]
+    served = predicted(trained.served / "1", "serving_default", photographs)
+    np.testing.assert_allclose(served, rows, atol=ROUNDING)
+
+
+PLAIN = """
+import runpy, sys
+for name in ("cli", "trainer", "reader", "beam_jobs", "shard_format", "keras"):
+    sys.modules[name] = None  # importing it fails
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.fixture
+def server(trained, repository, tmp_path):
+    program = repository / "samples" / "serving" / "server.py"
+    arguments = [program, trained.served, "--name", "clothing", "--port", "0"]
+    with subprocess.Popen(
+        [sys.executable, "-c", PLAIN, *map(str, arguments)],
+        cwd=tmp_path, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        line = process.stdout.readline()
+        yield line.split()[-1] + "/v1/models/clothing"
+        process.terminate()
+
+
+def ask(url, content=None):
+    body = None if content is None else json.dumps(content).encode()
+    with urllib.request.urlopen(urllib.request.Request(url, body), timeout=60) as answer:
+        return json.loads(answer.read())
+
+
+def served_version(url):
+    return ask(url)["model_version_status"][0]["version"]
+
+
+def test_a_process_without_shardmill_serves_it(server, trained, expected, samples):
+    """Over HTTP, in the protocol of TensorFlow Serving; a new version is taken up."""
+    names = sorted(expected)[:3]
+    encoded = [base64.b64encode((samples / name).read_bytes()).decode() for name in names]
+    status = ask(server)["model_version_status"]
+    assert status[0]["state"] == "AVAILABLE"
+    before = int(status[0]["version"])
+    answer = ask(server + ":predict", {"instances": [{"b64": each} for each in encoded]})
+    rows = answer["predictions"]
+    for name, row in zip(names, rows, strict=True):
+        np.testing.assert_allclose(row["probabilities"], expected[name], atol=ROUNDING)
+        assert row["class"] == row["classes"][int(np.argmax(row["probabilities"]))]
+    columns = ask(server + ":predict", {"inputs": {"image_bytes": [{"b64": encoded[0]}]}})
+    assert columns["outputs"]["class"] == [rows[0]["class"]]
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        ask(server + ":predict", {"instances": [{"b64": "AAAA"}]})
+    assert refused.value.code == 400 and "error" in json.loads(refused.value.read())
+
+    done = export(ExportOptions(trained.run, trained.served))
+    assert done.path.name == str(before + 1)
+    assert all(path.name.isdecimal() for path in trained.served.iterdir())
+    end = time.monotonic() + 60
+    while served_version(server) != done.path.name:
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def test_the_command_predicts_with_a_run_and_with_an_export(trained, shardmill, samples, tmp_path):
+    photograph = sorted((samples / "hat").iterdir())[0]
+    (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8 no image")
+    answers = []
+    for model in (trained.run, trained.served):
+        done = shardmill("predict", model, photograph, tmp_path / "broken.jpg", "--json")
+        assert done.returncode == 3
+        good, bad = json.loads(done.stdout.splitlines()[-1])["predictions"]
+        assert bad["error"].startswith("not an image") and not bad["classes"]
+        answers.append(good["classes"])
+    (name, share), (again, same) = (next(iter(each.items())) for each in answers)
+    assert name == again and share == pytest.approx(same, abs=ROUNDING)
+    text = shardmill("predict", trained.served, photograph, "--top", "2").stdout
+    assert f"{photograph}  {name} {share:.1%}" in text
+
+
+def test_what_cannot_be_exported_is_refused(trained, tmp_path, shardmill):
+    with pytest.raises(UsageError, match=r"No run.json .* Pass the --run-dir"):
+        export(ExportOptions(tmp_path, tmp_path / "out"))
+    with pytest.raises(UsageError, match="is for --to tflite"):
+        ExportOptions(trained.run, tmp_path, quantize="int8")
+    with pytest.raises(UsageError, match="Pass one or more of none, dynamic"):
+        ExportOptions(trained.run, tmp_path, to="tflite", quantize="int4")
+    with pytest.raises(UsageError, match="Neither a run nor an exported model"):
+        from trainer.export.predicting import open_predictor
+
+        open_predictor(tmp_path)
+    assert shardmill("predict", trained.run).returncode == 2
+
+
+@pytest.mark.proof
+def test_quantized_models_are_compared(trained, tmp_path, shardmill):
+    """Each run by the LiteRT interpreter on the same records."""
+    out = tmp_path / "phone"
+    flags = ("--to", "tflite", "--quantize", "none,dynamic,float16,int8", "--evaluate")
+    done = shardmill("export", trained.run, *flags, "--max-records", 40, "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    models = {row["name"]: row for row in json.loads((out / "export.json").read_text())["models"]}
+    assert list(models) == ["keras", "none", "dynamic", "float16", "int8"]
+    assert models["none"]["accuracy"] == models["keras"]["accuracy"]
+    for row in models.values():
+        assert row["records"] == 40 and row["milliseconds"] > 0
+        assert row["gzip_bytes"] < row["size_bytes"] or row["size_bytes"] < 10_000
+    assert (out / "labels.txt").read_text().split()[:2] == ["dress", "hat"]
+
+
+def test_an_onnx_file_predicts_the_same(trained, tmp_path):
+    from trainer.export.onnx import session
+
+    export(ExportOptions(trained.run, tmp_path, to="onnx"))
+    noise = np.random.default_rng(0).uniform(0, 255, (3, 32, 32, 3)).astype(np.float32)
+    expected = in_float32(open_run(trained.run).model)(noise).numpy()
+    np.testing.assert_allclose(session(tmp_path / "model.onnx")(noise), expected, atol=ROUNDING)

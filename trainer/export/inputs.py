@@ -1,0 +1,122 @@
+"""From what a user has to what a model takes, in TensorFlow operations: images, or texts.
+
+The reader's own code is traced here, so a served model cannot read a record in another way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from reader.record_types.features import FurtherFeatures, TargetLabels, find_feature
+from reader.record_types.image import ImageRecords, with_normalization
+from reader.records.decoders import DECODERS
+from reader.records.tokenizer import read_tokenizer
+from reader.records.vocabulary import HUGGING_FACE, find_vocabulary
+from reader.transforms.augmentation import Steps, find_transforms
+from shard_format import ShardSetError
+from trainer.export.byte_level_bpe import ByteLevelBpe, byte_level_bpe
+from trainer.export.source_images import source_images
+from trainer.export.trained_run import TrainedRun
+
+# White space and control characters, as the steps "whitespace" and "controls" of --clean see them;
+# what needs more than a regular expression (html, ftfy, nfc) is not in the graph.
+_CONTROLS = (
+    (r"[\x0b\x0c\x1c-\x1e]", "\n"),
+    (r"\x1f", " "),
+    (
+        r"[\x00-\x08\x0e-\x1b\x7f-\x{84}\x{86}-\x{9f}\x{ad}\x{202a}-\x{202e}\x{2066}-\x{2069}"
+        r"\x{2060}-\x{2065}\x{206a}-\x{206f}\x{feff}\x{fff9}-\x{fffb}]",
+        "",
+    ),
+)
+_BLANK = (
+    r"[\t\x0b-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}"
+    r"\x{3000}]"
+)
+_WHITESPACE = (
+    (r"\r\n?|\x{2028}|\x{2029}|\x{85}", "\n"),
+    (f"{_BLANK}+\n", "\n"),
+    (r"\n\n\n+", "\n\n"),
+    (rf"\A(?:{_BLANK}|\n)+|(?:{_BLANK}|\n)+\z", ""),
+)
+
+# [batch] string -> what the model takes
+Prepare = Callable[[Any], Any]
+
+
+def image_inputs(run: TrainedRun) -> dict[str, Prepare]:
+    """By signature: of image files as before preprocessing, and of images as records have them."""
+    feature = find_feature(run.manifest.schema, "image")
+    if feature is None:
+        raise ShardSetError(f"No feature of kind image in {run.data}. Build the set again.")
+    source = source_images(run.manifest.config, feature.encoding)
+    size = int(run.options["image_size"])
+    decode_stored = _decoder(run, feature.encoding, size)
+    prepare: dict[str, Prepare] = {}
+    decode_source = _decoder(run, source.stores, size)
+    prepare["serving_default"] = lambda files: _each(
+        lambda data: decode_source(source.stored(data)), files, size
+    )
+    if feature.encoding != "raw":  # raw pixels have no size of their own
+        prepare["stored"] = lambda records: _each(decode_stored, records, size)
+    return prepare
+
+
+def _decoder(run: TrainedRun, encoding: str, size: int) -> Callable[[Any], Any]:
+    """Scalar string -> [size, size, 3] float32, by the reader."""
+    records = ImageRecords(
+        image="image",
+        decoder=DECODERS[encoding],
+        labels=TargetLabels({}),
+        further=FurtherFeatures(()),
+        steps=with_normalization(Steps(find_transforms("none")), run.normalization),
+        image_size=size,
+        stored_size=(None, None),
+        dtype="uint8",
+        normalization=run.normalization,
+    )
+
+    def decode(data: Any) -> Any:
+        image = records.decode({"image": data}, tf.zeros([max(1, records.num_random)]))
+        return tf.cast(image, tf.float32)
+
+    return decode
+
+
+def _each(function: Callable[[Any], Any], files: Any, size: int) -> Any:
+    return tf.map_fn(function, files, fn_output_signature=tf.TensorSpec([size, size, 3]))
+
+
+def text_inputs(run: TrainedRun) -> tuple[Prepare, Any] | str:
+    """(from texts to padded token ids, what holds its tables), or why it cannot be in a graph."""
+    name, content = read_tokenizer(run.data)
+    if name != HUGGING_FACE:
+        return "it is a SentencePiece model, whose search TensorFlow has no operations for"
+    tokenizer = byte_level_bpe(content)
+    if not isinstance(tokenizer, ByteLevelBpe):
+        return tokenizer
+    padding = find_vocabulary(run.data, run.manifest).padding
+    most = int(run.options["max_tokens"])
+    rules = _cleaning(run.manifest.config.get("clean"))
+
+    def prepare(texts: Any) -> Any:
+        for pattern, replacement in rules:
+            texts = tf.strings.regex_replace(texts, pattern, replacement)
+        dense = tokenizer(texts)[:, :most].to_tensor(padding)
+        missing = tf.maximum(1 - tf.shape(dense)[1], 0)
+        return tf.pad(dense, [[0, 0], [0, missing]], constant_values=padding)
+
+    return prepare, tokenizer
+
+
+def _cleaning(steps: Any) -> list[tuple[str, str]]:
+    """Regular expressions of the steps that have some, in the order of a set's manifest."""
+    text = json.dumps(steps) if not isinstance(steps, str) else steps
+    found = list(_CONTROLS) if "controls" in text or "default" in text or "web" in text else []
+    if "whitespace" in text or "default" in text or "web" in text:
+        found += _WHITESPACE
+    return found

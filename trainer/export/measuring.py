@@ -1,0 +1,113 @@
+"""How large, how right and how fast an exported model is."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shard_format import UsageError
+from trainer.export.trained_run import TrainedRun
+
+_WARM_CALLS, _TIMED_CALLS = 3, 30
+
+# from [batch, ...] inputs to [batch, classes] probabilities
+Predict = Callable[[Any], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """Of one model.
+
+    Attributes:
+        name: "keras", a key of QUANTIZATIONS, or the target.
+        path: Its file or folder.
+        size_bytes: Of that.
+        gzip_bytes: Of that after gzip, which stores the zeros of a pruned model in little.
+        accuracy: Share of records of which the label, or every label, is right; None if it was not
+            measured.
+        records: That it was measured on.
+        milliseconds: Median time of one example in this process on one thread; None likewise.
+    """
+
+    name: str
+    path: str
+    size_bytes: int
+    gzip_bytes: int
+    accuracy: float | None = None
+    records: int = 0
+    milliseconds: float | None = None
+
+
+def measure(name: str, path: Path, predict: Predict | None, examples: list[Any]) -> Measured:
+    """Size, and of a model that can be run accuracy and time.
+
+    Args:
+        name: See Measured.
+        path: Likewise.
+        predict: On one example [1, ...]; None to measure the size alone.
+        examples: (input [1, ...], label) pairs; a label is a number, or [classes] of 0 and 1.
+    """
+    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+    size = sum(each.stat().st_size for each in files)
+    packed = sum(len(gzip.compress(each.read_bytes(), 6)) for each in files)
+    found = Measured(name, str(path), size, packed)
+    if predict is None or not examples:
+        return found
+    right = [_is_right(np.asarray(predict(value))[0], label) for value, label in examples]
+    seconds = []
+    for number in range(_WARM_CALLS + _TIMED_CALLS):
+        value, _ = examples[number % len(examples)]
+        begin = time.perf_counter()
+        predict(value)
+        seconds.append(time.perf_counter() - begin)
+    return dataclasses.replace(
+        found,
+        accuracy=float(np.mean(right)),
+        records=len(right),
+        milliseconds=1e3 * float(np.median(seconds[_WARM_CALLS:])),
+    )
+
+
+def examples_of(run: TrainedRun, split: str | None, most: int | None) -> Iterator[tuple[Any, Any]]:
+    """(input [1, ...] as the model takes it, label) of the records of a split, by the reader.
+
+    Raises:
+        UsageError: There is no such split.
+    """
+    import reader
+
+    if split is None:
+        raise UsageError(
+            f"--evaluate needs a validation or test split, and {run.data} has none. Leave it out, "
+            "or build the set with --split train=0.9,validation=0.1 and train again."
+        )
+    stream = reader.load(
+        run.data,
+        split=split,
+        batch_size=1,
+        image_size=run.options.get("image_size"),
+        max_tokens=run.options.get("max_tokens"),
+        pad="max" if run.kind == "tokens" else "longest",
+        label=run.options.get("label"),
+        normalize=run.options.get("normalize", "none"),
+        augment="none",
+        shuffle="off",
+        epochs=1,
+        remainder="keep",
+        cache="off",
+    )
+    dtype = np.float32 if run.kind == "image" else np.int32
+    for inputs, label in stream.dataset.take(-1 if most is None else most).as_numpy_iterator():
+        yield np.asarray(inputs, dtype), label[0]
+
+
+def _is_right(probabilities: Any, label: Any) -> bool:
+    if np.ndim(label):
+        return bool(np.all((probabilities > 0.5) == (label > 0.5)))
+    return int(np.argmax(probabilities)) == int(label)

@@ -1,0 +1,92 @@
+"""The options of `shardmill export`, each declared once."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from shard_format.errors import UsageError
+from shard_format.options import Limits, check_declared, option
+from shard_format.storage import Place, place_of
+from trainer.export.quantization import QUANTIZATIONS
+
+TARGET_NAMES = ("saved-model", "tflite", "onnx")
+EPOCH_NAMES = ("last", "best")
+
+
+def _check_quantize(name: str, value: str) -> None:
+    """Returns if a value is a list of quantizations.
+
+    Raises:
+        UsageError: It is none.
+    """
+    names = value.split(",")
+    unknown = [each for each in names if each not in QUANTIZATIONS]
+    if unknown or len(set(names)) < len(names):
+        raise UsageError(
+            f"{name} is {value!r}. Pass one or more of {', '.join(QUANTIZATIONS)} with commas "
+            "between them, each once."
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportOptions:
+    """The options of one export, documented by their declarations.
+
+    Attributes:
+        run: Directory of a finished run.
+        out: Directory for the exported model.
+    """
+
+    run: Path
+    out: Path
+    to: str = option("saved-model", "What to export to.", choices=TARGET_NAMES)
+    epoch: str = option("last", "Which model: of the last or the best epoch.", choices=EPOCH_NAMES)
+    data: Place | None = option(
+        None, "The shard set, if it has moved since the training.", "SET", type=place_of
+    )
+    quantize: str = option(
+        "none",
+        "With --to tflite: none, dynamic (int8 weights), float16 (weights) or int8 (weights and "
+        "values); several with commas are compared.",
+        "NAME,...",
+        check=_check_quantize,
+        excludes={
+            f"--to {name}": "is for --to tflite" for name in TARGET_NAMES if name != "tflite"
+        },
+    )
+    calibration: int = option(
+        200,
+        "With --quantize int8, number of training records that the ranges are measured on.",
+        "N",
+        type=int,
+        limits=Limits(1),
+    )
+    evaluate: bool = option(
+        False, "Measure the accuracy on the validation split, next to that of Keras.", type=bool
+    )
+    max_records: int | None = option(
+        None,
+        "With --evaluate, so many records of the split at most.",
+        "N",
+        type=int,
+        limits=Limits(1),
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "run", Path(self.run))
+        object.__setattr__(self, "out", Path(self.out))
+        if self.data is not None:
+            object.__setattr__(self, "data", place_of(self.data))
+        check_declared(self, name_of=_flag)
+
+    def as_json(self) -> dict[str, Any]:
+        """All options, paths as text."""
+        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        plain = (bool, int, str, type(None))
+        return {k: v if isinstance(v, plain) else str(v) for k, v in found.items()}
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,137 @@
+"""To a SavedModel in a version folder, as TensorFlow Serving watches them.
+
+    OUT/1/saved_model.pb, variables/, export.json     the next export makes OUT/2
+
+A version is written under a name that servers ignore and renamed when it is whole.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from shard_format import InputError
+from trainer.export.float32_model import in_float32
+from trainer.export.inputs import image_inputs, text_inputs
+from trainer.export.trained_run import TrainedRun
+
+SEQUENCES = ("tokens", "segments", "positions")
+
+
+def make_module(run: TrainedRun) -> tuple[tf.Module, dict[str, Any], tuple[str, ...]]:
+    """(module, its signatures by name, what there is to say) of a run."""
+    module = tf.Module(name="served")
+    model = in_float32(run.model)
+    # Variables, for TensorFlow does not find those in the layers of a Keras 3 model.
+    module.weights = [variable.value for variable in model.variables]
+    if run.kind == "image":
+        signatures = {
+            name: _signature(
+                run, model, tf.TensorSpec([None], tf.string, name="image_bytes"), prepare
+            )
+            for name, prepare in image_inputs(run).items()
+        }
+        return module, signatures, ()
+    if run.kind == "packed":
+        return module, {"serving_default": _sequence_signature(model)}, ()
+    tokens = _signature(
+        run, model, tf.TensorSpec([None, None], tf.int64, name="tokens"), lambda ids: ids
+    )
+    texts = text_inputs(run)
+    if isinstance(texts, str):
+        note = (
+            f"the tokenizer of {run.data} is not in the model: {texts}. serving_default takes "
+            "token ids; 'shardmill predict' makes them on the client"
+        )
+        return module, {"serving_default": tokens}, (note,)
+    prepare, module.tables = texts
+    text = _signature(run, model, tf.TensorSpec([None], tf.string, name="text"), prepare)
+    return module, {"serving_default": text, "tokens": tokens}, ()
+
+
+def _signature(run: TrainedRun, model: Any, spec: Any, prepare: Any) -> Any:
+    """A signature from a batch of inputs to the outputs of `_outputs`."""
+
+    def serve(batch: Any) -> dict[str, Any]:
+        return _outputs(run, model(prepare(batch), training=False))
+
+    return tf.function(serve, input_signature=[spec], autograph=False)
+
+
+def _outputs(run: TrainedRun, probabilities: Any) -> dict[str, Any]:
+    """Probabilities [batch, classes], and the names of the classes in the same places.
+
+    Where a record has one label, also the most probable one: "class" and "probability", [batch].
+    """
+    names = tf.constant(run.class_names)
+    shape = tf.shape(probabilities)
+    outputs = {
+        "probabilities": probabilities,
+        "classes": tf.broadcast_to(names[None], shape),
+    }
+    if not run.multi_label:
+        outputs["class"] = tf.gather(names, tf.argmax(probabilities, axis=1))
+        outputs["probability"] = tf.reduce_max(probabilities, axis=1)
+    return outputs
+
+
+def _sequence_signature(model: Any) -> Any:
+    """Of a language model, from packed sequences to the probabilities of the next tokens."""
+    length = model.input["tokens"].shape[1]
+    specs = [tf.TensorSpec([None, length], tf.int64, name=name) for name in SEQUENCES]
+
+    def serve(tokens: Any, segments: Any, positions: Any) -> dict[str, Any]:
+        inputs = {"tokens": tokens, "segments": segments, "positions": positions}
+        return {"probabilities": model(inputs, training=False)}
+
+    return tf.function(serve, input_signature=specs, autograph=False)
+
+
+def write_version(run: TrainedRun, out: Path, write_notes: Any) -> tuple[Path, tuple[str, ...]]:
+    """(the version folder that was made, what there is to say).
+
+    Args:
+        run: What is exported.
+        out: Where the versions are.
+        write_notes: Called with the folder before it appears.
+
+    Raises:
+        InputError: The folder cannot be written.
+    """
+    module, signatures, notes = make_module(run)
+    temporary = out / f".export-{os.getpid()}"  # servers take folders with numbers for versions
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+        tf.saved_model.save(module, str(temporary), signatures=signatures)
+        write_notes(temporary)
+        return _published(temporary, out), notes
+    except (OSError, tf.errors.OpError) as error:
+        raise InputError(
+            f"Cannot write to {out}: {error}. Free some space or pass another --out."
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def versions(out: Path) -> list[int]:
+    """The numbers of the version folders, ascending."""
+    if not out.is_dir():
+        return []
+    return sorted(int(path.name) for path in out.iterdir() if path.name.isdecimal())
+
+
+def _published(temporary: Path, out: Path) -> Path:
+    """The folder under the next free number."""
+    while True:
+        target = out / str(max(versions(out), default=0) + 1)
+        try:
+            os.rename(temporary, target)
+            return target
+        except OSError:
+            if not target.exists():  # else another export took the number
+                raise
