@@ -48,13 +48,13 @@ def predict(
     """Predict the classes of images or texts.
 
     MODEL is the directory of a run, or of an export to saved-model, of which the latest version
-    answers. Files are as they were before preprocessing: the model does what preprocessing did. "-"
-    reads a text from stdin.
+    answers. Files, or all files in folders, are as they were before preprocessing: the model does
+    what preprocessing did. "-" reads a text from stdin.
 
     \b
     Examples:
       shardmill predict run hat.jpg shirt.png
-      shardmill predict served photos/*.jpg --top 3
+      shardmill predict served photos --top 3
       shardmill predict text-run --text "Where is my card?"
       shardmill predict text-run questions.txt --lines --json
       echo "Where is my card?" | shardmill predict text-run -
@@ -102,7 +102,7 @@ def _inputs(
         raise UsageError("The model is for images, and --text and --lines are for texts.")
     found = [(text, text.encode()) for text in texts]
     failed = []
-    for name in files:
+    for name in _listed(files):
         try:
             content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
             if is_text:
@@ -115,6 +115,15 @@ def _inputs(
             continue
         found += [(line.decode(), line) for line in content.splitlines() if line.strip()]
     return found, failed
+
+
+def _listed(files: Sequence[str]) -> list[str]:
+    """The files, with those in folders in their place, ordered by name."""
+    found = []
+    for name in files:
+        inside = sorted(Path(name).iterdir()) if name != "-" and Path(name).is_dir() else None
+        found += [name] if inside is None else [str(path) for path in inside if path.is_file()]
+    return found
 
 
 def _show(predictor: Predictor, found: list[Prediction], top: int, as_json: bool) -> None:

@@ -91,6 +91,19 @@ def test_the_programs_of_the_page_on_reading_run(need, folder, repository):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.proof  # tests in tests/trainer/export run the commands
+def test_the_commands_and_programs_of_the_page_on_exporting_run(need, folder, repository, run):
+    text = (repository / "docs" / "export.md").read_text(encoding="utf-8")
+    need("set")
+    assert run(*shlex.split("shardmill train set --epochs 1 --run-dir run")).returncode == 0
+    for command in commands_of(text):
+        done = run(*command)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+    for program in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        done = run_program(program, folder)
+        assert done.returncode == 0, done.stderr
+
+
 def test_make_knows_its_targets(repository):
     for target in ("demo", "test", "proofs", "bench", "format", "clean", "help"):
         subprocess.run(

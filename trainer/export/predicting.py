@@ -15,7 +15,7 @@ from reader.records.tokenizer import make_encoder, read_tokenizer
 from reader.records.vocabulary import find_vocabulary
 from shard_format import InputError, UsageError
 from shard_format.storage import Place
-from trainer.export.exporting import REPORT
+from trainer.export.result import REPORT
 from trainer.export.saved_model import make_module, versions
 from trainer.export.trained_run import TrainedRun, open_run
 from trainer.run_dir import RUN
