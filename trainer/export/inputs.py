@@ -101,22 +101,30 @@ def text_inputs(run: TrainedRun) -> tuple[Prepare, Any] | str:
         return tokenizer
     padding = find_vocabulary(run.data, run.manifest).padding
     most = int(run.options["max_tokens"])
-    rules = _cleaning(run.manifest.config.get("clean"))
+    clean = cleaning_of(run)
 
     def prepare(texts: Any) -> Any:
-        for pattern, replacement in rules:
-            texts = tf.strings.regex_replace(texts, pattern, replacement)
-        dense = tokenizer(texts)[:, :most].to_tensor(padding)
+        dense = tokenizer(clean(texts))[:, :most].to_tensor(padding)
         missing = tf.maximum(1 - tf.shape(dense)[1], 0)
         return tf.pad(dense, [[0, 0], [0, missing]], constant_values=padding)
 
     return prepare, tokenizer
 
 
-def _cleaning(steps: Any) -> list[tuple[str, str]]:
-    """Regular expressions of the steps that have some, in the order of a set's manifest."""
-    text = json.dumps(steps) if not isinstance(steps, str) else steps
-    found = list(_CONTROLS) if "controls" in text or "default" in text or "web" in text else []
-    if "whitespace" in text or "default" in text or "web" in text:
-        found += _WHITESPACE
-    return found
+def cleaning_of(run: TrainedRun) -> Prepare:
+    """What --clean did to the texts of a set, as far as regular expressions can: strings."""
+    steps = run.manifest.config.get("clean")
+    text = steps if isinstance(steps, str) else json.dumps(steps)
+    is_recipe = "default" in text or "web" in text
+    rules: list[tuple[str, str]] = []
+    if is_recipe or "controls" in text:
+        rules += _CONTROLS
+    if is_recipe or "whitespace" in text:
+        rules += _WHITESPACE
+
+    def clean(texts: Any) -> Any:
+        for pattern, replacement in rules:
+            texts = tf.strings.regex_replace(texts, pattern, replacement)
+        return texts
+
+    return clean

@@ -15,6 +15,7 @@ from reader.records.tokenizer import make_encoder, read_tokenizer
 from reader.records.vocabulary import find_vocabulary
 from shard_format import InputError, UsageError
 from shard_format.storage import Place
+from trainer.export.inputs import cleaning_of
 from trainer.export.result import REPORT
 from trainer.export.saved_model import make_module, versions
 from trainer.export.trained_run import TrainedRun, open_run
@@ -145,12 +146,14 @@ def _of_export(folder: Path, data: Place | None) -> Predictor:
 
 def _tokenized(call: Any, data: Place, run: TrainedRun) -> Callable[[Sequence[bytes]], Any]:
     """With the tokenizer of the set, in this process."""
-    encode = make_encoder(*read_tokenizer(data))
+    encode, clean = make_encoder(*read_tokenizer(data)), cleaning_of(run)
     padding = find_vocabulary(data, run.manifest).padding
     most = int(run.options["max_tokens"])
 
     def probabilities(batch: Sequence[bytes]) -> Any:
-        rows = [ids[:most] for ids in encode([text.decode() for text in batch])]
+        rows = [
+            ids[:most] for ids in encode([text.decode() for text in clean(list(batch)).numpy()])
+        ]
         ids = np.full((len(rows), max(1, *map(len, rows))), padding, np.int64)
         for row, values in zip(ids, rows, strict=True):
             row[: len(values)] = values
