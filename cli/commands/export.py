@@ -100,8 +100,10 @@ def _print(done: Exported, options: ExportOptions) -> None:
     if done.signatures:
         say(f"signatures {', '.join(done.signatures)}")
     say(f"written    {done.path}\nreport     {done.report}")
-    if options.to == "saved-model":
-        say(f"next       shardmill predict {done.path.parent} FILE")
+    if options.to == "saved-model" and done.kind != "packed":
+        # A note says that the tokenizer is not in the model: only the run has it.
+        predictor = options.run if done.notes else done.path.parent
+        say(f"next       shardmill predict {predictor} FILE")
 
 
 def _measurements(model: Measured) -> tuple[str, str]:

@@ -28,6 +28,7 @@ class Exported:
         notes: What the user should know.
         signatures: Names of the signatures of a SavedModel.
         report: export.json.
+        kind: Of the set: "image", "tokens" or "packed".
     """
 
     path: Path
@@ -35,6 +36,7 @@ class Exported:
     notes: tuple[str, ...]
     signatures: tuple[str, ...]
     report: Path
+    kind: str
 
 
 def report_of(run: Any, options: ExportOptions, models: tuple[Measured, ...]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def to_saved_model(run: TrainedRun, options: ExportOptions, on_progress: OnProgr
     )
     write_json(path / REPORT, report_of(run, options, models))
     on_progress("done", 2, 2)
-    return Exported(path, models, notes, tuple(loaded.signatures), path / REPORT)
+    return Exported(path, models, notes, tuple(loaded.signatures), path / REPORT, run.kind)
 
 
 def to_tflite(run: TrainedRun, options: ExportOptions, on_progress: OnProgress) -> Exported:
@@ -146,4 +146,4 @@ def _finished(run: TrainedRun, options: ExportOptions, models: tuple[Measured, .
     names = "".join(f"{name}\n" for name in run.class_names)
     _written(options.out / _LABELS, names.encode())
     write_json(options.out / REPORT, report_of(run, options, models))
-    return Exported(options.out, models, (), (), options.out / REPORT)
+    return Exported(options.out, models, (), (), options.out / REPORT, run.kind)
