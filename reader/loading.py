@@ -108,7 +108,7 @@ def load(
         position = start.step * batch_size
         dataset = without_autograph(build_dataset)(opened.source, start.epoch, position, batches)
     found = (dataset, steps, opened.info, order, start, opened.copies)
-    return Stream(*found, options=options, directory=directory)
+    return Stream(*found, options=options, directory=directory, source=opened.source)
 
 
 _NAMES = frozenset(field.name for field in dataclasses.fields(ReadOptions))

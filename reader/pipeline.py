@@ -50,6 +50,11 @@ class Source:
             return self.decode_batches(batches)
         return self.batched(self._decoded(tasks))
 
+    def numbered(self, epoch: Any, begin: Any, end: Any) -> tf.data.Dataset:
+        """The batches with the numbers [begin, end) of an epoch, in order; see `batches`."""
+        size = self.options.batch_size
+        return self.batches(self.windows.of_epoch(epoch, begin * size, end * size))
+
     def batched(self, elements: tf.data.Dataset) -> tf.data.Dataset:
         """Batches of `elements`, or of several such data sets mixed."""
         batches = elements.batch(self._share, drop_remainder=self._drops_remainder)
@@ -159,6 +164,13 @@ def finished(dataset: tf.data.Dataset, batches: int, options: ReadOptions) -> tf
     """The data set with its length, its options, and prefetched batches."""
     dataset = dataset.apply(tf.data.experimental.assert_cardinality(batches))
     return dataset.prefetch(tf.data.AUTOTUNE).with_options(_tf_options(options))
+
+
+def without_rewrites() -> tf.data.Options:
+    """No rewriting of the graph: it gains nothing here, and would be done for every iterator."""
+    options = tf.data.Options()
+    options.experimental_optimization.apply_default_optimizations = False
+    return options
 
 
 def _tf_options(asked: ReadOptions) -> tf.data.Options:

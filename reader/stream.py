@@ -13,11 +13,13 @@ from reader.batches import NumpyBatches
 from reader.cache.copying import Copies
 from reader.cache.plan import CacheChoice
 from reader.options import Directory, ReadOptions
+from reader.pipeline import Source, finished, without_autograph, without_rewrites
 from reader.record_types import OpenSplit, RecordType, TokenInfo, kind_of
 from reader.record_types.features import TargetLabels
 from reader.state import Position, make_state
 from reader.transforms.normalization import Normalization
 from shard_format import UsageError
+from shard_format.storage import local_path, place_of
 
 if TYPE_CHECKING:
     from reader.torch_batches import TorchBatches
@@ -115,6 +117,7 @@ class Stream:
         options: How it was opened, for those who open it again to measure it; None of a mixture.
         directory: What it was opened from, for the same: of a set at a URL that URL, where
             `info.directory` holds copies of its small files. None of a mixture.
+        source: What the data set is made of. None of a mixture.
     """
 
     dataset: tf.data.Dataset
@@ -125,6 +128,7 @@ class Stream:
     copies: tuple[Copies, ...]
     options: ReadOptions | None = dataclasses.field(default=None, repr=False, kw_only=True)
     directory: Directory | None = dataclasses.field(default=None, repr=False, kw_only=True)
+    source: Source | None = dataclasses.field(default=None, repr=False, kw_only=True)
 
     @property
     def first_step(self) -> int:
@@ -154,6 +158,30 @@ class Stream:
             )
         place = Position(*divmod(step, self.steps_per_epoch))
         return make_state(place, self.order)
+
+    def numbered(self, epoch: Any, begin: Any, end: Any) -> tf.data.Dataset:
+        """The batches with the numbers [begin, end) of an epoch, in order, as a data set.
+
+        Inside a tf.function the numbers may be tensors, and the data set is made wherever the graph
+        runs: any process that sees the set under the same path has any part of any epoch.
+
+        Args:
+            epoch: Scalar int64.
+            begin: Scalar int64.
+            end: Scalar int64, above `begin`, at most `steps_per_epoch`.
+
+        Raises:
+            UsageError: The stream is a mixture, is cached, or is of a set at a URL.
+        """
+        place = None if self.directory is None else local_path(place_of(self.directory))
+        if self.source is None or place is None or self.info.cache != "off":
+            raise UsageError(
+                f"{self.directory or 'A mixture'} with cache={self.info.cache!r} is read through "
+                "this process, so that a graph cannot read it elsewhere in Stream.numbered. Read "
+                "one set in a directory, with cache='off'."
+            )
+        dataset = without_autograph(self.source.numbered)(epoch, begin, end)
+        return finished(dataset, end - begin, self.source.options).with_options(without_rewrites())
 
     @property
     def _num_batches(self) -> int | None:

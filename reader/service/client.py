@@ -25,7 +25,7 @@ import numpy as np
 import tensorflow as tf
 
 from reader.options import Directory
-from reader.pipeline import Source, finished
+from reader.pipeline import Source, finished, without_rewrites
 from reader.service.address import Address, check_answers
 from reader.state import Position
 from shard_format import UsageError
@@ -104,7 +104,7 @@ class Service:
         def make(unit: Any) -> tf.data.Dataset:
             begin = tf.maximum(unit * self.unit, first)
             end = tf.minimum((unit + 1) * self.unit, self.steps)
-            return self._batches(epoch, begin, end).enumerate(begin)
+            return self.source.numbered(epoch, begin, end).enumerate(begin)
 
         # The dispatcher deals out the elements of this range.
         units = tf.data.Dataset.range(first // self.unit, -(-self.steps // self.unit))
@@ -119,7 +119,7 @@ class Service:
             str(self.address),
             compression=None,  # decoded images hardly shrink, and CPUs are what is short
         )
-        return batches.with_options(_without_rewrites()).apply(distribute)
+        return batches.with_options(without_rewrites()).apply(distribute)
 
     def _local(self, epoch: Any, wanted: Any) -> tf.data.Dataset:
         """The batches whose number is True in wanted, [steps] bool or empty, read by this process.
@@ -130,13 +130,8 @@ class Service:
         steps = edges[1:] - edges[:-1]
         runs = (tf.where(steps == 1)[:, 0], tf.where(steps == -1)[:, 0])
         return tf.data.Dataset.from_tensor_slices(runs).flat_map(
-            lambda begin, end: self._batches(epoch, begin, end)
+            lambda begin, end: self.source.numbered(epoch, begin, end)
         )
-
-    def _batches(self, epoch: Any, begin: Any, end: Any) -> tf.data.Dataset:
-        """The batches with the numbers [begin, end) of an epoch, in order."""
-        size = self.source.options.batch_size
-        return self.source.batches(self.source.windows.of_epoch(epoch, begin * size, end * size))
 
     def _account(self, epoch: Any, state: tuple[Any, Any], number: Any, batch: Any) -> Any:
         """What an event leads to.
@@ -219,7 +214,7 @@ def build_served(
         # An iterator of its own, and not a data set in the chain: when that goes, TensorFlow waits
         # for what it has asked of a service, which may be gone; an iterator cancels it before.
         batches = finished(service.epoch(epoch, first), count, source.options)
-        iterator = iter(batches.with_options(_without_rewrites()))
+        iterator = iter(batches.with_options(without_rewrites()))
         return tf.data.Dataset.range(count).map(lambda _: next(iterator))
 
     with warnings.catch_warnings():
@@ -227,13 +222,6 @@ def build_served(
         warnings.filterwarnings("ignore", "To make it possible to preserve tf.data options")
         dataset = tf.data.Dataset.range(start.epoch, last).flat_map(of_epoch)
     return finished(dataset, batches, source.options)
-
-
-def _without_rewrites() -> tf.data.Options:
-    """No rewriting of the graph: it gains nothing here, and would be done anew in every epoch."""
-    options = tf.data.Options()
-    options.experimental_optimization.apply_default_optimizations = False
-    return options
 
 
 def _slowly(dataset: tf.data.Dataset) -> tf.data.Dataset:
