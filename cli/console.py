@@ -201,6 +201,10 @@ class Bars:
         # A stage without a count is shown as 1 of 1.
         self._progress.update(task.id, total=task.completed or 1, completed=task.completed or 1)
 
+    def rest(self) -> None:
+        """No more lines by themselves: what follows takes until another process ends it."""
+        self._over.set()
+
     def note(self, text: str) -> None:
         """A line above the bars, which stays."""
         self._console.print(f"note: {visible(text)}", soft_wrap=True)

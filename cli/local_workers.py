@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import FrameType
 
 import click
@@ -27,10 +28,10 @@ from trainer.run_dir import WORKERS, require_free
 from trainer.workers.cluster import VARIABLE
 
 # Says to a process that it is one of these workers, so that it starts none itself.
-_CHILD = "SHARDMILL_LOCAL_WORKER"
-_LOOK_SECONDS = 0.2
+CHILD = "SHARDMILL_LOCAL_WORKER"
+LOOK_SECONDS = 0.2
 # For a worker that hangs or writes, after the others have ended.
-_GRACE_SECONDS = 10.0
+GRACE_SECONDS = 10.0
 # The same after a signal: within 10 s of it the run has ended, unless a checkpoint takes longer.
 _STOPPED_GRACE_SECONDS = 3.0
 _TAIL_BYTES = 2000
@@ -39,7 +40,7 @@ _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux
 
 def is_worker() -> bool:
     """Whether this process was started here."""
-    return _CHILD in os.environ
+    return CHILD in os.environ
 
 
 def train_locally(options: TrainOptions, count: int) -> int:
@@ -59,7 +60,7 @@ def train_locally(options: TrainOptions, count: int) -> int:
             f"{VARIABLE} is set, and --local-workers would set another one for each process. Unset "
             "it, or leave --local-workers out."
         )
-    devices = _divided_gpus(count)
+    devices = divided_gpus(count)
     require_free(options.run_dir)
     for restarts_left in range(options.restarts, -1, -1):
         code = _Team(options, count, devices).run()
@@ -87,7 +88,7 @@ class _Team:
 
     def run(self) -> int:
         """The exit code of the run, when all processes have ended."""
-        addresses = [f"127.0.0.1:{port}" for port in _free_ports(len(self._logs))]
+        addresses = [f"127.0.0.1:{port}" for port in free_ports(len(self._logs))]
         before = {
             number: signal.signal(number, self._pass_on)
             for number in (signal.SIGINT, signal.SIGTERM)
@@ -109,31 +110,8 @@ class _Team:
 
     def _start(self, index: int, addresses: list[str]) -> subprocess.Popen[bytes]:
         config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-        environment = {**os.environ, _CHILD: str(index), VARIABLE: json.dumps(config)}
-        if self._devices is not None:
-            environment["CUDA_VISIBLE_DEVICES"] = self._devices[index]
-        command = [sys.executable, "-m", "cli.main", *sys.argv[1:]]
-        # In sessions of their own, or a terminal would send them Ctrl-C too, besides `_pass_on`.
-        if index == 0:
-            return subprocess.Popen(
-                command, env=environment, start_new_session=True, preexec_fn=_end_with_parent
-            )
-        try:
-            self._logs[index].parent.mkdir(parents=True, exist_ok=True)
-            with open(self._logs[index], "ab") as log:
-                return subprocess.Popen(
-                    command,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                    preexec_fn=_end_with_parent,
-                )
-        except OSError as error:
-            raise InputError(
-                f"Cannot write to {self._logs[index]}: {error}. Pass another --run-dir."
-            ) from error
+        devices = None if self._devices is None else self._devices[index]
+        return start_process(str(index), config, devices, self._logs[index] if index else None)
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         """Sends a signal to all workers, once: a second Ctrl-C would end them without saving."""
@@ -146,7 +124,7 @@ class _Team:
         """Returns when all have ended, or one failed and the others had the time to say so."""
         end = float("inf")
         # The others notice by themselves, and say which one; they get the time for that.
-        noticing = 2 * self._options.worker_timeout + _GRACE_SECONDS
+        noticing = 2 * self._options.worker_timeout + GRACE_SECONDS
         while True:
             codes = [process.poll() for process in self._processes]
             running = codes.count(None)
@@ -159,10 +137,10 @@ class _Team:
                 # cannot come to it, since another had not begun, has nothing to save.
                 end = min(end, time.monotonic() + _STOPPED_GRACE_SECONDS)
             if codes.count(WORKERS_LOST) == len(codes) - running and any(codes):
-                end = min(end, time.monotonic() + _GRACE_SECONDS)  # the rest hangs
+                end = min(end, time.monotonic() + GRACE_SECONDS)  # the rest hangs
             if time.monotonic() >= end:
                 return
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(LOOK_SECONDS)
 
     def _result(self) -> int:
         """The exit code, after what the logs say of workers that failed."""
@@ -179,27 +157,72 @@ class _Team:
 
     def _show(self, index: int, code: int) -> None:
         if code < 0:
-            click.echo(f"worker {index} ended by {_signal_name(code)}", err=True)
+            click.echo(f"worker {index} ended by {signal_name(code)}", err=True)
         if code < 0 or index == 0:
             return
         log = self._logs[index]
-        data = log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
-        lines = [line for line in data.splitlines() if line.strip()]
-        last = lines[-1] if lines else "nothing"
-        click.echo(f"worker {index} ended with exit code {code}; {log} ends with: {last}", err=True)
+        message = f"worker {index} ended with exit code {code}; {log} ends with: {last_line(log)}"
+        click.echo(message, err=True)
 
 
-def _signal_name(code: int) -> str:
+def start_process(
+    name: str, config: dict[str, object], devices: str | None, log: Path | None
+) -> subprocess.Popen[bytes]:
+    """This command in a process of its own.
+
+    Args:
+        name: By which it knows that it is one of several.
+        config: Its TF_CONFIG.
+        devices: Its CUDA_VISIBLE_DEVICES; None where there is no GPU.
+        log: Where it writes; None for the terminal.
+
+    Raises:
+        InputError: The log cannot be written.
+    """
+    environment = {**os.environ, CHILD: name, VARIABLE: json.dumps(config)}
+    if devices is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = devices
+    command = [sys.executable, "-m", "cli.main", *sys.argv[1:]]
+    # In sessions of their own, or a terminal would send them Ctrl-C too, besides the launcher.
+    if log is None:
+        return subprocess.Popen(
+            command, env=environment, start_new_session=True, preexec_fn=end_with_parent
+        )
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with open(log, "ab") as output:
+            return subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=end_with_parent,
+            )
+    except OSError as error:
+        raise InputError(f"Cannot write to {log}: {error}. Pass another --run-dir.") from error
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log."""
+    data = log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
+    lines = [line for line in data.splitlines() if line.strip()]
+    return lines[-1] if lines else "nothing"
+
+
+def signal_name(code: int) -> str:
+    """The signal that a process with this return code ended by."""
     return signal.Signals(-code).name
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Has the kernel end a worker whose launcher was killed; Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGTERM)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on, all different."""
     servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports: list[int] = [server.getsockname()[1] for server in servers]
@@ -208,7 +231,7 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def _divided_gpus(count: int) -> list[str] | None:
+def divided_gpus(count: int) -> list[str] | None:
     """The GPUs of each worker, as CUDA_VISIBLE_DEVICES; None if there are none.
 
     Raises:

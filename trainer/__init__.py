@@ -20,9 +20,12 @@ from trainer.events import (
     OnEvent,
     RunDone,
     RunStarted,
+    ServerStarted,
     StepsDone,
     StopAsked,
     TrainResult,
+    WorkerLeft,
+    WorkerReturned,
     WorkersAwaited,
     WorkersMissing,
 )
@@ -46,12 +49,15 @@ __all__ = [
     "OnEvent",
     "RunDone",
     "RunStarted",
+    "ServerStarted",
     "StepsDone",
     "StopAsked",
     "TrainOptions",
     "TrainResult",
     "TrainingError",
     "TrainingStopped",
+    "WorkerLeft",
+    "WorkerReturned",
     "WorkersAwaited",
     "WorkersLost",
     "WorkersMissing",
@@ -76,7 +82,9 @@ def train(options: TrainOptions, on_event: OnEvent = _ignore) -> TrainResult:
         TrainingStopped: SIGTERM or Ctrl-C came to this process, whose main thread this is and which
             does not handle it itself, or to another worker of the run. The run is checkpointed;
             the same call resumes it.
-        WorkersLost: Another worker of the run died, hangs, or did not start.
+        WorkersLost: Another process of the run died, hangs, or did not start.
+        SystemExit: This process is a worker or a parameter server of --strategy parameter_server,
+            and the run is over.
     """
     from shard_format.extras import naming_extras
 

@@ -43,7 +43,7 @@ class Autosave:
         self._saved: tuple[int, int] | None = None
 
     def within_epoch(self, epochs_done: int, step: int, totals: Totals) -> None:
-        """Saves if it is time, or if the run has to stop.
+        """Saves if it is time, or if the run has to stop; not while steps are under way.
 
         Args:
             epochs_done: Whole epochs.
@@ -54,12 +54,18 @@ class Autosave:
         Raises:
             TrainingStopped: A signal has come, and the place is saved.
         """
+        if not self._team.is_settled:
+            return
         self._termination.begin()
         self._listen()
         is_time = bool(self._team.of_chief(int(self._is_time())))
         if (is_time or self._asked) and self._saved != (epochs_done, step):
             self._save(epochs_done, step, totals)
         self._stop_if_asked()
+
+    def is_due(self) -> bool:
+        """Whether the next call of `within_epoch` will save or stop: what is under way may end."""
+        return bool(self._termination.asked) or self._is_time()
 
     def end_of_epoch(self, epochs_done: int) -> None:
         """Saves that so many epochs are done."""
@@ -77,6 +83,9 @@ class Autosave:
         """
         self._listen()
         self._stop_if_asked()
+
+    def _is_time(self) -> bool:
+        return time.monotonic() - self._saved_at >= self._seconds
 
     def _listen(self) -> None:
         """Notes a signal that has come to any worker."""

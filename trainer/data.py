@@ -137,7 +137,7 @@ def open_data(asked: TrainOptions, worker: tuple[int, int] = (0, 1)) -> Data:
 
     shared: dict[str, Any] = {name: getattr(options, name) for name in _SHARED}
     shared |= {"buckets": options.buckets or 1, "worker": worker}
-    if workers > 1 and options.cache == "auto":
+    if options.cache == "auto" and (workers > 1 or options.strategy == "parameter_server"):
         shared["cache"] = "off"  # one in memory would hold the parts of all workers
 
     def open_training(state: Mapping[str, Any] | None) -> BatchStream:

@@ -31,6 +31,7 @@ class RunStarted:
         worker: Index of this process among those that train the model; 0 writes the files.
         num_workers: Processes that train the model.
         collectives: How several of them sum gradients, "RING" or "NCCL"; empty for one.
+        num_parameter_servers: Processes that hold the variables; 0 if the workers do.
     """
 
     model: str
@@ -50,6 +51,44 @@ class RunStarted:
     worker: int = 0
     num_workers: int = 1
     collectives: str = ""
+    num_parameter_servers: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerStarted:
+    """This process serves the chief of a run: as a worker, or as a parameter server.
+
+    Attributes:
+        name: What messages call it.
+        chief: What messages call the chief.
+    """
+
+    name: str
+    chief: str
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerLeft:
+    """Another process of a run with parameter servers does not answer. It comes in another thread.
+
+    The run continues without a worker, and ends where a parameter server was lost.
+
+    Attributes:
+        name: What messages call it.
+    """
+
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerReturned:
+    """A worker that did not answer does so again, or was replaced. It comes in another thread.
+
+    Attributes:
+        name: What messages call it.
+    """
+
+    name: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +115,7 @@ class WorkersAwaited:
 
 @dataclasses.dataclass(frozen=True)
 class WorkersMissing:
-    """Another worker died or hangs. The only event that comes in another thread.
+    """Another worker died or hangs. It comes in another thread.
 
     The run ends with `trainer.WorkersLost` within seconds, or the process with its exit code.
 
@@ -242,6 +281,9 @@ Event = (
     | MetricsServed
     | WorkersAwaited
     | WorkersMissing
+    | ServerStarted
+    | WorkerLeft
+    | WorkerReturned
     | CheckpointDamaged
     | NotLocked
     | StepsDone

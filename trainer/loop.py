@@ -16,7 +16,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
@@ -112,7 +112,11 @@ class Loop:
             predicted classes, and weights or None; to be set before the first one.
         next_stop: From the training steps of a phase that are done to the step at which a call
             has to end.
+        is_due: Whether `on_steps` wants the place between two steps, for a checkpoint or the end;
+            asked where steps are not made one after the other.
     """
+
+    counts_classes: ClassVar[bool] = True  # whether `on_predicted` is called
 
     def __init__(
         self,
@@ -142,9 +146,9 @@ class Loop:
         self._compute = (
             tf.function(self._part, jit_compile=True, reduce_retracing=True) if jit else self._part
         )
-        # Read after a step to know that its weights are there; reading a small one costs nothing.
-        self._marker = min(model.trainable_variables, key=lambda weight: math.prod(weight.shape))
+        self._weights = model.trainable_variables
         self.agreed_steps: Callable[[int], int] = int
+        self.is_due: Callable[[], bool] = bool
         self.on_predicted: Callable[[Any, Any, Any], None] | None = None
         self.next_stop: Callable[[int], int] = lambda done: sys.maxsize
         self._train_call = self._several_steps(self._train_step)
@@ -229,7 +233,7 @@ class Loop:
 
     def _train_step(self, *batch: Any) -> Any:
         """One step on a replica's share: [batch, ...] inputs, [batch, ...] targets and weights."""
-        variables = self._model.trainable_variables
+        variables = self._weights
         parts = self._accumulate
         losses, counts, gradients = (
             self._compute(batch)
@@ -246,7 +250,9 @@ class Loop:
         self._optimizer.apply(gradients, variables)
         if pruning:
             pruning.apply(masks, self._optimizer.iterations.value)
-        with tf.control_dependencies([tf.convert_to_tensor(self._marker.value)]):
+        # Read after the step to know that its weights are there; reading a small one costs nothing.
+        smallest = min(variables, key=lambda weight: math.prod(weight.shape))
+        with tf.control_dependencies([tf.convert_to_tensor(smallest.value)]):
             return tf.identity(losses), counts
 
     def _part(self, batch: Any) -> tuple[Any, Any, list[Any]]:
@@ -264,7 +270,7 @@ class Loop:
                 shares = self._strategy.num_replicas_in_sync * self._accumulate
                 loss += tf.add_n(self._model.losses) / shares
             target = self._optimizer.scale_loss(loss) if self._scales_loss else loss
-        gradients = map(dense, tape.gradient(target, self._model.trainable_variables))
+        gradients = map(dense, tape.gradient(target, self._weights))
         return tf.reduce_sum(losses), counts, list(gradients)
 
     def _validation_step(self, inputs: Any, *further: Any) -> Any:

@@ -34,6 +34,7 @@ FREE_TO_CHANGE = (
     "accumulate",
     "patience",
     "local_workers",
+    "parameter_servers",
     "restarts",
     "worker_timeout",
     "worker_start_timeout",
@@ -238,12 +239,21 @@ class TrainOptions:
     precision: str = option("auto", "Dtype policy of Keras.", choices=PRECISIONS)
     strategy: str = option(
         "default",
-        "One device, all GPUs of this machine, or several processes and machines.",
+        "One device, all GPUs of this machine, or several processes and machines, in step or, with "
+        "parameter servers, each at its own speed.",
         choices=tuple(STRATEGIES),
     )
     local_workers: int | None = option(
         None,
         "Train with so many processes on this machine, by --strategy multi_worker.",
+        metavar="N",
+        type=int,
+        limits=Limits(1, 4096),
+    )
+    parameter_servers: int | None = option(
+        None,
+        "With --local-workers, keep the variables in so many further processes, by --strategy "
+        "parameter_server.",
         metavar="N",
         type=int,
         limits=Limits(1, 4096),

@@ -181,7 +181,8 @@ class Records:
 
 def make_confusion(data: Data, learner: TrainState) -> Callable[[], Matrix | None]:
     """Has the validation counted by class; gives what takes the counts, on all workers."""
-    if data.validation is None or data.multi_label or not 0 < len(data.class_names) <= MAX_CLASSES:
+    has_classes = not data.multi_label and 0 < len(data.class_names) <= MAX_CLASSES
+    if data.validation is None or not has_classes or not learner.loop.counts_classes:
         return lambda: None
     confusion = Confusion(learner.strategy, len(data.class_names))
     learner.loop.on_predicted = confusion.add

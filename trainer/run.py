@@ -277,8 +277,9 @@ class _Run:
             head_only=self.options.freeze,
             head_loaded=self.learner.head_loaded,
             worker=self.team.index,
-            num_workers=self.team.size,
+            num_workers=self.team.num_workers,
             collectives=self.team.collectives,
+            num_parameter_servers=self.team.num_parameter_servers,
         )
 
     def finish(
@@ -298,8 +299,8 @@ class _Run:
             TrainingStopped: SIGTERM or Ctrl-C has come.
         """
         size = self.options.batch_size
-        batches = iter(self.team.distribute(self.stream.dataset, size))
-        validation = self.validation and self.team.distribute(self.validation.dataset, size)
+        batches = iter(self.team.distribute(self.stream, size))
+        validation = self.validation and self.team.distribute(self.validation, size)
         minutes = self.options.checkpoint_minutes
 
         def asked(number: signal.Signals) -> None:
@@ -308,6 +309,7 @@ class _Run:
         taken = make_confusion(data, self.learner)
         with Termination(asked) as termination, self._shown(data) as shown, kept:
             autosave = Autosave(kept, self.stream, minutes, termination, self.team)
+            self.learner.loop.is_due = autosave.is_due
             for epoch in range(place.epochs_done + 1, self.options.epochs + 1):
                 done = self._run_epoch(place, batches, validation, autosave, shown)
                 history.append(done)

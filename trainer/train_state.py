@@ -19,6 +19,9 @@ from trainer.models.starting import freeze_body, load_weights
 from trainer.objective import Objective
 from trainer.optimizers import OPTIMIZERS, averages_of, with_averages, with_loss_scale
 from trainer.options import Settings
+from trainer.parameter_servers.asynchronous import AsynchronousLoop
+from trainer.parameter_servers.joining import Servers
+from trainer.parameter_servers.remote_state import RemoteState
 from trainer.precision import dtype_policy
 from trainer.pruning import Pruning
 from trainer.schedules import DECAY_SHARES, SCHEDULES, Plan
@@ -125,11 +128,23 @@ def make_train_state(
         )
     side = options.image_size or 0
     shape: InputShape = input_shape or (side, side, 3)
-    with strategy.scope(), dtype_policy(precision):
+    schedule = SCHEDULES[options.schedule](_plan(options, steps_per_epoch))
+
+    def made_model() -> Any:
         activation = "sigmoid" if multi_label else "softmax"
         model = build_model(options.model, MODELS, shape, num_classes, activation)
         if options.freeze:
             freeze_body(model)
+        return model
+
+    def made_optimizer() -> Any:
+        optimizer = OPTIMIZERS[options.optimizer](schedule, options.weight_decay)
+        if options.ema is not None:
+            optimizer = with_averages(optimizer, options.ema)
+        return with_loss_scale(optimizer) if precision == "mixed_float16" else optimizer
+
+    with strategy.scope(), dtype_policy(precision):
+        model = made_model()
         if not model.trainable_variables:
             raise UsageError(
                 f"The model has no weights to train (--model {options.model}). Make its layers "
@@ -140,31 +155,35 @@ def make_train_state(
         # Outside of the scope, in which all workers have to create the same variables, and before
         # the optimizer, whose moving averages begin with these weights.
         head_loaded = team.from_chief(lambda: load_weights(model, weights))
+    averages: dict[int, Any] = {}
     with strategy.scope(), dtype_policy(precision):
-        schedule = SCHEDULES[options.schedule](_plan(options, steps_per_epoch))
-        optimizer = OPTIMIZERS[options.optimizer](schedule, options.weight_decay)
-        if options.ema is not None:
-            optimizer = with_averages(optimizer, options.ema)
-        if precision == "mixed_float16":
-            optimizer = with_loss_scale(optimizer)
+        optimizer = made_optimizer()
         optimizer.build(model.trainable_variables)
-        averages = {} if options.ema is None else averages_of(optimizer, model.trainable_variables)
+        if options.ema is not None:
+            averages = averages_of(optimizer, model.trainable_variables)
     num_steps = options.epochs * steps_per_epoch
     pruning = options.prune and Pruning(options.prune, num_steps, model, averages)
     # A layer may draw from the seed while it is built; the steps start from the seed again.
     keras.utils.set_random_seed(options.seed)
-    loop = Loop(
-        strategy,
-        model,
-        optimizer,
-        options.batch_size,
-        Objective(model, options.label_smoothing, class_weights, multi_label),
-        options.accumulate,
-        options.clip_norm,
-        (lambda weight: averages.get(id(weight), weight).value) if averages else None,
-        options.jit,
-        pruning or None,
-    )
+
+    def average_of(weight: Any) -> Any:
+        return averages.get(id(weight), weight).value
+
+    def settings(trained: Any) -> tuple[Any, ...]:
+        return (
+            options.batch_size,
+            Objective(trained, options.label_smoothing, class_weights, multi_label),
+            options.accumulate,
+            options.clip_norm,
+            average_of if averages else None,
+        )
+
+    if isinstance(team, Servers):
+        with team.remote.scope(), dtype_policy(precision):
+            remote = RemoteState(made_model(), made_optimizer, model, optimizer)
+        loop: Loop = AsynchronousLoop(team, remote, *settings(remote.model))
+    else:
+        loop = Loop(strategy, model, optimizer, *settings(model), options.jit, pruning or None)
     loop.agreed_steps = team.of_chief
     return TrainState(strategy, model, optimizer, schedule, loop, averages, head_loaded)
 

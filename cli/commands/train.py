@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -61,6 +62,7 @@ def train(
       shardmill train set --model mypackage.models:build --run-dir runs/1
       shardmill train s3://bucket/set --run-dir runs/1
       shardmill train set --local-workers 2 --restarts 3
+      shardmill train set --local-workers 4 --parameter-servers 1 --restarts 3
       shardmill train set --strategy multi_worker          on every machine, with TF_CONFIG
     """
     from shard_format import load_manifest
@@ -72,14 +74,43 @@ def train(
     if save_config is not None:
         further = {"directory": str(directory), "run_dir": str(run_dir)}
         save(save_config, options, further, "shardmill train")
+    options = _divided(options)
+    if options.strategy != "parameter_server":
+        train_model(options, as_json)
+        return
+    code: Any = 0
+    try:
+        train_model(options, as_json)
+    except SystemExit as ended:
+        code = ended.code
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # TensorFlow would wait for a worker that is missing at the exit
+
+
+def _divided(options: TrainOptions) -> TrainOptions:
+    """The options of this process: the launcher of several does not come back from here.
+
+    Raises:
+        UsageError: The options that start processes contradict each other.
+        SystemExit: The processes that were started have ended.
+    """
     count = options.local_workers or 1
+    if options.parameter_servers is not None or (
+        options.strategy == "parameter_server" and options.local_workers is not None
+    ):
+        from cli import local_servers
+
+        if not local_servers.is_worker():
+            raise SystemExit(local_servers.train_locally(options))
+        return dataclasses.replace(options, strategy="parameter_server")
     if count > 1:
         from cli import local_workers
 
         if not local_workers.is_worker():
             raise SystemExit(local_workers.train_locally(options, count))
-        options = dataclasses.replace(options, strategy="multi_worker")
-    train_model(options, as_json)
+        return dataclasses.replace(options, strategy="multi_worker")
+    return options
 
 
 def _default_run_dir(directory: Place) -> Path:
@@ -223,8 +254,11 @@ class _Show:
             MetricsServed,
             NotLocked,
             RunStarted,
+            ServerStarted,
             StepsDone,
             StopAsked,
+            WorkerLeft,
+            WorkerReturned,
             WorkersAwaited,
             WorkersMissing,
         )
@@ -245,11 +279,24 @@ class _Show:
                 f"{event.run_dir} cannot be locked ({event.reason}); make sure that no other run "
                 "writes to it"
             )
+        elif isinstance(event, ServerStarted):
+            self._bars.finish("load")
+            self._bars.note(f"{event.name} serves {event.chief}")
+            self._bars.rest()
+        elif isinstance(event, WorkerLeft):
+            self._bars.note(f"{event.name} does not answer")
+        elif isinstance(event, WorkerReturned):
+            self._bars.note(f"{event.name} is back")
         elif isinstance(event, RunStarted):
             self._bars.finish("load")
             self._steps_per_epoch, self._epochs = event.steps_per_epoch, event.epochs
             self._note = f"{event.model}, {event.precision}, {event.num_train_records:,} records"
-            if event.num_workers > 1:
+            if event.num_parameter_servers:
+                self._bars.note(
+                    f"workers: {event.num_workers}, each at its own speed; parameter servers: "
+                    f"{event.num_parameter_servers}, which hold the variables"
+                )
+            elif event.num_workers > 1:
                 self._bars.note(
                     f"worker {event.worker} of {event.num_workers}, {event.num_replicas} devices; "
                     f"gradients are summed by {event.collectives}"

@@ -78,6 +78,35 @@ def test_what_is_no_cluster_is_refused_with_an_example(cluster_of, cluster, task
     assert '"task": {"type": "worker", "index": 0}' in str(error.value)
 
 
+SERVED = {**CHIEF, **TWO, "ps": ["p:1", "p:2"]}
+
+
+@pytest.mark.parametrize(
+    ("task", "index", "name"),
+    [
+        (("chief", 0), 0, "the chief (c:0)"),
+        (("worker", 1), 2, "worker 1 (b:2)"),
+        (("ps", 1), 4, "parameter server 1 (p:2)"),
+    ],
+)
+def test_clusters_with_parameter_servers(cluster_of, task, index, name):
+    cluster_of(TWO)
+    with pytest.raises(UsageError, match="need --strategy parameter_server"):
+        cluster_of(SERVED, *task)
+    found = cluster_of_environment("parameter_server")
+    assert (found.index, found.name_of(index)) == (index, name)
+    assert found.jobs == SERVED
+
+
+@pytest.mark.parametrize("lacking", ["chief", "worker", "ps"])
+def test_parameter_servers_need_a_chief_and_workers(cluster_of, monkeypatch, lacking):
+    cluster = {job: found for job, found in SERVED.items() if job != lacking}
+    config = {"cluster": cluster, "task": {"type": "ps", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    with pytest.raises(UsageError, match=f"its cluster has no '{lacking}'.*\"ps\": "):
+        cluster_of_environment("parameter_server")
+
+
 @pytest.mark.parametrize(("text", "fact"), [("", "is not set"), ("{", "is not JSON"), ("7", "no")])
 def test_a_variable_that_is_no_json_is_refused(monkeypatch, text, fact):
     monkeypatch.setenv("TF_CONFIG", text)

@@ -19,7 +19,7 @@ from shard_format import InputError, UsageError
 from trainer import TrainOptions, WorkersLost, train
 from trainer.checkpoints import latest_progress
 from trainer.data import open_data
-from trainer.workers import joining
+from trainer.workers import joining, reaching
 
 ROOT = Path(__file__).parents[2]
 LOST = 175
@@ -297,7 +297,7 @@ def two(monkeypatch):
     cluster = {"worker": [f"127.0.0.1:{first}", f"127.0.0.1:{second}"]}
     config = {"cluster": cluster, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-    monkeypatch.setattr(joining, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(reaching, "_LOOK_SECONDS", 0.05)
     return first, second
 
 
@@ -338,7 +338,7 @@ def test_local_workers_refuse_what_they_cannot_be(shardmill, write_set, tmp_path
     (tmp_path / "run" / "thesis.tex").touch()
     assert "holds other files and no run.json" in refused()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
-    assert local_workers._divided_gpus(2) == ["4,6", "5"]
+    assert local_workers.divided_gpus(2) == ["4,6", "5"]
 
 
 def test_other_strategies_do_not_look_at_tf_config(monkeypatch, options):

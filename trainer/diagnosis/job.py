@@ -10,6 +10,7 @@ from trainer import precision
 from trainer.data import Data, open_data, require_batch
 from trainer.devices import configure_devices
 from trainer.options import Settings, TrainOptions
+from trainer.strategies import SEVERAL_WORKERS
 from trainer.train_state import TrainState, make_train_state
 
 
@@ -41,7 +42,7 @@ def open_job(asked: TrainOptions) -> Job:
         UsageError: The options contradict each other, the data set or the machine.
         ShardSetError: There is no shard set in `asked.data`.
     """
-    if asked.strategy in ("multi_worker", "tpu"):
+    if asked.strategy in {*SEVERAL_WORKERS, "tpu"}:
         raise UsageError(
             f"shardmill doctor does not measure --strategy {asked.strategy}: it looks at one "
             "process. Leave it out, or pass --strategy mirrored."

@@ -15,6 +15,7 @@ from trainer.strategies import (
     mirrored,
     multi_worker,
     one_device,
+    parameter_server,
     tpu,
 )
 
@@ -23,16 +24,17 @@ STRATEGIES: dict[str, Callable[[], Any]] = {
     "default": default.create,
     "mirrored": mirrored.create,
     "multi_worker": multi_worker.create,
+    "parameter_server": parameter_server.create,
     "central_storage": central_storage.create,
     "one_device": one_device.create,
     "tpu": tpu.create,
 }
 
 # Those whose model is trained by several processes, which TF_CONFIG names.
-SEVERAL_WORKERS = frozenset({"multi_worker"})
+SEVERAL_WORKERS = frozenset({"multi_worker", "parameter_server"})
 # Those under which Keras 3.15's LossScaleOptimizer does not run, or float16 is no type.
-WITHOUT_FLOAT16 = frozenset({"central_storage", "tpu"})
+WITHOUT_FLOAT16 = frozenset({"central_storage", "parameter_server", "tpu"})
 # Those under which XLA does not compile the model apart, or compiles all of a step anyway.
-WITHOUT_JIT = frozenset({"central_storage", "tpu"})
+WITHOUT_JIT = frozenset({"central_storage", "parameter_server", "tpu"})
 
 __all__ = ["SEVERAL_WORKERS", "STRATEGIES", "WITHOUT_FLOAT16", "WITHOUT_JIT"]

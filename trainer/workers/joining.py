@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import signal
-import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
 
-from shard_format.errors import UsageError
 from trainer.errors import WORKERS_LOST, WorkersLost
-from trainer.events import OnEvent, WorkersAwaited, WorkersMissing
+from trainer.events import OnEvent, WorkersMissing
 from trainer.options import TrainOptions
 from trainer.strategies import SEVERAL_WORKERS, STRATEGIES, multi_worker
 from trainer.workers.cluster import Cluster, cluster_of_environment
+from trainer.workers.reaching import wait_for_all
 from trainer.workers.team import Team
 from trainer.workers.watch import Watch
 
-_LOOK_SECONDS = 0.5  # between two attempts to reach the other workers
-_CONNECT_SECONDS = 2.0
 # From all processes running to a cluster: TensorFlow takes a second or two.
 _FORMING_SECONDS = 120.0
 
@@ -39,11 +34,17 @@ def joined(options: TrainOptions, on_event: OnEvent) -> Iterator[Team]:
         UsageError: TF_CONFIG does not describe a cluster, or the port of this worker is taken.
         WorkersLost: A worker did not start, died, or hangs.
     """
+    if options.strategy == "parameter_server":
+        from trainer.parameter_servers import joining
+
+        with joining.joined(options, on_event) as team:
+            yield team
+        return
     if options.strategy not in SEVERAL_WORKERS:
         yield Team(STRATEGIES[options.strategy]())
         return
     cluster = cluster_of_environment()
-    _wait_for_all(cluster, options.worker_start_timeout, on_event)
+    wait_for_all(cluster, options.worker_start_timeout, on_event)
 
     def on_lost(message: str) -> None:
         on_event(WorkersMissing(message))
@@ -63,56 +64,6 @@ def joined(options: TrainOptions, on_event: OnEvent) -> Iterator[Team]:
         raise lost from error
     finally:
         watch.stop()
-
-
-def _wait_for_all(cluster: Cluster, limit: float, on_event: OnEvent) -> None:
-    """Returns when all other workers listen on their ports; meanwhile this one does.
-
-    TensorFlow would wait too, but it would not say for whom.
-
-    Raises:
-        UsageError: The own port is taken.
-        WorkersLost: The time is over.
-    """
-    missing, told = set(cluster.others), None
-    end = time.monotonic() + limit
-    with _listening(cluster.addresses[cluster.index]):
-        while missing:
-            missing -= {index for index in missing if _listens(cluster.addresses[index])}
-            names = tuple(cluster.name_of(index) for index in sorted(missing))
-            if missing and time.monotonic() >= end:
-                raise WorkersLost(f"{', '.join(names).capitalize()} did not start in {limit:g} s")
-            if names != told:
-                on_event(WorkersAwaited(names))
-                told = names
-            if missing:
-                time.sleep(_LOOK_SECONDS)
-
-
-@contextlib.contextmanager
-def _listening(address: str) -> Iterator[None]:
-    port = int(address.rpartition(":")[2])
-    try:
-        server = socket.create_server(("", port), backlog=128)
-    except OSError as error:
-        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-            raise
-        raise UsageError(
-            f"Cannot listen on port {port} of {address}, which TF_CONFIG gives to this worker: "
-            f"'{error.strerror}'. Stop what listens there, or change the port in TF_CONFIG of all "
-            "workers."
-        ) from error
-    with server:
-        yield
-
-
-def _listens(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS):
-            return True
-    except OSError:  # not there yet; in Kubernetes its name is not either
-        return False
 
 
 @contextlib.contextmanager

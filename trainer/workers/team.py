@@ -59,13 +59,29 @@ class Team:
         """Whether this worker decides, and writes the files of the run."""
         return self.index == 0
 
-    def distribute(self, dataset: Any, batch_size: int) -> Any:
-        """The data set of this worker's part of every batch, divided among its devices.
+    @property
+    def num_workers(self) -> int:
+        """Processes that compute steps."""
+        return self.size
+
+    @property
+    def num_parameter_servers(self) -> int:
+        """Processes that hold the variables for others."""
+        return 0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no step is under way, so that the state is that of a place between two steps."""
+        return True
+
+    def distribute(self, stream: Any, batch_size: int) -> Any:
+        """The batches of a stream, each divided among the devices of this worker.
 
         Args:
-            dataset: Of this worker's part, or of whole batches in a team of one.
+            stream: Of this worker's part of every batch, or of whole batches in a team of one.
             batch_size: Of all workers together.
         """
+        dataset = stream.dataset
         if self.size == 1:
             return self.strategy.experimental_distribute_dataset(dataset)
         replicas = self.strategy.num_replicas_in_sync

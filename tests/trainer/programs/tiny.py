@@ -163,3 +163,19 @@ def in_python(input_shape, num_classes):
 
     layers = [keras.Input(input_shape), keras.layers.Lambda(halve), keras.layers.Flatten()]
     return keras.Sequential([*layers, keras.layers.Dense(num_classes)])
+
+
+def wide(input_shape, num_classes):
+    """A kernel of 768 KiB, which parameter servers divide."""
+    layers = keras.layers
+    return keras.Sequential(
+        [
+            keras.Input(input_shape),
+            layers.Rescaling(1 / 127.5, offset=-1.0),
+            layers.Flatten(),
+            layers.Dense(1024, activation="tanh"),
+            layers.BatchNormalization(),
+            layers.Dropout(0.1),
+            layers.Dense(num_classes),
+        ]
+    )
