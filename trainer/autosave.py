@@ -84,9 +84,6 @@ class Autosave:
         self._listen()
         self._stop_if_asked()
 
-    def _is_time(self) -> bool:
-        return time.monotonic() - self._saved_at >= self._seconds
-
     def _listen(self) -> None:
         """Notes a signal that has come to any worker."""
         number = self._team.greatest(self._termination.asked or 0)
