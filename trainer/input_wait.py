@@ -11,32 +11,41 @@ a scalar take some microseconds a step.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
+Clock = Callable[[], Any]
 
-def next_batch(batches: Any) -> tuple[Any, Any, Any]:
-    """(the next batch, when it was asked for, when it arrived), in seconds of the wall clock.
+
+def no_clock() -> Any:
+    """In place of `tf.timestamp`, which fails where TensorFlow has to be deterministic."""
+    return tf.constant(0.0, tf.float64)
+
+
+def next_batch(batches: Any, clock: Clock) -> tuple[Any, Any, Any]:
+    """(the next batch, when it was asked for, when it arrived), in seconds of a clock.
 
     Args:
         batches: An iterator, of a strategy too; the clock ends when the parts of all devices of
             this process are there.
+        clock: Gives a scalar float64.
     """
-    asked = tf.timestamp()
+    asked = clock()
     with tf.control_dependencies([asked]):
         batch = next(batches)
     with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
-        arrived = tf.timestamp()
+        arrived = clock()
     return batch, asked, arrived
 
 
-def finished_at(value: Any) -> Any:
+def finished_at(value: Any, clock: Clock) -> Any:
     """When a device has computed a value, which is copied to the host for that."""
     with tf.device("/cpu:0"):
         copied = tf.identity(value)
     with tf.control_dependencies([copied]):
-        return tf.timestamp()
+        return clock()
 
 
 def waited_between(asked: Any, arrived: Any, finished: Any) -> Any:

@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from trainer.errors import TrainingError
 from trainer.gradients import accumulated, clipped, dense, overflow_everywhere
-from trainer.input_wait import finished_at, next_batch, waited_between
+from trainer.input_wait import finished_at, next_batch, no_clock, waited_between
 from trainer.objective import COUNTS, Objective
 from trainer.pruning import Pruning
 
@@ -104,6 +104,7 @@ class Loop:
         average_of: From a weight to what validation uses in its place; None for the weights.
         jit: Whether XLA compiles the forward and the backward pass.
         pruning: What makes weights 0 after each step; None for nothing.
+        deterministic: Whether TensorFlow is; the wait for input is then not measured.
 
     Attributes:
         agreed_steps: From the steps that fit into the next call, by this process's clock, to those
@@ -130,6 +131,7 @@ class Loop:
         average_of: Callable[[Any], Any] | None = None,
         jit: bool = False,
         pruning: Pruning | None = None,
+        deterministic: bool = False,
     ) -> None:
         self._strategy = strategy
         self._model = model
@@ -140,6 +142,7 @@ class Loop:
         self._clip_norm = clip_norm
         self._average_of = average_of
         self._pruning = pruning
+        self._clock = no_clock if deterministic else tf.timestamp
         self._scales_loss = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
         self._jit = jit
         # Compiled for each shape of a batch, when it is first run.
@@ -215,7 +218,7 @@ class Loop:
             loss, counts, bad_step, waited = totals
             finished = tf.constant(0.0, tf.float64)
             for index in tf.range(num_steps):
-                batch, asked, arrived = next_batch(batches)
+                batch, asked, arrived = next_batch(batches, self._clock)
                 waited += waited_between(asked, arrived, finished)
                 sums = self._strategy.run(step, args=batch)
                 step_loss, step_counts = (
@@ -226,7 +229,7 @@ class Loop:
                 bad_step = tf.where(is_first_bad, done + index, bad_step)
                 loss += tf.cast(step_loss, tf.float64)
                 counts += step_counts
-                finished = finished_at(step_loss)
+                finished = finished_at(step_loss, self._clock)
             return loss, counts, bad_step, waited
 
         return call

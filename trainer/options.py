@@ -322,7 +322,10 @@ class TrainOptions:
         limits=Limits(0),
     )
     deterministic: bool = option(
-        False, "Use deterministic kernels only (slower on GPUs; CPUs always do).", type=bool
+        False,
+        "Use deterministic kernels only (slower on GPUs; CPUs always do). The wait for input is "
+        "then not measured.",
+        type=bool,
     )
     jit: bool = option(
         False,

@@ -94,6 +94,7 @@ class Records:
         self._point, self._point_at, self._scale = (epoch, step, totals), now, scale
         if not examples or seconds <= 0:
             return
+        wait = min(1.0, (totals.waited - before.waited) / seconds)
         rate = (step - steps) * self._options.batch_size / seconds
         self._scalars.write_steps(
             first + step,
@@ -102,7 +103,7 @@ class Records:
                 "learning_rate": self._learner.last_learning_rate,
                 "loss_scale": scale,
                 "examples_per_second": rate,
-                "input_wait": min(1.0, (totals.waited - before.waited) / seconds),
+                "input_wait": None if self._options.deterministic else wait,
             },
         )
 

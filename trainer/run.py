@@ -394,7 +394,7 @@ class _Run:
             tokens_per_second=totals.examples / totals.seconds if predicts_tokens else None,
             f1=totals.f1 if self.multi_label else None,
             val_f1=measured.f1 if measured and self.multi_label else None,
-            input_wait=totals.input_wait,
+            input_wait=None if self.options.deterministic else totals.input_wait,
             sparsity=self.options.prune and sparsity_of(self.learner.model),
         )
 

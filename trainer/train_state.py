@@ -183,7 +183,11 @@ def make_train_state(
             remote = RemoteState(made_model(), made_optimizer, model, optimizer)
         loop: Loop = AsynchronousLoop(team, remote, *settings(remote.model))
     else:
-        further: dict[str, Any] = {"jit": options.jit, "pruning": pruning or None}
+        further: dict[str, Any] = {
+            "jit": options.jit,
+            "pruning": pruning or None,
+            "deterministic": options.deterministic,
+        }
         loop = Loop(strategy, model, optimizer, *settings(model), **further)
     loop.agreed_steps = team.of_chief
     return TrainState(strategy, model, optimizer, schedule, loop, averages, head_loaded)

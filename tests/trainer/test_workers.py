@@ -147,7 +147,8 @@ def test_two_workers_learn_what_one_learns_and_the_chief_alone_writes(runs, tmp_
 
     assert {path.name for path in run.iterdir()} == {
         "run.json", "history.json", "model.keras", "best.keras",
-        "checkpoints", "tensorboard", "workers",
+        "checkpoints", "tensorboard", "workers", "learning_curve.png", "confusion_matrix.csv",
+        "confusion_matrix.png", "sample_predictions.png",
     }  # fmt: skip
     assert [path.name for path in (run / "workers").iterdir()] == ["worker-1.log"]
     assert "validation" in (run / "workers" / "worker-1.log").read_text()

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 # Wall time is the one thing that no checkpoint can make equal.
-TIMED = {"examples_per_second", "tokens_per_second"}
+TIMED = {"examples_per_second", "input_wait", "tokens_per_second"}
 
 
 def outcome(directory):
