@@ -59,8 +59,8 @@ def test_the_readme_has_commands():
 
 
 # Tests in tests/cli run `read`, `export-index` and `cache`. Most of the time goes into `doctor`,
-# whose own tests are proofs as well.
-LONG = {"Reading"}
+# whose own tests are proofs as well. The main example is also killed in test_main_example.py.
+LONG = {"From photographs to predictions", "Reading"}
 
 
 @pytest.mark.parametrize(

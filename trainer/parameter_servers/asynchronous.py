@@ -28,7 +28,7 @@ from trainer.parameter_servers.joining import Servers
 from trainer.parameter_servers.numbers import Numbers
 from trainer.parameter_servers.remote_state import RemoteState
 
-# A unit takes that long: its data set takes 0.2 s to begin, and a stop waits for two.
+# A unit takes that long: much longer than its data set takes to begin; a stop waits for two.
 _UNIT_SECONDS = 4.0
 _MAX_UNIT = 512  # steps
 _UNITS_AT_A_TIME = 2  # of each worker: one waits while another is computed

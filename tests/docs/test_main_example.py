@@ -1,0 +1,100 @@
+"""The main example of README: a worker is killed, then everything, and predictions are equal."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.docs.test_commands import SECTIONS, commands_of
+
+pytestmark = [pytest.mark.proof, pytest.mark.timeout(1800)]
+
+# So that there is a checkpoint within an epoch of seconds, and one result on every machine.
+FURTHER = ["--checkpoint-minutes", "0.001", "--precision", "float32"]
+
+
+@pytest.fixture(scope="module")
+def example():
+    """The commands: preprocess, train, export, predict."""
+    commands = commands_of(SECTIONS["From photographs to predictions"])
+    assert [command[1] for command in commands] == ["preprocess", "train", "export", "predict"]
+    return commands
+
+
+@pytest.fixture(scope="module")
+def start(folder, repository):
+    environment = {
+        **os.environ,
+        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+        "PYTHONPATH": str(repository),
+    }
+
+    def start(*command: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    return start
+
+
+def completed(process: subprocess.Popen[str]) -> tuple[str, str]:
+    out, err = process.communicate(timeout=600)
+    assert process.returncode == 0, err
+    return out, err
+
+
+def await_step(run: Path, process: subprocess.Popen[str], count: int) -> None:
+    """Returns when so many checkpoints were named the latest."""
+    seen: set[str] = set()
+    while len(seen) < count:
+        assert process.poll() is None, process.communicate()
+        latest = run / "checkpoints" / "checkpoint"
+        if latest.exists():
+            seen.add(latest.read_text())
+        time.sleep(0.05)
+
+
+def predictions(start, export, predict, run: str, out: str) -> dict[str, float]:
+    renamed = [run if part == "run" else out if part == "served" else part for part in export]
+    completed(start(*renamed))
+    found, _ = completed(start(*predict[:2], out, *predict[3:], "--json"))
+    return json.loads(found.splitlines()[-1])
+
+
+def test_a_killed_run_predicts_what_an_uninterrupted_one_does(example, start, folder):
+    preprocess, train, export, predict = example
+    completed(start(*preprocess))
+    train = [*train, *FURTHER]
+    whole = [part if part != "run" else "whole" for part in train]
+    completed(start(*whole))
+
+    process = start(*train)
+    await_step(folder / "run", process, 2)
+    workers = [child for child in psutil.Process(process.pid).children(recursive=True)]
+    trained = [child for child in workers if "train" in shlex.join(child.cmdline())]
+    trained[-1].send_signal(signal.SIGKILL)
+    await_step(folder / "run", process, 4)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    out, err = completed(start(*train))
+    assert "validation" in out, err
+
+    whole_run, hurt_run = (
+        predictions(start, export, predict, run, f"served-{run}") for run in ("whole", "run")
+    )
+    assert whole_run == hurt_run
+    assert len(json.dumps(hurt_run)) > 100
