@@ -286,6 +286,21 @@ CASES = [
         trains=True,
     ),
     Case(
+        "a target of the export",
+        (
+            Function("trainer/export/targets.py", "TARGETS"),
+            Line("trainer/export/targets.py", "TARGETS", '"toy": to_toy'),
+            Line("trainer/export/options.py", "TARGET_NAMES", '"toy"'),
+        ),
+        (
+            "train set --model small_cnn --image-size 8 --epochs 1 --batch-size 4 --run-dir plain",
+            "export plain --to toy --out exported-toy",
+        ),
+        lambda folder, out: int((folder / "exported-toy" / "model.toy").read_text()) > 1000,
+        sets=("set",),
+        trains=True,
+    ),
+    Case(
         "an advice of the doctor",
         (
             File("trainer/diagnosis/remedies/toy.py"),

@@ -5,16 +5,14 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from launched import LOST, Runs, children, finished
 
 from shard_format import UsageError
 from trainer import train
@@ -22,9 +20,6 @@ from trainer.checkpoints import latest_progress
 from trainer.data import open_data
 from trainer.optimizers import OPTIMIZERS
 from trainer.parameter_servers.remote_state import RemoteState
-
-ROOT = Path(__file__).parents[2]
-LOST = 175
 
 
 def free_ports(count):
@@ -35,65 +30,14 @@ def free_ports(count):
     return found
 
 
-class Runs:
-    """Starts `shardmill train` with two workers and parameter servers."""
-
-    def __init__(self, data):
-        self.data = data
-        self.processes = []
-
-    def start(self, run, *arguments, servers=1):
-        """The launcher of two workers and some parameter servers."""
-        local = ("--local-workers", 2, "--parameter-servers", servers)
-        return self.start_one(run, *local, *arguments)
-
-    def start_one(self, run, *arguments, **variables):
-        """One process."""
-        paths = os.pathsep.join([str(ROOT), str(ROOT / "tests/trainer/programs")])
-        given = ("--model", "tiny:wide", "--image-size", 8, "--batch-size", 24, "--epochs", 2)
-        command = ["train", self.data, "--run-dir", run, *given, "--precision", "float32"]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "cli.main", *map(str, (*command, *arguments))],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            env={**os.environ, "PYTHONPATH": paths, **variables},
-        )
-        self.processes.append(process)
-        return process
-
-
-def finished(process, code=0):
-    """(stdout, stderr) of a process that ends with this code."""
-    out, err = process.communicate(timeout=270)
-    assert process.returncode == code, (process.returncode, out[-2000:], err[-3000:])
-    return out, err
+SERVED = ("--local-workers", 2, "--parameter-servers")
 
 
 @pytest.fixture
 def runs(write_set):
-    made = Runs(write_set(train=251, validation=61))
+    made = Runs(write_set(train=251, validation=61), "--model", "tiny:wide", "--epochs", 2)
     yield made
-    for process in made.processes:
-        for child in children(process.pid).values():
-            os.kill(child, signal.SIGKILL)
-        process.kill()
-        process.communicate()
-
-
-def children(launcher):
-    """The process id of every process of a launcher that is alive, by name."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and f"\nPPid:\t{launcher}\n" in (entry / "status").read_text():
-                variables = (entry / "environ").read_bytes().split(b"\0")
-                name = next(v for v in variables if v.startswith(b"SHARDMILL_LOCAL_WORKER="))
-                found[name.partition(b"=")[2].decode()] = int(entry.name)
-        except (OSError, StopIteration):
-            continue
-    return found
+    made.end()
 
 
 def await_checkpoint(run, process):
@@ -130,7 +74,7 @@ def assert_validated(run, data, options):
 
 def test_workers_train_what_parameter_servers_hold(runs, tmp_path, options):
     run = tmp_path / "run"
-    _, err = finished(runs.start(run))
+    _, err = finished(runs.start(run, *SERVED, 1))
     assert "workers: 2, each at its own speed; parameter servers: 1, which hold" in err
     assert [epoch["epoch"] for epoch in history(run)] == [1, 2]
     assert latest_progress(run / "checkpoints").epochs_done == 2
@@ -146,7 +90,7 @@ def test_workers_train_what_parameter_servers_hold(runs, tmp_path, options):
 def test_a_lost_worker_is_replaced_while_the_other_trains(runs, tmp_path, options):
     run = tmp_path / "run"
     arguments = ("--epochs", 150, "--checkpoint-minutes", 0.05, "--restarts", 1)
-    process = runs.start(run, *arguments, servers=2)
+    process = runs.start(run, *SERVED, 2, *arguments)
     await_checkpoint(run, process)
     chief = children(process.pid)["chief-0"]
     os.kill(children(process.pid)["worker-1"], signal.SIGKILL)
@@ -163,7 +107,7 @@ def test_a_lost_worker_is_replaced_while_the_other_trains(runs, tmp_path, option
 def test_a_run_ends_with_a_lost_parameter_server_and_resumes(runs, tmp_path, options):
     """With another number of them, and at last under another strategy."""
     run = tmp_path / "run"
-    process = runs.start(run, "--epochs", 8, "--checkpoint-minutes", 0.02, servers=2)
+    process = runs.start(run, *SERVED, 2, "--epochs", 8, "--checkpoint-minutes", 0.02)
     await_checkpoint(run, process)
     os.kill(children(process.pid)["ps-1"], signal.SIGKILL)
     _, err = finished(process, LOST)
@@ -172,7 +116,7 @@ def test_a_run_ends_with_a_lost_parameter_server_and_resumes(runs, tmp_path, opt
     assert place.step or place.epochs_done
     assert not children(process.pid)
 
-    process = runs.start(run, "--epochs", 8, "--checkpoint-minutes", 0.02)
+    process = runs.start(run, *SERVED, 1, "--epochs", 8, "--checkpoint-minutes", 0.02)
     await_checkpoint(run, process)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=120)
@@ -188,7 +132,9 @@ def test_a_run_ends_with_a_lost_parameter_server_and_resumes(runs, tmp_path, opt
 @pytest.mark.proof
 def test_a_lost_chief_begins_again_at_its_checkpoint(runs, tmp_path, options):
     run = tmp_path / "run"
-    process = runs.start(run, "--checkpoint-minutes", 0.02, "--restarts", 1, "--epochs", 6)
+    process = runs.start(
+        run, *SERVED, 1, "--checkpoint-minutes", 0.02, "--restarts", 1, "--epochs", 6
+    )
     await_checkpoint(run, process)
     os.kill(children(process.pid)["chief-0"], signal.SIGKILL)
     _, err = finished(process)
@@ -199,7 +145,7 @@ def test_a_lost_chief_begins_again_at_its_checkpoint(runs, tmp_path, options):
 @pytest.mark.proof
 def test_a_worker_with_another_set_is_refused(runs, tmp_path):
     run = tmp_path / "run"
-    process = runs.start(run, "--epochs", 1000, "--checkpoint-minutes", 0.02)
+    process = runs.start(run, *SERVED, 1, "--epochs", 1000, "--checkpoint-minutes", 0.02)
     await_checkpoint(run, process)
     with open(runs.data / "manifest.json", "a") as file:
         file.write("\n")
@@ -220,7 +166,7 @@ def test_a_chief_that_starts_again_finds_the_others(runs, tmp_path, options):
         own = run if job == "chief" else tmp_path / "nothing"
         arguments = ("--epochs", 8, "--checkpoint-minutes", 0.02)
         strategy = ("--strategy", "parameter_server")
-        return runs.start_one(own, *arguments, *strategy, TF_CONFIG=config)
+        return runs.start(own, *arguments, *strategy, TF_CONFIG=config)
 
     chief, kept, lost, server = start("chief"), start("worker"), start("worker", 1), start("ps")
     await_checkpoint(run, chief)

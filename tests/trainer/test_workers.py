@@ -5,8 +5,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from launched import LOST, Runs, children, finished
 
 from shard_format import InputError, UsageError
 from trainer import TrainOptions, WorkersLost, train
@@ -21,69 +20,15 @@ from trainer.checkpoints import latest_progress
 from trainer.data import open_data
 from trainer.workers import joining, reaching
 
-ROOT = Path(__file__).parents[2]
-LOST = 175
 TIMEOUT = 10  # seconds; a worker of a busy machine answers within it
-
-
-class Runs:
-    """Starts `shardmill train` in processes of its own."""
-
-    def __init__(self, data):
-        self.data = data
-        self.processes = []
-
-    def start(self, run, *arguments, **variables):
-        paths = os.pathsep.join([str(ROOT), str(ROOT / "tests/trainer/programs")])
-        environment = {**os.environ, "PYTHONPATH": paths, **variables}
-        given = ("--model", "tiny:dense", "--image-size", 8, "--batch-size", 24, "--epochs", 3)
-        command = ["train", self.data, "--run-dir", run, *given, "--precision", "float32"]
-        command += ["--worker-timeout", TIMEOUT, *arguments]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "cli.main", *map(str, command)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            env=environment,
-        )
-        self.processes.append(process)
-        return process
-
-    def run(self, run, *arguments, **variables):
-        return finished(self.start(run, *arguments, **variables))
-
-
-def finished(process, code=0):
-    """(stdout, stderr) of a process that ends with this code."""
-    out, err = process.communicate(timeout=240)
-    assert process.returncode == code, (process.returncode, out[-2000:], err[-3000:])
-    return out, err
 
 
 @pytest.fixture
 def runs(write_set):
-    made = Runs(write_set(train=251, validation=61))
+    given = ("--model", "tiny:dense", "--epochs", 3, "--worker-timeout", TIMEOUT)
+    made = Runs(write_set(train=251, validation=61), *given)
     yield made
-    for process in made.processes:
-        for child in children(process.pid).values():
-            os.kill(child, signal.SIGKILL)
-        process.kill()
-        process.communicate()
-
-
-def children(launcher):
-    """The process id of every worker of a launcher that is alive, by index."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and f"\nPPid:\t{launcher}\n" in (entry / "status").read_text():
-                variables = (entry / "environ").read_bytes().split(b"\0")
-                index = next(v for v in variables if v.startswith(b"SHARDMILL_LOCAL_WORKER="))
-                found[int(index.partition(b"=")[2])] = int(entry.name)
-        except (OSError, StopIteration):
-            continue
-    return found
+    made.end()
 
 
 def await_checkpoint(run, process, count=1):
