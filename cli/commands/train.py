@@ -17,6 +17,7 @@ from cli.options import click_options
 from cli.places import PLACE
 from shard_format.storage import Place
 from trainer.options import TrainOptions
+from trainer.strategies import SEVERAL_WORKERS
 
 if TYPE_CHECKING:
     from cli.console import Bars
@@ -75,7 +76,7 @@ def train(
         further = {"directory": str(directory), "run_dir": str(run_dir)}
         save(save_config, options, further, "shardmill train")
     options = _divided(options)
-    if options.strategy != "parameter_server":
+    if options.strategy not in SEVERAL_WORKERS:
         train_model(options, as_json)
         return
     code: Any = 0
@@ -85,7 +86,8 @@ def train(
         code = ended.code
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # TensorFlow would wait for a worker that is missing at the exit
+    # TensorFlow would wait for its heartbeats, up to 10 s, and for a worker that is missing.
+    os._exit(code)
 
 
 def _divided(options: TrainOptions) -> TrainOptions:

@@ -40,7 +40,7 @@ def test_overflow_on_any_replica_skips_the_step_and_halves_the_scale(run_program
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.proof),
         pytest.param({"accumulate": 1}, marks=pytest.mark.proof),
         pytest.param({"jit": True}, marks=pytest.mark.proof),
         pytest.param({"accumulate": 2, "optimizer": "lamb"}, marks=pytest.mark.proof),

@@ -101,6 +101,7 @@ def test_two_workers_learn_what_one_learns_and_the_chief_alone_writes(runs, tmp_
     assert len(events) == 2  # of the chief of each attempt
 
 
+@pytest.mark.proof
 def test_a_worker_that_hangs_ends_the_run_within_the_limit(runs, tmp_path):
     run = tmp_path / "stopped"
     process = runs.start(run, "--local-workers", 2, "--epochs", 100000)

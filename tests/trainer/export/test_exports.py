@@ -103,6 +103,7 @@ def served_version(url):
     return ask(url)["model_version_status"][0]["version"]
 
 
+@pytest.mark.proof
 def test_a_process_without_shardmill_serves_it(server, trained, expected, samples):
     """Over HTTP, in the protocol of TensorFlow Serving; a new version is taken up."""
     names = sorted(expected)[:3]
