@@ -183,7 +183,7 @@ class _Launcher:
         )
 
     def _end_all(self) -> None:
-        """Ends what has not ended by itself: the chief has told those that it could reach."""
+        """Ends what has not ended by itself: the chief has asked all that it could reach to end."""
         chief = self._processes.get(_CHIEF)
         if chief is not None and chief.poll() == 0:
             self._await_all()

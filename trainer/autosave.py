@@ -64,7 +64,7 @@ class Autosave:
         self._stop_if_asked()
 
     def is_due(self) -> bool:
-        """Whether the next call of `within_epoch` will save or stop: what is under way may end."""
+        """Whether the next call of `within_epoch` will save or stop: steps under way may end."""
         return bool(self._termination.asked) or self._is_time()
 
     def end_of_epoch(self, epochs_done: int) -> None:

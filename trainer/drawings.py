@@ -71,7 +71,7 @@ def learning_curve(history: Sequence[EpochDone], best: int | None) -> bytes:
 
 
 def _quality(history: Sequence[EpochDone]) -> tuple[str, str]:
-    """(field of an epoch, what it is called) of what is measured but for the loss."""
+    """(field of an epoch, its name) of every measure but the loss."""
     last = history[-1]
     if last.perplexity is not None:
         return "perplexity", "perplexity"

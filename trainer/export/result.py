@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 REPORT = "export.json"
 
-# called with (what is done now, steps done, steps in all)
+# called with (the work in progress, steps done, steps in all)
 OnProgress = Callable[[str, int, int], None]
 
 

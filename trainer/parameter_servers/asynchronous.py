@@ -233,7 +233,7 @@ class _Units:
 
 
 def _content(path: str) -> Any:
-    """Scalar int64 of what is in a file."""
+    """Scalar int64 hash of a file."""
     return tf.strings.to_hash_bucket_fast(tf.io.read_file(path), 1 << 62)
 
 

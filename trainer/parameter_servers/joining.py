@@ -24,11 +24,11 @@ from trainer.workers.reaching import wait_for_all
 from trainer.workers.team import Team
 
 _SERVER = re.compile(r"/job:ps/replica:0/task:(\d+)")
-_END_SECONDS = 10.0  # for a process that does not answer when it is told the end
+_END_SECONDS = 10.0  # for a process that does not answer when it is asked to end
 
 
 class Servers(Team):
-    """The chief's view of workers and parameter servers; what is decided, it decides alone.
+    """The chief's view of workers and parameter servers; it makes all decisions.
 
     Args:
         remote: The ParameterServerStrategy; the team's own strategy is that of this process.
