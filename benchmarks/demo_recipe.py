@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from benchmarks.measure import machine
 from cli.demonstration import photographs
@@ -62,7 +63,7 @@ def main() -> None:
         "date": datetime.date.today().isoformat(),
         "machine": machine(),
         "command": f"python -m benchmarks.demo_recipe --seeds {arguments.seeds}",
-        "options": {name: {k: str(v) for k, v in own.items()} for name, own in recipes.items()},
+        "options": {name: _without_paths(own) for name, own in recipes.items()},
         "runs": {
             name: [dataclasses.asdict(_Run(*one)) for one in own] for name, own in runs.items()
         },
@@ -73,6 +74,10 @@ def main() -> None:
     file = _HERE / "results" / "demo_recipe.json"
     file.write_text(json.dumps(results, indent=1) + "\n")
     print(f"written to {file.relative_to(_HERE.parent)}")
+
+
+def _without_paths(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name != "data"}
 
 
 @dataclasses.dataclass

@@ -20,7 +20,7 @@ _REDUCTION = 3  # of every so many trials, one passes a rung
 
 
 def _median(costs: Sequence[float], others: Sequence[Trial], epochs: int) -> bool:
-    """Whether a trial is worse than the median of those that were completed.
+    """Whether a trial is worse than the median of the completed trials.
 
     The best value so far is compared with the best ones that they had at the same epoch (median
     stopping rule, Golovin et al. 2017, with the best in place of the mean value).
@@ -37,7 +37,7 @@ def _median(costs: Sequence[float], others: Sequence[Trial], epochs: int) -> boo
 
 
 def _halving(costs: Sequence[float], others: Sequence[Trial], epochs: int) -> bool:
-    """Whether a trial is not among the best third of those that came to this rung.
+    """Whether a trial is not among the best third of the trials at this rung.
 
     Rungs are epochs 1, 3, 9, ... A trial that comes first passes (ASHA, Li et al. 2020, in the
     variant that stops trials rather than pausing them).

@@ -5,7 +5,7 @@
       "task": {"type": "worker", "index": 0}
     }
 
-Kubeflow, Vertex AI and SageMaker set it for every process, some with a chief beside the workers and
+Kubeflow, Vertex AI and SageMaker set it for every process, some with a chief, the workers and
 with keys of their own, which are ignored. Under --strategy parameter_server the cluster has a
 chief, workers, and parameter servers as "ps".
 """
