@@ -5,8 +5,8 @@
       "task": {"type": "worker", "index": 0}
     }
 
-Kubeflow, Vertex AI and SageMaker set it for every process, some with a chief, the workers and
-with keys of their own, which are ignored. Under --strategy parameter_server the cluster has a
+Kubeflow, Vertex AI and SageMaker set it for every process, some with a chief in addition to the
+workers and with keys of their own, which are ignored. Under --strategy parameter_server it has a
 chief, workers, and parameter servers as "ps".
 """
 
