@@ -89,7 +89,7 @@ def test_workers_train_what_parameter_servers_hold(runs, tmp_path, options):
 @pytest.mark.proof
 def test_a_lost_worker_is_replaced_while_the_other_trains(runs, tmp_path, options):
     run = tmp_path / "run"
-    arguments = ("--epochs", 150, "--checkpoint-minutes", 0.05, "--restarts", 1)
+    arguments = ("--epochs", 40, "--checkpoint-minutes", 0.05, "--restarts", 1)
     process = runs.start(run, *SERVED, 2, *arguments)
     await_checkpoint(run, process)
     chief = children(process.pid)["chief-0"]
@@ -99,7 +99,7 @@ def test_a_lost_worker_is_replaced_while_the_other_trains(runs, tmp_path, option
     _, err = finished(process)
     assert "worker 1 ended by SIGKILL\nworker 1 starts again (0 restarts left)" in err
     assert re.search(r"note: worker 1 \(127\.0\.0\.1:\d+\) does not answer", err)
-    assert len(history(run)) == 150
+    assert len(history(run)) == 40
     assert_validated(run, runs.data, options)
 
 
