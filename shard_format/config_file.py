@@ -37,7 +37,7 @@ def read_config(
         InputError: It cannot be read.
         UsageError: It is not TOML, or has an option that is unknown or has a wrong value.
     """
-    text = _read(path)
+    text = read_text(path)
     try:
         found = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -51,7 +51,7 @@ def read_config(
         if isinstance(value, dict):
             raise UsageError(f"{key!r} in {where} is a table. Write options as lines, not tables.")
         if name not in known:
-            raise UsageError(f"Unknown option {key!r} in {where}. {_nearest(name, known)}")
+            raise UsageError(f"Unknown option {key!r} in {where}. {nearest(name, known)}")
         if name in values:
             raise UsageError(f"{where} repeats {key!r}. Remove one of the lines.")
         option = known[name]
@@ -67,22 +67,24 @@ def key_of(name: str) -> str:
     return flag_of(name).removeprefix("--")
 
 
-def _read(path: str) -> str:
+def read_text(path: str) -> str:
+    """The text of a file of options.
+
+    Raises:
+        InputError: It cannot be read, or is too large.
+        UsageError: It is not UTF-8.
+    """
     try:
         with open(path, "rb") as file:
             data = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise file_error(error, path, resumes=False) from None
     if len(data) > _MAX_BYTES:
-        raise InputError(
-            f"{path} is larger than a file of options can be. Choose another --config."
-        )
+        raise InputError(f"{path} is larger than a file of options can be. Choose another file.")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{path} is not UTF-8 (byte {error.start}). Save it as UTF-8, which TOML has to be."
-        ) from None
+        raise UsageError(f"{path} is not UTF-8 (byte {error.start}). Save it as UTF-8.") from None
 
 
 def _line_of(key: str, text: str) -> str:
@@ -91,7 +93,8 @@ def _line_of(key: str, text: str) -> str:
     return f", line {text.count(chr(10), 0, match.start()) + 1}" if match else ""
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What to do about an unknown option: the one that may be meant, by its name in a file."""
     near = did_you_mean(key_of(name), map(key_of, known)).rstrip()
     return near or "Remove it, or see --help for all."
 

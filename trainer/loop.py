@@ -82,6 +82,14 @@ class Totals:
         """Share of the seconds in which the device waited for a batch, in [0, 1]."""
         return min(1.0, self.waited / self.seconds) if self.seconds else 0.0
 
+    def since(self, before: Totals) -> Totals:
+        """The sums over what came after `before`; the bad step is this one's."""
+        names = ("loss", "seconds", "waited", *COUNTS)
+        return Totals(
+            bad_step=self.bad_step,
+            **{name: getattr(self, name) - getattr(before, name) for name in names},
+        )
+
 
 NOTHING = Totals()  # of no step
 

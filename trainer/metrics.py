@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from types import TracebackType
 
 from shard_format.errors import UsageError
-from trainer.loop import Totals
+from trainer.loop import NOTHING, Totals
 
 _LATEST = "checkpoint"  # the file that TensorFlow replaces with every checkpoint
 
 
 class Metrics:
-    """Gauges of a run, served at http://HOST:PORT/metrics until the context is left.
+    """Gauges of a run, served at http://HOST:PORT/metrics until they are closed.
 
     Args:
         host: Address to listen on.
@@ -52,7 +51,7 @@ class Metrics:
         self._scale: Gauge | None = None
         age = gauge("checkpoint_age_seconds", "Age of the latest checkpoint; NaN without one.")
         age.set_function(lambda: _age(checkpoints / _LATEST))
-        self._before = (0, 0, Totals())
+        self._before = (0, 0, NOTHING)
         try:
             self._server, _ = start_http_server(port, host, registry)
         except OSError as error:
@@ -88,23 +87,16 @@ class Metrics:
         self._step.set(first + step)
         known, steps, before = self._before
         if known != epoch:
-            steps, before = 0, Totals()
+            steps, before = 0, NOTHING
         self._before = (epoch, step, totals)
-        seconds = totals.seconds - before.seconds
+        done = totals.since(before)
         # Not at the first call, of what a run was resumed with, or which traces the graph.
-        if known and seconds > 0:
-            self._rate.set((step - steps) * self._batch_size / seconds)
-            self._wait.set(min(1.0, (totals.waited - before.waited) / seconds))
+        if known and done.seconds > 0:
+            self._rate.set((step - steps) * self._batch_size / done.seconds)
+            self._wait.set(done.input_wait)
 
-    def __enter__(self) -> Metrics:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Stops serving."""
         self._server.shutdown()
         self._server.server_close()
 

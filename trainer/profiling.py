@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import TracebackType
 
 import tensorflow as tf
 
@@ -61,14 +60,7 @@ class Profile:
         self._runs = False
         tf.profiler.experimental.stop()
 
-    def __enter__(self) -> Profile:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._runs:  # the run ends or stops before the trace does
+    def close(self) -> None:
+        """Ends the trace if the run ends or stops before it."""
+        if self._runs:
             self._stop()

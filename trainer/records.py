@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from trainer import run_dir
 from trainer.best import best_epoch
@@ -26,7 +25,7 @@ from trainer.drawings import (
     sample_predictions,
 )
 from trainer.events import EpochDone
-from trainer.loop import Totals
+from trainer.loop import NOTHING, Totals
 from trainer.models.shapes import SequenceShape
 from trainer.options import Settings
 from trainer.run_dir import CONFUSION, CURVE, SAMPLES, TENSORBOARD, write_file
@@ -60,20 +59,13 @@ class Records:
         self._samples: Samples | None = None
         self._started = time.monotonic()
         self._drawn_seconds, self._next_seconds = 0.0, _DRAWING_SECONDS
-        self._point = (0, 0, Totals())
+        self._point = (0, 0, NOTHING)
         self._point_at = time.monotonic()
         self._scale: float | None = None
 
-    def __enter__(self) -> Records:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._scalars.__exit__(kind, error, trace)
+    def close(self) -> None:
+        """Closes the files."""
+        self._scalars.close()
 
     def steps(self, epoch: int, step: int, first: int, totals: Totals) -> None:
         """Writes a point of training steps, if it is time for one.
@@ -89,21 +81,20 @@ class Records:
             return
         known, steps, before = self._point
         if known != epoch:
-            steps, before = 0, Totals()
-        seconds, examples = totals.seconds - before.seconds, totals.examples - before.examples
+            steps, before = 0, NOTHING
+        done = totals.since(before)
         self._point, self._point_at, self._scale = (epoch, step, totals), now, scale
-        if not examples or seconds <= 0:
+        if not done.examples or done.seconds <= 0:
             return
-        wait = min(1.0, (totals.waited - before.waited) / seconds)
-        rate = (step - steps) * self._options.batch_size / seconds
+        rate = (step - steps) * self._options.batch_size / done.seconds
         self._scalars.write_steps(
             first + step,
             {
-                "loss": (totals.loss - before.loss) / examples,
+                "loss": done.mean_loss,
                 "learning_rate": self._learner.last_learning_rate,
                 "loss_scale": scale,
                 "examples_per_second": rate,
-                "input_wait": None if self._options.deterministic else wait,
+                "input_wait": None if self._options.deterministic else done.input_wait,
             },
         )
 

@@ -338,17 +338,18 @@ class _Run:
         num_steps = options.epochs * self.stream.steps_per_epoch
         directory = options.run_dir / run_dir.TENSORBOARD if self.team.is_chief else None
         with contextlib.ExitStack() as stack:
-            profile = stack.enter_context(Profile(options.profile, num_steps, directory))
+            profile = Profile(options.profile, num_steps, directory)
+            stack.callback(profile.close)
             records, metrics = None, None
             if self.team.is_chief:
-                records = stack.enter_context(Records(options, data, self.learner))
+                records = Records(options, data, self.learner)
+                stack.callback(records.close)
             if options.metrics_port is not None:
                 # Workers of one machine listen on ports one after the other.
                 port = options.metrics_port + (options.metrics_port and self.team.index_on_host)
                 folder = options.run_dir / run_dir.CHECKPOINTS
-                metrics = stack.enter_context(
-                    Metrics(options.metrics_host, port, options.batch_size, folder)
-                )
+                metrics = Metrics(options.metrics_host, port, options.batch_size, folder)
+                stack.callback(metrics.close)
                 self.on_event(MetricsServed(metrics.url))
             yield _Shown(profile, records, metrics)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
 
 import tensorflow as tf
 
@@ -25,15 +24,8 @@ class Scalars:
         self._validation = tf.summary.create_file_writer(str(directory / "validation"))
         self._steps = tf.summary.create_file_writer(str(directory / "steps"))
 
-    def __enter__(self) -> Scalars:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Closes the files."""
         self._train.close()
         self._validation.close()
         self._steps.close()

@@ -69,7 +69,7 @@ def search(places: tuple[Any, ...], run_dir: Path | None, as_json: bool, **value
     from trainer.search.plot import draw
     from trainer.search.searching import SearchStopped, default_directory, make_plan
     from trainer.search.searching import search as run_search
-    from trainer.search.space import read_space
+    from trainer.search.space_file import read_space
     from trainer.search.trials import PLOT, best_trial
 
     if len(places) > 2:
@@ -166,12 +166,12 @@ def _last_reasons(trials: Sequence[Trial]) -> list[Trial]:
 def _table(plan: Plan, trials: Sequence[Trial], *, in_one: bool) -> Any:
     """The best trials, with a column for each option or one for all."""
     from cli.console import table
-    from shard_format.options import flag_of
+    from shard_format.config_file import key_of
     from trainer.search.space import shown, shown_value
     from trainer.search.trials import ranked
 
     names = [parameter.name for parameter in plan.space.parameters]
-    flags = [flag_of(name).removeprefix("--") for name in names]
+    flags = [key_of(name) for name in names]
     title = f"Trials by {_measure(plan)}"
     if len(trials) > _SHOWN_TRIALS:
         title += f", {_SHOWN_TRIALS} of {len(trials)}"

@@ -1,5 +1,6 @@
 """What can be seen of a run while it trains: waiting for input, traces, metrics."""
 
+import contextlib
 import socket
 import time
 import urllib.request
@@ -140,7 +141,7 @@ def test_a_port_that_is_taken_is_reported(tmp_path):
 
 
 def test_rates_are_those_of_the_last_steps(tmp_path):
-    with Metrics("127.0.0.1", 0, 8, tmp_path) as metrics:
+    with contextlib.closing(Metrics("127.0.0.1", 0, 8, tmp_path)) as metrics:
         metrics.update(1, "train", 10, 0, Totals(seconds=100.0, waited=90.0), None)  # traces
         metrics.update(1, "train", 30, 0, Totals(seconds=102.0, waited=90.5), None)
         values = read(metrics.url)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from shard_format.config_file import key_of
 from shard_format.errors import file_error
-from shard_format.options import flag_of
 from shard_format.wording import shortened, visible
 from trainer.search.space import Parameter, shown_value
 from trainer.search.trials import Trial, best_trial
@@ -79,7 +79,7 @@ def _draw_order(axis: Any, trials: Sequence[Trial], measure: str) -> None:
 
 
 def _draw_parameter(axis: Any, trials: Sequence[Trial], parameter: Parameter) -> None:
-    axis.set_xlabel(flag_of(parameter.name).removeprefix("--"))
+    axis.set_xlabel(key_of(parameter.name))
     axis.tick_params(labelleft=True)
     having = [trial for trial in trials if parameter.name in trial.options]
     if not parameter.choices:

@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from shard_format.config_file import key_of
 from shard_format.errors import InputError, file_error
-from shard_format.options import flag_of
 from shard_format.wording import counted
 from trainer.run_dir import write_json
 
@@ -213,7 +213,7 @@ class SearchDir:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         head = ("trial", "state", "value", "best_epoch", "epochs", "seconds")
-        writer.writerow([*head, *(flag_of(name).removeprefix("--") for name in names), "reason"])
+        writer.writerow([*head, *(key_of(name) for name in names), "reason"])
         for trial in trials:
             row = (trial.number, trial.state, trial.value, trial.best_epoch, len(trial.values))
             options = [trial.options.get(name) for name in names]
@@ -253,7 +253,7 @@ def _changes(before: Any, now: Mapping[str, Any]) -> Iterator[str]:
     for old, new, names in pairs:
         for name in names:
             if old.get(name) != new.get(name) or (name in old) != (name in new):
-                flag = flag_of(name).removeprefix("--")
+                flag = key_of(name)
                 yield f"{flag} was {_brief(old, name)}, is {_brief(new, name)}"
 
 

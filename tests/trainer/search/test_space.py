@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from shard_format import InputError, UsageError
-from trainer.search.space import read_space
+from trainer.search.space_file import read_space
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
     with pytest.raises(InputError, match="No such file"):
         read_space(str(tmp_path / "none.yaml"))
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UsageError, match="is not YAML"):
+    with pytest.raises(UsageError, match=r"is not UTF-8 \(byte 0\)"):
         read_space(str(tmp_path / "bytes.yaml"))
     with pytest.raises(InputError, match="larger"):
         read_space("/dev/zero")
