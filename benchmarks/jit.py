@@ -84,7 +84,7 @@ def _turn(
     from trainer.loop import Loop
     from trainer.models import MODELS, build_model
     from trainer.models.shapes import SequenceShape
-    from trainer.optimizers import adamw, with_loss_scale
+    from trainer.optimization.optimizers import adamw, with_loss_scale
     from trainer.precision import dtype_policy
     from trainer.strategies import STRATEGIES
 

@@ -161,7 +161,7 @@ def _learner(name: str, arguments: argparse.Namespace) -> Any:
 
 
 def _optimizer(precision: str) -> Any:
-    from trainer.optimizers import adamw, with_loss_scale
+    from trainer.optimization.optimizers import adamw, with_loss_scale
 
     optimizer = adamw(1e-3, 0.05)
     return with_loss_scale(optimizer) if precision == "mixed_float16" else optimizer

@@ -28,9 +28,9 @@ from cli.local_workers import (
     start_process,
 )
 from shard_format.errors import UsageError
+from trainer.checkpointing.run_dir import WORKERS, require_free
 from trainer.errors import WORKERS_LOST
 from trainer.options import TrainOptions
-from trainer.run_dir import WORKERS, require_free
 from trainer.workers.cluster import VARIABLE
 
 __all__ = ["is_worker", "train_locally"]

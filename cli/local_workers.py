@@ -22,9 +22,9 @@ from types import FrameType
 import click
 
 from shard_format.errors import InputError, UsageError
+from trainer.checkpointing.run_dir import WORKERS, require_free
 from trainer.errors import WORKERS_LOST
 from trainer.options import TrainOptions
-from trainer.run_dir import WORKERS, require_free
 from trainer.workers.cluster import VARIABLE
 
 # Says to a process that it is one of these workers, so that it starts none itself.

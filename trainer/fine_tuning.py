@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from trainer.checkpointing.run_dir import HEAD
 from trainer.events import TrainResult
 from trainer.options import TrainOptions
-from trainer.run_dir import HEAD
 
 
 def head_run(options: TrainOptions) -> TrainOptions:

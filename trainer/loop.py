@@ -22,10 +22,10 @@ import keras
 import tensorflow as tf
 
 from trainer.errors import TrainingError
-from trainer.gradients import accumulated, clipped, dense, overflow_everywhere
 from trainer.input_wait import finished_at, next_batch, no_clock, waited_between
 from trainer.objective import COUNTS, Objective
-from trainer.pruning import Pruning
+from trainer.optimization.gradients import accumulated, clipped, dense, overflow_everywhere
+from trainer.optimization.pruning import Pruning
 
 # One call into the graph runs as many steps as fit into this time: long enough that the call
 # itself (about 1 ms) does not show, short enough for a progress bar that moves.

@@ -16,9 +16,9 @@ from shard_format.storage import Place, place_of
 from shard_format.wording import parse_size
 from trainer.defaults import DEFAULTS, shown_default
 from trainer.models import MODELS, MODELS_OF
-from trainer.optimizers import OPTIMIZERS
+from trainer.optimization.optimizers import OPTIMIZERS
+from trainer.optimization.schedules import SCHEDULES
 from trainer.precision import PRECISIONS
-from trainer.schedules import SCHEDULES
 from trainer.strategies import STRATEGIES, WITHOUT_JIT
 
 # What may differ when a run is continued: paths, and how work is spread over devices, are no part

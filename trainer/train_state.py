@@ -12,19 +12,19 @@ import keras
 import tensorflow as tf
 
 from shard_format.errors import UsageError
-from trainer.checkpoints import save_model
+from trainer.checkpointing.checkpoints import save_model
 from trainer.loop import Loop
 from trainer.models import MODELS, InputShape, build_model
 from trainer.models.starting import freeze_body, load_weights
 from trainer.objective import Objective
-from trainer.optimizers import OPTIMIZERS, averages_of, with_averages, with_loss_scale
+from trainer.optimization.optimizers import OPTIMIZERS, averages_of, with_averages, with_loss_scale
+from trainer.optimization.pruning import Pruning
+from trainer.optimization.schedules import DECAY_SHARES, SCHEDULES, Plan
 from trainer.options import Settings
 from trainer.parameter_servers.asynchronous import AsynchronousLoop
 from trainer.parameter_servers.joining import Servers
 from trainer.parameter_servers.remote_state import RemoteState
 from trainer.precision import dtype_policy
-from trainer.pruning import Pruning
-from trainer.schedules import DECAY_SHARES, SCHEDULES, Plan
 from trainer.strategies import STRATEGIES
 from trainer.workers.team import Team
 

@@ -20,10 +20,10 @@ def main() -> None:
     import numpy as np
     import tensorflow as tf
 
-    from trainer.checkpoints import Checkpoints
+    from trainer.checkpointing.checkpoints import Checkpoints
+    from trainer.checkpointing.progress import Progress
     from trainer.loop import Loop
-    from trainer.optimizers import OPTIMIZERS
-    from trainer.progress import Progress
+    from trainer.optimization.optimizers import OPTIMIZERS
     from trainer.strategies import STRATEGIES
 
     width, depth = 1024, max(1, round(millions * 1e6 / 1024**2))

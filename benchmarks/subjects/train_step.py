@@ -18,7 +18,7 @@ def main() -> None:
 
     from trainer.loop import Loop
     from trainer.models import MODELS, SequenceShape, build_model
-    from trainer.optimizers import OPTIMIZERS
+    from trainer.optimization.optimizers import OPTIMIZERS
     from trainer.precision import dtype_policy
     from trainer.strategies import STRATEGIES
 

@@ -16,7 +16,7 @@ from trainer.search.options import SearchOptions
 
 if TYPE_CHECKING:
     from cli.console import Bars
-    from trainer.search.searching import Plan
+    from trainer.search.plan import Plan
     from trainer.search.trials import Trial
 
 _SHOWN_TRIALS = 15
@@ -66,8 +66,9 @@ def search(places: tuple[Any, ...], run_dir: Path | None, as_json: bool, **value
     """
     from cli.console import Bars, print_json
     from cli.local_workers import gpus
+    from trainer.search.plan import default_directory, make_plan
     from trainer.search.plot import draw
-    from trainer.search.searching import SearchStopped, default_directory, make_plan
+    from trainer.search.searching import SearchStopped
     from trainer.search.searching import search as run_search
     from trainer.search.space_file import read_space
     from trainer.search.trials import PLOT, best_trial
@@ -130,7 +131,7 @@ def _counts(trials: Sequence[Trial]) -> dict[str, int]:
 def _print(plan: Plan, trials: Sequence[Trial]) -> None:
     from cli.console import say, stdout
     from shard_format.wording import counted
-    from trainer.search.searching import train_again
+    from trainer.search.plan import train_again
     from trainer.search.trials import LOGS, PLOT, TABLE, TRIALS, best_trial
 
     console = stdout()
@@ -222,7 +223,7 @@ class _Show:
         self._stopping = ""
 
     def __call__(self, event: Any) -> None:
-        from trainer.search.searching import SearchBegun, Stopping, TrialEnded, Waiting
+        from trainer.search.events import SearchBegun, Stopping, TrialEnded, Waiting
 
         if isinstance(event, Waiting):
             self._bars.note("trials of a search that was killed write their checkpoints; waiting")

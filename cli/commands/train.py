@@ -166,9 +166,9 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
 
 def where_it_resumes(run_dir: Path) -> str:
     """Where the same command resumes a run that was interrupted between checkpoints."""
-    from trainer.checkpoints import latest_progress
+    from trainer.checkpointing.checkpoints import latest_progress
+    from trainer.checkpointing.run_dir import CHECKPOINTS, HEAD
     from trainer.errors import place_text
-    from trainer.run_dir import CHECKPOINTS, HEAD
 
     for phase in (run_dir, run_dir / HEAD):
         place = latest_progress(phase / CHECKPOINTS)
@@ -193,7 +193,7 @@ def _trained(options: TrainOptions) -> TrainResult:
 
 def _ended_by_sigterm(bars: Bars) -> contextlib.AbstractContextManager[None]:
     """SIGTERM while nothing is to be saved ends the process at once, with a word."""
-    from trainer.termination import sigterm_ends_at_once
+    from trainer.checkpointing.termination import sigterm_ends_at_once
 
     def say() -> None:
         bars.say_at_the_end(

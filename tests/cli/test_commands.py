@@ -170,7 +170,7 @@ def test_damage_while_reading_is_damage(shard_set, shardmill, tmp_path):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.proof  # in one process it is tested in tests/trainer/test_resume.py
+@pytest.mark.proof  # in one process it is tested in tests/trainer/checkpointing/test_resume.py
 @pytest.mark.parametrize(
     ("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")]
 )

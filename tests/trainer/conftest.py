@@ -93,7 +93,7 @@ def write_set(write_records):
 def pictures(request, monkeypatch):
     """Runs draw no pictures, which takes longer than they do, but in tests with this mark."""
     if request.node.get_closest_marker("pictures") is None:
-        monkeypatch.setattr("trainer.records.Records._draw", lambda *arguments: None)
+        monkeypatch.setattr("trainer.monitoring.records.Records._draw", lambda *arguments: None)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -8,7 +8,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from shard_format import InputError, ShardSetError, UsageError
 from trainer import train
-from trainer.checkpoints import Checkpoints
+from trainer.checkpointing.checkpoints import Checkpoints
 from trainer.data import open_data
 
 

@@ -7,7 +7,7 @@ import tiny
 from trainer.loop import Loop
 from trainer.models import build_model
 from trainer.objective import Objective
-from trainer.optimizers import with_loss_scale
+from trainer.optimization.optimizers import with_loss_scale
 from trainer.precision import dtype_policy
 from trainer.strategies import STRATEGIES
 

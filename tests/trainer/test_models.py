@@ -8,7 +8,7 @@ from trainer import MODELS
 from trainer.loop import Loop
 from trainer.models import applications, build_model
 from trainer.models.ending import find_ending
-from trainer.optimizers import OPTIMIZERS
+from trainer.optimization.optimizers import OPTIMIZERS
 from trainer.precision import dtype_policy
 from trainer.strategies import STRATEGIES
 

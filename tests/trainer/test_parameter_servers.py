@@ -16,9 +16,9 @@ from launched import LOST, Runs, children, finished
 
 from shard_format import UsageError
 from trainer import train
-from trainer.checkpoints import latest_progress
+from trainer.checkpointing.checkpoints import latest_progress
 from trainer.data import open_data
-from trainer.optimizers import OPTIMIZERS
+from trainer.optimization.optimizers import OPTIMIZERS
 from trainer.parameter_servers.remote_state import RemoteState
 
 

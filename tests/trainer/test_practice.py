@@ -13,11 +13,11 @@ from tiny import Stopped, stop_after
 
 from shard_format import InputError, UsageError
 from trainer import MODELS, OPTIMIZERS, RunStarted, train
-from trainer.best import best_epoch, is_over
+from trainer.checkpointing.best import best_epoch, is_over
 from trainer.models import applications, build_model
 from trainer.models.starting import load_weights
+from trainer.optimization.schedules import SCHEDULES, Plan
 from trainer.run import train_on
-from trainer.schedules import SCHEDULES, Plan
 
 PLAN = Plan(peak=1.0, warmup_steps=10, num_steps=110, decay_steps=(40, 80))
 EXPECTED = {

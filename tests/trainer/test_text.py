@@ -23,7 +23,7 @@ from trainer.models import (
     transformer,
 )
 from trainer.objective import Objective
-from trainer.optimizers import OPTIMIZERS
+from trainer.optimization.optimizers import OPTIMIZERS
 from trainer.precision import dtype_policy
 from trainer.strategies import STRATEGIES
 

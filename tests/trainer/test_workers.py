@@ -16,7 +16,7 @@ from launched import LOST, Runs, children, finished
 
 from shard_format import InputError, UsageError
 from trainer import TrainOptions, WorkersLost, train
-from trainer.checkpoints import latest_progress
+from trainer.checkpointing.checkpoints import latest_progress
 from trainer.data import open_data
 from trainer.workers import joining, reaching
 

@@ -15,11 +15,11 @@ from reader.records.tokenizer import make_encoder, read_tokenizer
 from reader.records.vocabulary import find_vocabulary
 from shard_format import InputError, UsageError
 from shard_format.storage import Place
+from trainer.checkpointing.run_dir import RUN
 from trainer.export.inputs import cleaning_of
 from trainer.export.result import REPORT
 from trainer.export.saved_model import make_module, versions
 from trainer.export.trained_run import TrainedRun, open_run
-from trainer.run_dir import RUN
 
 _BATCH = 32
 _SIGNATURE, _TOKENS = "serving_default", "tokens"

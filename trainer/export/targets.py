@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from shard_format import InputError, UsageError
+from trainer.checkpointing.run_dir import write_json
 from trainer.export import litert, onnx
 from trainer.export.float32_model import in_float32
 from trainer.export.measuring import Measured, examples_of, measure
@@ -18,7 +19,6 @@ from trainer.export.options import ExportOptions
 from trainer.export.result import REPORT, Exported, OnProgress, report_of
 from trainer.export.saved_model import write_version
 from trainer.export.trained_run import TrainedRun
-from trainer.run_dir import write_json
 
 Target = Callable[[TrainedRun, ExportOptions, OnProgress], Exported]
 _LABELS = "labels.txt"

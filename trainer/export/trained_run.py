@@ -11,7 +11,7 @@ from typing import Any
 from reader.transforms.normalization import Normalization
 from shard_format import Feature, InputError, Manifest, ShardSetError, UsageError, load_manifest
 from shard_format.storage import Place, place_of
-from trainer.run_dir import BEST, MODEL, RUN
+from trainer.checkpointing.run_dir import BEST, MODEL, RUN
 
 # value of --epoch -> the file of the model
 EPOCHS = {"last": MODEL, "best": BEST}

@@ -10,29 +10,29 @@ import dataclasses
 import json
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-from reader.options import kind_of
-from shard_format import Manifest, UsageError, load_manifest
 from shard_format.errors import InputError
-from shard_format.options import flag_of
-from shard_format.storage import Place
 from shard_format.wording import counted
-from trainer.best import score
-from trainer.defaults import DEFAULTS
+from trainer.checkpointing.best import score
+from trainer.checkpointing.run_dir import HISTORY
+from trainer.checkpointing.termination import Termination
 from trainer.errors import TrainingError
 from trainer.events import EpochDone
-from trainer.options import TrainOptions
-from trainer.run_dir import HISTORY
-from trainer.search.options import DEFAULT_TRIALS, SearchOptions
+from trainer.search.events import (
+    OnEvent,
+    SearchBegun,
+    Stopping,
+    TrialBegun,
+    TrialEnded,
+    TrialMeasured,
+    Waiting,
+)
+from trainer.search.plan import Plan
 from trainer.search.processes import INTERRUPTED, TrialProcess, divided_cores, environment_of
-from trainer.search.proposals import METHODS, num_trials
+from trainer.search.proposals import METHODS
 from trainer.search.pruners import PRUNERS
-from trainer.search.space import Space, Value
 from trainer.search.trials import SearchDir, Trial
-from trainer.termination import Termination
 
 _LOOK_SECONDS = 0.2
 # Failures before any trial trained an epoch, after which the mistake is taken to be in all of them.
@@ -59,161 +59,6 @@ class SearchStopped(TrainingError):
             f"stopped by {name} after {counted(len(trials) - running, 'trial')}; {running} begun, "
             "to be resumed at the checkpoint. The same command resumes the search."
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """A search that was checked against its set.
-
-    Attributes:
-        space: What is searched.
-        options: How.
-        data: Of the shard set.
-        root_hash: Of the shard set.
-        kind: Of the shard set.
-        directory: For all that the search writes.
-        validation_split: The split that trials are measured on.
-        num_trials: How many trials there will be.
-    """
-
-    space: Space
-    options: SearchOptions
-    data: Place
-    root_hash: str
-    kind: str
-    directory: Path
-    validation_split: str
-    num_trials: int
-
-    @property
-    def monitor(self) -> str:
-        """What trials are compared by: "loss" or "accuracy" of the validation."""
-        return str(self.space.fixed.get("monitor", "loss"))
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What must be equal for a search to be continued."""
-        return {
-            "space": self.space.as_json(),
-            "root_hash": self.root_hash,
-            **{name: getattr(self.options, name) for name in ("method", "pruner", "seed")},
-        }
-
-    def epochs(self, trial: Trial) -> int:
-        """How many epochs a trial has if nothing ends it early."""
-        given = {**self.space.fixed, **trial.options}.get("epochs")
-        return int(given) if given else DEFAULTS[self.kind].epochs
-
-    def arguments(self, options: Mapping[str, Value], run_dir: Path) -> list[str]:
-        """Of `shardmill train`, for the options of a trial."""
-        own = {"validation_split": self.validation_split, "monitor": self.monitor}
-        values = {**self.space.fixed, **own, **options}
-        found = [str(self.data), f"--run-dir={run_dir}"]
-        for name, value in values.items():
-            if value is True:
-                found.append(flag_of(name))
-            elif value is not None and value is not False:
-                found.append(f"{flag_of(name)}={value}")
-        return found
-
-
-def make_plan(space: Space, data: Place, directory: Path, options: SearchOptions) -> Plan:
-    """A search, checked as far as that takes no training.
-
-    Raises:
-        ShardSetError: There is no shard set in `data`.
-        UsageError: An option is for sets of another kind, a grid has no number of points, or there
-            is no split to compare trials on but the one that is kept for the final test.
-    """
-    manifest = load_manifest(data)
-    kind = kind_of(manifest.schema)
-    if kind in DEFAULTS:
-        space.check(
-            lambda values: TrainOptions(data=data, run_dir=directory, **values).settled(kind)  # type: ignore[arg-type]
-        )
-    return Plan(
-        space=space,
-        options=options,
-        data=data,
-        root_hash=manifest.root_hash,
-        kind=kind,
-        directory=directory,
-        validation_split=_validation_split(space, manifest, data),
-        num_trials=num_trials(space, options.method, options.trials or DEFAULT_TRIALS),
-    )
-
-
-def _validation_split(space: Space, manifest: Manifest, data: Place) -> str:
-    asked = str(space.fixed.get("validation_split", "auto"))
-    name = "validation" if asked == "auto" else asked
-    if name in ("test", "train"):
-        raise UsageError(
-            f"{space.path} compares trials on the split {name!r}, which then measures nothing any "
-            "more: the best of many trials is best there by chance too. Name a split of its own "
-            "with validation-split."
-        )
-    if name not in manifest.splits or not manifest.splits[name].records:
-        found = ", ".join(manifest.splits)
-        raise UsageError(
-            f"{data} has no split {name!r} to compare trials on, only {found}; a test split is "
-            "never used for that. Build the set with --split train=0.8,validation=0.1,test=0.1, or "
-            "name another split with validation-split."
-        )
-    return name
-
-
-@dataclasses.dataclass(frozen=True)
-class SearchBegun:
-    """The search begins, or is continued.
-
-    Attributes:
-        trials: Of earlier runs.
-    """
-
-    trials: tuple[Trial, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class TrialBegun:
-    """A process of a trial was started.
-
-    Attributes:
-        trial: With its options.
-        slot: Which of the parallel processes, counted from 0.
-    """
-
-    trial: Trial
-    slot: int
-
-
-@dataclasses.dataclass(frozen=True)
-class TrialMeasured:
-    """A trial has done an epoch, the last of its `values`."""
-
-    trial: Trial
-    slot: int
-
-
-@dataclasses.dataclass(frozen=True)
-class TrialEnded:
-    """A trial has ended, for the reason that its `state` says."""
-
-    trial: Trial
-    slot: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Waiting:
-    """Processes of an earlier run of the search, which was killed, still write checkpoints."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Stopping:
-    """A signal has come; the trials write checkpoints."""
-
-
-Event = SearchBegun | TrialBegun | TrialMeasured | TrialEnded | Waiting | Stopping
-OnEvent = Callable[[Event], None]
 
 
 def search(
@@ -423,7 +268,7 @@ class _Search:
             trial = dataclasses.replace(trial, state="completed")
         elif trial.state == "running":
             reason = process.reason(code or 0) if process else ""
-            # What `trainer.run` says of a loss, or a loss scale, that is not finite.
+            # What `trainer.epochs` says of a loss, or a loss scale, that is not finite.
             state = "diverged" if reason.startswith("The loss") else "failed"
             trial = dataclasses.replace(trial, state=state, reason=reason)
         self._keep(trial)
@@ -440,13 +285,3 @@ class _Search:
             process.stop()
         while any(process.poll() is None for process in processes):
             time.sleep(_LOOK_SECONDS)
-
-
-def train_again(plan: Plan, trial: Trial, run_dir: Path) -> list[str]:
-    """The command that trains with the options of a trial once more."""
-    return ["shardmill", "train", *plan.arguments(trial.options, run_dir)]
-
-
-def default_directory(space: str) -> Path:
-    """Of a search: next to the file of its space."""
-    return Path(space).with_name(f"{Path(space).stem}-search")

@@ -27,7 +27,7 @@ from typing import Any
 from shard_format.config_file import key_of
 from shard_format.errors import InputError, file_error
 from shard_format.wording import counted
-from trainer.run_dir import write_json
+from trainer.checkpointing.run_dir import write_json
 
 STATE = "search.json"
 TABLE = "trials.csv"

@@ -30,8 +30,10 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 import tensorflow as tf
 import tiny  # noqa: F401
 
-from trainer import RunStarted, StepsDone, TrainOptions, checkpoint_files, records, run_dir
-from trainer.checkpoints import Checkpoints
+from trainer import RunStarted, StepsDone, TrainOptions
+from trainer.checkpointing import checkpoint_files, run_dir
+from trainer.checkpointing.checkpoints import Checkpoints
+from trainer.monitoring import records
 from trainer.run import train
 
 LOOK_SECONDS = 0.005

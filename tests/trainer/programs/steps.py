@@ -9,7 +9,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 import tensorflow as tf
 import tiny
 
-from trainer import records
+from trainer.monitoring import records
 from trainer.options import TrainOptions
 from trainer.run import train_on
 

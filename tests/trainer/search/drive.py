@@ -4,7 +4,8 @@ import sys
 from pathlib import Path
 
 from trainer.search.options import SearchOptions
-from trainer.search.searching import Plan, search
+from trainer.search.plan import Plan
+from trainer.search.searching import search
 from trainer.search.space_file import read_space
 
 FAKE = (sys.executable, "-S", str(Path(__file__).with_name("fake_train.py")))

@@ -15,8 +15,9 @@ import pytest
 from shard_format import InputError
 from tests.trainer.search.drive import FAKE, make_plan
 from trainer import TrainingError
+from trainer.search.events import TrialBegun, TrialMeasured
 from trainer.search.plot import draw
-from trainer.search.searching import SearchStopped, TrialBegun, TrialMeasured, search
+from trainer.search.searching import SearchStopped, search
 
 ROOT = Path(__file__).parents[3]
 

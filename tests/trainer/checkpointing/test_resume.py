@@ -18,12 +18,12 @@ from tiny import Stopped, stop_after
 from cli.commands.train import where_it_resumes
 from shard_format import InputError
 from trainer import StopAsked, TrainingStopped, train
-from trainer.checkpoint_files import newest
-from trainer.checkpoints import Checkpoints, latest_progress
+from trainer.checkpointing.checkpoint_files import newest
+from trainer.checkpointing.checkpoints import Checkpoints, latest_progress
+from trainer.checkpointing.progress import Progress
+from trainer.checkpointing.termination import Termination, sigterm_ends_at_once
 from trainer.loop import Totals
-from trainer.progress import Progress
 from trainer.run import train_on
-from trainer.termination import Termination, sigterm_ends_at_once
 from trainer.train_state import make_train_state
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 import time
 
-from trainer.checkpoints import Checkpoints
+from trainer.checkpointing.checkpoints import Checkpoints
+from trainer.checkpointing.progress import Progress
+from trainer.checkpointing.termination import Termination
 from trainer.data import BatchStream
 from trainer.errors import TrainingStopped
 from trainer.loop import NOTHING, Totals
-from trainer.progress import Progress
-from trainer.termination import Termination
 from trainer.workers.team import Team
 
 

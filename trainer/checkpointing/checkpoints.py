@@ -19,8 +19,8 @@ from typing import Any
 import tensorflow as tf
 
 from shard_format.errors import InputError
-from trainer import checkpoint_files
-from trainer.progress import Progress
+from trainer.checkpointing import checkpoint_files
+from trainer.checkpointing.progress import Progress
 
 # Names in a checkpoint, those of tf.train.Checkpoint. Version 0.1.0 wrote the number of epochs
 # alone.

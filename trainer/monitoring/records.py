@@ -14,23 +14,23 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from trainer import run_dir
-from trainer.best import best_epoch
-from trainer.confusion import MAX_CLASSES, Confusion, Matrix, as_csv
+from trainer.checkpointing import run_dir
+from trainer.checkpointing.best import best_epoch
+from trainer.checkpointing.run_dir import CONFUSION, CURVE, SAMPLES, TENSORBOARD, write_file
 from trainer.data import Data
-from trainer.drawings import (
+from trainer.events import EpochDone
+from trainer.loop import NOTHING, Totals
+from trainer.models.shapes import SequenceShape
+from trainer.monitoring.confusion import MAX_CLASSES, Confusion, Matrix, as_csv
+from trainer.monitoring.drawings import (
     MAX_DRAWN_CLASSES,
     confusion_matrix,
     learning_curve,
     sample_predictions,
 )
-from trainer.events import EpochDone
-from trainer.loop import NOTHING, Totals
-from trainer.models.shapes import SequenceShape
+from trainer.monitoring.samples import Prediction, Samples, table
+from trainer.monitoring.scalars import Scalars
 from trainer.options import Settings
-from trainer.run_dir import CONFUSION, CURVE, SAMPLES, TENSORBOARD, write_file
-from trainer.samples import Prediction, Samples, table
-from trainer.scalars import Scalars
 from trainer.train_state import TrainState
 
 # Of the time since the run began that pictures may take before its last epoch.

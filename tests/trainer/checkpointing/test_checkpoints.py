@@ -9,9 +9,9 @@ import tensorflow as tf
 import tiny
 
 from shard_format import InputError
-from trainer import checkpoint_files
-from trainer.checkpoints import Checkpoints, progress_of
-from trainer.progress import Progress
+from trainer.checkpointing import checkpoint_files
+from trainer.checkpointing.checkpoints import Checkpoints, progress_of
+from trainer.checkpointing.progress import Progress
 from trainer.run import train_on
 
 

@@ -9,11 +9,11 @@ import tensorflow as tf
 import tiny
 
 from shard_format import UsageError
-from trainer.gradients import clipped
 from trainer.loop import Loop
 from trainer.models import build_model
 from trainer.objective import Objective
-from trainer.optimizers import OPTIMIZERS, averages_of, with_loss_scale
+from trainer.optimization.gradients import clipped
+from trainer.optimization.optimizers import OPTIMIZERS, averages_of, with_loss_scale
 from trainer.precision import dtype_policy
 from trainer.run import train_on
 from trainer.strategies import STRATEGIES

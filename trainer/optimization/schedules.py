@@ -48,7 +48,7 @@ def cosine(plan: Plan) -> Any:
 
 def step(plan: Plan) -> Any:
     """Linear from 0 to the peak, then divided by 10 at each of `decay_steps`."""
-    from trainer.warm_up import WarmUpThenSteps  # loads Keras
+    from trainer.optimization.warm_up import WarmUpThenSteps  # loads Keras
 
     return WarmUpThenSteps(plan.peak, plan.warmup_steps, plan.decay_steps)
 

@@ -4,10 +4,10 @@ RUN_DIR/
   run.json             options, data set, versions and results; decides what may continue
   lock                 while a run works here: who it is
   checkpoints/         weights, optimizer, finished epochs and steps, place of the reader; see
-                       trainer/checkpoint_files.py
+                       trainer/checkpointing/checkpoint_files.py
   history.json         one object per finished epoch
   tensorboard/         train/, validation/ and steps/; plugins/ holds a trace of --profile
-  learning_curve.png   and the other pictures and tables of `trainer.records`
+  learning_curve.png   and the other pictures and tables of `trainer.monitoring.records`
   best.keras           the model of the best epoch, where there is validation
   workers/             logs of --local-workers but the first
   head/                the run of the first phase of --head-epochs
@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 
 from shard_format.errors import InputError, UsageError
+from trainer.checkpointing.run_lock import NAME as LOCK
 from trainer.events import EpochDone
 from trainer.options import Settings, default_identity
-from trainer.run_lock import NAME as LOCK
 
 RUN = "run.json"
 HISTORY = "history.json"

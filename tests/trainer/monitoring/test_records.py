@@ -11,11 +11,12 @@ import tensorflow as tf
 import tiny
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from trainer import EpochDone, records
-from trainer.confusion import Confusion
-from trainer.drawings import confusion_matrix, learning_curve, sample_predictions
+from trainer import EpochDone
+from trainer.monitoring import records
+from trainer.monitoring.confusion import Confusion
+from trainer.monitoring.drawings import confusion_matrix, learning_curve, sample_predictions
+from trainer.monitoring.samples import Prediction, Samples, table
 from trainer.run import train_on
-from trainer.samples import Prediction, Samples, table
 
 NASTY = ("$cost", "a_long_name_of_a_class_that_does_not_fit", "two\nlines", "服装", "<b>")
 

@@ -15,8 +15,8 @@ from outcomes import assert_same
 @pytest.fixture
 def start(write_set):
     """Runs in forks of one process, which has TensorFlow loaded; see killed_runs.py."""
-    program = Path(__file__).parent / "programs" / "killed_runs.py"
-    root = Path(__file__).parents[2]
+    program = Path(__file__).parents[1] / "programs" / "killed_runs.py"
+    root = Path(__file__).parents[3]
     process = subprocess.Popen(
         [sys.executable, str(program), str(write_set(train=70, validation=13))],  # 8 steps an epoch
         stdin=subprocess.PIPE,

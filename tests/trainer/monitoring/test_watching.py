@@ -15,9 +15,9 @@ from shard_format import UsageError
 from trainer import EpochDone, MetricsServed, StepsDone
 from trainer.input_wait import waited_between
 from trainer.loop import Loop, Totals
-from trainer.metrics import Metrics
 from trainer.models import build_model
-from trainer.profiling import Profile
+from trainer.monitoring.metrics import Metrics
+from trainer.monitoring.profiling import Profile
 from trainer.run import train_on
 from trainer.strategies import STRATEGIES
 

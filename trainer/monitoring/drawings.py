@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer.events import EpochDone
-from trainer.samples import Prediction
+from trainer.monitoring.samples import Prediction
 
 if importlib.util.find_spec("matplotlib") is None:  # not at the end of a run of days
     raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")

@@ -22,9 +22,9 @@ from tiny import Stopped, stop_after
 
 from shard_format import DamageError, InputError, UsageError
 from trainer import CheckpointDamaged, NotLocked, RunStarted, TrainOptions
-from trainer.checkpoint_files import delete_others, newest, next_number
+from trainer.checkpointing.checkpoint_files import delete_others, newest, next_number
+from trainer.checkpointing.run_lock import RunLock
 from trainer.run import train_on
-from trainer.run_lock import RunLock
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ def test_a_run_without_a_whole_checkpoint_ends_with_the_names_of_all(copied):
 HOLDING = """
 import sys
 from pathlib import Path
-from trainer.run_lock import RunLock
+from trainer.checkpointing.run_lock import RunLock
 
 lock = RunLock(Path(sys.argv[1]))
 lock.acquire(print)

@@ -1,0 +1,1 @@
+"""From gradients to new weights: optimizers, learning rates, clipping, pruning."""
