@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,31 +78,42 @@ def predict(
         with naming_extras():
             from trainer.export.predicting import open_predictor
         predictor = open_predictor(model, epoch, data)
-        inputs, failed = _inputs(predictor, files, texts, lines)
+        _require_kind(predictor, texts, lines)
+        names = _listed(files)
+        failed: list[Prediction] = []
+        inputs = _inputs(predictor, names, texts, lines, failed)
+        total = None if lines else len(names) + len(texts)
         bars.finish("load")
         found: list[Prediction] = []
         for prediction in predictor.predict(inputs):
             found.append(prediction)
-            bars.update("predict", len(found), len(inputs), "examples")
+            bars.update("predict", len(found) + len(failed), total, "examples")
     found += failed
     _show(predictor, found, top, as_json)
     if any(prediction.error for prediction in found):
         raise SystemExit(3)
 
 
-def _inputs(
-    predictor: Predictor, files: Sequence[str], texts: Sequence[str], lines: bool
-) -> tuple[list[tuple[str, bytes]], list[Prediction]]:
-    """((name, content) of everything that can be read, the rest)."""
+def _require_kind(predictor: Predictor, texts: Sequence[str], lines: bool) -> None:
     from shard_format import UsageError
+
+    if predictor.kind != "tokens" and (texts or lines):
+        raise UsageError("The model is for images, and --text and --lines are for texts.")
+
+
+def _inputs(
+    predictor: Predictor,
+    names: Sequence[str],
+    texts: Sequence[str],
+    lines: bool,
+    failed: list[Prediction],
+) -> Iterator[tuple[str, bytes]]:
+    """(name, content) of everything that can be read; the rest is appended to `failed`."""
     from trainer.export.predicting import Prediction
 
     is_text = predictor.kind == "tokens"
-    if not is_text and (texts or lines):
-        raise UsageError("The model is for images, and --text and --lines are for texts.")
-    found = [(text, text.encode()) for text in texts]
-    failed = []
-    for name in _listed(files):
+    yield from ((text, text.encode()) for text in texts)
+    for name in names:
         try:
             content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
             if is_text:
@@ -111,10 +122,9 @@ def _inputs(
             failed.append(Prediction(name, (), str(error)))
             continue
         if not lines:
-            found.append((name, content.strip() if is_text else content))
+            yield name, content.strip() if is_text else content
             continue
-        found += [(line.decode(), line) for line in content.splitlines() if line.strip()]
-    return found, failed
+        yield from ((line.decode(), line) for line in content.splitlines() if line.strip())
 
 
 def _listed(files: Sequence[str]) -> list[str]:

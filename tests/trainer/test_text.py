@@ -13,6 +13,9 @@ from tiny import Stopped, stop_after
 
 from shard_format import InputError, UsageError
 from trainer import MODELS, train
+from trainer.export import ExportOptions, export
+from trainer.export.float32_model import in_float32
+from trainer.export.predicting import open_predictor
 from trainer.loop import Loop
 from trainer.models import (
     SequenceShape,
@@ -199,6 +202,18 @@ def test_a_language_models_perplexity_falls(packed_set, text):
     assert keras.models.load_model(result.model_path).output.dtype == "float32"
     again = train(given)  # finished: nothing is trained again
     assert again.history == result.history
+    require_same_in_an_export(given.run_dir, result.model_path)
+
+
+def require_same_in_an_export(run_dir, model_path):
+    served = export(ExportOptions(run_dir, run_dir / "served")).path
+    tokens = np.random.default_rng(0).integers(1, 30, (3, 23)).tolist()
+    inputs = sequences(tokens, [[0] * 12 + [1] * 11] * 3)
+    expected = in_float32(keras.models.load_model(model_path))(inputs)
+    found = tf.saved_model.load(str(served)).signatures["serving_default"](**inputs)
+    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
+    with pytest.raises(UsageError, match="holds a language model, which predicts no classes"):
+        open_predictor(served)
 
 
 @pytest.mark.proof

@@ -36,7 +36,7 @@ def write_onnx(model: Any, example: Any, path: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of Keras's patch for NumPy 2
             model.export(temporary, format="onnx", verbose=False)
-        # Keras writes operators that there are not, such as Erfc for gelu.
+        # Keras writes operators that ONNX does not have, such as Erfc for gelu.
         found = session(temporary)(example)
         if not np.allclose(found, expected, atol=_TOLERANCE):
             raise ValueError(f"it predicts other numbers, by {np.abs(found - expected).max():.2g}")

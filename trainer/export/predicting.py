@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +58,10 @@ class Predictor:
     class_names: tuple[str, ...]
     probabilities: Callable[[Sequence[bytes]], Any]
 
-    def predict(self, inputs: Sequence[tuple[str, bytes]]) -> Iterator[Prediction]:
-        """The predictions of (name, content) pairs, in order."""
-        for begin in range(0, len(inputs), _BATCH):
-            batch = inputs[begin : begin + _BATCH]
+    def predict(self, inputs: Iterable[tuple[str, bytes]]) -> Iterator[Prediction]:
+        """The predictions of (name, content) pairs, in order; one batch is held in memory."""
+        left = iter(inputs)
+        while batch := list(itertools.islice(left, _BATCH)):
             try:
                 rows = self.probabilities([content for _, content in batch])
             except tf.errors.OpError:

@@ -10,11 +10,12 @@ import time
 import urllib.error
 import urllib.request
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from shard_format import UsageError
+from shard_format import InputError, UsageError
 from trainer.export import ExportOptions, export
 from trainer.export.float32_model import in_float32
 from trainer.export.trained_run import open_run
@@ -184,3 +185,13 @@ def test_an_onnx_file_predicts_the_same(trained, tmp_path):
     noise = np.random.default_rng(0).uniform(0, 255, (3, 32, 32, 3)).astype(np.float32)
     expected = in_float32(open_run(trained.run).model)(noise).numpy()
     np.testing.assert_allclose(session(tmp_path / "model.onnx")(noise), expected, atol=ROUNDING)
+
+
+def test_onnx_says_what_it_cannot_represent(tmp_path):
+    from trainer.export.onnx import write_onnx
+
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, keras.layers.Dense(2, activation="gelu")(inputs))
+    with pytest.raises(InputError, match=r"ONNX cannot represent this model: .*Erfc"):
+        write_onnx(model, np.zeros((1, 4), np.float32), tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
