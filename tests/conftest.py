@@ -36,8 +36,10 @@ _LONGEST = (
     "docs/test_commands.py",
     "beam_jobs/test_kill.py",
     "serving/test_reading.py",
-    "trainer/test_kills.py",
-    "trainer/test_resume.py",
+    "trainer/test_workers.py",
+    "trainer/test_parameter_servers.py",
+    "checkpointing/test_kills.py",
+    "checkpointing/test_resume.py",
     "docs/test_demo.py",
 )
 

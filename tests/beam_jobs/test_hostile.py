@@ -74,6 +74,7 @@ def test_no_two_names_have_one_id(make_images, tmp_path, build):
     assert len(hashes) == 1
 
 
+@pytest.mark.proof
 def test_refused_files_do_not_pile_up_in_memory(make_images, tmp_path, samples):
     """Twelve files of 40 MB in one unit: one at a time is in memory, not all."""
     corpus = make_images(4, classes=1)

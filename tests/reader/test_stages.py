@@ -60,14 +60,8 @@ def test_a_stage_of_a_batch_may_be_missing_and_files_may_be_read_once(packed_set
     assert not times.reads_files
 
 
-@pytest.mark.parametrize(
-    ("pad", "buckets"),
-    [
-        ("longest", 1),
-        pytest.param("none", 3, marks=pytest.mark.proof),
-        pytest.param("max", 3, marks=pytest.mark.proof),
-    ],
-)
+@pytest.mark.proof
+@pytest.mark.parametrize(("pad", "buckets"), [("longest", 1), ("none", 3), ("max", 3)])
 def test_every_prefix_of_token_ids_gives_batches(documents, pad, buckets) -> None:
     stream = reader.load(documents, batch_size=4, augment="strong", pad=pad, buckets=buckets)
     source = sampled_source(stream)

@@ -239,6 +239,7 @@ def test_two_phases_train_the_head_and_then_everything(options, tmp_path):
         train_on(tiny.data(), dataclasses.replace(head, weights=tmp_path / "other.keras"))
 
 
+@pytest.mark.proof
 def test_two_phases_are_two_runs(write_set, options, tmp_path):
     """Each resumes where it stopped; the file between them is no part of the run's identity."""
     write_set(train=32, validation=8)

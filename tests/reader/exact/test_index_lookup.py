@@ -182,6 +182,7 @@ print([int(line.split()[1]) for line in open("/proc/self/status") if line.starts
 """
 
 
+@pytest.mark.proof
 def test_memory_does_not_grow_with_the_index(tmp_path: Path, repository: Path) -> None:
     """128 MB of rows, of which a graph looks at some, take no more than 3 MB do."""
     taken = []

@@ -122,7 +122,9 @@ class Split(enum.StrEnum):
     TRAIN = "train"
 
 
-@pytest.mark.parametrize("split", [Split.TRAIN, np.str_("train")])
+@pytest.mark.parametrize(
+    "split", [Split.TRAIN, pytest.param(np.str_("train"), marks=pytest.mark.proof)]
+)
 def test_a_name_that_is_more_than_a_string_comes_back_from_json(tiny: Path, split: str) -> None:
     state = reader.load(tiny, **OPTIONS, split=split).state(3)
     for stored in (state, json.loads(json.dumps(state))):

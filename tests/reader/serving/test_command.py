@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.usefixtures("small_windows"), pytest.mark.timeout(600)
 WAIT_SECONDS = 240  # far more than a process needs to end, even on a machine that is busy
 
 
+@pytest.mark.proof
 def test_workers_die_with_their_parent(serve: Callable[..., Any], tiny: Path) -> None:
     served = serve(tiny, "--workers", "2")
     workers = served.workers()

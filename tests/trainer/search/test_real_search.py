@@ -33,6 +33,7 @@ def space(tmp_path):
     return space
 
 
+@pytest.mark.proof
 def test_a_search_ends_with_a_table_a_plot_and_the_best_options(
     write_set, space, shardmill, tmp_path
 ):
