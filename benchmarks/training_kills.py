@@ -36,7 +36,7 @@ _OPTIONS = (
     *("--precision", "float32", "--checkpoint-minutes", "0.000001", "--cache", "off"),
     *("--worker-timeout", "10"),
 )
-_TIMED = ("examples_per_second",)
+_TIMED = ("examples_per_second", "input_wait")
 
 
 def main() -> None:

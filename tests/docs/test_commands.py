@@ -58,9 +58,9 @@ def test_the_readme_has_commands():
     assert sum("```python" in text for text in SECTIONS.values()) == 1
 
 
-# Tests in tests/cli run `read`, `export-index` and `cache`, those in tests/trainer train on token ids.
-# Most of the time goes into `doctor`, whose own tests are proofs as well. The main example is also
-# killed in test_main_example.py.
+# Tests in tests/cli run `read`, `export-index` and `cache`; tests in tests/trainer train on token
+# ids. Most of the time goes into `doctor`, whose own tests are proofs as well. The main example is
+# also killed in test_main_example.py.
 LONG = {"From photographs to predictions", "Reading", "Tokens"}
 
 
