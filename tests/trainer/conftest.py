@@ -90,9 +90,9 @@ def write_set(write_records):
 
 
 @pytest.fixture(autouse=True)
-def pictures(request, monkeypatch):
-    """Runs draw no pictures, which takes longer than they do, but in tests with this mark."""
-    if request.node.get_closest_marker("pictures") is None:
+def figures(request, monkeypatch):
+    """Runs draw no figures, which takes longer than they do, but in tests with this mark."""
+    if request.node.get_closest_marker("figures") is None:
         monkeypatch.setattr("trainer.monitoring.records.Records._draw", lambda *arguments: None)
 
 

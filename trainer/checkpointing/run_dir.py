@@ -7,7 +7,7 @@ RUN_DIR/
                        trainer/checkpointing/checkpoint_files.py
   history.json         one object per finished epoch
   tensorboard/         train/, validation/ and steps/; plugins/ holds a trace of --profile
-  learning_curve.png   and the other pictures and tables of `trainer.monitoring.records`
+  learning_curve.png   and the other figures and tables of `trainer.monitoring.records`
   best.keras           the model of the best epoch, where there is validation
   workers/             logs of --local-workers but the first
   head/                the run of the first phase of --head-epochs

@@ -1,1 +1,1 @@
-"""What a run shows of itself while it trains: TensorBoard, pictures, metrics, profiles."""
+"""What a run shows of itself while it trains: TensorBoard, figures, metrics, profiles."""

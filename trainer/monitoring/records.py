@@ -1,10 +1,10 @@
-"""What a run shows of itself: TensorBoard files, pictures and tables next to the model.
+"""What a run shows of itself: TensorBoard files, figures and tables next to the model.
 
     RUN_DIR/learning_curve.png       all epochs
     RUN_DIR/confusion_matrix.csv     true and predicted classes of the last validation; .png too
     RUN_DIR/sample_predictions.png   some validation examples; .md of texts
 
-Numbers are written after every epoch. Pictures are drawn after the last one, and before as long as
+Numbers are written after every epoch. Figures are drawn after the last one, and before as long as
 that takes next to none of the time.
 """
 
@@ -22,7 +22,7 @@ from trainer.events import EpochDone
 from trainer.loop import NOTHING, Totals
 from trainer.models.shapes import SequenceShape
 from trainer.monitoring.confusion import MAX_CLASSES, Confusion, Matrix, as_csv
-from trainer.monitoring.drawings import (
+from trainer.monitoring.figures import (
     MAX_DRAWN_CLASSES,
     confusion_matrix,
     learning_curve,
@@ -33,7 +33,7 @@ from trainer.monitoring.scalars import Scalars
 from trainer.options import Settings
 from trainer.train_state import TrainState
 
-# Of the time since the run began that pictures may take before its last epoch.
+# Of the time since the run began that figures may take before its last epoch.
 _DRAWING_SHARE = 0.02
 _DRAWING_SECONDS = 2.0  # of the first time, which loads Matplotlib; estimated
 # Between two points of the steps, unless the loss scale has changed.
@@ -124,7 +124,7 @@ class Records:
             self._drawn_seconds += self._next_seconds
 
     def _is_time(self) -> bool:
-        """Whether pictures may be drawn in the middle of a run."""
+        """Whether figures may be drawn in the middle of a run."""
         allowed = _DRAWING_SHARE * (time.monotonic() - self._started)
         return self._drawn_seconds + self._next_seconds <= allowed
 
@@ -146,7 +146,7 @@ class Records:
 
     def _show(self, name: str, epoch: int, png: bytes) -> None:
         write_file(self._options.run_dir / f"{name}.png", png)
-        self._scalars.write_picture(name, epoch, png)
+        self._scalars.write_image(name, epoch, png)
 
     def _predictions(self) -> list[Prediction]:
         """Of the samples; none without validation."""
@@ -181,7 +181,7 @@ def make_confusion(data: Data, learner: TrainState) -> Callable[[], Matrix | Non
     return confusion.take
 
 
-def pictures_of(directory: Path) -> list[Path]:
-    """The pictures and tables that a run has left."""
+def figures_of(directory: Path) -> list[Path]:
+    """The figures and tables that a run has left."""
     names = (CURVE, f"{CONFUSION}.png", f"{CONFUSION}.csv", f"{SAMPLES}.png", f"{SAMPLES}.md")
     return [directory / name for name in names if (directory / name).exists()]

@@ -69,7 +69,7 @@ class Scalars:
         """
         _write(self._steps, step, values)
 
-    def write_picture(self, tag: str, epoch: int, png: bytes) -> None:
+    def write_image(self, tag: str, epoch: int, png: bytes) -> None:
         """Writes an image summary of one epoch."""
         with self._validation.as_default():
             tf.summary.image(tag, tf.io.decode_png(png, channels=3)[None], step=epoch)

@@ -1,4 +1,4 @@
-"""What a run shows: pictures, tables, points of steps."""
+"""What a run shows: figures, tables, points of steps."""
 
 import csv
 import dataclasses
@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from trainer import EpochDone
 from trainer.monitoring import records
 from trainer.monitoring.confusion import Confusion
-from trainer.monitoring.drawings import confusion_matrix, learning_curve, sample_predictions
+from trainer.monitoring.figures import confusion_matrix, learning_curve, sample_predictions
 from trainer.monitoring.samples import Prediction, Samples, table
 from trainer.run import train_on
 
@@ -36,7 +36,7 @@ def prediction(color, true="a", predicted="a"):
     return Prediction(image, "", true, predicted, 0.75)
 
 
-@pytest.mark.pictures
+@pytest.mark.figures
 def test_a_run_draws_its_curve_its_confusion_and_samples(options):
     given = options(epochs=2, sample_predictions=5)
     result = train_on(tiny.data(), given)
@@ -52,13 +52,13 @@ def test_a_run_draws_its_curve_its_confusion_and_samples(options):
     assert np.trace(counts) / 13 == pytest.approx(result.final.val_accuracy)
     written = EventAccumulator(str(given.run_dir / "tensorboard" / "validation")).Reload()
     assert {"confusion_matrix", "sample_predictions"} <= set(written.Tags()["tensors"])
-    assert {path.name for path in records.pictures_of(given.run_dir)} == {
+    assert {path.name for path in records.figures_of(given.run_dir)} == {
         *("learning_curve.png", "confusion_matrix.png", "confusion_matrix.csv"),
         "sample_predictions.png",
     }
 
 
-@pytest.mark.pictures
+@pytest.mark.figures
 def test_a_resumed_run_draws_the_whole_curve(options, monkeypatch):
     drawn = []
     monkeypatch.setattr(
@@ -165,7 +165,7 @@ def test_the_history_of_the_loss_scale_is_written_as_it_changes(options, monkeyp
     }
 
 
-@pytest.mark.pictures
+@pytest.mark.figures
 def test_epochs_are_not_drawn_longer_than_trained(options, monkeypatch):
     drawn = []
     monkeypatch.setattr(

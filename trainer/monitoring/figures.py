@@ -1,4 +1,4 @@
-"""Pictures of a run, drawn with Matplotlib: the learning curve, a confusion matrix, predictions.
+"""Figures of a run, drawn with Matplotlib: the learning curve, a confusion matrix, predictions.
 
 Matplotlib is loaded when the first one is drawn. Names of classes are shown as they are: `$` begins
 no formula in them.
