@@ -135,6 +135,15 @@ def test_every_other_worker_names_the_one_that_is_lost(runs, tmp_path, victim, n
 
 
 @pytest.mark.proof
+def test_a_worker_that_is_lost_while_models_are_built_is_named(runs, tmp_path):
+    run = tmp_path / "run"
+    arguments = ("--local-workers", 2, "--model", "tiny:ends_on_the_chief")
+    finished(runs.start(run, *arguments), LOST)
+    log = (run / "workers" / "worker-1.log").read_text()
+    assert re.search(r"error: Worker 0 \(127\.0\.0\.1:\d+\) ended\. See its log", log), log
+
+
+@pytest.mark.proof
 def test_a_run_continues_with_other_numbers_of_workers(runs, tmp_path):
     """Within one epoch; every record once, or the losses would differ."""
     run = tmp_path / "elastic"

@@ -57,13 +57,20 @@ def joined(options: TrainOptions, on_event: OnEvent) -> Iterator[Team]:
     watch.start()
     try:
         yield Team(strategy, cluster, multi_worker.collectives())
-    except tf.errors.OpError as error:
-        lost = watch.explained(error)
+    except Exception as error:  # also one that wraps the error of a collective, as of a builder
+        lost = watch.explained(_op_error(error))
         if lost is None:
             raise
         raise lost from error
     finally:
         watch.stop()
+
+
+def _op_error(error: BaseException | None) -> BaseException | None:
+    """The first error of TensorFlow among an error and what it was raised from."""
+    while error is not None and not isinstance(error, tf.errors.OpError):
+        error = error.__cause__
+    return error
 
 
 @contextlib.contextmanager
