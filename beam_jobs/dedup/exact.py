@@ -6,7 +6,7 @@ number of duplicates, not with the corpus.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ from beam_jobs.staging.sidecars import PARTITION_ROWS, Sidecars
 # [n, 2] int64: numbers of two equal records.
 Pairs = IntArray
 NO_PAIRS: Pairs = np.zeros((0, 2), np.int64)
+
+# The first 64 bits of a fingerprint, and whose it is.
+_HEADS = np.dtype([("head", np.uint64), ("record", np.int64)])
 
 # From numbers of records to [n, 16] uint8 that are equal for exact duplicates only.
 Confirm = Callable[[IntArray], npt.NDArray[np.uint8]]
@@ -32,10 +35,8 @@ def exact_pairs(
         confirm: Decides where equal fingerprints do not suffice.
         partition_rows: About how many rows are compared at a time.
     """
-    partitions = -(-sidecars.records // partition_rows)
     pairs = [NO_PAIRS]
-    for partition in range(partitions):
-        records = _repeated(sidecars, partition, partitions)
+    for records in _repeated(sidecars, -(-sidecars.records // partition_rows)):
         fingerprints = fixed_bytes(sidecars.take(records, ["fingerprint"])["fingerprint"], 16)
         if confirm is not None:
             records = np.unique(_equal(records, fingerprints))
@@ -44,19 +45,19 @@ def exact_pairs(
     return np.concatenate(pairs)
 
 
-def _repeated(sidecars: Sidecars, partition: int, partitions: int) -> IntArray:
-    """Records whose first 64 fingerprint bits occur more than once.
+def _repeated(sidecars: Sidecars, number: int) -> Iterator[IntArray]:
+    """Records whose first 64 fingerprint bits occur more than once, of each partition of these.
 
     Few records remain, so the next steps may be slower.
     """
-    heads: list[npt.NDArray[np.uint64]] = []
-    records: list[IntArray] = []
-    for unit, table in sidecars:
-        head = fixed_bytes(table["fingerprint"], 16).view(np.uint64)[:, 0]
-        inside = np.flatnonzero(head % np.uint64(partitions) == partition)
-        heads.append(head[inside])
-        records.append(inside + sidecars.begins[unit])
-    return np.concatenate(records)[repeated(np.concatenate(heads))]
+    with sidecars.partitions(_HEADS, number) as partitions:
+        for unit, table in sidecars:
+            rows = np.empty(len(table), _HEADS)
+            rows["head"] = fixed_bytes(table["fingerprint"], 16).view(np.uint64)[:, 0]
+            rows["record"] = np.arange(sidecars.begins[unit], sidecars.begins[unit + 1])
+            partitions.add((rows["head"] % np.uint64(number)).astype(np.int64), rows)
+        for rows in partitions.take():
+            yield rows["record"][repeated(rows["head"])]
 
 
 def _equal(records: IntArray, fingerprints: npt.NDArray[np.uint8]) -> Pairs:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from beam_jobs.columns import IntArray
 from beam_jobs.staging import UnitSummary, unit_files
 from beam_jobs.staging.parallel import in_parallel
+from beam_jobs.staging.partitions import Partitions
 from beam_jobs.workspace import Workspace, read_table
 from shard_format import decode_example, finish_example, storage, unframe
 
@@ -62,6 +63,10 @@ class Sidecars:
     def fetch(self) -> None:
         """Copies remote sidecars to the local disk, for passes over all of them."""
         self._copies.fetch(self.keys)
+
+    def partitions(self, dtype: np.dtype[Any], number: int) -> Partitions:
+        """Where rows of all units wait for their partition to be complete."""
+        return Partitions(self._workspace.scratch_file(), dtype, number)
 
     def without_progress(self) -> Sidecars:
         """The same, for passes that no progress bar counts."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,6 +47,10 @@ class Rows(NamedTuple):
     row: IntArray
 
 
+# A row as it waits for its range of keys to be complete.
+_ROW = np.dtype([("key", np.uint64), ("split", np.int8), ("unit", np.int32), ("row", np.int32)])
+
+
 def copies_of(
     unit: int, keys: UInt64Array, sidecars: Sidecars, repeats: Repeats
 ) -> tuple[IntArray, UInt64Array]:
@@ -72,41 +76,48 @@ def sorted_partitions(
     splits: Sequence[SplitKeys],
     partition_rows: int,
 ) -> Iterator[Rows]:
-    """All kept rows in key order, a range of keys at a time.
-
-    A unit is sorted by key, so a range of keys is one slice of it.
-    """
-    for start, end in _key_ranges(splits, partition_rows):
-        parts = []
+    """All kept rows in key order, a range of keys at a time."""
+    starts = _range_starts(splits, partition_rows)
+    with sidecars.partitions(_ROW, len(starts)) as partitions:
         for unit, table in sidecars:
-            keys = uint64(table["key"])
-            first, last = np.searchsorted(keys, np.array([start, end], np.uint64), side="left")
-            last = len(keys) if end == _LAST_KEY else last
-            row = np.arange(first, last)
-            row = row[assignment.unit(unit)[first:last] != LEFT_OUT]
-            copied, copy_key = copies_of(unit, keys, sidecars, repeats)
-            inside = (copy_key >= start) & ((copy_key < end) | (end == _LAST_KEY))
-            row = np.concatenate((row, copied[inside]))
-            key = np.concatenate((keys[row[: len(row) - inside.sum()]], copy_key[inside]))
-            split = assignment.unit(unit)[row].astype(np.int64)
-            parts.append(Rows(key, split, np.full(len(row), unit), row))
-        if parts:
-            rows = Rows._make(map(np.concatenate, zip(*parts, strict=True)))
-            order = _order(rows, sidecars)
-            yield Rows._make(column[order] for column in rows)
+            split_of = assignment.unit(unit)
+            row, key = kept_rows(unit, uint64(table["key"]), split_of, sidecars, repeats)
+            rows = np.empty(len(row), _ROW)
+            rows["key"], rows["split"], rows["unit"], rows["row"] = key, split_of[row], unit, row
+            partitions.add(np.searchsorted(starts, key, side="right") - 1, rows)
+        for found in partitions.take():
+            others = (found[name].astype(np.int64) for name in Rows._fields[1:])
+            ranged = Rows(found["key"], *others)
+            order = _order(ranged, sidecars)
+            yield Rows._make(column[order] for column in ranged)
 
 
-_LAST_KEY = (1 << 64) - 1  # as the end of a range: up to and including it
+def kept_rows(
+    unit: int, keys: UInt64Array, split_of: Any, sidecars: Sidecars, repeats: Repeats
+) -> tuple[IntArray, UInt64Array]:
+    """(row, key) of the records of a unit that are in a split, and of their copies.
+
+    Args:
+        unit: Its number.
+        keys: [rows] uint64 of the unit.
+        split_of: [rows] of the unit.
+        sidecars: All units.
+        repeats: What is repeated.
+    """
+    copied, copy_key = copies_of(unit, keys, sidecars, repeats)
+    kept = np.flatnonzero(split_of != LEFT_OUT)
+    return np.concatenate((kept, copied)), np.concatenate((keys[kept], copy_key))
 
 
-def _key_ranges(splits: Sequence[SplitKeys], partition_rows: int) -> Iterator[tuple[int, int]]:
-    """Ranges [start, end) of the key space with about `partition_rows` records each."""
+def _range_starts(splits: Sequence[SplitKeys], partition_rows: int) -> UInt64Array:
+    """Where ranges of the key space begin that have about `partition_rows` records each."""
     histogram = np.sum([split.keys.histogram for split in splits], axis=0)
     shift = 64 - (len(histogram).bit_length() - 1)
     partition = np.cumsum(histogram) // partition_rows
-    first_bins = np.flatnonzero(np.diff(partition, prepend=-1)).tolist()
-    starts = [0, *(bin_number << shift for bin_number in first_bins[1:])]
-    yield from zip(starts, [*starts[1:], _LAST_KEY], strict=True)
+    first_bins = np.flatnonzero(np.diff(partition, prepend=-1))
+    starts = first_bins.astype(np.uint64) << np.uint64(shift)
+    starts[:1] = 0
+    return starts
 
 
 def _order(rows: Rows, sidecars: Sidecars) -> IntArray:

@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from beam_jobs.columns import IntArray, uint64
 from beam_jobs.stages.plan.balance import Repeats
-from beam_jobs.stages.plan.key_order import SplitKeys, copies_of
+from beam_jobs.stages.plan.key_order import SplitKeys, kept_rows
 from beam_jobs.stages.plan.merge_levels import Level, Work, part_of
 from beam_jobs.stages.plan.recipes import RecipeColumns, ShardSpec, write_recipe
-from beam_jobs.staging.assignment import LEFT_OUT, Assignment
+from beam_jobs.staging.assignment import Assignment
 from beam_jobs.staging.runs import Cell, Size
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_json, write_json
@@ -253,9 +253,7 @@ class _Destinations:
         repeats: Repeats,
     ) -> tuple[IntArray, Any, IntArray]:
         """(row, key, destination) of the kept records of a unit and of their copies."""
-        copied, copy_key = copies_of(unit, keys, sidecars, repeats)
-        row = np.concatenate((np.flatnonzero(split_of != LEFT_OUT), copied))
-        key = np.concatenate((keys[split_of != LEFT_OUT], copy_key))
+        row, key = kept_rows(unit, keys, split_of, sidecars, repeats)
         split = split_of[row]
         destination = np.zeros(len(row), np.int64)
         for number, begins in enumerate(self._begins):

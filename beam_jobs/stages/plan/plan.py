@@ -2,8 +2,8 @@
 
 The result is a recipe for every shard: (unit, row) of its records in final order. No payload is
 read, and there is never one Python object per record. Memory is one byte per record of the corpus;
-the rest is bounded by PARTITION_ROWS or by the number of duplicates, except with near duplicates,
---stratify or --balance (tens of bytes per record each).
+the rest is bounded by PARTITION_ROWS, by the number of units or by that of duplicates, except with
+near duplicates, --stratify or --balance (tens of bytes per record each). Time is linear.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def plan_shards(
     _check_complete(summaries, workspace)
     sidecars = Sidecars(workspace, summaries, partial(report, workspace.progress, "plan"))
     sidecars.fetch()
-    report(workspace.progress, "plan", total=_work(sidecars, options, record_type, partition_rows))
+    report(workspace.progress, "plan", total=_work(sidecars, options, record_type))
     clusters = find_duplicates(sidecars, options, record_type, partition_rows)
     write_table(workspace, workspace.clusters, clusters.members)
 
@@ -202,18 +202,15 @@ def _check_complete(summaries: Sequence[UnitSummary], workspace: Workspace) -> N
         )
 
 
-def _work(
-    sidecars: Sidecars, options: PreprocessOptions, record_type: RecordType, partition_rows: int
-) -> int:
+def _work(sidecars: Sidecars, options: PreprocessOptions, record_type: RecordType) -> int:
     """Rows that all passes over the sidecars read, for the progress bar."""
-    partitions = -(-sidecars.records // partition_rows)
     passes = (
-        4
+        5
+        + (options.dedup != "off")
         + splits_are_given(options.split)
         + record_type.planning_passes
         + (options.balance != "none")
         + bool(record_type.ledger_columns)
-        + partitions * (1 + (options.dedup != "off"))
     )
     return sidecars.records * passes
 

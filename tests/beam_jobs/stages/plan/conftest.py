@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from beam_jobs.staging.assignment import Assignment
+from beam_jobs.staging.partitions import Partitions
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format import id_hash, shuffle_keys
 
@@ -21,6 +25,9 @@ class InMemory(Sidecars):
 
     def table(self, unit):
         return self.tables[unit]
+
+    def partitions(self, dtype, number):
+        return Partitions(Path(tempfile.mkdtemp()), dtype, number)
 
 
 def _column(rows, name, kind):

@@ -1,0 +1,185 @@
+"""Time and memory of planning: `python -m benchmarks.planning [--millions 2,20]`.
+
+The sidecars are made up: 1,000 rows a unit, with the columns of real staged images, one record in a
+hundred with the fingerprint of another one. `plan_shards`, the same code as in a build, runs in a
+process of its own, as the local engine and a worker of a cluster run it. The exponent between two
+sizes extrapolates the next one; the first size in units of a tenth tells what a unit costs and what
+a row. Results go to benchmarks/results/planning.json, from which docs/make_scale.py takes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import itertools
+import json
+import math
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs.build import resolve, workspace_of
+from beam_jobs.options import ImageOptions
+from beam_jobs.record_types import RECORD_TYPES
+from beam_jobs.stages.list import list_corpus, read_units
+from beam_jobs.stages.plan import plan_shards
+from beam_jobs.stages.stage import stage_unit
+from beam_jobs.staging.units import Unit, UnitSummary, unit_files
+from beam_jobs.workspace import write_table
+from benchmarks.measure import machine
+
+_HERE = Path(__file__).parent
+_SAMPLES = _HERE.parent / "samples" / "clothing"
+UNIT_ROWS = 1000
+_CLASSES = 1000
+_DUPLICATES = 100  # one in so many
+
+
+def main() -> None:
+    """Plans each size, writes the results."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.planning", description=__doc__)
+    parser.add_argument("--millions", default="2,20", help="rows of each corpus")
+    parser.add_argument("--work", type=Path, default=_HERE / ".work" / "planning", help="scratch")
+    parser.add_argument("--plan", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.plan:
+        print(json.dumps(_plan(arguments.plan)))
+        return
+    sizes = [int(1e6 * float(size)) for size in arguments.millions.split(",")]
+    plans = [_measured(arguments.work, size, UNIT_ROWS) for size in sizes]
+    small = _measured(arguments.work, sizes[0], UNIT_ROWS // 10)
+    exponents = [_exponent(*pair) for pair in itertools.pairwise(plans)]
+    results = {
+        "date": datetime.date.today().isoformat(),
+        "machine": machine(),
+        "plans": [*plans, small],
+        "exponents": [round(exponent, 3) for exponent in exponents],
+        "extrapolated": {
+            "rows": 10 * sizes[-1],
+            "seconds": round(plans[-1]["seconds"] * 10 ** exponents[-1]),
+        },
+        "costs": _costs(plans[0], plans[-1], small),
+    }
+    (_HERE / "results" / "planning.json").write_text(json.dumps(results, indent=1) + "\n")
+    print(json.dumps({key: results[key] for key in results if key != "plans"}))
+
+
+def _costs(first: dict[str, Any], last: dict[str, Any], small: dict[str, Any]) -> dict[str, float]:
+    """What a row costs and what a unit: the last size has as many units as the small ones are."""
+    units = small["units"] - first["units"]
+    unit_seconds = (small["seconds"] - first["seconds"]) / units
+    unit_mib = (small["peak_mib"] - first["peak_mib"]) / units
+    rows, more = last["rows"] - first["rows"], last["units"] - first["units"]
+    row_seconds = (last["seconds"] - first["seconds"] - more * unit_seconds) / rows
+    row_mib = (last["peak_mib"] - first["peak_mib"] - more * unit_mib) / rows
+    base = first["peak_mib"] - first["rows"] * row_mib - first["units"] * unit_mib
+    return {
+        "row_microseconds": round(1e6 * row_seconds, 2),
+        "unit_microseconds": round(1e6 * unit_seconds),
+        "row_bytes": round(row_mib * 2**20, 1),
+        "unit_bytes": round(unit_mib * 2**20),
+        "base_mib": round(base),
+    }
+
+
+def _exponent(small: dict[str, Any], large: dict[str, Any]) -> float:
+    """Of the time as a power of the rows."""
+    seconds = large["seconds"] / small["seconds"]
+    return math.log(seconds) / math.log(large["rows"] / small["rows"])
+
+
+def _measured(work: Path, rows: int, unit_rows: int) -> dict[str, Any]:
+    shutil.rmtree(work, ignore_errors=True)
+    _make(work, rows, unit_rows)
+    command = [sys.executable, "-m", "benchmarks.planning", "--plan", str(work)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found = {"rows": rows, **json.loads(done.stdout.splitlines()[-1])}
+    print(found, flush=True)
+    shutil.rmtree(work)
+    return found
+
+
+def _options(work: Path) -> ImageOptions:
+    return resolve(ImageOptions((str(_SAMPLES),), str(work / "set"), split="train=0.9,test=0.1"))
+
+
+def _make(work: Path, rows: int, unit_rows: int) -> None:
+    """A workspace whose units look staged."""
+    options = _options(work)
+    record_type = RECORD_TYPES[options.record_type](options)
+    workspace = workspace_of(options)
+    workspace.create()
+    list_corpus(options, record_type, workspace)
+    real = next(iter(read_units(workspace)))
+    stage_unit(real, options, record_type, workspace)
+    staged = pa.ipc.open_file(str(unit_files(workspace, real.key)["arrow"])).read_all()
+    draw = np.random.default_rng(0)
+    template = staged.take(pa.array(draw.integers(0, len(staged), unit_rows)))
+    units = []
+    for number in range(rows // unit_rows):
+        key = hashlib.blake2b(b"%d" % number, digest_size=16).hexdigest()
+        table = _sidecar(template, number, draw)
+        write_table(workspace, unit_files(workspace, key)["arrow"], table)
+        units.append(Unit(key, number * unit_rows, (number + 1) * unit_rows, unit_rows))
+    columns = pa.Table.from_pylist([unit._asdict() for unit in units])
+    write_table(workspace, workspace.unit_table, columns)
+
+
+def _sidecar(template: pa.Table, number: int, draw: np.random.Generator) -> pa.Table:
+    """The rows of one unit, in key order."""
+    rows = len(template)
+    fingerprints = draw.integers(0, 256, (rows, 16), np.uint8)
+    # Some are of a few small numbers, which repeat over all units.
+    again = draw.integers(0, rows, rows // _DUPLICATES)
+    fingerprints[again] = 0
+    fingerprints[again, 0] = draw.integers(0, 256, len(again))
+    fingerprints[again, 1] = number >> 10 & 255
+    columns: dict[str, Any] = {
+        "key": np.sort(draw.integers(0, 1 << 64, rows, np.uint64)),
+        "id_hash": draw.integers(0, 1 << 64, rows, np.uint64),
+        "record_id": [f"part-{number:06d}/{row:06d}.jpg" for row in range(rows)],
+        "label": [f"class-{one:04d}" for one in draw.integers(0, _CLASSES, rows)],
+        "fingerprint": pa.FixedSizeBinaryArray.from_buffers(
+            pa.binary(16), rows, [None, pa.py_buffer(fingerprints.tobytes())]
+        ),
+    }
+    for name, values in columns.items():
+        field = template.schema.field(name)
+        column = pa.array(values, field.type)
+        template = template.set_column(template.schema.get_field_index(name), field, column)
+    return template
+
+
+def _plan(work: Path) -> dict[str, Any]:
+    options = _options(work)
+    record_type = RECORD_TYPES[options.record_type](options)
+    workspace = workspace_of(options)
+    summaries = [
+        UnitSummary(unit.key, unit.end - unit.start, unit.end - unit.start, {}, {}, False)
+        for unit in read_units(workspace)
+    ]
+    begun = time.perf_counter()
+    specs = plan_shards(summaries, options, record_type, workspace)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    sidecars = sum(path.stat().st_size for path in Path(str(workspace.units)).glob("*.arrow"))
+    return {
+        "units": len(summaries),
+        "shards": len(specs),
+        "kept": sum(spec.records for spec in specs),
+        "seconds": round(time.perf_counter() - begun, 1),
+        "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
+        "peak_mib": usage.ru_maxrss >> 10,
+        "sidecar_bytes": sidecars,
+    }
+
+
+if __name__ == "__main__":
+    main()
