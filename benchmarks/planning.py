@@ -1,10 +1,11 @@
-"""Time and memory of planning: `python -m benchmarks.planning [--millions 2,20]`.
+"""Time and memory of planning: `python -m benchmarks.planning [--millions 2,8,20]`.
 
 The sidecars are made up: 1,000 rows a unit, with the columns of real staged images, one record in a
 hundred with the fingerprint of another one. `plan_shards`, the same code as in a build, runs in a
-process of its own, as the local engine and a worker of a cluster run it. The exponent between two
-sizes extrapolates the next one; the first size in units of a tenth tells what a unit costs and what
-a row. Results go to benchmarks/results/planning.json, from which docs/make_scale.py takes them.
+process of its own, as the local engine and a worker of a cluster run it. The exponent from the
+first size to the last extrapolates the next one. The first size in units of a tenth tells what a
+unit costs; the last two sizes, which are sorted in several partitions, tell what a row costs.
+Results go to benchmarks/results/planning.json, from which docs/make_scale.py takes them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import hashlib
-import itertools
 import json
 import math
 import resource
@@ -46,7 +46,7 @@ _DUPLICATES = 100  # one in so many
 def main() -> None:
     """Plans each size, writes the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.planning", description=__doc__)
-    parser.add_argument("--millions", default="2,20", help="rows of each corpus")
+    parser.add_argument("--millions", default="2,8,20", help="rows of each corpus")
     parser.add_argument("--work", type=Path, default=_HERE / ".work" / "planning", help="scratch")
     parser.add_argument("--plan", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -56,37 +56,41 @@ def main() -> None:
     sizes = [int(1e6 * float(size)) for size in arguments.millions.split(",")]
     plans = [_measured(arguments.work, size, UNIT_ROWS) for size in sizes]
     small = _measured(arguments.work, sizes[0], UNIT_ROWS // 10)
-    exponents = [_exponent(*pair) for pair in itertools.pairwise(plans)]
+    exponent = _exponent(plans[0], plans[-1])
     results = {
         "date": datetime.date.today().isoformat(),
         "machine": machine(),
         "plans": [*plans, small],
-        "exponents": [round(exponent, 3) for exponent in exponents],
+        "exponent": round(exponent, 3),
         "extrapolated": {
             "rows": 10 * sizes[-1],
-            "seconds": round(plans[-1]["seconds"] * 10 ** exponents[-1]),
+            "seconds": round(plans[-1]["seconds"] * 10**exponent),
         },
-        "costs": _costs(plans[0], plans[-1], small),
+        "costs": _costs(plans, small),
     }
     (_HERE / "results" / "planning.json").write_text(json.dumps(results, indent=1) + "\n")
     print(json.dumps({key: results[key] for key in results if key != "plans"}))
 
 
-def _costs(first: dict[str, Any], last: dict[str, Any], small: dict[str, Any]) -> dict[str, float]:
-    """What a row costs and what a unit: the last size has as many units as the small ones are."""
-    units = small["units"] - first["units"]
-    unit_seconds = (small["seconds"] - first["seconds"]) / units
-    unit_mib = (small["peak_mib"] - first["peak_mib"]) / units
-    rows, more = last["rows"] - first["rows"], last["units"] - first["units"]
-    row_seconds = (last["seconds"] - first["seconds"] - more * unit_seconds) / rows
-    row_mib = (last["peak_mib"] - first["peak_mib"] - more * unit_mib) / rows
-    base = first["peak_mib"] - first["rows"] * row_mib - first["units"] * unit_mib
+def _costs(plans: list[dict[str, Any]], small: dict[str, Any]) -> dict[str, float]:
+    """What a row costs and what a unit, and the memory of a process that plans nothing."""
+    first, before, last = plans[0], *plans[-2:]
+    unit = {
+        name: (small[name] - first[name]) / (small["units"] - first["units"])
+        for name in ("seconds", "peak_mib")
+    }
+    units = last["units"] - before["units"]
+    row = {
+        name: (last[name] - before[name] - units * unit[name]) / (last["rows"] - before["rows"])
+        for name in unit
+    }
+    known = last["rows"] * row["peak_mib"] + last["units"] * unit["peak_mib"]
     return {
-        "row_microseconds": round(1e6 * row_seconds, 2),
-        "unit_microseconds": round(1e6 * unit_seconds),
-        "row_bytes": round(row_mib * 2**20, 1),
-        "unit_bytes": round(unit_mib * 2**20),
-        "base_mib": round(base),
+        "row_microseconds": round(1e6 * row["seconds"], 2),
+        "unit_microseconds": round(1e6 * unit["seconds"]),
+        "row_bytes": round(row["peak_mib"] * 2**20, 1),
+        "unit_bytes": round(unit["peak_mib"] * 2**20),
+        "base_mib": round(last["peak_mib"] - known),
     }
 
 

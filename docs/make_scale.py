@@ -5,6 +5,7 @@ The constants here are assumptions or measurements, each with its source; everyt
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import NamedTuple
 
 from beam_jobs.stages.plan.merge_levels import (
     LIMITS,
-    LOCAL,
     MAX_LEVELS,
     OBJECT_STORE,
     RECORD_BYTES,
@@ -28,7 +28,6 @@ from beam_jobs.stages.plan.merge_levels import (
     shuffle_traffic,
     usual_work,
 )
-from beam_jobs.staging.sidecars import PARTITION_ROWS
 
 PAGE = Path(__file__).parent / "scale.md"
 
@@ -38,12 +37,16 @@ LISTED_BYTES = 150  # of an image in the listing
 PAGE_OBJECTS = 1000  # objects in one answer of a listing, which costs as much as a write
 # Measured on one machine.
 STAGE_BYTES_PER_SECOND = 13.5e6  # of a core: 968 images/s of 28 kB on two
-PLAN_SECONDS = 3e-6  # of a record, one worker
-COMMIT_SECONDS = 3e-6
+COMMIT_SECONDS = 3e-6  # of a record
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "planning.json"
+PLANNING = json.loads(RESULTS.read_text(encoding="utf-8"))
+COSTS = PLANNING["costs"]  # of planning, by one worker
 PROGRESS_SECONDS = 2.0  # between two reports of a worker
 STORED_DOLLARS = 0.02 / 30 / 24  # of a GB for an hour
 
 WORKERS = {1: 64, 10: 256, 100: 1024}  # by terabytes
+SIZES = {"10 M": 1, "1 B": 100, "10 B": 1000}  # terabytes by images
+MACHINES = {"one machine of 16 cores": 16, "100 workers": 100}
 
 
 class Stage(NamedTuple):
@@ -94,8 +97,8 @@ def stages_of(work: Work, levels: tuple[Level, ...]) -> list[Stage]:
     tasks = [level.groups * level.buckets for level in levels]
     for number, (name, traffic) in enumerate(shuffle_traffic(work, levels, MERGING).items()):
         if name == "plan":
-            passes = 6 + -(-work.records // PARTITION_ROWS)
-            seconds = work.records * PLAN_SECONDS + work.units * passes * LOCAL.seconds
+            microseconds = work.records * COSTS["row_microseconds"]
+            seconds = (microseconds + work.units * COSTS["unit_microseconds"]) / 1e6
             found.append(Stage(name, traffic, 1, seconds))
         else:
             count = tasks[number - 1] if name.startswith("merge") else work.shards
@@ -109,7 +112,7 @@ def stages_of(work: Work, levels: tuple[Level, ...]) -> list[Stage]:
 
 def page() -> str:
     """The content of docs/scale.md."""
-    lines = [*_introduction(), *_levels_table(), "", *_chapters(), *_memory()]
+    lines = [*_introduction(), *_levels_table(), "", *_sizes(), *_chapters(), *_memory()]
     return "\n".join(lines)
 
 
@@ -124,6 +127,58 @@ def _levels_table() -> Iterator[str]:
             f"| {_size(work.payload_bytes)} | {work.records:,} | {work.units:,} | {work.shards:,} "
             f"| {work.units * work.shards:,} | {shown} |"
         )
+
+
+def _sizes() -> Iterator[str]:
+    """Builds of some sizes, on one machine and on many."""
+    yield "## 10 million, 1 billion and 10 billion images\n"
+    rows: dict[str, list[str]] = {}
+    for terabytes in SIZES.values():
+        for name, value in _figures(work_of(terabytes)):
+            rows.setdefault(name, []).append(value)
+    yield f"| | {' | '.join(SIZES)} |"
+    yield f"| --- |{' ---: |' * len(SIZES)}"
+    for name, values in rows.items():
+        yield f"| {name} | {' | '.join(values)} |"
+    yield ""
+    yield _wrapped(
+        "Both read the corpus from an object store and keep everything there. The planner is one "
+        "process of either. Dollars are those of requests and of the cores.\n"
+    )
+
+
+def _figures(work: Work) -> Iterator[tuple[str, str]]:
+    levels = choose_levels(work, MERGING)
+    stages = stages_of(work, levels)
+    yield "corpus", _size(work.payload_bytes)
+    yield "units", f"{work.units:,}"
+    yield "shards", f"{work.shards:,}"
+    yield "merge levels", str(len(levels))
+    yield "objects while it is built", f"{_objects(work, levels):,}"
+    yield "sidecars, and again the index", _size(work.row_bytes)
+    plan = next(stage for stage in stages if stage.name == "plan")
+    yield "time of planning", _time(plan.seconds(1))
+    yield "memory of the planner", _size(planner_bytes(work))
+    yield "requests", _count(sum(stage.traffic.requests for stage in stages))
+    for name, workers in MACHINES.items():
+        seconds = sum(stage.seconds(workers) for stage in stages)
+        busy = sum(stage.seconds(workers) * min(workers, stage.tasks) for stage in stages)
+        dollars = sum(stage.dollars for stage in stages) + busy / 3600 * WORKER_HOUR_DOLLARS
+        yield f"{name}: time", _time(seconds)
+        yield f"{name}: dollars", _dollars(dollars)
+
+
+def planner_bytes(work: Work) -> int:
+    """Memory of the process that plans."""
+    base = COSTS["base_mib"] * MIB
+    return round(base + work.records * COSTS["row_bytes"] + work.units * COSTS["unit_bytes"])
+
+
+def _objects(work: Work, levels: tuple[Level, ...]) -> int:
+    """Four of each unit, as many of a run, a recipe of each first run or shard, and the shards."""
+    runs = sum(level.groups * level.buckets for level in levels)
+    recipes = levels[0].groups if levels else work.shards
+    return 4 * (work.units + runs) + recipes + work.shards
 
 
 def _chapters() -> Iterator[str]:
@@ -235,12 +290,29 @@ def _introduction() -> Iterator[str]:
         "28 kB on two cores, benchmarks/README.md);"
     )
     yield _item(
-        f"{PLAN_SECONDS * 1e6:.0f} us a record for planning and {COMMIT_SECONDS * 1e6:.0f} us for "
-        "the commit, each by one worker (160,000 documents of 90 words, medians of three builds on "
-        "two shared cores, 2026-11-22), and "
-        f"{LOCAL.seconds * 1e6:.0f} us for each look into a local copy of a sidecar: six passes, "
-        "and one for every 4 million records to find exact duplicates. Near duplicates are not "
-        "included.\n"
+        f"{COMMIT_SECONDS * 1e6:.0f} us a record for the commit, by one worker (160,000 documents "
+        "of 90 words, medians of three builds on two shared cores, 2026-11-22);"
+    )
+    yield _item(
+        f"{COSTS['row_microseconds']:.1f} us a record and {COSTS['unit_microseconds']:,} us a unit "
+        "for planning with exact duplicates, by one worker; near duplicates are not included. "
+        f"{_plans()} (`python -m benchmarks.planning`, two cores, {PLANNING['date']}).\n"
+    )
+
+
+def _plans() -> str:
+    """What was measured."""
+    *plans, small = PLANNING["plans"]
+    found = "; ".join(
+        f"{plan['rows'] / 1e6:.0f} million rows in {plan['units']:,} units: "
+        f"{plan['seconds']:.0f} s, {plan['peak_mib']:,} MiB"
+        for plan in (*plans, small)
+    )
+    more = PLANNING["extrapolated"]
+    return (
+        f"Measured: {found}. Between the first and the third the time grows with the rows to the "
+        f"power of {PLANNING['exponent']:.2f}, so {more['rows'] / 1e6:.0f} million would take "
+        f"{_time(more['seconds'])}"
     )
 
 
@@ -255,15 +327,16 @@ def _memory() -> Iterator[str]:
         "the others."
     )
     yield _item(
-        "Planning: a byte for each record, and 100 MiB. The sidecars are copied to its disk, each "
+        f"Planning: {COSTS['row_bytes']:.1f} bytes for each record, {COSTS['unit_bytes']:,} for "
+        f"each unit, and {COSTS['base_mib']:,} MiB. The sidecars are copied to its disk, each "
         f"in one request: {ROW_BYTES / RECORD_BYTES:.2%} of the corpus, "
         f"{_size(work_of(100).row_bytes)} for 100 TB.\n"
     )
     yield "## What does not scale\n"
     yield _wrapped(
-        "One worker plans and one commits, so their time grows with the records, and that of exact "
-        "duplicates with their square: hours for 10 TB, a day for 100 TB. Near duplicates take "
-        "tens of bytes of memory for each record. Runs of all levels stay until the build ends.\n"
+        "One worker plans and one commits, so their time grows with the records, whatever the "
+        "number of workers. Near duplicates take tens of bytes of memory for each record. Runs of "
+        "all levels stay until the build ends.\n"
     )
 
 

@@ -86,7 +86,9 @@ class AsynchronousLoop(Loop):
     ) -> Totals:
         """Deals out the steps of a phase from `done` on, and adds up what comes back."""
         epoch = batches.place // batches.stream.steps_per_epoch
-        units = _Units(self._unit(batches.stream, phase), self._team, self._fetching, epoch)
+        unit = self._unit(batches.stream, phase)
+        given = (_manifest_of(batches.stream), _int64(epoch))
+        units = _Units(unit, self._team, self._fetching, given)
         begun, at_once = done, _UNITS_AT_A_TIME * self._team.num_workers
         started, seconds_before = time.perf_counter(), totals.seconds
         has_begun = False  # since the last pause: a pause makes no progress
@@ -123,11 +125,11 @@ class AsynchronousLoop(Loop):
         key = (id(stream), phase)
         if key not in self._units:
             several = self._train_call if phase == "train" else self._validation_call
-            manifest = str(stream.info.directory / MANIFEST)
-            expected = _content(manifest).numpy()
+            expected = _content(_manifest_of(stream)).numpy()
 
+            # The path is an argument: TensorFlow reads a file whose path is constant once for all.
             @tf.function(autograph=False)
-            def unit(epoch: Any, begin: Any, end: Any) -> Any:
+            def unit(manifest: Any, epoch: Any, begin: Any, end: Any) -> Any:
                 tf.debugging.assert_equal(_content(manifest), expected, _ANOTHER)
                 batches = iter(stream.numbered(epoch, begin, end))
                 nothing = (
@@ -166,23 +168,27 @@ class _Units:
         unit: The graph of one.
         team: Whose workers compute them.
         fetching: Threads that wait for results.
-        epoch: Counted from 0.
+        given: The first arguments of every unit.
 
     Attributes:
         waiting: What will be the result of each -> its steps.
     """
 
     def __init__(
-        self, unit: Any, team: Servers, fetching: futures.ThreadPoolExecutor, epoch: int
+        self,
+        unit: Any,
+        team: Servers,
+        fetching: futures.ThreadPoolExecutor,
+        given: tuple[Any, ...],
     ) -> None:
         self._unit, self._team, self._fetching = unit, team, fetching
-        self._epoch = _int64(epoch)
+        self._given = given
         self.waiting: dict[futures.Future[Any], int] = {}
 
     def begin(self, begin: int, end: int) -> None:
         """Has a worker compute the batches [begin, end)."""
         value = self._team.coordinator.schedule(
-            self._unit, args=(self._epoch, _int64(begin), _int64(end))
+            self._unit, args=(*self._given, _int64(begin), _int64(end))
         )
         self.waiting[self._fetching.submit(value.fetch)] = end - begin
 
@@ -232,7 +238,12 @@ class _Units:
             ) from error
 
 
-def _content(path: str) -> Any:
+def _manifest_of(stream: Any) -> Any:
+    """Scalar string: the path of the set's manifest."""
+    return tf.constant(str(stream.info.directory / MANIFEST))
+
+
+def _content(path: Any) -> Any:
     """Scalar int64 hash of a file."""
     return tf.strings.to_hash_bucket_fast(tf.io.read_file(path), 1 << 62)
 
