@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from shard_format import load_manifest, naming, verify
+from beam_jobs import preprocess
+from beam_jobs.progress import _end as end_reports
+from shard_format import load_manifest, naming, storage, verify
+from shard_format.storage import Url
 
 COMMAND = [sys.executable, "-m", "beam_jobs"]
 COMMON = ["--num-shards", "6", "--workers", "2"]
@@ -183,7 +187,7 @@ def _crash_at(patch, stops: Callable[[int, Path], bool]) -> None:
     patch.setattr(os, "unlink", delete)
 
 
-def _run_stages(kind, corpus: Path, out: Path, options: dict[str, object]):
+def _run_stages(kind, corpus: Path, out: Path | Url, options: dict[str, object]):
     """What the pipeline does, in this thread; the workspace."""
     from beam_jobs.build import workspace_of
     from beam_jobs.record_types import RECORD_TYPES
@@ -202,6 +206,111 @@ def _run_stages(kind, corpus: Path, out: Path, options: dict[str, object]):
     results = [write_shard(spec, record_type, workspace) for spec in specs]
     commit(summaries, results, listing.build_id, time.time(), job, record_type, workspace)
     return workspace
+
+
+OPERATIONS = ("replace", "unlink", "rmdir", "mkdir", "fsync", "link")
+
+
+@pytest.mark.proof
+def test_a_crash_before_any_operation_on_files(kind, build, tmp_path):
+    """Also those that make folders, flush, and delete."""
+    corpus, options = kind.make(8), {"unit_size": "2KiB", "num_shards": 2}
+    expected = build(corpus, "whole", **options).manifest.root_hash
+    files, crashes, is_over = _files(tmp_path / "whole"), 0, False
+    while not is_over:
+        out = tmp_path / "killed"
+        with pytest.MonkeyPatch.context() as patch:
+            clock = _Clock(crashes)
+            for name in OPERATIONS:
+                patch.setattr(os, name, clock.counted(getattr(os, name)))
+            is_over = _survives(kind, corpus, out, options)
+        build(corpus, out, **options)
+        assert load_manifest(out).root_hash == expected
+        assert _files(out) == files
+        shutil.rmtree(out)
+        crashes += 1
+    assert crashes > 100
+
+
+# Few in any test run: a build into a bucket takes a second each.
+@pytest.mark.parametrize("every", [12, pytest.param(1, marks=pytest.mark.proof)])
+def test_a_crash_before_any_operation_on_objects(kind, memory, tmp_path, every):
+    corpus, options = kind.make(8), {"unit_size": "2KiB", "num_shards": 2}
+    whole, out = Url("memory://bucket/whole"), Url("memory://bucket/set")
+    workspace = _run_stages(kind, corpus, whole, options)
+    end_reports(workspace.progress)
+    workspace.remove()
+    expected, objects = load_manifest(whole).root_hash, _objects(memory, whole)
+    crashes, is_over = 0, False
+    progress = out / naming.WORK_DIR / "progress"
+    while not is_over:
+        memory.objects = _Objects(_Clock(crashes), memory.objects)
+        is_over = _survives(kind, corpus, out, options)
+        memory.objects = dict(memory.objects)
+        end_reports(progress)  # a dead process has no thread that reports
+        if storage.exists(out / naming.MANIFEST):
+            preprocess(kind.options(corpus, out, **options))
+        else:
+            workspace = _run_stages(kind, corpus, out, options)
+            end_reports(progress)
+            workspace.remove()
+        assert load_manifest(out).root_hash == expected
+        assert _objects(memory, out) == objects
+        memory.delete_tree(out)
+        crashes += every
+    assert crashes > 50
+
+
+class _Clock:
+    """Counts operations; that of a given number does not happen, nor does any behind it."""
+
+    def __init__(self, last: int) -> None:
+        self._left = last
+
+    def tick(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise _Killed
+
+    def counted(self, operation):
+        def call(*arguments, **named):
+            self.tick()
+            return operation(*arguments, **named)
+
+        return call
+
+
+class _Objects(dict):
+    """Objects of a store whose client dies."""
+
+    def __init__(self, clock, objects):
+        super().__init__(objects)
+        self._clock = clock
+
+    def __setitem__(self, key, value):
+        self._clock.tick()
+        super().__setitem__(key, value)
+
+    def pop(self, *arguments):
+        self._clock.tick()
+        return super().pop(*arguments)
+
+
+def _survives(kind, corpus, out, options) -> bool:
+    try:
+        _run_stages(kind, corpus, out, options).remove()
+    except _Killed:
+        return False
+    return True
+
+
+def _objects(memory, out) -> dict[str, int]:
+    """The size of every object of a set; of the times of the build only that they are there."""
+    return {
+        name: 0 if name == naming.BUILD else stat.size
+        for name, stat in memory.list_tree(out)
+        if name != naming.REPORT  # the stages alone make none
+    }
 
 
 def test_other_options_after_a_kill_leave_nothing_behind(kind, build, tmp_path, monkeypatch):
