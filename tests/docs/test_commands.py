@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -96,6 +97,7 @@ def test_the_programs_of_the_page_on_reading_run(need, folder, repository):
 def test_the_commands_and_programs_of_the_page_on_exporting_run(need, folder, repository, run):
     text = (repository / "docs" / "export.md").read_text(encoding="utf-8")
     need("set")
+    shutil.rmtree(folder / "run", ignore_errors=True)  # of a section of the README
     assert run(*shlex.split("shardmill train set --epochs 1 --run-dir run")).returncode == 0
     for command in commands_of(text):
         done = run(*command)
