@@ -298,6 +298,9 @@ class PreprocessOptions:
             )
         }
         values["shard_size"] = parse_size("--shard-size", self.shard_size)
+        if self.dedup != "near":
+            # No near duplicates are searched for. As its default, so that sets keep their hashes.
+            values["near_threshold"] = type(self).near_threshold
         if not splits_are_given(self.split):
             values["split"] = parse_splits(self.split)
         return values
