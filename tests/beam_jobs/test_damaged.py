@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -179,3 +181,14 @@ def test_data_of_other_formats_have_their_name_in_the_reason():
     ):
         with pytest.raises(Rejection, match=f"unsupported-format: {name} is not read"):
             decode(magic + bytes(40))
+
+
+def test_libtiff_prints_nothing(capfd):
+    """Nor does it keep anything else from stderr."""
+    data = bytearray(saved(gradient(), "TIFF", compression="tiff_adobe_deflate"))
+    middle = data.index(b"\x78") + 2  # behind the header of zlib
+    data[middle : middle + 8] = b"\xff" * 8
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(reason, [bytes(data)] * 8)) == {"corrupt"}
+    os.write(2, b"another library\n")
+    assert capfd.readouterr().err == "another library\n"

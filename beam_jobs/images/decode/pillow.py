@@ -6,6 +6,7 @@ cannot be interrupted. Pillow checks only some checksums of a PNG, so `check_png
 
 from __future__ import annotations
 
+import ctypes
 import io
 import logging
 import re
@@ -63,6 +64,22 @@ _UNREAD = (
     (0, b"\0\0\1\0", "ICO"),
 )
 
+
+def _silence_libtiff() -> None:
+    """Turns off the messages about damaged files that Pillow's libtiff prints to stderr itself.
+
+    The ledger counts these files. The handler belongs to the library, so it is set once, for all
+    threads. Pillow turns off the warnings.
+    """
+    try:
+        handler = ctypes.CDLL(Image.core.__file__).TIFFSetErrorHandler  # found in what it links to
+    except (OSError, AttributeError):
+        return  # a Pillow without libtiff, or with it inside
+    handler.argtypes, handler.restype = [ctypes.c_void_p], ctypes.c_void_p
+    handler(None)
+
+
+_silence_libtiff()
 # Pillow warns about sizes that are rejected here, and about broken metadata, which is ignored here.
 logging.getLogger("PIL").setLevel(logging.CRITICAL)
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
