@@ -179,21 +179,23 @@ def _batches(path: str, options: PreprocessOptions) -> Iterator[pa.RecordBatch]:
     reader = AnnotationReader(options, in_table=True)
     table = _Table(path, {"path": options.path_column, **reader.wanted}, reader)
     rows = (
-        (*_row(fields, table.class_names, reader, options.path_column), number)
-        for number, fields in enumerate(table.rows())
+        (*_row(found, table.class_names, reader, options.path_column), number)
+        for number, found in enumerate(table.rows())
     )
     while batch := list(itertools.islice(rows, _BATCH_ROWS)):
         yield row_batch(batch, _ROWS)
 
 
 def _row(
-    fields: dict[str, Any],
+    fields: dict[str, Any] | Rejection,
     names: dict[str, list[str]],
     reader: AnnotationReader,
     path_column: str,
 ) -> tuple[Any, ...]:
     key = None
     try:
+        if isinstance(fields, Rejection):
+            raise fields
         key = _key(fields.get(path_column))
         found = reader.read(fields, class_names=names)
     except Rejection as rejection:
@@ -253,8 +255,8 @@ class _Table:
         if self._form == "parquet":
             self.class_names = huggingface_classes(self._parquet_file().schema_arrow, reader.labels)
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Every row, by column."""
+    def rows(self) -> Iterator[dict[str, Any] | Rejection]:
+        """Every row, by column; or why it cannot be read."""
         if self._form in ("csv", "tsv"):
             return self._csv("," if self._form == "csv" else "\t")
         return self._parquet() if self._form == "parquet" else self._json()
@@ -278,19 +280,43 @@ class _Table:
     def _open(self) -> ByteStream:
         return opened(FileRange(os.fsencode(self._path)), self._codec)
 
-    def _csv(self, delimiter: str) -> Iterator[dict[str, Any]]:
+    def _csv(self, delimiter: str) -> Iterator[dict[str, Any] | Rejection]:
+        ragged: list[Rejection] = []
+
+        def skip(row: Any) -> str:
+            ragged.append(_ragged(row))
+            return "skip"
+
         read = pa.csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False)
-        parse = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+        parse = pa.csv.ParseOptions(
+            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip
+        )
         with self._open() as file:
             source = pa.PythonFile(file, "r")
             self._check_columns(pa.csv.open_csv(source, read, parse).schema.names)
         # Binary: what is not UTF-8 is then a matter of its row alone, and 007 stays what it is.
         types = dict.fromkeys(self._wanted, pa.binary())
         convert = pa.csv.ConvertOptions(include_columns=self._wanted, column_types=types)
+        ragged.clear()
         with self._open() as file:
+            last: dict[str, Any] = {}
             for batch in pa.csv.open_csv(pa.PythonFile(file, "r"), read, parse, convert):
-                yield from _rows_of(batch)
+                for row in _rows_of(batch):
+                    yield from [last] if last else []
+                    last = row
             file.check_whole()
+        # Arrow takes a quote that is never closed for a value that has the rest of the file.
+        if any(b"\n" in (value or b"") for value in last.values()) and self._has_open_quote():
+            ragged.append(Rejection("bad-csv", "a quote is opened and never closed"))
+        elif last:
+            yield last
+        yield from ragged
+
+    def _has_open_quote(self) -> bool:
+        """Whether the file has an odd number of quotes."""
+        with self._open() as file:
+            blocks = iter(lambda: file.read(_BLOCK_BYTES), b"")
+            return sum(block.count(b'"') for block in blocks) % 2 == 1
 
     def _parquet_file(self) -> pq.ParquetFile:
         source = storage.open_arrow(storage.place_of(self._path), mapped=False)
@@ -302,33 +328,26 @@ class _Table:
         for batch in file.iter_batches(_BATCH_ROWS, columns=self._wanted):
             yield from _rows_of(batch)
 
-    def _json(self) -> Iterator[dict[str, Any]]:
+    def _json(self) -> Iterator[dict[str, Any] | Rejection]:
         """Line by line: a label may be a number in one and a list in another."""
         seen: set[str] = set()
         with self._open() as file:
             for number, line in enumerate(file, start=1):
                 if not line.strip():
                     continue
-                fields = self._json_object(line, number)
+                fields = _json_object(line, number)
+                if isinstance(fields, Rejection):
+                    if number == 1:  # it is not JSON Lines
+                        raise InputError(
+                            f"In --labels {self._path}, {fields.detail}. Write one object a line."
+                        )
+                    yield fields
+                    continue
                 if len(seen) < len(self._wanted) or number < 100:
                     seen.update(fields)
                 yield {name: fields.get(name) for name in self._wanted}
             file.check_whole()
         self._check_columns(sorted(seen))
-
-    def _json_object(self, line: bytes, number: int) -> dict[str, Any]:
-        try:
-            fields = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(
-                f"Line {number} of --labels {self._path} is not JSON: {error}. Correct that line."
-            ) from None
-        if not isinstance(fields, dict):
-            raise InputError(
-                f"Line {number} of --labels {self._path} is a {type(fields).__name__}, not an "
-                "object. Write one object a line."
-            )
-        return fields
 
     def _check_columns(self, names: Iterable[str]) -> None:
         """Returns if the table has every column that is wanted, once.
@@ -347,6 +366,22 @@ class _Table:
                     f"{', '.join(map(repr, found))}. {near}Name one of these"
                     f"{' or use --no-labels' if use == 'label' else ''}."
                 )
+
+
+def _ragged(row: pa.csv.InvalidRow) -> Rejection:
+    shown = _printable(row.text[:200])
+    detail = f"the row {shown!r} has {row.actual_columns} fields, of {row.expected_columns} columns"
+    return Rejection("ragged-row", detail)
+
+
+def _json_object(line: bytes, number: int) -> dict[str, Any] | Rejection:
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return Rejection("bad-json", f"line {number} is not JSON: {error}")
+    if not isinstance(fields, dict):
+        return Rejection("bad-json", f"line {number} is a {type(fields).__name__}, not an object")
+    return dict(fields)
 
 
 def _rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

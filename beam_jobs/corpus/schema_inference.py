@@ -66,12 +66,12 @@ def detect_source(options: ImageOptions) -> ImageOptions:
     if options.labels is not None:
         return dataclasses.replace(options, source="table")
     found: Counter[str] = Counter()
-    named = set()  # kinds of files that are sources themselves
+    named = Counter[str]()  # kinds of files that are sources themselves
     for source in options.sources:
         place = storage.place_of(source)
         of_source = Counter(concurrently(image_kind, some_files(place)))
         found += of_source
-        named |= set() if storage.is_folder(place) else set(of_source)
+        named += Counter() if storage.is_folder(place) else of_source
     del found[UNKNOWN]
     if not found:  # listing says what is wrong
         return dataclasses.replace(options, source=_CLASS_FOLDERS)
@@ -81,7 +81,9 @@ def detect_source(options: ImageOptions) -> ImageOptions:
         return dataclasses.replace(options, source=source)
     kinds = sorted(found)
     counts = ", ".join(f"{found[kind]} {kind}" for kind in kinds)
-    if number >= _NEARLY_ALL * found.total() and named <= {most}:
+    # One archive that is named is meant to be read; one among the files of a pattern is not.
+    few = named.total() - named[most] <= (1 - _NEARLY_ALL) * len(options.sources)
+    if number >= _NEARLY_ALL * found.total() and few:
         note = (
             f"Among the first files are {counts}: --source {source} is used, and files of other "
             "kinds are rejected."

@@ -122,3 +122,13 @@ def test_a_shard_set_and_a_folder_of_them(make_images, build, tmp_path, records)
     assert detected(tmp_path / "sets" / "one") == "tfrecord"
     assert detected(tmp_path / "sets") == "tfrecord"
     assert len(records(tmp_path / "sets")) == 6
+
+
+def test_an_archive_among_the_files_of_a_pattern_is_rejected(make_images, records):
+    """A named archive is meant to be read; one of many files that a pattern found is not."""
+    corpus = make_images(40, classes=1) / "class0"
+    zip_of(corpus / "odd.zip", {"a/1.jpg": b"x"})
+    job = resolve_options(ImageOptions(str(corpus / "*"), "out", no_labels=True))
+    assert job.source == "class-folders"
+    assert "40 image, 1 zip: --source class-folders is used" in job.notes[0]
+    assert len(records(str(corpus / "*"), no_labels=True)) == 41
