@@ -72,7 +72,8 @@ def _silence_libtiff() -> None:
     threads. Pillow turns off the warnings.
     """
     try:
-        handler = ctypes.CDLL(Image.core.__file__).TIFFSetErrorHandler  # found in what it links to
+        imaging = ctypes.CDLL(Image.core.__file__)  # type: ignore[attr-defined]
+        handler = imaging.TIFFSetErrorHandler  # of what it links to
     except (OSError, AttributeError):
         return  # a Pillow without libtiff, or with it inside
     handler.argtypes, handler.restype = [ctypes.c_void_p], ctypes.c_void_p
