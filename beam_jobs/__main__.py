@@ -12,14 +12,17 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from beam_jobs.engine.logs import beam_log
+from beam_jobs.engine.interrupts import END_SECONDS, ends_within
+from beam_jobs.engine.logs import beam_log, runs_here
 from beam_jobs.options import OPTIONS
 from shard_format import ShardmillError
 from shard_format.config_file import read_config
+from shard_format.errors import INTERRUPTED, RESUMES
 from shard_format.extras import naming_extras
 from shard_format.options import declared, default_of, flag_of
 
@@ -48,13 +51,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             if submits_only(beam_args):
                 print(json.dumps(submit(job(**values), beam_args)._asdict()))
                 return 0
-            report = preprocess(job(**values), beam_args)
+            limit = END_SECONDS if runs_here(beam_args) else None
+            with ends_within(limit, _say_interrupted):
+                report = preprocess(job(**values), beam_args)
         print(json.dumps(report.summary()))
         check_kept(report)
+    except KeyboardInterrupt:
+        _say_interrupted()
+        os._exit(INTERRUPTED)  # threads of Beam still run
     except ShardmillError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     return 0
+
+
+def _say_interrupted() -> None:
+    os.write(2, f"interrupted: {RESUMES}\n".encode())
 
 
 def _config(argv: Sequence[str] | None) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from cli.commands.train import train
 from cli.commands.verify import verify
 from shard_format.errors import (
     INTERRUPTED,
+    RESUMES,
     DamageError,
     ShardmillError,
     ShardSetError,
@@ -111,7 +112,7 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt) as error:
         hint = str(error) or str(error.__cause__ or "")  # click raises an Abort from it
         if not hint and _resumes(sys.argv):
-            hint = "run the same command again; it resumes where something was saved"
+            hint = RESUMES
         click.echo(f"interrupted: {hint}" if hint else "interrupted", err=True)
         sys.stderr.flush()
         # Not sys.exit: threads of Beam and TensorFlow still run, and would abort the process.

@@ -17,6 +17,8 @@ import errno
 import os
 
 INTERRUPTED = 130  # exit code after Ctrl-C: 128 + SIGINT, as shells have it
+# What Ctrl-C means for a job that saves what it has finished.
+RESUMES = "run the same command again; it resumes where something was saved"
 
 
 class ShardmillError(Exception):

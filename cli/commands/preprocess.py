@@ -141,12 +141,22 @@ def build_set(
         as_json: Print one JSON object instead.
         shown: The folder to name at the end, if it is not the output.
     """
-    from beam_jobs.engine.logs import beam_log
+    from beam_jobs.engine.interrupts import END_SECONDS, ends_within
+    from beam_jobs.engine.logs import beam_log, runs_here
     from cli.console import Bars, native_noise_kept, print_json, say
     from cli.ledger import print_ledger, print_warnings
+    from shard_format.errors import RESUMES
 
     units = {"list": "files", "stage": "bytes"}
-    with native_noise_kept() as stderr, Bars(stderr) as bars, beam_log(beam_args, bars.note):
+    with (
+        native_noise_kept() as stderr,
+        Bars(stderr) as bars,
+        ends_within(
+            END_SECONDS if runs_here(beam_args) else None,
+            lambda: bars.say_at_the_end(f"interrupted: {RESUMES}"),
+        ),
+        beam_log(beam_args, bars.note),
+    ):
         from beam_jobs.run import check_kept, preprocess
         from beam_jobs.submit import submit, submits_only
 

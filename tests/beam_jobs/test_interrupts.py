@@ -1,0 +1,57 @@
+"""The end of a process that got SIGINT, whatever its main thread does."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+# A main thread that no KeyboardInterrupt ends, as in native code, and a worker process.
+STUBBORN = """
+import subprocess, sys, time
+from beam_jobs.engine.interrupts import ends_within
+
+worker = subprocess.Popen(["sleep", "100"], stdout=subprocess.DEVNULL)
+with ends_within({seconds}, lambda: print("interrupted", flush=True)):
+    while True:
+        try:
+            print(worker.pid, flush=True)
+            time.sleep(100)
+        except KeyboardInterrupt:
+            print("not yet", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("seconds", "signals"), [(0.5, 1), (60, 2), (None, 2)])
+def test_the_end_does_not_wait_for_the_main_thread(seconds, signals, repository):
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUBBORN.format(seconds=seconds)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=repository,
+    )
+    worker = int(process.stdout.readline())
+    begun = time.monotonic()
+    for _ in range(signals):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.1)  # two signals at once would be one
+    output, _ = process.communicate(timeout=30)
+    assert time.monotonic() - begun < 6
+    assert process.returncode == 130 and output.endswith("interrupted\n")
+    assert not psutil.pid_exists(worker) or psutil.Process(worker).status() == "zombie"
+
+
+def test_what_ends_by_itself_is_not_ended(repository):
+    script = STUBBORN.format(seconds=0.2).replace("while True:", "for _ in range(1):")
+    script += "time.sleep(1); worker.kill(); print('the rest')"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=repository
+    )
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 0 and output == "not yet\nthe rest\n"
