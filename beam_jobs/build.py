@@ -12,8 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from beam_jobs.changes import differences
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RECORD_TYPES, RecordType
+from beam_jobs.replacement import Replacement
 from beam_jobs.stages.list import Listing, list_corpus, resolve_options
 from beam_jobs.staging.units import UNREADABLE
 from beam_jobs.workspace import Workspace, read_json, write_json
@@ -125,10 +127,20 @@ def begin(
     workspace: Workspace,
     run_id: str,
     on_progress: Callable[[int], None] = lambda items: None,
+    *,
+    discard: bool = False,
 ) -> Build:
     """Takes over the output, which must be locked, and lists the corpus.
 
     If the corpus is rejected, the output is left as it was; an unfinished build stays.
+
+    Args:
+        options: The job.
+        record_type: Its record type.
+        workspace: The build.
+        run_id: A name that no other run has.
+        on_progress: Called with the number of items found so far.
+        discard: Whether another set in the output is deleted: it has never had its final name.
 
     Raises:
         InputError: The corpus cannot be used, or the output holds another set.
@@ -139,7 +151,7 @@ def begin(
         workspace.create()
         write_json(workspace, workspace.owner, run_id)
         listing = list_corpus(options, record_type, workspace, on_progress)
-        complete = is_complete(workspace, listing.build_id)
+        complete = is_complete(workspace, listing, options, discard=discard)
     except (ShardmillError, OSError):
         if not unfinished:
             workspace.remove()
@@ -197,13 +209,23 @@ def output_error(error: OSError, workspace: Workspace) -> InputError:
     return _removed(workspace) if gone else file_error(error, str(workspace.out))
 
 
-def is_complete(workspace: Workspace, build_id: str) -> bool:
+def is_complete(
+    workspace: Workspace, listing: Listing, options: PreprocessOptions, *, discard: bool = False
+) -> bool:
     """Whether the output holds the whole set of this very build; if not, it is built again.
+
+    Args:
+        workspace: The build.
+        listing: Of the corpus.
+        options: The job.
+        discard: See `begin`.
 
     Raises:
         InputError: It holds another set.
     """
-    if not holds_set(workspace, build_id):
+    if discard and load_built_id(workspace) != listing.build_id:
+        storage.delete(workspace.out / naming.MANIFEST)
+    if not holds_set(workspace, listing, options):
         return False
     if is_whole(workspace):
         return True
@@ -211,7 +233,13 @@ def is_complete(workspace: Workspace, build_id: str) -> bool:
     return False
 
 
-def holds_set(workspace: Workspace, build_id: str) -> bool:
+def load_built_id(workspace: Workspace) -> str | None:
+    """The build id of the set in the output; None if it does not say."""
+    found = read_json(workspace.out / naming.BUILD)
+    return found.get("build_id") if isinstance(found, dict) else None
+
+
+def holds_set(workspace: Workspace, listing: Listing, options: PreprocessOptions) -> bool:
     """Whether the output has a manifest, which is that of this very build.
 
     Raises:
@@ -219,12 +247,16 @@ def holds_set(workspace: Workspace, build_id: str) -> bool:
     """
     if storage.stat(workspace.out / naming.MANIFEST) is None:
         return False
-    if load_build(workspace.out).get("build_id") != build_id:
-        raise InputError(
-            f"{workspace.out} holds another set: it was built with other options, or from files "
-            "with other names, sizes or modification times. Choose another --out, or remove that "
-            "folder."
+    build = load_build(workspace.out)
+    if build.get("build_id") != listing.build_id:
+        found = differences(build, listing.inputs, options)
+        shown = "".join(f"\n  {line}" for line in found)
+        remedy = (
+            "Choose another --out."
+            if storage.local_path(workspace.out) is None
+            else "Pass --overwrite to replace it, or choose another --out."
         )
+        raise InputError(f"{workspace.out} holds another set:{shown}\n{remedy}")
     return True
 
 
@@ -247,8 +279,17 @@ def finish(
     *,
     rebuilt: bool,
     on_progress: Callable[[int], None] = lambda done: None,
+    replacement: Replacement | None = None,
 ) -> None:
-    """Writes the report, if there is none of this build, and removes the work folder."""
+    """Writes the report, if there is none of this build, and removes the work folder.
+
+    Args:
+        options: The job.
+        workspace: The build.
+        rebuilt: Whether anything was built.
+        on_progress: Called with 0 and 1, before and after the report.
+        replacement: Of an old set; it ends here.
+    """
     from beam_jobs.report import write_report  # loads image libraries, not for every worker
 
     has_report = not rebuilt and storage.stat(workspace.out / naming.REPORT) is not None
@@ -256,4 +297,6 @@ def finish(
         on_progress(0)
         write_report(workspace.out)
         on_progress(1)
+    if replacement is not None:
+        replacement.finish()
     workspace.remove()

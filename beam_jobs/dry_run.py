@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.build import holds_set, is_whole, resolve, workspace_of
+from beam_jobs.build import holds_set, is_whole, load_built_id, resolve, workspace_of
 from beam_jobs.columns import int64
 from beam_jobs.corpus.names import LABEL_SEPARATOR
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import DEFAULT_SPLIT
 from beam_jobs.progress import OnProgress
 from beam_jobs.record_types import RECORD_TYPES
-from beam_jobs.stages.list import list_corpus
+from beam_jobs.stages.list import Listing, list_corpus
 from beam_jobs.stages.trial import Trial, stage_trial
 from beam_jobs.workspace import Workspace, read_table
 from shard_format import storage
@@ -144,7 +144,7 @@ def dry_run(
             on_progress("list", found.items, found.items)
             listing, units = read_table(scratch.listing), read_table(scratch.unit_table)
             workspace = workspace_of(options)
-            complete = holds_set(workspace, found.build_id) and is_whole(workspace)
+            complete = _holds(workspace, found, options) and is_whole(workspace)
             unfinished = storage.is_folder(workspace.plan)
             staged, left_bytes = _staged(units, workspace)
             on_progress("sample", 0, 1)
@@ -174,6 +174,13 @@ def dry_run(
             )
     except OSError as error:
         raise file_error(error, tempfile.gettempdir(), resumes=False) from error
+
+
+def _holds(workspace: Workspace, listing: Listing, options: PreprocessOptions) -> bool:
+    """Whether the output holds the set already; another one may be about to be replaced."""
+    if options.overwrite and load_built_id(workspace) != listing.build_id:
+        return False
+    return holds_set(workspace, listing, options)
 
 
 def _given(options: PreprocessOptions) -> dict[str, Any]:

@@ -47,7 +47,7 @@ from beam_jobs.stages.shard import ShardResult, write_shard
 from beam_jobs.stages.stage import check_readable, stage_unit
 from beam_jobs.staging.units import Unit, UnitSummary
 from beam_jobs.workspace import write_json
-from shard_format import InputError, ShardmillError, load_manifest
+from shard_format import InputError, ShardmillError, UsageError, load_manifest
 
 
 class BuildShardSet(beam.PTransform):
@@ -74,6 +74,11 @@ class BuildShardSet(beam.PTransform):
         merging: Merging | None = None,
     ) -> None:
         super().__init__()
+        if build is None and options.overwrite:
+            raise UsageError(
+                "--overwrite needs a launcher that waits for the job, to replace the old set once "
+                "the new one is whole. Leave it out, and choose another --out."
+            )
         self._options = options if build else resolve(options)
         self._build = build
         self.run_id = run_id or uuid.uuid4().hex
@@ -347,12 +352,12 @@ class Commit(_Stage):
         build = Build(*build)
         # A retry finds the set complete, and the work folder removed.
         with self._reporting_errors(owned=False):
-            build_id = build.listing.build_id
-            if not is_complete(self._workspace, build_id):
+            listing = build.listing
+            if not is_complete(self._workspace, listing, self._options):
                 if not self._is_wanted():
                     return
                 job = (self._options, self._record_type, self._workspace)
-                commit(summaries, results, build_id, build.started, *job)
+                commit(summaries, results, listing, build.started, *job)
             if not self._launched:
                 finish(self._options, self._workspace, rebuilt=not build.complete)
             manifest = load_manifest(self._workspace.out)

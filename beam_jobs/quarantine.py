@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +13,6 @@ from beam_jobs.corpus.replacements import original_path, own_path
 from beam_jobs.options import OPTIONS, PreprocessOptions
 from shard_format import (
     InputError,
-    Manifest,
     UsageError,
     load_build,
     load_manifest,
@@ -27,8 +25,6 @@ from shard_format.wording import did_you_mean
 
 FILES = "files"  # the originals, in a folder that `export` wrote
 TABLE = "quarantine.tsv"
-# Where the old set waits until the new one has its name.
-_BEFORE = f"{naming.WORK_DIR}/before"
 _FILE_COLUMN = "file"  # of the table: the original, relative to the folder
 
 
@@ -217,40 +213,3 @@ def replay_options(
             f"{flags} does not apply: {directory} has {kind.record_type} records. Leave it out."
         )
     return kind(**{name: value for name, value in values.items() if name in known})
-
-
-class Replacement:
-    """A new set in the place of an old one: built next to it, then renamed. Local sets only.
-
-    Before the new set takes the name, the old one is moved into its work folder, so nothing is
-    deleted that was not created here. A crash between the two renames leaves it there; the next
-    replay first moves it back.
-
-    Args:
-        directory: The set; a link to one stays a link.
-
-    Raises:
-        UsageError: It is in an object store.
-    """
-
-    def __init__(self, directory: Place) -> None:
-        path = storage.local_path(directory)
-        if path is None:
-            raise UsageError(
-                f"{directory} cannot be replaced: an object store renames no folder. Pass --out "
-                "with another place, such as a new version of the set."
-            )
-        self.directory = path.resolve()
-        self.new = self.directory.with_name(f"{self.directory.name}.replay")
-        before = self.new / _BEFORE
-        if before.exists() and not self.directory.exists():
-            before.rename(self.directory)
-
-    def finish(self) -> Manifest:
-        """Moves the old set away and gives the new one its name."""
-        before = self.new / _BEFORE
-        before.parent.mkdir(exist_ok=True)
-        self.directory.rename(before)
-        self.new.rename(self.directory)
-        shutil.rmtree(self.directory / naming.WORK_DIR, ignore_errors=True)
-        return load_manifest(self.directory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,6 +16,8 @@ from beam_jobs.build import (
     cancel_tasks,
     finish,
     is_gone,
+    is_whole,
+    load_built_id,
     locked_output,
     output_error,
     resolve,
@@ -35,8 +38,10 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.pipeline import ERRORS, BuildShardSet
 from beam_jobs.progress import Follower, OnProgress
 from beam_jobs.record_types import RECORD_TYPES
+from beam_jobs.replacement import Replacement, replacement_at
 from beam_jobs.workspace import Workspace, read_json
 from shard_format import InputError, Manifest, errors, load_build, load_manifest, naming, storage
+from shard_format.errors import file_error
 from shard_format.storage import Place
 
 # What Beam's local engine raises when a worker process has died.
@@ -98,14 +103,54 @@ def preprocess(
     options = resolve(options)
     for note in options.notes:
         on_note(note)
+    replacement = replacement_at(storage.place_of(options.out)) if options.overwrite else None
+    options = dataclasses.replace(options, overwrite=False)  # done by this function
+    engine = _Engine(runner, beam_options, beam_args)
+    if replacement is None:
+        return _build(options, engine, None, on_progress, on_note)
+    try:
+        with replacement.locked():
+            beside = dataclasses.replace(options, out=str(replacement.new))
+            return _build(beside, engine, replacement, on_progress, on_note)
+    except OSError as error:
+        raise file_error(error, str(replacement.directory)) from error
+
+
+class _Engine(NamedTuple):
+    """What runs the pipeline."""
+
+    runner: Any
+    beam_options: Any
+    beam_args: Sequence[str]
+
+
+def _build(
+    options: PreprocessOptions,
+    engine: _Engine,
+    replacement: Replacement | None,
+    on_progress: OnProgress,
+    on_note: Callable[[str], None],
+) -> BuildReport:
+    runner, beam_options, beam_args = engine
     record_type = RECORD_TYPES[options.record_type](options)
     workspace, run_id = workspace_of(options), uuid.uuid4().hex
     with locked_output(workspace, on_note):
         build = begin(
-            options, record_type, workspace, run_id, lambda done: on_progress("list", done, 0)
+            options,
+            record_type,
+            workspace,
+            run_id,
+            lambda done: on_progress("list", done, 0),
+            discard=replacement is not None,
         )
         found = build.listing
         on_progress("list", found.items, found.items)
+        if replacement is not None and _is_there(replacement, found.build_id):
+            workspace.remove()
+            replacement.delete_new()
+            return _report(replacement.directory, found.ignored, already_built=True)
+        if found.changes:
+            on_note(found.changes)
         if not build.complete:
             runs_python = record_type.runs_python
             places = map(storage.place_of, (*options.sources, str(workspace.units)))
@@ -126,15 +171,27 @@ def preprocess(
             workspace,
             rebuilt=not build.complete,
             on_progress=lambda done: on_progress("report", done, 1),
+            replacement=replacement,
         )
-        info = load_build(workspace.out)
-        return BuildReport(
-            out=workspace.out,
-            manifest=load_manifest(workspace.out),
-            build=info,
-            ignored=found.ignored + info.get("ignored", 0),
-            already_built=build.complete,
-        )
+        out = workspace.out if replacement is None else replacement.directory
+        return _report(out, found.ignored, already_built=build.complete and replacement is None)
+
+
+def _is_there(replacement: Replacement, build_id: str) -> bool:
+    """Whether the old set is the one to build, and whole."""
+    there = Workspace(replacement.directory, None)
+    return load_built_id(there) == build_id and is_whole(there)
+
+
+def _report(out: Place, ignored: int, *, already_built: bool) -> BuildReport:
+    info = load_build(out)
+    return BuildReport(
+        out=out,
+        manifest=load_manifest(out),
+        build=info,
+        ignored=ignored + info.get("ignored", 0),
+        already_built=already_built,
+    )
 
 
 def check_kept(report: BuildReport) -> None:

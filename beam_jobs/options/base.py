@@ -54,7 +54,7 @@ class PreprocessOptions:
     # Paths, workers and names: `config` leaves them out, for they do not change the records.
     WITHOUT_EFFECT: ClassVar[frozenset[str]] = frozenset(
         "sources out repaired notes name labels workers on_bad on_unreadable staging unit_size "
-        "no_report".split()
+        "no_report overwrite".split()
     )
 
     # Options added since the first version, with the value at which records are as before. The
@@ -180,6 +180,11 @@ class PreprocessOptions:
         limits=Limits(0, (1 << 63) - 1),
     )
     no_report: bool = option(False, "Do not write report.html.", type=bool)
+    overwrite: bool = option(
+        False,
+        "Replace another set in OUT, once the new one is whole; without it such a set is refused.",
+        type=bool,
+    )
     workers: int | None = option(
         None,
         "Parallel workers of the local engine.",

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs.changes import SourceSummaries, build_inputs, note_changes
 from beam_jobs.columns import int64
 from beam_jobs.corpus.discovery import expand_globs
 from beam_jobs.corpus.item_table import ITEM_SCHEMA, item_batch, items_in
@@ -53,12 +54,16 @@ class Listing(NamedTuple):
         bytes: Their bytes.
         ignored: Hidden files that were left out.
         build_id: Content address of the whole input with all options.
+        inputs: What it is made of, see `beam_jobs.changes`.
+        changes: What is staged anew because it changed, for the user; "" if nothing is known to.
     """
 
     items: int
     bytes: int
     ignored: int
     build_id: str
+    inputs: dict[str, Any]
+    changes: str = ""
 
 
 def resolve_options(options: PreprocessOptions) -> PreprocessOptions:
@@ -112,11 +117,14 @@ def list_corpus(
     # but not how they are cut.
     build = hashlib.blake2b(digest_size=16)
     build.update(json.dumps([options.config(), options.name, stage_options]).encode())
-    cut = _cut(workspace.listing, unit_bytes, stage_options, build)
+    summaries = SourceSummaries(options.sources)
+    cut = _cut(workspace.listing, unit_bytes, stage_options, build, summaries)
     units = [found.located(unit)._asdict() for unit in cut]
     write_table(workspace, workspace.unit_table, pa.Table.from_pylist(units))
+    inputs = build_inputs(options, stage_options, summaries)
+    changes = note_changes(workspace, options.sources, stage_options, [one["key"] for one in units])
     workspace.mark("stage")
-    return Listing(found.items, found.bytes, len(ignored), build.hexdigest())
+    return Listing(found.items, found.bytes, len(ignored), build.hexdigest(), inputs, changes)
 
 
 def read_units(workspace: Workspace) -> Iterator[Unit]:
@@ -225,7 +233,11 @@ def _unit_bytes(total_bytes: int) -> int:
 
 
 def _cut(
-    listing: Place, unit_bytes: int, stage_options: dict[str, Any], build: hashlib.blake2b
+    listing: Place,
+    unit_bytes: int,
+    stage_options: dict[str, Any],
+    build: hashlib.blake2b,
+    summaries: SourceSummaries,
 ) -> Iterator[Unit]:
     """Cuts where a hash of the record id says so, not every N bytes.
 
@@ -248,6 +260,7 @@ def _cut(
             identity = repr(item._replace(path=b"", block=0, replacement=replaced)).encode()
             digest.update(identity)
             build.update(identity)
+            summaries.add(item, identity)
             position += 1
             size += item.size
             block = item.block

@@ -157,7 +157,8 @@ def replay(
     """
     import dataclasses
 
-    from beam_jobs.quarantine import Replacement, replay_options
+    from beam_jobs.quarantine import replay_options
+    from beam_jobs.replacement import replacement_at
     from cli.commands.preprocess import build_set
     from cli.console import say
     from shard_format import UsageError
@@ -168,13 +169,13 @@ def replay(
             "Nothing to change: pass a FOLDER of repaired files, or another option. 'shardmill "
             f"quarantine export {directory} --to FOLDER' writes the files to repair."
         )
+    if out is None:
+        replacement_at(directory)  # of one that was killed, the set gets its name back
     options = replay_options(directory, repaired, sources, changes)
     if out is not None:
         build_set(dataclasses.replace(options, out=out), [], as_json)
         return
-    replacement = Replacement(directory)
-    options = dataclasses.replace(options, out=str(replacement.new))
+    options = dataclasses.replace(options, out=str(directory), overwrite=True)
     build_set(options, [], as_json, shown=str(directory))
-    replacement.finish()
     if not as_json:
         say(f"replaced   {directory}")

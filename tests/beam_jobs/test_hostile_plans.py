@@ -11,7 +11,7 @@ import pytest
 
 from beam_jobs.corpus.replacements import original_path
 from beam_jobs.options.values import parse_splits
-from beam_jobs.quarantine import Replacement, export, rejected_records, replay_options
+from beam_jobs.quarantine import export, rejected_records, replay_options
 from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections.duplicates import read_clusters
 from beam_jobs.run import preprocess
@@ -23,11 +23,8 @@ from shard_format import InputError, UsageError, load_manifest, storage
 
 
 def _replay(out, folder=None, **changes):
-    replacement = Replacement(out)
-    options = replay_options(out, folder, (), {**changes, "out": str(replacement.new)})
-    report = preprocess(options)
-    replacement.finish()
-    return report
+    changes |= {"out": str(out), "overwrite": True}
+    return preprocess(replay_options(out, folder, (), changes))
 
 
 def _reasons(out):

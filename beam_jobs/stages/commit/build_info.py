@@ -13,11 +13,13 @@ from typing import Any
 import psutil
 
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.stages.list import Listing
 from beam_jobs.stages.plan import Plan
 from beam_jobs.staging import UnitSummary
 from beam_jobs.workspace import Workspace, write_json
 from shard_format import naming
 
+_LEAST_SECONDS = 1e-3
 _PACKAGES = (
     *("apache-beam", "numpy", "opencv-python-headless", "pillow", "pyarrow", "sentencepiece"),
     *("simplejpeg", "tokenizers"),
@@ -26,7 +28,7 @@ _PACKAGES = (
 
 def write_build_info(
     workspace: Workspace,
-    build_id: str,
+    listing: Listing,
     started: float,
     plan: Plan,
     summaries: Sequence[UnitSummary],
@@ -36,15 +38,16 @@ def write_build_info(
 
     Args:
         workspace: The build.
-        build_id: Content address of input and options.
+        listing: Of the corpus.
         started: When the build began, in seconds since the epoch.
         plan: The plan, with its notes and warnings.
         summaries: All units.
         options: The job, stored so that it can be replayed with other files or options.
     """
-    seconds = time.time() - started
+    seconds = max(time.time() - started, _LEAST_SECONDS)  # clocks may be set back meanwhile
     value = {
-        "build_id": build_id,
+        "build_id": listing.build_id,
+        "inputs": listing.inputs,  # for the next build, to say what differs
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
         "seconds": round(seconds, 3),
         # Of the units that this run prepared; reused units took no time.
@@ -83,7 +86,7 @@ def _stages(
     times = [begins[name] for name in (*records, "end") if name in begins]
     names = [name for name in records if name in begins]
     return [
-        {"name": name, "seconds": round(end - begin, 3), "records": records[name]}
+        {"name": name, "seconds": round(max(end - begin, 0), 3), "records": records[name]}
         for name, (begin, end) in zip(names, itertools.pairwise(times), strict=True)
     ]
 

@@ -19,6 +19,7 @@ from beam_jobs.stages.commit.duplicates import write_duplicates
 from beam_jobs.stages.commit.quarantine import write_quarantine
 from beam_jobs.stages.commit.statistics import split_statistics
 from beam_jobs.stages.labels import label_features
+from beam_jobs.stages.list import Listing
 from beam_jobs.stages.plan import Plan, load_plan
 from beam_jobs.stages.shard import ShardResult, counters_part, index_part
 from beam_jobs.staging import UnitSummary
@@ -42,7 +43,7 @@ from shard_format.tfds_metadata import dataset_info_text, features_text, label_f
 def commit(
     summaries: Sequence[UnitSummary],
     results: Sequence[ShardResult],
-    build_id: str,
+    listing: Listing,
     started: float,
     options: PreprocessOptions,
     record_type: RecordType,
@@ -53,7 +54,7 @@ def commit(
     Args:
         summaries: All units.
         results: All shards.
-        build_id: Content address of input and options: equal for the same command.
+        listing: Of the corpus.
         started: When the build began, in seconds since the epoch.
         options: The job.
         record_type: Its record type.
@@ -92,7 +93,7 @@ def commit(
         files={name: _file_info(workspace, name) for name in files},
     )
     _remove_strangers(workspace, manifest)
-    write_build_info(workspace, build_id, started, plan, summaries, options)
+    write_build_info(workspace, listing, started, plan, summaries, options)
     # A manifest that survives a power cut must not name files that do not: all of them are durable.
     _write_manifest(workspace, manifest.to_text().encode())
     return manifest

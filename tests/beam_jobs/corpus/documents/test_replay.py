@@ -10,16 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from beam_jobs.quarantine import Replacement, export, rejected_records, replay_options
+from beam_jobs.quarantine import export, rejected_records, replay_options
 from beam_jobs.run import preprocess
 from shard_format import InputError, load_manifest
 
 
 def replay(out, folder):
-    replacement = Replacement(out)
-    options = replay_options(out, folder, (), {"out": str(replacement.new)})
-    preprocess(options)
-    return replacement.finish()
+    options = replay_options(out, folder, (), {"out": str(out), "overwrite": True})
+    return preprocess(options).manifest
 
 
 def row(number):

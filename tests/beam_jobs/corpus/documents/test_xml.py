@@ -14,7 +14,7 @@ from beam_jobs.corpus.formats.xml import Xml
 from beam_jobs.corpus.reading import read_part
 from beam_jobs.corpus.streams import InMemory
 from beam_jobs.options import TextOptions
-from beam_jobs.quarantine import Replacement, export, replay_options
+from beam_jobs.quarantine import export, replay_options
 from beam_jobs.run import preprocess
 from beam_jobs.text.payload import TextPayload
 from shard_format import InputError, UsageError
@@ -243,9 +243,8 @@ def test_a_rejected_element_is_replaced(file, build_text, tmp_path):
     export(out, tmp_path / "refused")
     (path,) = (tmp_path / "refused/files/w.xml").iterdir()
     path.write_bytes(path.read_bytes().replace(b"P\x0b1", b"&c;"))
-    replaced = Replacement(out)
-    preprocess(replay_options(out, tmp_path / "refused", (), {"out": str(replaced.new)}))
-    replayed = replaced.finish()
+    changes = {"out": str(out), "overwrite": True}
+    replayed = preprocess(replay_options(out, tmp_path / "refused", (), changes)).manifest
     file("w.xml", head + pages().replace("P1", "&c;"))
     mended = build_text(root, "mended", **PAGE_OPTIONS, keep_columns="title").manifest
     assert replayed.ledger.kept == mended.ledger.kept == 3

@@ -1,0 +1,280 @@
+"""What changed since an earlier build: its options, the versions of its code, and its files.
+
+Two questions are answered. Which differences make a build another set than the one in OUT: from
+build.json, which has the inputs of its build. And what a build stages anew: from a list of the
+files, which each build leaves with the staged units.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.columns import BoolArray
+from beam_jobs.corpus.names import prefixes
+from beam_jobs.corpus.record import SourceItem
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.workspace import Workspace, read_table
+from shard_format import storage
+from shard_format.options import flag_of
+from shard_format.wording import counted, format_bytes
+
+_MOST_SOURCES = 100  # described one by one
+_MOST_NAMES = 3  # of changed files, in a message
+# Options that have an effect though `config` has none of their value: it has that of their file.
+_OF_FILES = {"tokenizer", "decontaminate", "name"}
+_MOST_SHOWN = 120  # characters of two values
+_MOST_COMPARED = 1 << 22  # items: more take too much memory
+_STATES = pa.schema([pa.field("record_id", pa.string()), pa.field("state", pa.string())])
+_STAGE_OPTIONS = b"stage_options"  # in the metadata of a list of files
+
+
+class SourceSummaries:
+    """Number, bytes and a digest of the items of every source, added in the order of the listing.
+
+    Args:
+        sources: Of the job.
+    """
+
+    def __init__(self, sources: Sequence[str]) -> None:
+        roots = prefixes([storage.place_of(source) for source in sources])
+        if len(roots) > _MOST_SOURCES:
+            roots = [("", storage.place_of(f"{len(roots)} sources"))]
+        self._roots = roots
+        self._at = 0
+        self._items = [0] * len(roots)
+        self._bytes = [0] * len(roots)
+        self._digests = [hashlib.blake2b(digest_size=8) for _ in roots]
+
+    def add(self, item: SourceItem, identity: bytes) -> None:
+        """Adds an item; the `identity` is what its unit's key is made of."""
+        at = self._at
+        while at < len(self._roots) - 1 and not _is_below(item.record_id, self._roots[at][0]):
+            at += 1
+        if _is_below(item.record_id, self._roots[at][0]):
+            self._at = at  # else it is a row of --labels without a file
+        self._items[at] += 1
+        self._bytes[at] += item.size
+        self._digests[at].update(identity)
+
+    def described(self) -> list[dict[str, Any]]:
+        """A dictionary of each source, in the order of their record ids."""
+        each = zip(self._roots, self._items, self._bytes, self._digests, strict=True)
+        return [
+            {"source": str(root), "items": items, "bytes": size, "digest": digest.hexdigest()}
+            for (_, root), items, size, digest in each
+        ]
+
+
+def _is_below(record_id: str, prefix: str) -> bool:
+    return record_id.startswith(prefix) or record_id == prefix.removesuffix("/")
+
+
+def build_inputs(
+    options: PreprocessOptions, stage_options: Mapping[str, Any], sources: SourceSummaries
+) -> dict[str, Any]:
+    """What a build is made of, for build.json."""
+    return {
+        "config": options.config(),
+        "stage": dict(stage_options),
+        "sources": sources.described(),
+    }
+
+
+def differences(
+    build: Mapping[str, Any], inputs: Mapping[str, Any], options: PreprocessOptions
+) -> list[str]:
+    """Lines that say what differs between a set and a build; at least one.
+
+    Args:
+        build: The content of build.json of the set.
+        inputs: Of the new build, see `build_inputs`.
+        options: Of the new build.
+    """
+    before = build.get("inputs")
+    before = before if isinstance(before, dict) else {}
+    found = list(_option_differences(build.get("options") or {}, before, inputs, options))
+    found += _version_differences(before.get("stage"), inputs["stage"])
+    found += _source_differences(before.get("sources"), inputs["sources"], build, options)
+    if not found and not before:
+        return ["it was built from files with other names, sizes or modification times"]
+    return found or ["its options have another form"]
+
+
+def _option_differences(
+    saved: Mapping[str, Any],
+    before: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    options: PreprocessOptions,
+) -> Iterator[str]:
+    now = json.loads(json.dumps(dataclasses.asdict(options)))
+    without = options.WITHOUT_EFFECT - _OF_FILES
+    named = set()
+    for field in dataclasses.fields(options):
+        name = field.name
+        if name in without or not saved or saved.get(name, field.default) == now[name]:
+            continue
+        named.add(name)
+        yield f"{flag_of(name)}: {_shown(saved.get(name))} then, {_shown(now[name])} now"
+    config = json.loads(json.dumps(inputs["config"]))
+    for name, value in (before.get("config") or config).items():
+        if name not in named and config.get(name) != value and hasattr(options, name):
+            yield f"{flag_of(name)}: {_shown(value)} then, {_shown(config.get(name))} now"
+
+
+def _shown(value: object) -> str:
+    if value is None or value is False:
+        return "not given"
+    return "given" if value is True else str(value)
+
+
+def _version_differences(before: object, now: Mapping[str, Any]) -> Iterator[str]:
+    if not isinstance(before, dict):
+        return
+    now = json.loads(json.dumps(now))
+    if any(before.get(name) != now.get(name) for name in ("unit_version", "version")):
+        yield "the code that stages records: of another version of shardmill"
+    then, later = before.get("kernels"), now.get("kernels")
+    if isinstance(then, list) and then != later:
+        yield f"image libraries: {', '.join(then)} then, {', '.join(later or [])} now"
+    then, later = (one if isinstance(one, dict) else {} for one in (then, later))
+    for name in sorted(then.keys() | later.keys()):
+        if then.get(name) != later.get(name):
+            yield f"{name}: {_shown(then.get(name))} then, {_shown(later.get(name))} now"
+
+
+def _source_differences(
+    before: object,
+    now: Sequence[Mapping[str, Any]],
+    build: Mapping[str, Any],
+    options: PreprocessOptions,
+) -> Iterator[str]:
+    if not isinstance(before, list):
+        saved = (build.get("options") or {}).get("sources")
+        if saved and list(saved) != list(options.sources):
+            yield f"SRC: {', '.join(saved)} then, {', '.join(options.sources)} now"
+        return
+    then = {one["source"]: one for one in before}
+    later = {one["source"]: one for one in now}
+    if sorted(one["digest"] for one in before) == sorted(one["digest"] for one in now):
+        return  # at another place, perhaps
+    for source in sorted(then.keys() - later.keys()):
+        yield f"{source}: {_amount(then[source])} then, not a source now"
+    for source in sorted(later.keys() - then.keys()):
+        yield f"{source}: {_amount(later[source])}, not a source then"
+    for source in sorted(then.keys() & later.keys()):
+        old, new = then[source], later[source]
+        if old["digest"] == new["digest"]:
+            continue
+        if (old["items"], old["bytes"]) == (new["items"], new["bytes"]):
+            yield f"{source}: {_amount(new)}, with other names or modification times"
+        else:
+            yield f"{source}: {_amount(old)} then, {_amount(new)} now"
+
+
+def _amount(source: Mapping[str, Any]) -> str:
+    return f"{counted(source['items'], 'file')} of {format_bytes(source['bytes'])}"
+
+
+def note_changes(
+    workspace: Workspace,
+    sources: Sequence[str],
+    stage_options: Mapping[str, Any],
+    keys: Sequence[str],
+) -> str:
+    """Says what is staged anew because it changed, and leaves a list of files for the next build.
+
+    Args:
+        workspace: The build; its listing is written.
+        sources: Of the job.
+        stage_options: What decides how a record is staged.
+        keys: Of all units.
+
+    Returns:
+        A line for the user; "" if nothing changed, or if nothing was staged before.
+    """
+    name = hashlib.blake2b("\0".join(sources).encode(), digest_size=8).hexdigest()
+    place = workspace.units.parent / f"listed-{name}.arrow"
+    listing = read_table(workspace.listing)
+    said = ""
+    if storage.stat(place) is not None and len(listing) <= _MOST_COMPARED:
+        now = pa.Table.from_batches(map(_states, listing.to_batches()), _STATES)
+        said = _said(read_table(place), now, stage_options, _missing(workspace, keys), len(keys))
+    metadata = {_STAGE_OPTIONS: json.dumps(stage_options).encode()}
+    with (
+        workspace.write_arrow(place) as sink,
+        pa.ipc.new_file(sink, _STATES.with_metadata(metadata)) as writer,
+    ):
+        for batch in listing.to_batches():
+            writer.write_batch(_states(batch))
+    return said
+
+
+def _states(items: pa.RecordBatch) -> pa.RecordBatch:
+    """One row for each item: its id, and what else its unit depends on."""
+    state = pc.binary_join_element_wise(
+        items["size"].cast(pa.string()),
+        items["mtime_ns"].cast(pa.string()),
+        pc.fill_null(items["label"], ""),
+        items["reason"],
+        "\0",
+    )
+    return pa.record_batch([items["record_id"], state], schema=_STATES)
+
+
+def _missing(workspace: Workspace, keys: Sequence[str]) -> int:
+    """How many units are not staged yet."""
+    staged = {entry.name for entry in storage.list_folder(workspace.units)}
+    return sum(f"{key}.json" not in staged for key in keys)
+
+
+def _said(
+    before: pa.Table, now: pa.Table, stage_options: Mapping[str, Any], missing: int, units: int
+) -> str:
+    metadata = before.schema.metadata or {}
+    then = json.loads(metadata.get(_STAGE_OPTIONS, b"{}"))
+    later = json.loads(json.dumps(stage_options))
+    why = [*_version_differences(then, later), *_stage_differences(then, later)]
+    old, new = before["record_id"], now["record_id"]
+    at = pc.index_in(new, value_set=old.combine_chunks())
+    known = np.asarray(pc.is_valid(at))
+    states = before["state"].take(at.filter(pa.array(known)))
+    differs = np.zeros(len(now), bool)
+    differs[known] = np.asarray(pc.not_equal(states, now["state"].filter(pa.array(known))))
+    gone = ~np.asarray(pc.is_in(old, value_set=new.combine_chunks()))
+    why += [
+        f"{counted(int(which.sum()), 'file')} {what} ({_names(names, which)})"
+        for what, names, which in (
+            ("changed", new, differs),
+            ("added", new, ~known),
+            ("removed", old, gone),
+        )
+        if which.any()
+    ]
+    if not why:
+        return ""
+    return f"{missing:,} of {units:,} units are staged anew: {'; '.join(why)}"
+
+
+def _stage_differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    names = sorted(then.keys() | now.keys())
+    others = {"unit_version", "version", "kernels"}
+    for name in names:
+        if name not in others and then.get(name) != now.get(name):
+            old, new = (json.dumps(one.get(name)) for one in (then, now))
+            short = len(old) + len(new) <= _MOST_SHOWN
+            yield f"{name} {old} then, {new} now" if short else f"{name} differs"
+
+
+def _names(names: pa.ChunkedArray, which: BoolArray) -> str:
+    shown = names.filter(pa.array(which)).slice(0, _MOST_NAMES).to_pylist()
+    more = ", ..." if int(which.sum()) > _MOST_NAMES else ""
+    return ", ".join(os.fspath(name) for name in shown) + more

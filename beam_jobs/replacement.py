@@ -1,0 +1,164 @@
+"""A new set in the place of an old one: built as OUT.new, then both change their names at once.
+
+Linux exchanges the names of two folders in one step, so OUT is the old set or the new one at every
+moment. A file system that cannot (NFS, FUSE) needs two renames; in between, OUT is not there. The
+lock of OUT is held from the beginning to the end, so that nobody else builds or replaces there, and
+what a killed replacement has left is put in order by the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from beam_jobs.workspace import Workspace, read_json
+from shard_format import InputError, UsageError, load_manifest, naming, storage
+from shard_format.storage import Place
+
+_SUFFIX = ".new"
+# In the work folder of an old set: it may be deleted once it has lost its name.
+_MARK = "replaced"
+# Where the old set waits if names cannot be exchanged: in the work folder of the new one.
+_BEFORE = "before"
+_AT_WORKING_FOLDER, _EXCHANGE = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+_CANNOT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+_OWN = {
+    *(naming.MANIFEST, naming.BUILD, naming.REPORT, naming.DUPLICATES),
+    *(naming.INDEX_DIR, naming.QUARANTINE_DIR, naming.WORK_DIR),
+}
+
+
+class Replacement:
+    """The old set, and the folder of the new one. Local sets only.
+
+    Args:
+        directory: The set; a link to one stays a link.
+
+    Attributes:
+        directory: The same, without links.
+        new: Where the new set is built.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.resolve()
+        self.new = self.directory.with_name(self.directory.name + _SUFFIX)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Within this context nobody else builds into the directory.
+
+        Raises:
+            InputError: Somebody does, or a file there is not of the set.
+        """
+        self._check_own()
+        with Workspace(self.directory, None).lock():
+            try:
+                if (self.new / naming.WORK_DIR / _MARK).exists():
+                    self.delete_new()  # the old set of a replacement that was killed
+                yield
+            finally:
+                # Last, for it has the lock: nobody else finds the names half changed.
+                shutil.rmtree(self.directory / naming.WORK_DIR, ignore_errors=True)
+
+    def finish(self) -> None:
+        """Gives the new set its name, and deletes the old one."""
+        build = read_json(self.new / naming.BUILD) or {}
+        if "options" in build:
+            build["options"]["out"] = str(self.directory)
+            with Workspace(self.new, None).write(self.new / naming.BUILD, durable=True) as file:
+                file.write(json.dumps(build).encode())
+        (self.directory / naming.WORK_DIR / _MARK).touch()
+        if not _exchange(self.new, self.directory):
+            before = self.new / naming.WORK_DIR / _BEFORE
+            before.parent.mkdir(exist_ok=True)
+            self.directory.rename(before)
+            self.new.rename(self.directory)
+        _make_durable(self.directory.parent)
+        self.delete_new()
+
+    def recover(self) -> None:
+        """Gives the old set its name back, if a replacement was killed between two renames."""
+        before = self.new / naming.WORK_DIR / _BEFORE
+        if before.exists() and not self.directory.exists():
+            with Workspace(self.new, None).lock():
+                before.rename(self.directory)
+
+    def delete_new(self) -> None:
+        """Deletes the new folder: once it has the old set, or where none is needed."""
+        if not self.new.exists():
+            return
+        for entry in self.new.iterdir():
+            if entry.name != naming.WORK_DIR:
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        shutil.rmtree(self.new)  # the mark last
+
+    def _check_own(self) -> None:
+        """Returns if every file in the directory is of the set, and may be deleted.
+
+        Raises:
+            InputError: One is not, or the directory is a mount point.
+        """
+        manifest = load_manifest(self.directory)
+        own = {shard.file for split in manifest.splits.values() for shard in split.shards}
+        own |= _OWN | {name.partition("/")[0] for name in manifest.files}
+        foreign = sorted({entry.name for entry in self.directory.iterdir()} - own)
+        if foreign:
+            more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
+            raise InputError(
+                f"{self.directory} contains {foreign[0]!r}{more}, not of the set, which replacing "
+                "it would delete. Move it, or choose another --out."
+            )
+        if self.directory.stat().st_dev != self.directory.parent.stat().st_dev:
+            raise InputError(
+                f"{self.directory} is a mount point, whose name cannot be changed. Build into a "
+                "folder below it."
+            )
+
+
+def replacement_at(out: Place) -> Replacement | None:
+    """The replacement of the set in a directory; None if there is no set.
+
+    Raises:
+        UsageError: There is one, in an object store.
+    """
+    path = storage.local_path(out)
+    if path is not None:
+        replacement = Replacement(path)
+        replacement.recover()
+        return replacement if (replacement.directory / naming.MANIFEST).exists() else None
+    if storage.stat(out / naming.MANIFEST) is None:
+        return None
+    raise UsageError(
+        f"{out} cannot be replaced: an object store renames no folder, and readers of the old set "
+        "would find files of the new one. Pass --out with another place, such as a new version of "
+        "the set."
+    )
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchanges the names of two folders in one step; False if the file system cannot."""
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    places = (_AT_WORKING_FOLDER, os.fsencode(one), _AT_WORKING_FOLDER, os.fsencode(other))
+    if renameat2(*places, _EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _CANNOT_EXCHANGE:
+        return False
+    raise OSError(number, os.strerror(number), str(one), None, str(other))
+
+
+def _make_durable(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
