@@ -122,6 +122,29 @@ def find_clusters(
     )
 
 
+def join_clusters(before: Clusters, after: Clusters) -> Clusters:
+    """All clusters, those of `after` found among the records that `before` keeps.
+
+    A record that was kept, and is dropped now, takes its cluster along to the record kept for it.
+    """
+    if not len(after.members):
+        return before
+    moved = after.members.filter(after.members["dropped"])
+    found = pc.is_in(before.members["record"], after.members["record"].combine_chunks())
+    old = before.members.filter(pc.invert(found))
+    at = pc.index_in(old["kept_id"], value_set=moved["record_id"].combine_chunks())
+    for name in ("kept_id", "kept_label"):
+        column = pc.if_else(pc.is_valid(at), moved[name].take(at), old[name])
+        old = old.set_column(old.column_names.index(name), CLUSTER_SCHEMA.field(name), column)
+    members = pa.concat_tables([old, after.members])
+    return Clusters(
+        members=members.sort_by([("kept_id", "ascending"), ("record_id", "ascending")]),
+        dropped=np.union1d(before.dropped, after.dropped),
+        conflicts=before.conflicts + after.conflicts,
+        lost_to_conflict=before.lost_to_conflict + after.lost_to_conflict,
+    )
+
+
 def _order(members: pa.Table, roots: IntArray) -> IntArray:
     """Cluster by cluster, the record to keep first."""
     given = members["split"].cast(pa.string())

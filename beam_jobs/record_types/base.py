@@ -16,7 +16,7 @@ import pyarrow as pa
 from beam_jobs.columns import IntArray
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import RawRecord, Rejection
-from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, NearPairs
+from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, Clusters, NearPairs
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_kept
 from beam_jobs.staging.assignment import Assignment
@@ -67,12 +67,16 @@ class PlannedChanges(NamedTuple):
 
     Attributes:
         duplicates: Records that were taken out of their split because nothing of them would remain.
+        filtered: Records that were taken out of their split by a rule, by reason.
+        clusters: All duplicates, those included that were found by the changes.
         notes: For the user.
         recipe_columns: From [n] int64 numbers of records to further columns of a recipe, which
             `RecordType.example_builder` finds in the table of a shard.
     """
 
     duplicates: int
+    filtered: Mapping[str, int]
+    clusters: Clusters
     notes: list[str]
     recipe_columns: Callable[[IntArray], Mapping[str, pa.Array]]
 
@@ -168,13 +172,19 @@ class RecordType(abc.ABC):
         return NO_NEAR_PAIRS
 
     def plan_changes(
-        self, sidecars: Sidecars, assignment: Assignment, workspace: Workspace, partition_rows: int
+        self,
+        sidecars: Sidecars,
+        assignment: Assignment,
+        clusters: Clusters,
+        workspace: Workspace,
+        partition_rows: int,
     ) -> PlannedChanges | None:
         """Plans what depends on the splits, and may leave out records; None if there is nothing.
 
         Args:
             sidecars: All staged units.
             assignment: The splits; changed in place.
+            clusters: All duplicates so far.
             workspace: `workspace.plan` is a folder for files.
             partition_rows: About how many rows are held in memory at a time.
         """

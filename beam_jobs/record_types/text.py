@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray
 from beam_jobs.corpus.record import RawRecord
-from beam_jobs.dedup.clusters import NearPairs
+from beam_jobs.dedup.clusters import Clusters, NearPairs, join_clusters
 from beam_jobs.dedup.text.near_duplicates import near_duplicates
 from beam_jobs.dedup.text.normalization import fingerprints
+from beam_jobs.dedup.text.remainders import Remainder, Remainders, find_again
 from beam_jobs.dedup.text.repeated_segments import SEGMENT_HASHES, plan_removals
 from beam_jobs.dedup.text.segments import REMOVED_SEGMENTS, SegmentRemover, segment_hashes
 from beam_jobs.dedup.text.shingles import shingles
@@ -30,6 +31,7 @@ from beam_jobs.staging.assignment import Assignment
 from beam_jobs.staging.examples import ExampleBuilder, OnePerRecord
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.text.cleaning import Measures, Texts, make_steps, versions
+from beam_jobs.text.cleaning.length import Length
 from beam_jobs.text.payload import TextPayload, document_batch
 from beam_jobs.workspace import Workspace
 from shard_format import Feature, Schema
@@ -142,22 +144,61 @@ class TextRecords(RecordType):
         return near_duplicates(sidecars, records, threshold, workers)
 
     def plan_changes(
-        self, sidecars: Sidecars, assignment: Assignment, workspace: Workspace, partition_rows: int
+        self,
+        sidecars: Sidecars,
+        assignment: Assignment,
+        clusters: Clusters,
+        workspace: Workspace,
+        partition_rows: int,
     ) -> PlannedChanges | None:
-        """See RecordType; --dedup-parts removes repeated lines or paragraphs."""
+        """See RecordType; --dedup-parts removes repeated lines or paragraphs.
+
+        Documents that have lost some are compared again, and measured by `length` again.
+        """
         if not self._segments:
             return None
         path = workspace.plan_file("removed-segments.bin")
         removed, emptied = plan_removals(sidecars, assignment, path, partition_rows)
+        job = (sidecars, assignment, removed, self._segments, self._remainder, workspace)
+        remainders = Remainders(*job)
+        again = 0
+        if self._options.dedup != "off":
+            found = find_again(
+                remainders,
+                assignment,
+                self.near_duplicates if self._near else None,
+                drop_conflicts=self._options.conflicts == "drop",
+                partition_rows=partition_rows,
+            )
+            again = len(found.dropped) - found.lost_to_conflict
+            clusters = join_clusters(clusters, found)
+        short = remainders.filtered.total()
         notes = [
             f"{len(removed):,} {self._segments} that occur elsewhere were removed; {emptied:,} "
-            "records with no other content count as duplicates"
+            f"records with no other content count as duplicates, and {again:,} whose rest is that "
+            f"of another; {short:,} were too short then"
         ]
         return PlannedChanges(
             duplicates=emptied,
+            filtered=dict(sorted(remainders.filtered.items())),
+            clusters=clusters,
             notes=notes if len(removed) else [],
             recipe_columns=lambda records: {REMOVED_SEGMENTS: removed.of(records)},
         )
+
+    def _remainder(self, text: pa.LargeStringArray) -> Remainder:
+        """Describes texts that have lost segments."""
+        unknown = {
+            "original": pa.nulls(len(text), pa.large_binary()),
+            "is_html": [False] * len(text),
+        }
+        texts = Texts(pa.record_batch({"text": text, **unknown}))
+        for applied in self._steps:
+            if isinstance(applied.step, Length):
+                applied.step(texts)
+        columns = {"fingerprint": fingerprints(text), **self._dedup_features_of(text)}
+        columns.pop(SEGMENT_HASHES, None)  # used already
+        return Remainder(columns, {row: rejection.reason for row, rejection in texts.rejects})
 
     def example_builder(self, workspace: Workspace, split: str) -> ExampleBuilder:
         """See RecordType."""

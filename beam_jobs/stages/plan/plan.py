@@ -118,8 +118,10 @@ def plan_shards(
     class_names, notes = _class_names(assignment, sidecars, options)
     _assign(assignment, sidecars, clusters, options, class_names["label"])
     assigned = split_counts(assignment)
-    changes = record_type.plan_changes(sidecars, assignment, workspace, partition_rows)
+    changes = record_type.plan_changes(sidecars, assignment, clusters, workspace, partition_rows)
     if changes is not None:
+        clusters = changes.clusters
+        write_table(workspace, workspace.clusters, clusters.members)
         class_names, notes = _class_names(assignment, sidecars, options)
         notes += changes.notes
     repeats, undersampled = NO_REPEATS, 0
@@ -135,6 +137,7 @@ def plan_shards(
     sample = TrainingSample(assignment, sidecars.without_progress(), workspace)
     settled, settle_notes = record_type.settle(workspace, sample)
     filtered = {"label-conflict": clusters.lost_to_conflict, "undersampled": undersampled}
+    filtered |= changes.filtered if changes else {}
     plan = Plan(
         num_shards=num_shards,
         training=assignment.names[assignment.training],

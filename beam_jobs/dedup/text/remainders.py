@@ -1,0 +1,207 @@
+"""Documents without their repeated segments: two may be equal now, and some are too short.
+
+What planning removes from a document is not in its sidecar row, which describes the whole document.
+So the changed documents are read, described again, and compared with all others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs.columns import BoolArray, IntArray, int64
+from beam_jobs.dedup.clusters import (
+    NO_NEAR_PAIRS,
+    Clusters,
+    NearPairs,
+    find_clusters,
+)
+from beam_jobs.dedup.exact import Pairs, exact_pairs
+from beam_jobs.dedup.text.repeated_segments import RemovedSegments
+from beam_jobs.dedup.text.segments import remove_segments
+from beam_jobs.dedup.union_find import components
+from beam_jobs.staging.assignment import LEFT_OUT, Assignment
+from beam_jobs.staging.reader import read_staged, unit_sources
+from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.workspace import Workspace, read_table
+from shard_format import decode_example, finish_example
+
+# Of reasons, for rules that a document did not break as a whole.
+WITHOUT_PARTS = "-without-parts"
+
+
+class Remainder(NamedTuple):
+    """n texts, described as when they are staged.
+
+    Attributes:
+        columns: [n] each, by name: those of the sidecar that duplicates are found by.
+        reasons: Of the texts that a rule of length leaves out, by their number.
+    """
+
+    columns: Mapping[str, pa.Array]
+    reasons: Mapping[int, str]
+
+
+Describe = Callable[[pa.LargeStringArray], Remainder]
+FindNear = Callable[[Sidecars, IntArray], NearPairs]
+
+
+class Remainders(Sidecars):
+    """The sidecars as if segments had been removed before documents were staged.
+
+    Args:
+        sidecars: All staged units.
+        assignment: The splits; documents that are too short now are left out.
+        removed: The segments to remove.
+        kind: "lines" or "paragraphs".
+        describe: Describes texts.
+        workspace: Has the documents, and gets a file for each unit with changed ones.
+
+    Attributes:
+        filtered: Number of documents left out, by reason.
+    """
+
+    def __init__(
+        self,
+        sidecars: Sidecars,
+        assignment: Assignment,
+        removed: RemovedSegments,
+        kind: str,
+        describe: Describe,
+        workspace: Workspace,
+    ) -> None:
+        vars(self).update(vars(sidecars.without_progress()))
+        self.filtered: Counter[str] = Counter()
+        self._original = sidecars
+        self._assignment = assignment
+        self._files: dict[int, Path] = {}
+        roles = [assignment.role(split) for split in range(len(assignment.names))]
+        if roles:
+            roles[assignment.training] = "train"
+        self._roles = pa.array(roles, pa.string())
+        for unit in range(len(self.keys)):
+            first, last = self.begins[unit : unit + 2].tolist()
+            changed = removed.counts(first, last) > 0
+            rows = np.flatnonzero(changed & (assignment.unit(unit) != LEFT_OUT))
+            if len(rows):
+                path = workspace.plan_file(f"remainders-{unit}.arrow")
+                self._write(unit, rows, removed, kind, describe, workspace, path)
+
+    def table(self, unit: int) -> pa.Table:
+        """See Sidecars; "split" is the role of the assigned split."""
+        table = self._original.table(unit)
+        if unit in self._files:
+            described = read_table(self._files[unit])
+            for name in described.column_names:
+                at = table.column_names.index(name)
+                table = table.set_column(at, table.schema.field(name), described[name])
+        split_of = self._assignment.unit(unit).astype(np.int64)
+        roles = self._roles.take(pa.array(split_of, mask=split_of == LEFT_OUT))
+        at = table.column_names.index("split")
+        return table.set_column(at, table.schema.field("split"), roles)
+
+    def _write(
+        self,
+        unit: int,
+        rows: IntArray,
+        removed: RemovedSegments,
+        kind: str,
+        describe: Describe,
+        workspace: Workspace,
+        path: Path,
+    ) -> None:
+        """Writes the columns of a unit with those of the changed documents in their rows."""
+        original = self._original.table(unit)
+        out = removed.of(rows + self.begins[unit]).to_pylist()
+        texts = self._texts(unit, original, rows, workspace)
+        parts: list[pa.Table] = []
+        done = 0
+        for block in texts:
+            left = [
+                remove_segments(text, out[done + number], kind) for number, text in enumerate(block)
+            ]
+            found = describe(pa.array(left, pa.large_string()))
+            for number, reason in found.reasons.items():
+                self.filtered[reason + WITHOUT_PARTS] += 1
+                self._assignment.unit(unit)[rows[done + number]] = LEFT_OUT
+            parts.append(pa.table(dict(found.columns)))
+            done += len(block)
+        changed = pa.concat_tables(parts)
+        whole = original.select(changed.column_names)
+        position = np.arange(len(whole))
+        position[rows] = len(whole) + np.arange(len(rows))
+        merged = pa.concat_tables([whole, changed.cast(whole.schema)]).take(pa.array(position))
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, merged.schema) as writer:
+            writer.write_table(merged)
+        self._files[unit] = path
+
+    def _texts(
+        self, unit: int, table: pa.Table, rows: IntArray, workspace: Workspace
+    ) -> Iterator[list[str]]:
+        """The staged texts of some rows of a unit, block by block."""
+        places = pa.table(
+            {
+                "unit": np.zeros(len(rows), np.int64),
+                "offset": int64(table["offset"])[rows],
+                "length": int64(table["length"])[rows],
+            }
+        )
+        for _, payloads in read_staged(places, unit_sources([self.keys[unit]], workspace)):
+            yield [_text(payload) for payload in payloads]
+
+
+def _text(entries: bytes) -> str:
+    example: Mapping[str, Any] = decode_example(finish_example(entries))
+    return str(example["text"][0].decode())
+
+
+def find_again(
+    remainders: Remainders,
+    assignment: Assignment,
+    near: FindNear | None,
+    *,
+    drop_conflicts: bool,
+    partition_rows: int,
+) -> Clusters:
+    """Duplicates among the documents that are in a split; all but one of each are left out.
+
+    Args:
+        remainders: The documents as they are now.
+        assignment: The splits; changed in place.
+        near: Finds near duplicates; None for exact ones only.
+        drop_conflicts: Leave a whole cluster out if its labels differ.
+        partition_rows: About how many rows are compared at a time.
+    """
+    inside = assignment.split_of != LEFT_OUT
+    exact = _among(exact_pairs(remainders, None, partition_rows), inside)
+    pairs = NO_NEAR_PAIRS
+    if near is not None and remainders.records:
+        first = inside.copy()
+        first[exact[:, 1]] = False
+        pairs = near(remainders, np.flatnonzero(first))
+    clusters = find_clusters(
+        remainders, exact, pairs, keep_all=False, drop_conflicts=drop_conflicts
+    )
+    assignment.split_of[clusters.dropped] = LEFT_OUT
+    return clusters
+
+
+def _among(pairs: Pairs, inside: BoolArray) -> Pairs:
+    """Pairs that connect the same records, of which only some are inside: (first, other) of each.
+
+    A record that is not may be what connects two others.
+    """
+    records = np.unique(pairs)
+    roots = components(len(records), np.searchsorted(records, pairs))
+    kept = inside[records]
+    records, roots = records[kept], roots[kept]
+    order = np.argsort(roots, kind="stable")  # ascending records in each set
+    records, roots = records[order], roots[order]
+    starts = np.flatnonzero(np.diff(roots, prepend=-1))
+    firsts = np.repeat(records[starts], np.diff(starts, append=len(roots)))
+    return np.stack([firsts, records], axis=1)[firsts != records]
