@@ -202,7 +202,7 @@ def note_changes(
         A line for the user; "" if nothing changed, or if nothing was staged before.
     """
     name = hashlib.blake2b("\0".join(sources).encode(), digest_size=8).hexdigest()
-    place = workspace.units.parent / f"listed-{name}.arrow"
+    place = workspace.units / f"listed-{name}.files"
     listing = read_table(workspace.listing)
     said = ""
     if storage.stat(place) is not None and len(listing) <= _MOST_COMPARED:

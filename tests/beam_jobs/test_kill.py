@@ -204,7 +204,7 @@ def _run_stages(kind, corpus: Path, out: Path | Url, options: dict[str, object])
     summaries = [stage_unit(unit, job, record_type, workspace) for unit in read_units(workspace)]
     specs = plan_shards(summaries, job, record_type, workspace)
     results = [write_shard(spec, record_type, workspace) for spec in specs]
-    commit(summaries, results, listing.build_id, time.time(), job, record_type, workspace)
+    commit(summaries, results, listing, time.time(), job, record_type, workspace)
     return workspace
 
 

@@ -89,7 +89,7 @@ class Build:
 
     def commit(self, results):
         job = (self.job, self.record_type, self.workspace)
-        commit(self.summaries, results, self.listing.build_id, time.time(), *job)
+        commit(self.summaries, results, self.listing, time.time(), *job)
         self.workspace.remove()
 
     def run(self):
