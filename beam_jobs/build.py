@@ -295,7 +295,12 @@ def finish(
     has_report = not rebuilt and storage.stat(workspace.out / naming.REPORT) is not None
     if not options.no_report and not has_report:
         on_progress(0)
-        write_report(workspace.out)
+        try:
+            write_report(workspace.out)
+        except InputError as error:
+            if isinstance(error.__cause__, OSError):
+                raise error.__cause__ from None  # `locked_output` says what to do in a build
+            raise
         on_progress(1)
     if replacement is not None:
         replacement.finish()

@@ -121,7 +121,7 @@ class _Killed(BaseException):
     """Not an Exception: no handler of ours may catch it, as none can catch SIGKILL."""
 
 
-@pytest.mark.parametrize("exchanges", [True, False])
+@pytest.mark.parametrize("exchanges", [True, pytest.param(False, marks=pytest.mark.proof)])
 def test_a_crash_before_any_change_of_the_end(exchanges, make_images, build, tmp_path, monkeypatch):
     """Where names can be exchanged, the directory is one of both sets whole at each moment."""
     corpus, out = make_images(), tmp_path / "set"

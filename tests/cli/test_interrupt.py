@@ -91,7 +91,7 @@ def test_preprocess_stops_in_every_stage(repository, tmp_path, stage, mode):
     """Planning trains a tokenizer, which is native code that no signal ends."""
     words = [f"word{(number * number) % 9973}" for number in range(1 << 16)]
     for number in range(40):
-        lines = (" ".join(words[n * 7 + number : n * 7 + number + 60]) for n in range(4000))
+        lines = (" ".join(words[n * 7 + number : n * 7 + number + 60]) for n in range(1000))
         (tmp_path / f"{number}.txt").write_text("\n".join(lines))
     job = ["preprocess", "text", tmp_path / "*.txt", "--per-line", "--no-labels", "--no-report"]
     job += ["--train-tokenizer", "unigram:8000", "--out", tmp_path / "out" / "set"]
