@@ -19,8 +19,8 @@ PAGE = Path(__file__).parents[1] / "samples" / "dataflow" / "flex-template.json"
 _URL = r"(gs|s3|abfs|abfss)://[^ ]+"
 _JOBS = [options.COMMAND for options in OPTIONS.values()]
 
-# Of the local engine.
-WITHOUT = {"workers"}
+# Of the local engine, and of a launcher that waits for the job.
+WITHOUT = {"workers", "overwrite"}
 # Dataflow has an option of this name: labels of the job.
 RENAMED = {"labels": "labels_table"}
 
