@@ -171,7 +171,22 @@ def infer_labels(options: TextOptions, payload: Payload) -> TextOptions:
     elif _in_class_folders(look, options):
         return options
     _check_needs_no_labels(options, payload, look)
-    return dataclasses.replace(options, no_labels=True)
+    notes = (*options.notes, *_labels_of_others(look))
+    return dataclasses.replace(options, no_labels=True, notes=notes)
+
+
+def _labels_of_others(look: _Look) -> list[str]:
+    """A note if the first records have no label, and other ones have."""
+    labelled = [
+        name for name, rows in look.tables.items() if any(DEFAULT_LABEL in row for row in rows)
+    ]
+    if not labelled:
+        return []
+    return [
+        f"No labels are read: the first records have no column {DEFAULT_LABEL!r}, though "
+        f"{labelled[0]} has one. --label-column {DEFAULT_LABEL} reads it, and rejects records "
+        "without."
+    ]
 
 
 def check_columns(options: PreprocessOptions, payload: Payload) -> None:

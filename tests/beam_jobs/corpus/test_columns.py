@@ -10,6 +10,8 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
+from beam_jobs.options import TextOptions
+from beam_jobs.stages.list import resolve_options
 from shard_format import InputError
 
 from .conftest import files_of, kept, reasons
@@ -218,3 +220,15 @@ def test_units_are_whole_row_groups(make_images, build, tmp_path):
         parquet_file(tmp_path / "a.parquet", table, row_group_size=2), unit_size="1KiB"
     ).manifest
     assert manifest.ledger.kept == 6
+
+
+def test_a_label_that_the_first_file_lacks_is_not_dropped_in_silence(tmp_path):
+    for number, columns in enumerate(({}, {"label": ["a", "b"]})):
+        table = pa.table({"text": ["some words", "other words"], **columns})
+        pq.write_table(table, tmp_path / f"{number}.parquet")
+    job = resolve_options(TextOptions(tmp_path, "out"))
+    assert job.no_labels and "1.parquet has one. --label-column label reads it" in job.notes[0]
+    given = resolve_options(TextOptions(tmp_path, "out", label_column="label"))
+    assert not given.no_labels and not given.notes
+    (tmp_path / "0.parquet").unlink()
+    assert resolve_options(TextOptions(tmp_path, "out")).label_column == "label"
