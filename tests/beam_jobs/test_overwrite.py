@@ -29,6 +29,9 @@ def neighbours(out: Path) -> list[str]:
     return sorted(path.name for path in out.parent.iterdir() if path.name.startswith(out.name))
 
 
+@pytest.mark.parametrize(
+    "kind", ["image", pytest.param("text", marks=pytest.mark.proof)], indirect=True
+)
 def test_what_differs_is_said(kind, build, tmp_path):
     corpus = kind.make(12)
     build(corpus, "set", num_shards=2, seed=1)

@@ -42,11 +42,13 @@ def test_documents_whose_rest_is_equal_are_duplicates(built):
     assert len(set(table["kept_id"].to_pylist())) == 1 and all(table["dropped"].to_pylist())
 
 
+@pytest.mark.proof
 def test_they_are_not_searched_for_without_dedup(built):
     ledger, kept, _ = built(f"Yes, no.\n{FOOTER}", "yes,  NO.", dedup="off")
     assert ledger.duplicates == 0 and len(kept) == 8
 
 
+@pytest.mark.proof
 def test_conflicting_labels_are_left_out(built):
     options = {"no_labels": False, "label_column": "label", "conflicts": "drop"}
     ledger, kept, _ = built(f"Yes, no.\n{FOOTER}", "yes,  NO.", **options)
