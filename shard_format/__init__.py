@@ -33,7 +33,7 @@ from shard_format.tfrecord import (
     unframe_all,
     unframe_many,
 )
-from shard_format.verify import Damage, file_sha256, verify
+from shard_format.verify import Damage, Scope, file_sha256, verify, verify_set
 
 __all__ = [
     "ENCODINGS",
@@ -48,6 +48,7 @@ __all__ = [
     "Manifest",
     "Readable",
     "Schema",
+    "Scope",
     "ShardInfo",
     "ShardSetError",
     "ShardmillError",
@@ -75,4 +76,5 @@ __all__ = [
     "unframe_all",
     "unframe_many",
     "verify",
+    "verify_set",
 ]

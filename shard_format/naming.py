@@ -18,6 +18,7 @@ TOKENIZERS = {"json": "tokenizer.json", "model": "tokenizer.model"}
 REPORT = "report.html"  # derived from the rest, so the manifest does not name it
 INDEX_DIR = "index"
 QUARANTINE_DIR = "quarantine"
+EXPORTED_SUFFIX = ".idx"  # index/SHARD.idx, for other readers
 WORK_DIR = ".shardmill"  # of a build in progress; removed at its end
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -66,6 +67,13 @@ def parse_shard_file(file: str) -> ShardName | None:
 def index_file(split: str) -> str:
     """The index of one split, relative to the shard set."""
     return f"{INDEX_DIR}/{split}.arrow"
+
+
+def split_of_index(file: str) -> str | None:
+    """The inverse of `index_file`, or None if the file is no index."""
+    folder, _, name = file.rpartition("/")
+    is_index = folder == INDEX_DIR and name.endswith(".arrow")
+    return name.removesuffix(".arrow") if is_index else None
 
 
 def quarantine_file(part: int) -> str:

@@ -1,7 +1,9 @@
-"""Verification: every byte of a shard set is compared with the manifest.
+"""Verification: every byte of a shard set is compared with what was written.
 
-Every shard is read once and its SHA-256 compared. Where it differs, the frames and the index give
-the damage an address: file, byte offset, record id.
+The manifest has the size and SHA-256 of every file but three: itself, whose bytes follow from its
+content, and build.json and report.html, which have checksums of their own. Files are read once, in
+parallel. Where a checksum differs, the damage gets an address: file, byte offset, record id. Files
+that are not part of the set are named too.
 """
 
 from __future__ import annotations
@@ -11,29 +13,107 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from shard_format import naming, storage
+from shard_format.damaged_records import (
+    DamagedRecord,
+    damaged_records,
+    damaged_rows,
+    rows_of_shard,
+)
+from shard_format.derived_files import derived_files
 from shard_format.errors import DamageError, ShardmillError
 from shard_format.index import open_index
 from shard_format.machine import usable_cores
-from shard_format.manifest import Manifest, ShardInfo, load_manifest
+from shard_format.manifest import Manifest, load_manifest
+from shard_format.own_checksums import CheckedBuild, check_build, report_problem
 from shard_format.storage import Place
-from shard_format.tfrecord import read_records
 
 OnBytes = Callable[[int], None]
 
 _BLOCK_BYTES = 1 << 20  # 1 MiB: hashing releases the GIL, larger blocks are no faster
+_REMOTE_WORKERS = 16  # reads of an object store wait for the network
+_SHOWN_RECORDS = 3  # damaged ones of a shard, in its problem
+# Sets have build.json, except golden ones of the first version, which lacked this option.
+_LATER_OPTION = "conflicts"
 
 
 @dataclasses.dataclass(frozen=True)
 class Damage:
-    """A damaged file, by its name relative to the set, and its problem."""
+    """A damaged file, or one that is not part of the set.
+
+    Attributes:
+        file: Its name relative to the set.
+        problem: What was found.
+        records: Its damaged records, or damaged rows of an index, as far as they can be found.
+        same_as: The file of the set that has this very content; "" if none does.
+        is_extra: Whether it is not part of the set.
+    """
 
     file: str
     problem: str
+    records: tuple[DamagedRecord, ...] = ()
+    same_as: str = ""
+    is_extra: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Scope:
+    """How much to read; sizes, names and the manifest are always checked.
+
+    Attributes:
+        share: Least part of the bytes to read, in [0, 1]: whole files, chosen by a hash of their
+            names and the seed. 1 is every file, 0 none: also not build.json and report.html.
+        seed: Another one chooses other files.
+    """
+
+    share: float = 1.0
+    seed: int = 0
+
+
+class Verified(NamedTuple):
+    """The result of a verification.
+
+    Attributes:
+        manifest: Of the set.
+        damages: All that was found; an empty list means that nothing was.
+        files_read: How many files were read.
+        bytes_read: Their bytes.
+        files: How many files the manifest names.
+        bytes: Their bytes.
+    """
+
+    manifest: Manifest
+    damages: list[Damage]
+    files_read: int
+    bytes_read: int
+    files: int
+    bytes: int
+
+
+class Expected(NamedTuple):
+    """A file as the manifest names it; `split` and `number` of a shard, else "" and 0."""
+
+    file: str
+    bytes: int
+    sha256: str
+    split: str = ""
+    number: int = 0
+
+
+def expected_files(manifest: Manifest) -> list[Expected]:
+    """Every file that a manifest names."""
+    shards = [
+        Expected(shard.file, shard.bytes, shard.sha256, split, number)
+        for split, info in manifest.splits.items()
+        for number, shard in enumerate(info.shards)
+    ]
+    others = manifest.files.items()
+    return shards + [Expected(file, info["bytes"], info["sha256"]) for file, info in others]
 
 
 def verify(
@@ -42,132 +122,364 @@ def verify(
     workers: int | None = None,
     on_bytes: OnBytes = lambda size: None,
 ) -> tuple[Manifest, list[Damage]]:
-    """Checks every file of a set against its manifest.
-
-    Args:
-        directory: The shard set.
-        workers: Files read in parallel; one per usable core when None.
-        on_bytes: Called with the size of every block that was read, from several threads.
+    """Checks every file of a set; see `verify_set`.
 
     Returns:
         The manifest, and all damage; an empty list means that the set is intact.
+    """
+    verified = verify_set(directory, workers=workers, on_bytes=on_bytes)
+    return verified.manifest, verified.damages
+
+
+def verify_set(
+    directory: Place,
+    scope: Scope | None = None,
+    *,
+    workers: int | None = None,
+    on_bytes: OnBytes = lambda size: None,
+) -> Verified:
+    """Checks the files of a set against its manifest.
+
+    Args:
+        directory: The shard set.
+        scope: How much to read; everything when None.
+        workers: Files read in parallel; one per usable core when None, more from object stores.
+        on_bytes: Called with the size of every block that was read, from several threads.
 
     Raises:
         ShardSetError: There is no set in this directory.
-        DamageError: The manifest itself is damaged, so nothing can be checked against it.
+        DamageError: The manifest is missing or damaged, so nothing can be checked against it.
     """
-    manifest = load_manifest(directory)
-    checks: list[tuple[str, Callable[[], Iterator[str]]]] = []
-    for split, info in manifest.splits.items():
-        for number, shard in enumerate(info.shards):
-            check = _shard_check(directory, split, number, shard, on_bytes)
-            checks.append((shard.file, check))
-    for file, expected in manifest.files.items():
-        size, digest = expected["bytes"], expected["sha256"]
-        checks.append((file, _file_check(directory / file, size, digest, on_bytes)))
+    scope = scope or Scope()
+    manifest = manifest_to_verify(directory)
+    expected = expected_files(manifest)
+    chosen = chosen_files(expected, scope)
+    names_of = {(one.bytes, one.sha256): one.file for one in reversed(expected)}
+    check = _Check(directory, manifest, names_of, on_bytes)
+    if workers is None:
+        remote = storage.local_path(directory) is None
+        workers = max(math.ceil(usable_cores()), _REMOTE_WORKERS if remote else 1)
+    with ThreadPoolExecutor(workers) as pool:
+        # The largest first: a core that begins it last would end long after the others.
+        order = sorted(expected, key=lambda one: -one.bytes)
+        found = pool.map(lambda one: check.file(one, read=one.file in chosen), order)
+        unlike = {one.file: damage for one, damage in zip(order, found, strict=True) if damage}
+    damages = [
+        check.located(one, unlike[one.file], unlike.keys())
+        for one in expected
+        if one.file in unlike
+    ]
+    damages += _index_damages(directory, manifest, chosen - unlike.keys())
+    shards = [one.file in unlike for one in expected if one.split]
+    is_strange = 2 * sum(shards) > len(shards)
+    damages += _own_damages(directory, manifest, read=scope.share > 0, is_strange=is_strange)
+    damages += check.extra_files(read=scope.share >= 1)
+    read = [one for one in expected if one.file in chosen]
+    return Verified(
+        manifest,
+        damages,
+        len(read),
+        sum(one.bytes for one in read),
+        len(expected),
+        sum(one.bytes for one in expected),
+    )
 
-    def run(check: tuple[str, Callable[[], Iterator[str]]]) -> list[Damage]:
-        file, problems = check
-        return [Damage(file, problem) for problem in problems()]
 
-    with ThreadPoolExecutor(workers or math.ceil(usable_cores())) as pool:
-        damages = [damage for found in pool.map(run, checks) for damage in found]
-    if not damages:
-        for split in manifest.splits:
-            damages += [
-                Damage(naming.index_file(split), p) for p in _index(directory, split, manifest)
-            ]
-    damages += [Damage(file, "is not part of the set") for file in _strangers(directory, manifest)]
-    return manifest, damages
+def manifest_to_verify(directory: Place) -> Manifest:
+    """The manifest of a set, whose bytes are those that its content gives.
+
+    Raises:
+        ShardSetError: There is no set in this directory.
+        DamageError: The manifest is missing from a set, or damaged.
+    """
+    place = directory / naming.MANIFEST
+    try:
+        manifest = load_manifest(directory)
+    except DamageError:
+        raise
+    except ShardmillError:
+        if _lost_its_manifest(directory):
+            raise DamageError(f"{place} is missing, and the folder has the other files.") from None
+        raise
+    if storage.read_bytes(place) != manifest.to_text().encode():
+        raise DamageError(
+            f"{place} was changed: it has its root hash, but other bytes than shardmill writes."
+        )
+    return manifest
+
+
+def _lost_its_manifest(directory: Place) -> bool:
+    """Whether a folder without manifest was a whole set, and is no build in progress."""
+    if storage.stat(directory / naming.MANIFEST) is not None:
+        return False
+    build = storage.stat(directory / naming.BUILD)
+    return build is not None and not storage.is_folder(directory / naming.WORK_DIR)
+
+
+def chosen_files(expected: list[Expected], scope: Scope) -> set[str]:
+    """The files that are read, by name."""
+    if scope.share >= 1:
+        return {one.file for one in expected}
+
+    def rank(one: Expected) -> bytes:
+        return hashlib.sha256(f"{scope.seed}/{one.file}".encode()).digest()
+
+    wanted = scope.share * sum(one.bytes for one in expected)
+    chosen: set[str] = set()
+    for one in sorted(expected, key=rank):
+        if wanted <= 0:
+            break
+        chosen.add(one.file)
+        wanted -= one.bytes
+    return chosen
 
 
 def file_sha256(place: Place, on_bytes: OnBytes = lambda size: None) -> str:
     """SHA-256 of a file's content, in hex; `on_bytes` is called with the size of every block."""
     digest = hashlib.sha256()
-    with storage.open_input(place) as file:
-        while block := file.read(_BLOCK_BYTES):
-            digest.update(block)
-            on_bytes(len(block))
+    for block in _blocks(place):
+        digest.update(block)
+        on_bytes(len(block))
     return digest.hexdigest()
 
 
-def _problem(place: Place, size: int, digest: str, on_bytes: OnBytes) -> str | None:
-    try:
-        found = storage.stat(place)
-        if found is None:
-            path = storage.local_path(place)
-            return "is not a regular file" if path is not None and path.exists() else "is missing"
-        if found.size != size:
-            return f"must have {size} bytes, has {found.size}"
-        return None if file_sha256(place, on_bytes) == digest else "does not match its SHA-256"
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
+def _blocks(place: Place) -> Iterator[memoryview | bytes]:
+    """The content of a file in blocks, each valid until the next one."""
+    path = storage.local_path(place)
+    if path is None:
+        with storage.open_input(place) as remote:
+            while block := remote.read(_BLOCK_BYTES):
+                yield block
+        return
+    buffer = memoryview(bytearray(_BLOCK_BYTES))  # one for all blocks, so that it stays in cache
+    with path.open("rb", buffering=0) as file:
+        while size := file.readinto(buffer):
+            yield buffer[:size]
 
 
-def _file_check(
-    place: Place, size: int, digest: str, on_bytes: OnBytes
-) -> Callable[[], Iterator[str]]:
-    def check() -> Iterator[str]:
-        problem = _problem(place, size, digest, on_bytes)
-        if problem:
-            yield problem
+class _Check:
+    """The checks of the files that a manifest names.
 
-    return check
+    Args:
+        directory: The set.
+        manifest: Its manifest.
+        names_of: A file of the set by size and SHA-256.
+        on_bytes: See `verify_set`.
+    """
+
+    def __init__(
+        self,
+        directory: Place,
+        manifest: Manifest,
+        names_of: dict[tuple[int, str], str],
+        on_bytes: OnBytes,
+    ) -> None:
+        self._directory = directory
+        self._manifest = manifest
+        self._names_of = names_of
+        self._sizes = {size for size, _ in names_of}
+        self._on_bytes = on_bytes
+
+    def file(self, one: Expected, *, read: bool) -> Damage | None:
+        """What is wrong with a file, without the records; None if nothing is."""
+        place = self._directory / one.file
+        try:
+            found = storage.stat(place)
+            if found is None:
+                path = storage.local_path(place)
+                other = path is not None and path.exists()
+                return Damage(one.file, "is not a regular file" if other else "is missing")
+            if found.size != one.bytes:
+                problem = f"must have {one.bytes} bytes, has {found.size}"
+                return Damage(one.file, problem, same_as=self._same_as(place, found.size))
+            if not read:
+                return None
+            digest = file_sha256(place, self._on_bytes)
+        except OSError as error:
+            return Damage(one.file, f"cannot be read: {error.strerror}")
+        if digest == one.sha256:
+            return None
+        same = self._names_of.get((one.bytes, digest), "")
+        return Damage(one.file, "does not match its SHA-256", same_as=same)
+
+    def _same_as(self, place: Place, size: int) -> str:
+        if size not in self._sizes:
+            return ""
+        return self._names_of.get((size, file_sha256(place)), "")
+
+    def located(self, one: Expected, damage: Damage, damaged: object) -> Damage:
+        """The damage with its address in the file, as far as it can be found.
+
+        Args:
+            one: The file.
+            damage: From `file`.
+            damaged: The names of all damaged files.
+        """
+        if damage.same_as:
+            return _because(damage, f"it has the content of {damage.same_as}")
+        place = self._directory / one.file
+        try:
+            if storage.stat(place) is None:
+                return damage
+            if one.split:
+                return self._located_shard(one, damage, damaged)
+            if naming.split_of_index(one.file) in self._manifest.splits:
+                return self._located_index(one, damage)
+            return self._located_text(one, damage)
+        except OSError as error:
+            return _because(damage, f"cannot be read: {error.strerror}")
+
+    def _located_shard(self, one: Expected, damage: Damage, damaged: object) -> Damage:
+        index = naming.index_file(one.split)
+        rows = None
+        if index not in damaged:  # type: ignore[operator]
+            try:
+                rows = rows_of_shard(open_index(self._directory / index), one.number)
+            except ShardmillError:
+                rows = None
+        records = tuple(damaged_records(self._directory / one.file, rows))
+        if not records:
+            return _because(damage, "all its records match their checksums, but are others")
+        more = len(records) - _SHOWN_RECORDS
+        shown = [str(record) for record in records[:_SHOWN_RECORDS]]
+        shown += [f"and {more:,} more records"] if more > 0 else []
+        return dataclasses.replace(_because(damage, "; ".join(shown)), records=records)
+
+    def _located_index(self, one: Expected, damage: Damage) -> Damage:
+        split, config = str(naming.split_of_index(one.file)), self._manifest.config
+        plain = config.get("balance", "none") == "none" and not config.get("pack")
+        seed = config.get("seed") if plain else None
+        sizes = [shard.bytes for shard in self._manifest.splits[split].shards]
+        records = tuple(damaged_rows(self._directory / one.file, sizes, seed))
+        if not records:
+            return damage
+        return dataclasses.replace(_because(damage, str(records[0])), records=records)
+
+    def _located_text(self, one: Expected, damage: Damage) -> Damage:
+        right = derived_files(self._manifest).get(one.file)
+        if right is None or hashlib.sha256(right).hexdigest() != one.sha256:
+            return damage
+        found = storage.read_bytes(self._directory / one.file)
+        pairs = enumerate(zip(found, right, strict=False))
+        at = next((at for at, (a, b) in pairs if a != b), min(len(found), len(right)))
+        return _because(damage, f"differs from byte {at} on")
+
+    def extra_files(self, *, read: bool) -> Iterator[Damage]:
+        """Yields what is in the folders of the set and is not part of it.
+
+        A reader by glob would take a shard for one of the set, and copies take room.
+
+        Args:
+            read: Whether to compare contents with those of the set.
+        """
+        for name, size in sorted(_extra_names(self._directory, self._manifest)):
+            problem, same = "is not part of the set", ""
+            if read and size is not None:
+                try:
+                    same = self._same_as(self._directory / name, size)
+                except OSError:
+                    same = ""
+            problem += f"; it has the content of {same}" if same else ""
+            yield Damage(name, problem, same_as=same, is_extra=True)
 
 
-def _shard_check(
-    directory: Place, split: str, number: int, shard: ShardInfo, on_bytes: OnBytes
-) -> Callable[[], Iterator[str]]:
-    def check() -> Iterator[str]:
-        place = directory / shard.file
-        problem = _problem(place, shard.bytes, shard.sha256, on_bytes)
-        if problem is None:
-            return
-        if storage.stat(place) is None:
-            yield problem
-            return
-        yield f"{problem}; {_locate(directory, split, number, place)}"
-
-    return check
+def _because(damage: Damage, detail: str) -> Damage:
+    return dataclasses.replace(damage, problem=f"{damage.problem}; {detail}")
 
 
-def _locate(directory: Place, split: str, number: int, place: Place) -> str:
-    """Which record of a damaged shard is damaged, as far as frames and index say."""
-    records = 0
-    try:
-        for _ in read_records(place):
-            records += 1
-    except DamageError as error:
-        rows = _rows_of_shard(directory, split, number)
-        if rows is None or records >= rows.num_rows:
-            return str(error)
-        return f"record {rows['record_id'][records].as_py()!r}: {error}"
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    return f"all {records} records match their checksums: this is another file's content"
-
-
-def _rows_of_shard(directory: Place, split: str, number: int) -> pa.Table | None:
-    try:
-        index = open_index(directory / naming.index_file(split))
-    except ShardmillError:
-        return None
-    return index.filter(pc.equal(index["shard"], number))
-
-
-def _index(directory: Place, split: str, manifest: Manifest) -> Iterator[str]:
+def _index_damages(directory: Place, manifest: Manifest, whole: set[str]) -> Iterator[Damage]:
     """Yields where an index, whose bytes are right, contradicts the manifest."""
-    index = open_index(directory / naming.index_file(split))
-    counts = pc.value_counts(index["shard"])
-    found = {item["values"]: item["counts"] for item in counts.to_pylist()}
-    for number, shard in enumerate(manifest.splits[split].shards):
-        if found.get(number, 0) != shard.records:
-            yield f"must have {shard.records} rows for {shard.file}, has {found.get(number, 0)}"
+    for split, info in manifest.splits.items():
+        file = naming.index_file(split)
+        if file not in whole:
+            continue
+        try:
+            counts = pc.value_counts(open_index(directory / file)["shard"])
+        except (ShardmillError, pa.ArrowException) as error:
+            yield Damage(file, str(error))
+            continue
+        found = {item["values"]: item["counts"] for item in counts.to_pylist()}
+        for number, shard in enumerate(info.shards):
+            rows = found.get(number, 0)
+            if rows != shard.records:
+                yield Damage(file, f"must have {shard.records} rows for {shard.file}, has {rows}")
 
 
-def _strangers(directory: Place, manifest: Manifest) -> Iterator[str]:
-    """Yields shards in the folder that the manifest does not name: a reader by glob sees them."""
-    known = {shard.file for split in manifest.splits.values() for shard in split.shards}
-    for name in sorted(entry.name for entry in storage.list_folder(directory)):
-        if naming.parse_shard_file(name) and name not in known:
-            yield name
+def _own_damages(
+    directory: Place, manifest: Manifest, *, read: bool, is_strange: bool
+) -> Iterator[Damage]:
+    """Yields damage of the files that the manifest does not name, and of its own bytes.
+
+    Args:
+        directory: The set.
+        manifest: Its manifest.
+        read: Whether to read these files.
+        is_strange: x the manifest.
+    """
+    build = CheckedBuild("", False, {})
+    found = storage.stat(directory / naming.BUILD)
+    if found is None and _LATER_OPTION in manifest.config:
+        yield Damage(naming.BUILD, "is missing")
+    if found is not None and read:
+        try:
+            build = check_build(storage.read_bytes(directory / naming.BUILD))
+        except OSError as error:
+            build = CheckedBuild(f"cannot be read: {error.strerror}", False, {})
+        if build.problem:
+            yield Damage(naming.BUILD, build.problem)
+        elif build.has_checksum and (built := build.content["root_hash"]) != manifest.root_hash:
+            other = f"with root hash {manifest.root_hash if is_strange else built}"
+            file = naming.MANIFEST if is_strange else naming.BUILD
+            yield Damage(file, f"is that of another set, {other}")
+        elif build.has_checksum and build.content["manifest_sha256"] != file_sha256(
+            directory / naming.MANIFEST
+        ):
+            yield Damage(
+                naming.MANIFEST,
+                f"has its root hash, but not the bytes that {naming.BUILD} says: the order of its "
+                "keys was changed",
+            )
+    yield from _report_damages(directory, manifest, build, read=read)
+
+
+def _report_damages(
+    directory: Place, manifest: Manifest, build: CheckedBuild, *, read: bool
+) -> Iterator[Damage]:
+    place = directory / naming.REPORT
+    if storage.stat(place) is None:
+        options = build.content.get("options", {})
+        if build.has_checksum and not options.get("no_report", True):
+            yield Damage(naming.REPORT, "is missing; 'shardmill report' writes it again")
+        return
+    if not read:
+        return
+    try:
+        data = storage.read_bytes(place)
+    except OSError as error:
+        yield Damage(naming.REPORT, f"cannot be read: {error.strerror}")
+        return
+    problem = report_problem(data, manifest.root_hash, needs_checksum=build.has_checksum)
+    if problem:
+        yield Damage(naming.REPORT, problem)
+
+
+def _extra_names(directory: Place, manifest: Manifest) -> Iterator[tuple[str, int | None]]:
+    """Yields (name, size) of all that is not part of the set; of a folder, its name alone."""
+    known = {one.file for one in expected_files(manifest)}
+    known |= {naming.MANIFEST, naming.BUILD, naming.REPORT}
+    shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
+    known |= {f"{naming.INDEX_DIR}/{shard}{naming.EXPORTED_SUFFIX}" for shard in shards}
+    folders = {name.rpartition("/")[0] for name in known} - {""}
+    for folder in ("", *sorted(folders)):
+        place = directory / folder if folder else directory
+        try:
+            entries = list(storage.list_folder(place))
+        except OSError:  # it is missing, with the files in it
+            continue
+        for entry in entries:
+            name = f"{folder}/{entry.name}" if folder else entry.name
+            if entry.kind == storage.FOLDER:
+                if name not in folders and name != naming.WORK_DIR:
+                    yield f"{name}/", None
+            elif name not in known:
+                yield name, entry.stat.size if entry.kind == storage.FILE else None

@@ -12,6 +12,7 @@ import pytest
 pytest_plugins = [
     "tests.fixtures.command_line",
     "tests.fixtures.corpora",
+    "tests.fixtures.damage",
     "tests.fixtures.graphs",
     "tests.fixtures.memory_storage",
     "tests.fixtures.sets",

@@ -8,6 +8,7 @@ from beam_jobs.report.markup import Html, element, style_sheet
 from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections import SECTIONS
 from shard_format import InputError, naming, storage
+from shard_format.own_checksums import report_names, report_text
 from shard_format.storage import Place
 
 # Dense, light and dark, from a phone to a wide screen.
@@ -34,10 +35,11 @@ def write_report(directory: Place, out: Place | None = None) -> Place:
         DamageError: A file of the set was changed after the build.
         InputError: The file cannot be written.
     """
-    text = render(ReportedSet(directory))
+    reported = ReportedSet(directory)
+    content = report_text(render(reported))
     final = out if out is not None else directory / naming.REPORT
     try:
-        storage.write_bytes(final, text.encode())
+        storage.write_bytes(final, content)
     except OSError as error:
         raise InputError(
             f"The report cannot be written to {final}: {error.strerror}. Choose another file with "
@@ -48,7 +50,7 @@ def write_report(directory: Place, out: Place | None = None) -> Place:
 
 def render(reported: ReportedSet) -> Html:
     """The page as HTML."""
-    name = f"{reported.manifest.name}: shard set report"
+    title = f"{reported.manifest.name}: shard set report"
     shown = [section for section in SECTIONS if section.applies(reported)]
     links = [
         element("li", element("a", section.title, href=f"#{section.anchor}")) for section in shown
@@ -69,7 +71,11 @@ def render(reported: ReportedSet) -> Html:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("meta", name="referrer", content="no-referrer"),
-        element("title", name),
+        *(
+            element("meta", name=name, content=content)
+            for name, content in report_names(reported.manifest.root_hash).items()
+        ),
+        element("title", title),
         style_sheet(_STYLE),
     )
     header = element(

@@ -2,65 +2,180 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli.places import PLACE
 
 if TYPE_CHECKING:  # pyarrow takes a while to import
+    from shard_format import Damage
     from shard_format.storage import Place
+    from shard_format.verify import Verified
+
+_SHOW_SECONDS = 0.1  # between two updates of the bar, which would slow down the hashing
+
+
+class _Share(click.ParamType[Any]):
+    """A share as "1%" or "0.01", above 0 and at most 1."""
+
+    name = "share"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """See click.ParamType."""
+        if isinstance(value, float):
+            return value
+        percent = value.endswith("%")
+        try:
+            share = float(value.removesuffix("%")) / (100 if percent else 1)
+        except ValueError:
+            share = 0.0
+        if not 0 < share <= 1:
+            self.fail(f"{value!r} is no share. Write 1% or 0.01, at most 100%.", param, ctx)
+        return share
 
 
 @click.command()
 @click.argument("directory", metavar="DIR", type=PLACE)
+@click.option("--quick", is_flag=True, help="Check names, sizes and the manifest; read no data.")
+@click.option(
+    "--sample",
+    type=_Share(),
+    metavar="SHARE",
+    help="Read whole files with at least this share of the bytes, such as 1%; of others check "
+    "names and sizes.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Which files --sample chooses.  [default: 0]",
+)
 @click.option("--workers", type=click.IntRange(1), metavar="N", help="Files to read in parallel.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
-def verify(directory: Place, workers: int | None, as_json: bool) -> None:
-    """Check every file of a shard set against its manifest: checksums and counts.
+def verify(
+    directory: Place,
+    quick: bool,
+    sample: float | None,
+    seed: int,
+    workers: int | None,
+    as_json: bool,
+) -> None:
+    """Check every file of a shard set against its manifest: checksums, counts, extra files.
 
-    Prints damage by file, byte offset and record; the exit code is then 4.
+    Also build.json and report.html, which have checksums of their own; index/*.idx of
+    'export-index' are left out. Prints damage by file, byte offset and record; the exit code is
+    then 4.
 
     \b
     Examples:
       shardmill verify set
+      shardmill verify set --quick
+      shardmill verify set --sample 1% --seed 7
       shardmill verify set --json
     """
-    from cli.console import Bars, print_json, say
-    from shard_format import DamageError, load_manifest
-    from shard_format.verify import verify as check
-    from shard_format.wording import counted, format_bytes
+    from cli.console import print_json, say
+    from shard_format import DamageError, Scope, UsageError, naming
+    from shard_format.wording import counted
 
-    manifest = load_manifest(directory)
-    shard_bytes = sum(split.bytes for split in manifest.splits.values())
-    total = shard_bytes + sum(info["bytes"] for info in manifest.files.values())
-    done, lock = 0, threading.Lock()
-    with Bars() as bars:
-
-        def show(size: int) -> None:
-            nonlocal done
-            with lock:
-                done += size
-                bars.update("verify", done, total, "bytes")
-
-        manifest, damages = check(directory, workers=workers, on_bytes=show)
+    if quick and sample is not None:
+        raise UsageError("--quick reads no data, so there is nothing to --sample. Leave one out.")
+    scope = Scope(0.0 if quick else sample or 1.0, seed)
+    try:
+        verified = run_with_bar(directory, scope, workers)
+    except DamageError as error:
+        if as_json:
+            lost = {"file": naming.MANIFEST, "problem": str(error), "records": []}
+            print_json({"intact": False, "damages": [lost], "root_hash": None})
+        raise DamageError(f"{error} {_try_repair(directory)}") from error
+    damages = verified.damages
     if as_json:
-        found = [{"file": damage.file, "problem": damage.problem} for damage in damages]
-        print_json(manifest.summary() | {"intact": not damages, "damages": found})
+        checked = {
+            "mode": "quick" if quick else "sample" if sample else "full",
+            "seed": seed,
+            **{name: getattr(verified, name) for name in verified._fields[2:]},
+        }
+        found = {"intact": not damages, "damages": [_as_json(one) for one in damages]}
+        print_json(verified.manifest.summary() | found | {"checked": checked})
     else:
         for damage in damages:
             say(f"{damage.file}: {damage.problem}")
-    if damages:
+    files = len({damage.file for damage in damages if not damage.is_extra})
+    extra = sum(damage.is_extra for damage in damages)
+    if files:
         raise DamageError(
-            f"{directory} has {counted(len(damages), 'damaged file')}. Restore from a copy, or "
-            "remove the folder and build the set again: the same input and options give the same "
-            "root hash."
+            f"{directory} has {counted(files, 'damaged file')}. {_try_repair(directory)}"
+        )
+    if extra:
+        raise DamageError(
+            f"{directory} is whole, but has {counted(extra, 'extra file')}. Move them out of the "
+            f"folder, or run: shardmill repair {directory} --delete-extra"
         )
     if not as_json:
-        files = sum(len(split.shards) for split in manifest.splits.values()) + len(manifest.files)
-        records = sum(split.records for split in manifest.splits.values())
-        say(
-            f"intact     {files} files, {format_bytes(total)}, {records:,} records\n"
-            f"root hash  {manifest.root_hash}"
-        )
+        say(_summary(verified, scope))
+
+
+def run_with_bar(directory: Place, scope: Any, workers: int | None) -> Verified:
+    """Verifies a set and shows the bytes that were read."""
+    from cli.console import Bars
+    from shard_format.verify import chosen_files, expected_files, manifest_to_verify, verify_set
+
+    expected = expected_files(manifest_to_verify(directory))
+    chosen = chosen_files(expected, scope)
+    total = sum(one.bytes for one in expected if one.file in chosen)
+    done, lock, shown = 0, threading.Lock(), time.monotonic()
+    with Bars() as bars:
+
+        def show(size: int) -> None:
+            nonlocal done, shown
+            with lock:
+                done += size
+                now = time.monotonic()
+                if done < total and now < shown + _SHOW_SECONDS:
+                    return
+                shown = now
+                bars.update("verify", done, total, "bytes")
+
+        return verify_set(directory, scope, workers=workers, on_bytes=show)
+
+
+def _as_json(damage: Damage) -> dict[str, Any]:
+    return {
+        "file": damage.file,
+        "problem": damage.problem,
+        "extra": damage.is_extra,
+        "same_as": damage.same_as or None,
+        "records": [dataclasses.asdict(record) for record in damage.records],
+    }
+
+
+def _try_repair(directory: Place) -> str:
+    return (
+        f"Run 'shardmill repair {directory}' (with SRC... if the corpus has moved), or restore the "
+        "files from a copy."
+    )
+
+
+def _summary(verified: Verified, scope: Any) -> str:
+    from shard_format.wording import format_bytes
+
+    splits = verified.manifest.splits.values()
+    records = sum(split.records for split in splits)
+    whole = f"{verified.files} files, {format_bytes(verified.bytes)}, {records:,} records"
+    root = f"root hash  {verified.manifest.root_hash}"
+    if scope.share >= 1:
+        return f"intact     {whole}\n{root}"
+    if scope.share == 0:
+        return f"sizes      {whole}; no data was read\n{root}"
+    read = f"{verified.files_read} of {verified.files} files, {format_bytes(verified.bytes_read)}"
+    share = verified.bytes_read / max(1, verified.bytes)
+    return (
+        f"intact     {read} ({share:.1%}), chosen by --seed {scope.seed}\n"
+        f"sizes      {whole}; the rest was not read\n{root}"
+    )

@@ -16,8 +16,9 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.stages.list import Listing
 from beam_jobs.stages.plan import Plan
 from beam_jobs.staging import UnitSummary
-from beam_jobs.workspace import Workspace, write_json
-from shard_format import naming
+from beam_jobs.workspace import Workspace
+from shard_format import Manifest, naming
+from shard_format.own_checksums import build_text
 
 _LEAST_SECONDS = 1e-3
 _PACKAGES = (
@@ -33,6 +34,7 @@ def write_build_info(
     plan: Plan,
     summaries: Sequence[UnitSummary],
     options: PreprocessOptions,
+    manifest: Manifest,
 ) -> None:
     """Writes build.json.
 
@@ -43,6 +45,7 @@ def write_build_info(
         plan: The plan, with its notes and warnings.
         summaries: All units.
         options: The job, stored so that it can be replayed with other files or options.
+        manifest: The manifest that will be written.
     """
     seconds = max(time.time() - started, _LEAST_SECONDS)  # clocks may be set back meanwhile
     value = {
@@ -70,7 +73,8 @@ def write_build_info(
         },
         "packages": {name: _version(name) for name in ("shardmill", *_PACKAGES)},
     }
-    write_json(workspace, workspace.out / naming.BUILD, value)
+    with workspace.write(workspace.out / naming.BUILD, durable=True) as file:
+        file.write(build_text(value, manifest))
 
 
 def _stages(

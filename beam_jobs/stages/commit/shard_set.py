@@ -93,7 +93,7 @@ def commit(
         files={name: _file_info(workspace, name) for name in files},
     )
     _remove_strangers(workspace, manifest)
-    write_build_info(workspace, listing, started, plan, summaries, options)
+    write_build_info(workspace, listing, started, plan, summaries, options, manifest)
     # A manifest that survives a power cut must not name files that do not: all of them are durable.
     _write_manifest(workspace, manifest.to_text().encode())
     return manifest

@@ -19,10 +19,12 @@ from shard_format import (
     Ledger,
     Schema,
     file_sha256,
+    load_build,
     load_manifest,
     naming,
     open_index,
 )
+from shard_format.own_checksums import build_text
 from tests.fixtures.sets import write_shard_set
 
 DUPLICATES_SCHEMA = pa.schema(
@@ -42,9 +44,11 @@ DUPLICATES_SCHEMA = pa.schema(
 
 
 def rewrite(directory, **changes):
-    """Changes fields of a manifest, whose root hash is right again afterwards."""
+    """Changes fields of a manifest, whose root hash and build.json are right again afterwards."""
     manifest = dataclasses.replace(load_manifest(directory), **changes)
     (directory / naming.MANIFEST).write_text(manifest.to_text(), encoding="utf-8")
+    build = load_build(directory)
+    (directory / naming.BUILD).write_bytes(build_text(build, manifest))
     return manifest
 
 

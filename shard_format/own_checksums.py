@@ -1,0 +1,101 @@
+"""Checksums of the two files that no root hash covers: build.json and report.html.
+
+Their content is not reproducible, so the manifest does not name them. Each has the SHA-256 of its
+own other bytes, and says to which manifest it belongs. A further file of checksums would
+not match after a crash between the two writes; a file that contains its checksum appears whole.
+Files of earlier versions have no checksum and pass.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from shard_format.manifest import Manifest
+
+_BUILD_END = re.compile(rb'(.*), "sha256": "([0-9a-f]{64})"\}', re.DOTALL)
+_OWN_KEYS = {"root_hash", "manifest_sha256", "sha256"}  # of build.json
+_REPORT_SUM = re.compile(rb'(<meta name="shardmill-sha256" content=")([0-9a-f]{64})(">)')
+_REPORT_SET = re.compile(rb'<meta name="shardmill-root-hash" content="([0-9a-f]{64})">')
+_NO_SUM = "0" * 64  # in place of the checksum of a page while that is computed
+
+
+class CheckedBuild(NamedTuple):
+    """What build.json says.
+
+    Attributes:
+        problem: Why it is damaged; "" if it is not.
+        has_checksum: Whether its bytes match a checksum at its end.
+        content: Its JSON object; empty if it is none.
+    """
+
+    problem: str
+    has_checksum: bool
+    content: dict[str, Any]
+
+
+def build_text(content: Mapping[str, Any], manifest: Manifest) -> bytes:
+    """The bytes of build.json: the content, the manifest it belongs to, its own checksum."""
+    text = manifest.to_text().encode()
+    named = {"root_hash": manifest.root_hash, "manifest_sha256": _sha256(text)}
+    others = {name: value for name, value in content.items() if name not in _OWN_KEYS}
+    whole = json.dumps({**others, **named})
+    return f'{whole[:-1]}, "sha256": "{_sha256(whole.encode())}"}}'.encode()
+
+
+def check_build(data: bytes) -> CheckedBuild:
+    """Compares the bytes of a build.json with the checksum at their end."""
+    match = _BUILD_END.fullmatch(data)
+    content = _json_object(data)
+    if match is not None and _sha256(match[1] + b"}") != match[2].decode():
+        return CheckedBuild("does not match the checksum at its end", False, content)
+    if not content:
+        return CheckedBuild("is not a JSON object", False, {})
+    if match is None and _OWN_KEYS & content.keys():
+        return CheckedBuild("does not end with its checksum", False, content)
+    return CheckedBuild("", match is not None, content)
+
+
+def report_names(root_hash: str) -> dict[str, str]:
+    """The content by name of the <meta> elements that a page is rendered with."""
+    return {"shardmill-root-hash": root_hash, "shardmill-sha256": _NO_SUM}
+
+
+def report_text(page: str) -> bytes:
+    """The bytes of report.html: a page with `report_names`, and its checksum in one of them."""
+    text = page.encode()
+    return _REPORT_SUM.sub(rb"\g<1>" + _sha256(text).encode() + rb"\g<3>", text, count=1)
+
+
+def report_problem(data: bytes, root_hash: str, *, needs_checksum: bool) -> str:
+    """Why the bytes of a report.html are damaged; "" if they are not.
+
+    Args:
+        data: The bytes.
+        root_hash: Of the set.
+        needs_checksum: Whether the build is of a version that writes one.
+    """
+    found, of_set = _REPORT_SUM.search(data), _REPORT_SET.search(data)
+    if found is None or of_set is None:
+        return "has no checksum" if needs_checksum or found or of_set else ""
+    unsigned = data[: found.start(2)] + _NO_SUM.encode() + data[found.end(2) :]
+    if _sha256(unsigned) != found[2].decode():
+        return "does not match the checksum in it"
+    if of_set[1].decode() != root_hash:
+        return f"is the report of another set, with root hash {of_set[1].decode()}"
+    return ""
+
+
+def _json_object(data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

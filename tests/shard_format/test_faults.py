@@ -1,0 +1,81 @@
+"""P9: verification finds every seeded fault in any file of a set, and names the file."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shard_format import DamageError, naming, verify_set
+from tests.fixtures.damage import FAULTS, files_of, put_fault
+
+
+def found_in(directory: Path) -> set[str]:
+    """The files that a verification names."""
+    try:
+        return {damage.file for damage in verify_set(directory).damages}
+    except DamageError as error:
+        assert naming.MANIFEST in str(error)
+        return {naming.MANIFEST}
+
+
+def test_an_undamaged_set_is_clean(built):
+    assert found_in(built / "set") == found_in(built / "other") == set()
+
+
+def _find_all(built: Path, work: Path, seeds: range) -> None:
+    names = sorted(FAULTS)
+    put = 0
+    for seed in seeds:
+        name = names[seed % len(names)]
+        shutil.rmtree(work, ignore_errors=True)
+        shutil.copytree(built / "set", work)
+        expected = put_fault(name, work, built / "other", random.Random(seed))
+        if expected is None:
+            continue
+        put += 1
+        assert expected <= found_in(work), f"{name}, seed {seed}"
+    assert put > 0.8 * len(seeds)
+
+
+def test_seeded_faults_are_found(built, tmp_path):
+    _find_all(built, tmp_path / "set", range(34))
+
+
+@pytest.mark.proof
+def test_a_thousand_seeded_faults_are_found(built, tmp_path):
+    _find_all(built, tmp_path / "set", range(34, 640))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_flipped_bit_anywhere_is_found(built, data):
+    directory = built / "set"
+    name = data.draw(st.sampled_from(files_of(directory)))
+    whole = (directory / name).read_bytes()
+    at, bit = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.integers(0, 7))
+    damaged = bytearray(whole)
+    damaged[at] ^= 1 << bit
+    try:
+        (directory / name).write_bytes(damaged)
+        assert name in found_in(directory)
+    finally:
+        (directory / name).write_bytes(whole)
+
+
+@pytest.mark.parametrize("name", sorted(FAULTS))
+def test_the_command_exits_with_4(built, tmp_path, shardmill, name):
+    shutil.copytree(built / "set", tmp_path / "set")
+    expected = put_fault(name, tmp_path / "set", built / "other", random.Random(name))
+    if expected is None:
+        return
+    done = shardmill("verify", tmp_path / "set")
+    assert done.returncode == 4, done.stderr
+    assert "Traceback" not in done.stderr
+    for file in expected:
+        assert file in done.stdout + done.stderr
+    assert "shardmill repair" in done.stderr
