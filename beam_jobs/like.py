@@ -32,7 +32,7 @@ def options_like(directory: Place, kind: type[PreprocessOptions]) -> dict[str, A
     saved = load_build(directory).get("options")
     if not isinstance(saved, dict):
         where = directory / naming.MANIFEST
-        saved = _from_config(manifest.config)
+        saved = options_of_config(manifest.config)
     found = str(saved.get("record_type") or "")
     if found and found != kind.record_type:
         raise UsageError(
@@ -61,7 +61,7 @@ def options_like(directory: Place, kind: type[PreprocessOptions]) -> dict[str, A
     return values
 
 
-def _from_config(config: Mapping[str, Any]) -> dict[str, Any]:
+def options_of_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a set without build.json, such as one of the first version.
 
     Empty for documents: the manifest has their cleaning as it was applied, not as it was asked for.

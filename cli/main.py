@@ -23,6 +23,7 @@ from cli.commands.predict import predict
 from cli.commands.preprocess import preprocess
 from cli.commands.quarantine import quarantine
 from cli.commands.read import read
+from cli.commands.repair import repair
 from cli.commands.report import report
 from cli.commands.search import search
 from cli.commands.serve import serve
@@ -54,6 +55,7 @@ def shardmill() -> None:
     shardmill inspect set                             show its contents
     shardmill report set                              write a page with samples
     shardmill verify set                              check every byte
+    shardmill repair set                              write damaged files again
     shardmill quarantine list set                     show rejected records, with reasons
     shardmill read set                                measure how fast it is read
     shardmill serve set                               read it with the CPUs of several machines
@@ -77,6 +79,7 @@ _COMMANDS = (
     inspect,
     report,
     verify,
+    repair,
     quarantine,
     read,
     serve,
@@ -181,7 +184,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _resumes(argv: list[str]) -> bool:
-    known = any(name in argv[1:2] for name in ("preprocess", "train", "search", "demo"))
+    known = any(name in argv[1:2] for name in ("preprocess", "repair", "train", "search", "demo"))
     return known and "--dry-run" not in argv
 
 

@@ -213,7 +213,7 @@ def _lost_its_manifest(directory: Place) -> bool:
     if storage.stat(directory / naming.MANIFEST) is not None:
         return False
     build = storage.stat(directory / naming.BUILD)
-    return build is not None and not storage.is_folder(directory / naming.WORK_DIR)
+    return build is not None and not storage.is_folder(directory / naming.WORK_DIR / "plan")
 
 
 def chosen_files(expected: list[Expected], scope: Scope) -> set[str]:

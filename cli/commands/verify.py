@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,8 +14,6 @@ if TYPE_CHECKING:  # pyarrow takes a while to import
     from shard_format import Damage
     from shard_format.storage import Place
     from shard_format.verify import Verified
-
-_SHOW_SECONDS = 0.1  # between two updates of the bar, which would slow down the hashing
 
 
 class _Share(click.ParamType[Any]):
@@ -124,23 +121,21 @@ def verify(
 def run_with_bar(directory: Place, scope: Any, workers: int | None) -> Verified:
     """Verifies a set and shows the bytes that were read."""
     from cli.console import Bars
+    from cli.shared_bars import SharedBars
     from shard_format.verify import chosen_files, expected_files, manifest_to_verify, verify_set
 
     expected = expected_files(manifest_to_verify(directory))
     chosen = chosen_files(expected, scope)
     total = sum(one.bytes for one in expected if one.file in chosen)
-    done, lock, shown = 0, threading.Lock(), time.monotonic()
+    done, lock = 0, threading.Lock()
     with Bars() as bars:
+        shared = SharedBars(bars)
 
         def show(size: int) -> None:
-            nonlocal done, shown
+            nonlocal done
             with lock:
                 done += size
-                now = time.monotonic()
-                if done < total and now < shown + _SHOW_SECONDS:
-                    return
-                shown = now
-                bars.update("verify", done, total, "bytes")
+            shared.update("verify", done, total, "bytes")
 
         return verify_set(directory, scope, workers=workers, on_bytes=show)
 

@@ -1,0 +1,13 @@
+"""Repair of a damaged shard set: only what is damaged is written again.
+
+repair    what is damaged, in which order it is had, and what remains lost
+finished  files that are ready, by their SHA-256, until they replace the damaged ones
+job       the options of the build, from build.json or the manifest
+records   the damaged records of shards, from staged units or the sources
+rebuild   a whole build next to the set, where single records are not enough
+"""
+
+from beam_jobs.repair.records import LostRecord
+from beam_jobs.repair.repair import Repaired, repair
+
+__all__ = ["LostRecord", "Repaired", "repair"]

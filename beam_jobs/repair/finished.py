@@ -1,0 +1,81 @@
+"""Files that are ready to replace damaged ones, named by their SHA-256.
+
+A file is compared with the manifest before it is put here, and all files that exchange their
+contents are here before the first of them is replaced: a kill loses nothing, and the next repair
+finds what is ready.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from shard_format import file_sha256, storage
+from shard_format.storage import Place
+from shard_format.verify import Expected
+
+_COPY_BYTES = 4 << 20  # 4 MiB
+
+
+class FinishedFiles:
+    """The files of a repair that are ready.
+
+    Args:
+        folder: Where, on the file system of the set.
+    """
+
+    def __init__(self, folder: Place) -> None:
+        self._folder = folder
+        storage.make_folder(folder)
+
+    def has(self, one: Expected) -> bool:
+        """Whether a file is ready."""
+        place = self._folder / one.sha256
+        found = storage.stat(place)
+        return found is not None and found.size == one.bytes and file_sha256(place) == one.sha256
+
+    def write(self, one: Expected, blocks: Iterable[bytes]) -> bool:
+        """Makes a file ready; False, and there is none, if its content is not that of the set."""
+        place, digest, size = self._folder / one.sha256, hashlib.sha256(), 0
+        with storage.create(place, durable=True, scratch=self._scratch()) as file:
+            for block in blocks:
+                digest.update(block)
+                size += len(block)
+                file.write(block)
+        if size == one.bytes and digest.hexdigest() == one.sha256:
+            return True
+        storage.delete(place)
+        return False
+
+    def copy(self, one: Expected, place: Place) -> bool:
+        """`write` the content of another file."""
+        with storage.open_input(place) as file:
+            return self.write(one, iter(lambda: file.read(_COPY_BYTES), b""))
+
+    def move(self, one: Expected, place: Place) -> bool:
+        """`copy` of a file that is not needed any more, without its bytes where it is local."""
+        path, own = storage.local_path(place), storage.local_path(self._folder)
+        if path is None or own is None:
+            return self.copy(one, place)
+        found = storage.stat(path)
+        if found is None or found.size != one.bytes or file_sha256(path) != one.sha256:
+            return False
+        os.replace(path, own / one.sha256)
+        return True
+
+    def install(self, one: Expected, directory: Place) -> None:
+        """Puts a file that is ready in its place in the set."""
+        ready, final = self._folder / one.sha256, directory / one.file
+        path = storage.local_path(final)
+        if path is not None and path.is_dir():
+            path.rmdir()  # an empty folder in place of a file; another one is not ours to delete
+        storage.make_folder(final.parent)
+        with storage.create(final, durable=True, scratch=self._scratch()) as file:
+            with storage.open_input(ready) as content:
+                shutil.copyfileobj(content, file, _COPY_BYTES)
+
+    def _scratch(self) -> Path | None:
+        return storage.local_path(self._folder)

@@ -1,0 +1,107 @@
+"""The options of the build of a set, and its build.json written again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from beam_jobs.like import options_of_config
+from beam_jobs.options import OPTIONS, PreprocessOptions
+from shard_format import Manifest, ShardmillError, load_build, naming, storage
+from shard_format.options import with_absolute_paths
+from shard_format.own_checksums import build_text, check_build
+from shard_format.storage import Place
+
+
+def job_of(
+    directory: Place, manifest: Manifest | None, sources: Sequence[str]
+) -> PreprocessOptions | None:
+    """The options that a set was built with; None if nothing says them.
+
+    Args:
+        directory: The set.
+        manifest: Its manifest; None if it is damaged, and then only a whole build.json counts.
+        sources: Where the corpus is now; none if it has not moved.
+    """
+    saved = load_build(directory).get("options")
+    given: list[Mapping[str, Any]] = [saved] if isinstance(saved, dict) else []
+    if manifest is None:
+        given = given if root_hash_of_build(directory) else []
+    else:
+        given.append(options_of_config(manifest.config) | {"name": manifest.name})
+    for values in given:
+        job = _job(values, directory, sources)
+        if job is not None and (manifest is None or _agrees(job, manifest)):
+            return job
+    return None
+
+
+def _job(
+    values: Mapping[str, Any], directory: Place, sources: Sequence[str]
+) -> PreprocessOptions | None:
+    kind = OPTIONS.get(str(values.get("record_type")))
+    if kind is None:
+        return None
+    known = {field.name for field in dataclasses.fields(kind)}
+    own: dict[str, Any] = {**kind.ADDED, **values}
+    own = {name: value for name, value in own.items() if name in known}
+    own["sources"] = tuple(sources or own.get("sources") or ())
+    own["repaired"] = tuple(own.get("repaired") or ())
+    own |= {"out": str(directory), "notes": ()}
+    if not own["sources"]:
+        return None
+    for name in naming.TOKENIZERS.values():
+        given = own.get("tokenizer")
+        if given and not storage.exists(storage.place_of(str(given))):
+            if storage.stat(directory / name):
+                own["tokenizer"] = str(directory / name)  # its copy: the original is gone
+    staging = own.get("staging")
+    if staging and not storage.is_folder(storage.place_of(str(staging))):
+        own["staging"] = None
+    try:
+        return with_absolute_paths(kind(**own))
+    except (ShardmillError, TypeError, ValueError, AttributeError):
+        return None  # a damaged build.json
+
+
+def _agrees(job: PreprocessOptions, manifest: Manifest) -> bool:
+    """Whether options, such as those of a damaged build.json, are those in the manifest."""
+    config = job.config()
+    # The record type, and planning, replace some values: steps, or the hash of a tokenizer.
+    replaced = {"clean", "tokenizer", "decontaminate"}
+    return job.name == manifest.name and all(
+        manifest.config.get(name, value) == value
+        for name, value in config.items()
+        if name not in replaced
+    )
+
+
+def root_hash_of_build(directory: Place) -> str:
+    """The root hash that a whole build.json says; "" if there is none."""
+    try:
+        build = check_build(storage.read_bytes(directory / naming.BUILD))
+    except OSError:
+        return ""
+    return str(build.content["root_hash"]) if build.has_checksum else ""
+
+
+def manifest_sha256_of_build(directory: Place) -> str:
+    """The SHA-256 of manifest.json that a whole build.json says; "" if there is none."""
+    try:
+        build = check_build(storage.read_bytes(directory / naming.BUILD))
+    except OSError:
+        return ""
+    return str(build.content["manifest_sha256"]) if build.has_checksum else ""
+
+
+def build_again(job: PreprocessOptions, build_id: str, manifest: Manifest) -> bytes:
+    """A build.json without times and versions, which only the lost one had.
+
+    Args:
+        job: The options, with the sources as they are now.
+        build_id: Of these sources and options, so that the same command finds the set built.
+        manifest: Of the set.
+    """
+    content = {"build_id": build_id, "options": dataclasses.asdict(job), "repaired": True}
+    return build_text(content, manifest)

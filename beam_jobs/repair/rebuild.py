@@ -1,0 +1,63 @@
+"""A whole build next to a set, where single records are not enough: an index, the quarantine.
+
+The same input and options give the same bytes, so files of that build take the place of damaged
+ones if they match the manifest, whatever else has changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.progress import OnProgress
+from beam_jobs.repair.finished import FinishedFiles
+from shard_format import Manifest, ShardmillError, load_manifest, naming, storage
+from shard_format.storage import Place
+from shard_format.verify import Expected
+
+
+class Rebuild:
+    """A build with the options of a set, in its work folder.
+
+    Args:
+        out: Where; a build that was interrupted there is resumed.
+        job: The options of the set.
+        on_progress: See `beam_jobs.preprocess`.
+    """
+
+    def __init__(self, out: Place, job: PreprocessOptions, on_progress: OnProgress) -> None:
+        self._out = out
+        self._job = dataclasses.replace(job, out=str(out), no_report=True)
+        self._on_progress = on_progress
+        self._manifest: Manifest | None = None
+        self._problem = ""
+
+    def manifest(self) -> Manifest | None:
+        """Builds the set once; None if that fails."""
+        if self._manifest is None and not self._problem:
+            from beam_jobs.run import preprocess  # Beam, which repairs of single records lack
+
+            if storage.stat(self._out / naming.MANIFEST):  # of a killed repair, from other sources
+                storage.delete_tree(self._out)
+            try:
+                preprocess(self._job, on_progress=self._on_progress)
+                self._manifest = load_manifest(self._out)
+            except ShardmillError as error:
+                self._problem = str(error)
+        return self._manifest
+
+    @property
+    def problem(self) -> str:
+        """Why there is no such build; "" if there is one."""
+        return self._problem
+
+    def take(self, wanted: Sequence[Expected], finished: FinishedFiles) -> list[Expected]:
+        """Makes the files ready that match the manifest of the damaged set."""
+        if self.manifest() is None:
+            return []
+        return [
+            one
+            for one in wanted
+            if storage.stat(self._out / one.file) and finished.move(one, self._out / one.file)
+        ]

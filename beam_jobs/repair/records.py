@@ -1,0 +1,328 @@
+"""The damaged records of shards, read again from the sources or from staged units.
+
+The index says which records a shard has, where each begins and what its label is, and the payload
+of a record does not depend on others. So only units with damaged records are staged, and records
+that are whole are copied. What was put together must have the SHA-256 of the manifest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.build import resolve
+from beam_jobs.columns import int64
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.record_types import RECORD_TYPES, RecordType
+from beam_jobs.repair.finished import FinishedFiles
+from beam_jobs.stages.labels import label_features
+from beam_jobs.stages.list import list_corpus, read_units
+from beam_jobs.stages.stage import stage_unit
+from beam_jobs.staging import unit_files
+from beam_jobs.staging.examples import StagedRecord
+from beam_jobs.staging.units import Unit, forget_unit
+from beam_jobs.workspace import Workspace, read_table
+from shard_format import (
+    LABELS_FIELD,
+    DamageError,
+    Manifest,
+    ShardmillError,
+    encode_features,
+    frame,
+    label_column,
+    naming,
+    open_index,
+    storage,
+    unframe,
+)
+from shard_format.damaged_records import rows_of_shard, whole_frames
+from shard_format.machine import usable_cores
+from shard_format.storage import Place
+from shard_format.verify import Expected
+
+OnBytes = Callable[[int, int], None]
+
+
+class LostRecord(NamedTuple):
+    """A record that cannot be had.
+
+    Attributes:
+        file: The shard.
+        offset: First byte of its frame.
+        record_id: Its id.
+        why: What was found instead.
+    """
+
+    file: str
+    offset: int
+    record_id: str
+    why: str
+
+
+class _Row(NamedTuple):
+    """A damaged record of a shard: its row of the index, and which shard and record it is."""
+
+    shard: int  # position in the list of damaged shards
+    number: int  # of the record in the shard
+    values: dict[str, Any]
+
+
+def has_own_records(manifest: Manifest) -> bool:
+    """Whether an example depends on one record of the corpus alone."""
+    config = manifest.config
+    return not config.get("pack") and config.get("dedup_parts", "off") == "off"
+
+
+class RecordRepair:
+    """Puts shards together from their whole records and from the corpus.
+
+    Args:
+        directory: The set, whose indexes of the shards to repair are whole.
+        manifest: Its manifest.
+        shards: The damaged ones.
+        spool: A local or remote scratch workspace for records and units.
+    """
+
+    def __init__(
+        self, directory: Place, manifest: Manifest, shards: Sequence[Expected], spool: Workspace
+    ) -> None:
+        self._directory = directory
+        self._manifest = manifest
+        self._shards = shards
+        self._workspace = spool
+        self._rows = [self._rows_of(one) for one in shards]
+        self._wanted: dict[str, list[_Row]] = {}  # by record id
+        self._found: dict[tuple[int, int], tuple[int, int]] = {}  # -> (begin, size) in the spool
+        self._changed: set[str] = set()  # ids whose source gives other bytes
+        self._lock = threading.Lock()
+        spool.create()
+        self._spool = spool.scratch_file()
+        self._spool.touch()
+        for number, one in enumerate(shards):
+            self._find_damaged(number, directory / one.file)
+
+    def _rows_of(self, one: Expected) -> pa.Table:
+        index = open_index(self._directory / naming.index_file(one.split))
+        return rows_of_shard(index, one.number)
+
+    def _find_damaged(self, shard: int, place: Place) -> None:
+        rows = self._rows[shard]
+        for number, whole in enumerate(self._frames(place, rows)):
+            if not isinstance(whole, bytes):
+                values = rows.slice(number, 1).to_pylist()[0]
+                row = _Row(shard, number, values)
+                self._wanted.setdefault(values["record_id"], []).append(row)
+
+    def _frames(self, place: Place, rows: pa.Table) -> Iterator[bytes | str]:
+        """The whole frames of a shard that are its own; texts for others."""
+        try:
+            if storage.stat(place) is None:
+                yield from ["the file is missing"] * len(rows)
+                return
+            yield from whole_frames(place, rows)
+        except OSError as error:
+            yield from [str(error.strerror)] * len(rows)
+
+    @property
+    def missing(self) -> set[str]:
+        """The ids of records that were not found yet."""
+        return {
+            record_id
+            for record_id, rows in self._wanted.items()
+            if any((row.shard, row.number) not in self._found for row in rows)
+        }
+
+    def take_copies(self) -> None:
+        """Takes records of which --balance oversample has put a copy elsewhere."""
+        if self._manifest.config.get("balance", "none") != "oversample":
+            return
+        damaged = {one.file for one in self._shards}
+        for split, info in self._manifest.splits.items():
+            index = open_index(self._directory / naming.index_file(split))
+            wanted = pa.array(sorted(self.missing), pa.string())
+            rows = index.filter(pc.is_in(index["record_id"], value_set=wanted))
+            for row in rows.select(["shard", "offset", "length", "record_id"]).to_pylist():
+                file = info.shards[row["shard"]].file
+                if file in damaged:
+                    continue
+                place = self._directory / file
+                framed = storage.read_range(place, row["offset"], row["length"])
+                try:
+                    unframe(framed, str(place))
+                except DamageError:
+                    continue
+                for one in self._wanted[row["record_id"]]:
+                    if one.values["length"] == len(framed):
+                        self._keep(one, framed)
+
+    def _keep(self, row: _Row, framed: bytes) -> None:
+        with self._lock, self._spool.open("ab") as file:
+            self._found[row.shard, row.number] = (file.tell(), len(framed))
+            file.write(framed)
+
+    # From the corpus
+
+    def take_from_sources(self, job: PreprocessOptions, on_bytes: OnBytes) -> str:
+        """Stages the units that have missing records; returns why the corpus cannot be read, or "".
+
+        Args:
+            job: The options of the build.
+            on_bytes: Called with (bytes of units staged, bytes of units to stage).
+        """
+        try:
+            job = dataclasses.replace(
+                job, out=str(self._workspace.out), on_bad="quarantine", on_unreadable="stop"
+            )
+            job = resolve(job)
+            record_type = RECORD_TYPES[job.record_type](job)
+            list_corpus(job, record_type, self._workspace)
+        except ShardmillError as error:
+            return str(error)
+        except OSError as error:
+            return f"{error.filename}: {error.strerror}"
+        self._settle()
+        units = list(self._units_with(self.missing))
+        total, done = sum(unit.bytes for unit in units), 0
+        own = {entry.name for entry in storage.list_folder(self._workspace.units)}
+
+        def stage(unit: Unit) -> int:
+            summary = stage_unit(unit, job, record_type, self._workspace)
+            if summary.kept:
+                self._take_unit(unit.key, record_type)
+            if f"{unit.key}.json" not in own:  # do not fill the disk
+                forget_unit(self._workspace, unit.key)
+                for place in unit_files(self._workspace, unit.key).values():
+                    storage.delete(place)
+            return unit.bytes
+
+        with ThreadPoolExecutor(math.ceil(usable_cores())) as pool:
+            for size in pool.map(stage, units):
+                done += size
+                on_bytes(done, total)
+        return ""
+
+    def take_from_staging(self, job: PreprocessOptions) -> None:
+        """Takes missing records from any units that a --staging folder still has."""
+        if job.staging is None:
+            return
+        self._settle()
+        record_type = RECORD_TYPES[job.record_type](job)
+        for entry in sorted(storage.list_folder(self._workspace.units)):
+            key, _, suffix = entry.name.rpartition(".")
+            if suffix == "json" and self.missing:
+                try:
+                    self._take_unit(key, record_type)
+                except (OSError, pa.ArrowException, ShardmillError, KeyError):
+                    continue  # a unit of another job, or one that is damaged
+
+    def _settle(self) -> None:
+        """Gives the tokenizer of the set to the record type."""
+        for name in naming.TOKENIZERS.values():
+            if name in self._manifest.files and storage.stat(self._directory / name):
+                content = storage.read_bytes(self._directory / name)
+                storage.make_folder(self._workspace.settled)
+                storage.write_bytes(self._workspace.settled / "tokenizer", content)
+
+    def _units_with(self, ids: Iterable[str]) -> Iterator[Unit]:
+        """The units whose items may have some records: the id of an item begins theirs."""
+        begins: set[str] = set()
+        for record_id in ids:
+            parts = record_id.split("/")
+            begins |= {"/".join(parts[:end]) for end in range(1, len(parts) + 1)}
+        listed = read_table(self._workspace.listing)["record_id"]
+        hits = pc.is_in(listed, value_set=pa.array(sorted(begins), pa.string()))
+        rows = np.flatnonzero(hits.to_numpy())
+        for unit in read_units(self._workspace):
+            first = np.searchsorted(rows, unit.start)
+            if first < len(rows) and rows[first] < unit.end:
+                yield unit
+
+    def _take_unit(self, key: str, record_type: RecordType) -> None:
+        files = unit_files(self._workspace, key)
+        table = read_table(files["arrow"])
+        wanted = pa.array(sorted(self.missing), pa.string())
+        table = table.filter(pc.is_in(table["record_id"], value_set=wanted))
+        if not len(table):
+            return
+        ids, prints = table["record_id"].to_pylist(), table["fingerprint"].to_pylist()
+        ranges = zip(int64(table["offset"]).tolist(), int64(table["length"]).tolist(), strict=True)
+        staged = storage.read_ranges(files["tfrecord"], ranges)
+        for number, framed in enumerate(staged):
+            payload = unframe(framed, str(files["tfrecord"]))
+            for row in self._wanted[ids[number]]:
+                self._take(row, payload, prints[number], table.slice(number, 1), record_type)
+
+    def _take(
+        self, row: _Row, payload: bytes, print_: bytes, table: pa.Table, record_type: RecordType
+    ) -> None:
+        builder = record_type.example_builder(self._workspace, self._shards[row.shard].split)
+        record = StagedRecord(0, payload, self._labels(row.values))
+        (built,) = builder.build(table, iter([record]))
+        framed = frame(built.example)
+        if print_ == row.values["fingerprint"] and len(framed) == row.values["length"]:
+            self._keep(row, framed)
+        else:
+            self._changed.add(row.values["record_id"])
+
+    def _labels(self, values: dict[str, Any]) -> bytes:
+        """The encoded labels of a record, as the index has them."""
+        entries = b""
+        for feature in label_features(self._manifest.schema):
+            column = LABELS_FIELD.name if feature.shape else label_column(feature.name)
+            value = values.get(column)
+            if value is not None:
+                value = tuple(value) if feature.shape else value
+                entries += encode_features([feature], {feature.name: value})
+        return entries
+
+    # The result
+
+    def finish(
+        self, finished: FinishedFiles, reason: str
+    ) -> tuple[list[Expected], list[LostRecord]]:
+        """Puts every shard together that has all its records.
+
+        Args:
+            finished: Where to.
+            reason: Why the corpus could not be read; "" if it was.
+
+        Returns:
+            The shards that are ready, and the records that all others lack.
+        """
+        ready, lost = [], []
+        missing = self.missing
+        for number, one in enumerate(self._shards):
+            rows = [row for rows in self._wanted.values() for row in rows if row.shard == number]
+            lacks = [row for row in rows if row.values["record_id"] in missing]
+            if not lacks and finished.write(one, self._joined(number)):
+                ready.append(one)
+                continue
+            for row in sorted(lacks or rows, key=lambda row: row.number):
+                record_id = row.values["record_id"]
+                why = self._why(record_id, reason, found=not lacks)
+                lost.append(LostRecord(one.file, row.values["offset"], record_id, why))
+        return ready, lost
+
+    def _joined(self, number: int) -> Iterator[bytes]:
+        rows, place = self._rows[number], self._directory / self._shards[number].file
+        with self._spool.open("rb") as spool:
+            for row, whole in enumerate(self._frames(place, rows)):
+                if (number, row) in self._found:
+                    begin, size = self._found[number, row]
+                    spool.seek(begin)
+                    yield spool.read(size)
+                elif isinstance(whole, bytes):
+                    yield whole
+
+    def _why(self, record_id: str, reason: str, *, found: bool) -> str:
+        if found or record_id in self._changed:
+            return "its source gives other bytes now: it was changed, or libraries were updated"
+        return reason or "no source has it any more"
