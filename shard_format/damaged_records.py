@@ -56,7 +56,7 @@ def whole_frames(place: Place, rows: pa.Table) -> Iterator[bytes | str]:
     offsets, lengths = rows["offset"].to_pylist(), rows["length"].to_pylist()
     ranges = list(zip(offsets, lengths, strict=True))
     for (offset, length), framed in zip(ranges, storage.read_ranges(place, ranges), strict=True):
-        where = f"{place} at byte {offset}"
+        where = f"{place.name} at byte {offset}"
         if len(framed) < length:
             yield f"the file ends before or inside the record in {where}"
             continue

@@ -279,12 +279,20 @@ class _Check:
         self._names_of = names_of
         self._sizes = {size for size, _ in names_of}
         self._on_bytes = on_bytes
+        remote = storage.local_path(directory) is None
+        # One listing, where a look at a single file is a request.
+        self._listed = dict(storage.list_tree(directory)) if remote else None
+
+    def _stat(self, file: str) -> storage.Stat | None:
+        if self._listed is not None:
+            return self._listed.get(file)
+        return storage.stat(self._directory / file)
 
     def file(self, one: Expected, *, read: bool) -> Damage | None:
         """What is wrong with a file, without the records; None if nothing is."""
         place = self._directory / one.file
         try:
-            found = storage.stat(place)
+            found = self._stat(one.file)
             if found is None:
                 path = storage.local_path(place)
                 other = path is not None and path.exists()
@@ -317,9 +325,8 @@ class _Check:
         """
         if damage.same_as:
             return _because(damage, f"it has the content of {damage.same_as}")
-        place = self._directory / one.file
         try:
-            if storage.stat(place) is None:
+            if self._stat(one.file) is None:
                 return damage
             if one.split:
                 return self._located_shard(one, damage, damaged)

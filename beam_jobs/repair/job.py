@@ -8,10 +8,14 @@ from typing import Any
 
 from beam_jobs.like import options_of_config
 from beam_jobs.options import OPTIONS, PreprocessOptions
+from beam_jobs.record_types import RECORD_TYPES
 from shard_format import Manifest, ShardmillError, load_build, naming, storage
 from shard_format.options import with_absolute_paths
 from shard_format.own_checksums import build_text, check_build
 from shard_format.storage import Place
+
+# The manifest has the hash of a tokenizer, and cleaning as it is applied, not as it was asked for.
+_REPLACED = {"clean", "tokenizer"}
 
 
 def job_of(
@@ -29,12 +33,25 @@ def job_of(
     if manifest is None:
         given = given if root_hash_of_build(directory) else []
     else:
-        given.append(options_of_config(manifest.config) | {"name": manifest.name})
+        before = given[0] if given else {}
+        given += [_as_in(manifest, before), _as_in(manifest, options_of_config(manifest.config))]
+        sources = sources or tuple(before.get("sources") or ())
     for values in given:
         job = _job(values, directory, sources)
         if job is not None and (manifest is None or _agrees(job, manifest)):
             return job
     return None
+
+
+def _as_in(manifest: Manifest, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Options, such as those of another set, with what the manifest says of them."""
+    own = dict(values)
+    for name, value in manifest.config.items():
+        if name == "split" and isinstance(value, dict):
+            value = ",".join(f"{split}={share!r}" for split, share in value.items())
+        if name in own and name not in _REPLACED:
+            own[name] = str(value) if isinstance(own[name], str) and value is not None else value
+    return own | {"name": manifest.name}
 
 
 def _job(
@@ -67,13 +84,14 @@ def _job(
 
 def _agrees(job: PreprocessOptions, manifest: Manifest) -> bool:
     """Whether options, such as those of a damaged build.json, are those in the manifest."""
-    config = job.config()
-    # The record type, and planning, replace some values: steps, or the hash of a tokenizer.
-    replaced = {"clean", "tokenizer", "decontaminate"}
+    try:
+        config = job.config() | RECORD_TYPES[job.record_type](job).config()
+    except (ShardmillError, OSError):
+        return False
     return job.name == manifest.name and all(
         manifest.config.get(name, value) == value
         for name, value in config.items()
-        if name not in replaced
+        if name not in _REPLACED or name == "clean"
     )
 
 

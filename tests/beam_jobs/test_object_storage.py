@@ -16,7 +16,8 @@ from beam_jobs.corpus import object_listing
 from beam_jobs.corpus.discovery import expand_globs, find_files
 from beam_jobs.lease import Lease
 from beam_jobs.progress import Follower, report
-from shard_format import InputError, naming, storage
+from beam_jobs.repair import repair
+from shard_format import InputError, Scope, naming, storage, verify_set
 
 OUT = "memory://bucket/set"
 LEASES = storage.Url(f"{OUT}/{naming.WORK_DIR}/leases")
@@ -49,6 +50,26 @@ def test_a_set_in_a_bucket_has_the_bytes_of_a_local_one(memory, samples, local):
     assert names_in(memory, "memory://bucket/staging")
     again = build(source, OUT, staging="memory://bucket/staging")
     assert again.already_built
+
+
+def test_a_damaged_set_in_a_bucket_is_repaired(memory, samples, local):
+    source = memory.copy(samples, "bucket/photos")
+    manifest = build(source, OUT).manifest
+    whole = dict(memory.objects)
+    shard = storage.Url(f"{OUT}/{manifest.splits['train'].shards[1].file}")
+    data = bytearray(storage.read_bytes(shard))
+    data[len(data) // 2] ^= 1
+    storage.write_bytes(shard, bytes(data))
+    storage.delete(storage.Url(f"{OUT}/{naming.FEATURES}"))
+    memory.requests = 0
+    assert len(verify_set(storage.Url(OUT), Scope(0)).damages) == 1  # quick: sizes alone
+    assert memory.requests < 20
+    done = repair(storage.Url(OUT))
+    assert sorted(done.repaired) == sorted([naming.FEATURES, shard.name])
+    assert (done.lost, done.left) == ([], [])
+    assert {url: data for url, (data, _) in memory.objects.items()} == {
+        url: data for url, (data, _) in whole.items()
+    }
 
 
 def test_tokens_and_a_trained_tokenizer_have_the_same_bytes(memory, tmp_path):

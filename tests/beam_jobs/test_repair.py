@@ -223,7 +223,8 @@ def _lines(tmp_path: Path, kind: str) -> Path:
     folder = tmp_path / "corpus"
     folder.mkdir()
     rows = [
-        {"text": f"Line {number} of some text", "label": f"c{number % 3}"} for number in range(60)
+        {"text": f"Line {number} of some text", "label": f"c{number % 3}", "number": number}
+        for number in range(60)
     ]
     if kind == "jsonl":
         (folder / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -268,7 +269,7 @@ def test_records_of_files_with_many(tmp_path, kind):
     [
         {"pack": 64, "train_tokenizer": "bpe:300"},
         {"dedup_parts": "lines"},
-        {"keep_columns": "label"},
+        {"keep_columns": "number:int64"},
         {"multi_label": True},
         {"no_labels": True},
     ],
