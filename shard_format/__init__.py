@@ -3,6 +3,7 @@
 Everything else is built on this package, which needs neither TensorFlow nor Beam.
 """
 
+from shard_format.damaged_records import Damage
 from shard_format.errors import DamageError, InputError, ShardmillError, ShardSetError, UsageError
 from shard_format.example import decode_example, encode_example, encode_features, finish_example
 from shard_format.index import (
@@ -33,7 +34,7 @@ from shard_format.tfrecord import (
     unframe_all,
     unframe_many,
 )
-from shard_format.verify import Damage, Scope, file_sha256, verify, verify_set
+from shard_format.verify import Scope, file_sha256, verify, verify_set
 
 __all__ = [
     "ENCODINGS",

@@ -1,4 +1,4 @@
-"""The records of a damaged shard: which of them are whole, and where the others begin.
+"""Damage, and the records of a damaged shard: which are whole, and where the others begin.
 
 With the index every record is checked by itself, so a damaged length hides none of those behind
 it. Without, frames are read one by one up to the first that is damaged.
@@ -40,6 +40,25 @@ class DamagedRecord:
 
     def __str__(self) -> str:
         return f"record {self.record_id!r}: {self.problem}" if self.record_id else self.problem
+
+
+@dataclasses.dataclass(frozen=True)
+class Damage:
+    """A damaged file, or one that is not part of the set.
+
+    Attributes:
+        file: Its name relative to the set.
+        problem: What was found.
+        records: Its damaged records, or damaged rows of an index, as far as they can be found.
+        same_as: The file of the set that has this very content; "" if none does.
+        is_extra: Whether it is not part of the set.
+    """
+
+    file: str
+    problem: str
+    records: tuple[DamagedRecord, ...] = ()
+    same_as: str = ""
+    is_extra: bool = False
 
 
 def rows_of_shard(index: pa.Table, number: int) -> pa.Table:

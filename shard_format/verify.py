@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from shard_format import naming, storage
 from shard_format.damaged_records import (
-    DamagedRecord,
+    Damage,
     damaged_records,
     damaged_rows,
     rows_of_shard,
@@ -30,35 +30,14 @@ from shard_format.errors import DamageError, ShardmillError
 from shard_format.index import open_index
 from shard_format.machine import usable_cores
 from shard_format.manifest import Manifest, load_manifest
-from shard_format.own_checksums import CheckedBuild, check_build, report_problem
 from shard_format.storage import Place
+from shard_format.unnamed_files import extra_names, own_damages
 
 OnBytes = Callable[[int], None]
 
 _BLOCK_BYTES = 1 << 20  # 1 MiB: hashing releases the GIL, larger blocks are no faster
 _REMOTE_WORKERS = 16  # reads of an object store wait for the network
 _SHOWN_RECORDS = 3  # damaged ones of a shard, in its problem
-# Sets have build.json, except golden ones of the first version, which lacked this option.
-_LATER_OPTION = "conflicts"
-
-
-@dataclasses.dataclass(frozen=True)
-class Damage:
-    """A damaged file, or one that is not part of the set.
-
-    Attributes:
-        file: Its name relative to the set.
-        problem: What was found.
-        records: Its damaged records, or damaged rows of an index, as far as they can be found.
-        same_as: The file of the set that has this very content; "" if none does.
-        is_extra: Whether it is not part of the set.
-    """
-
-    file: str
-    problem: str
-    records: tuple[DamagedRecord, ...] = ()
-    same_as: str = ""
-    is_extra: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +151,7 @@ def verify_set(
     damages += _index_damages(directory, manifest, chosen - unlike.keys())
     shards = [one.file in unlike for one in expected if one.split]
     is_strange = 2 * sum(shards) > len(shards)
-    damages += _own_damages(directory, manifest, read=scope.share > 0, is_strange=is_strange)
+    damages += own_damages(directory, manifest, read=scope.share > 0, is_strange=is_strange)
     damages += check.extra_files(read=scope.share >= 1)
     read = [one for one in expected if one.file in chosen]
     return Verified(
@@ -379,7 +358,8 @@ class _Check:
         Args:
             read: Whether to compare contents with those of the set.
         """
-        for name, size in sorted(_extra_names(self._directory, self._manifest)):
+        named = {one.file for one in expected_files(self._manifest)}
+        for name, size in sorted(extra_names(self._directory, named)):
             problem, same = "is not part of the set", ""
             if read and size is not None:
                 try:
@@ -410,83 +390,3 @@ def _index_damages(directory: Place, manifest: Manifest, whole: set[str]) -> Ite
             rows = found.get(number, 0)
             if rows != shard.records:
                 yield Damage(file, f"must have {shard.records} rows for {shard.file}, has {rows}")
-
-
-def _own_damages(
-    directory: Place, manifest: Manifest, *, read: bool, is_strange: bool
-) -> Iterator[Damage]:
-    """Yields damage of the files that the manifest does not name, and of its own bytes.
-
-    Args:
-        directory: The set.
-        manifest: Its manifest.
-        read: Whether to read these files.
-        is_strange: x the manifest.
-    """
-    build = CheckedBuild("", False, {})
-    found = storage.stat(directory / naming.BUILD)
-    if found is None and _LATER_OPTION in manifest.config:
-        yield Damage(naming.BUILD, "is missing")
-    if found is not None and read:
-        try:
-            build = check_build(storage.read_bytes(directory / naming.BUILD))
-        except OSError as error:
-            build = CheckedBuild(f"cannot be read: {error.strerror}", False, {})
-        if build.problem:
-            yield Damage(naming.BUILD, build.problem)
-        elif build.has_checksum and (built := build.content["root_hash"]) != manifest.root_hash:
-            other = f"with root hash {manifest.root_hash if is_strange else built}"
-            file = naming.MANIFEST if is_strange else naming.BUILD
-            yield Damage(file, f"is that of another set, {other}")
-        elif build.has_checksum and build.content["manifest_sha256"] != file_sha256(
-            directory / naming.MANIFEST
-        ):
-            yield Damage(
-                naming.MANIFEST,
-                f"has its root hash, but not the bytes that {naming.BUILD} says: the order of its "
-                "keys was changed",
-            )
-    yield from _report_damages(directory, manifest, build, read=read)
-
-
-def _report_damages(
-    directory: Place, manifest: Manifest, build: CheckedBuild, *, read: bool
-) -> Iterator[Damage]:
-    place = directory / naming.REPORT
-    if storage.stat(place) is None:
-        options = build.content.get("options", {})
-        if build.has_checksum and not options.get("no_report", True):
-            yield Damage(naming.REPORT, "is missing; 'shardmill report' writes it again")
-        return
-    if not read:
-        return
-    try:
-        data = storage.read_bytes(place)
-    except OSError as error:
-        yield Damage(naming.REPORT, f"cannot be read: {error.strerror}")
-        return
-    problem = report_problem(data, manifest.root_hash, needs_checksum=build.has_checksum)
-    if problem:
-        yield Damage(naming.REPORT, problem)
-
-
-def _extra_names(directory: Place, manifest: Manifest) -> Iterator[tuple[str, int | None]]:
-    """Yields (name, size) of all that is not part of the set; of a folder, its name alone."""
-    known = {one.file for one in expected_files(manifest)}
-    known |= {naming.MANIFEST, naming.BUILD, naming.REPORT}
-    shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
-    known |= {f"{naming.INDEX_DIR}/{shard}{naming.EXPORTED_SUFFIX}" for shard in shards}
-    folders = {name.rpartition("/")[0] for name in known} - {""}
-    for folder in ("", *sorted(folders)):
-        place = directory / folder if folder else directory
-        try:
-            entries = list(storage.list_folder(place))
-        except OSError:  # it is missing, with the files in it
-            continue
-        for entry in entries:
-            name = f"{folder}/{entry.name}" if folder else entry.name
-            if entry.kind == storage.FOLDER:
-                if name not in folders and name != naming.WORK_DIR:
-                    yield f"{name}/", None
-            elif name not in known:
-                yield name, entry.stat.size if entry.kind == storage.FILE else None

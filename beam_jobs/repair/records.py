@@ -108,6 +108,8 @@ class RecordRepair:
         self._spool.touch()
         for number, one in enumerate(shards):
             self._find_damaged(number, directory / one.file)
+        self.missing = set(self._wanted)  # ids of records that were not found yet
+        self._ids = pa.array(sorted(self._wanted), pa.string())
 
     def _rows_of(self, one: Expected) -> pa.Table:
         index = open_index(self._directory / naming.index_file(one.split))
@@ -131,15 +133,6 @@ class RecordRepair:
         except OSError as error:
             yield from [str(error.strerror)] * len(rows)
 
-    @property
-    def missing(self) -> set[str]:
-        """The ids of records that were not found yet."""
-        return {
-            record_id
-            for record_id, rows in self._wanted.items()
-            if any((row.shard, row.number) not in self._found for row in rows)
-        }
-
     def take_copies(self) -> None:
         """Takes records of which --balance oversample has put a copy elsewhere."""
         if self._manifest.config.get("balance", "none") != "oversample":
@@ -147,8 +140,7 @@ class RecordRepair:
         damaged = {one.file for one in self._shards}
         for split, info in self._manifest.splits.items():
             index = open_index(self._directory / naming.index_file(split))
-            wanted = pa.array(sorted(self.missing), pa.string())
-            rows = index.filter(pc.is_in(index["record_id"], value_set=wanted))
+            rows = index.filter(pc.is_in(index["record_id"], value_set=self._ids))
             for row in rows.select(["shard", "offset", "length", "record_id"]).to_pylist():
                 file = info.shards[row["shard"]].file
                 if file in damaged:
@@ -164,9 +156,13 @@ class RecordRepair:
                         self._keep(one, framed)
 
     def _keep(self, row: _Row, framed: bytes) -> None:
+        record_id = row.values["record_id"]
         with self._lock, self._spool.open("ab") as file:
             self._found[row.shard, row.number] = (file.tell(), len(framed))
             file.write(framed)
+            rows = self._wanted[record_id]
+            if all((one.shard, one.number) in self._found for one in rows):
+                self.missing.discard(record_id)
 
     # From the corpus
 
@@ -189,7 +185,7 @@ class RecordRepair:
         except OSError as error:
             return f"{error.filename}: {error.strerror}"
         self._settle()
-        units = list(self._units_with(self.missing))
+        units = list(self._units_with(sorted(self.missing)))
         total, done = sum(unit.bytes for unit in units), 0
         own = {entry.name for entry in storage.list_folder(self._workspace.units)}
 
@@ -248,14 +244,15 @@ class RecordRepair:
     def _take_unit(self, key: str, record_type: RecordType) -> None:
         files = unit_files(self._workspace, key)
         table = read_table(files["arrow"])
-        wanted = pa.array(sorted(self.missing), pa.string())
-        table = table.filter(pc.is_in(table["record_id"], value_set=wanted))
+        table = table.filter(pc.is_in(table["record_id"], value_set=self._ids))
         if not len(table):
             return
         ids, prints = table["record_id"].to_pylist(), table["fingerprint"].to_pylist()
         ranges = zip(int64(table["offset"]).tolist(), int64(table["length"]).tolist(), strict=True)
         staged = storage.read_ranges(files["tfrecord"], ranges)
         for number, framed in enumerate(staged):
+            if ids[number] not in self.missing:
+                continue
             payload = unframe(framed, str(files["tfrecord"]))
             for row in self._wanted[ids[number]]:
                 self._take(row, payload, prints[number], table.slice(number, 1), record_type)
@@ -298,10 +295,13 @@ class RecordRepair:
             The shards that are ready, and the records that all others lack.
         """
         ready, lost = [], []
-        missing = self.missing
+        by_shard: dict[int, list[_Row]] = {number: [] for number in range(len(self._shards))}
+        for same in self._wanted.values():
+            for row in same:
+                by_shard[row.shard].append(row)
         for number, one in enumerate(self._shards):
-            rows = [row for rows in self._wanted.values() for row in rows if row.shard == number]
-            lacks = [row for row in rows if row.values["record_id"] in missing]
+            rows = by_shard[number]
+            lacks = [row for row in rows if row.values["record_id"] in self.missing]
             if not lacks and finished.write(one, self._joined(number)):
                 ready.append(one)
                 continue

@@ -43,8 +43,9 @@ from shard_format import (
 from shard_format.derived_files import derived_files
 from shard_format.errors import file_error
 from shard_format.storage import Place
-from shard_format.verify import Expected, expected_files, manifest_to_verify
+from shard_format.verify import Expected, Verified, expected_files, manifest_to_verify
 
+_OTHER_BUILD = "the sources or the libraries have changed: a build has another root hash"
 REPAIR_DIR = f"{naming.WORK_DIR}/repair"
 
 
@@ -104,9 +105,12 @@ def repair(
         with workspace.lock(on_note):
             job = _Repair(directory, sources, on_progress, on_note)
             try:
-                return job.run(delete_extra)
-            finally:
+                done = job.run(delete_extra)
+            except ShardmillError:
                 job.clean_up()
+                raise
+            job.clean_up()  # not after Ctrl-C or on a full disk: the next repair resumes
+            return done
     except OSError as error:
         raise file_error(error, str(directory)) from error
 
@@ -129,12 +133,12 @@ class _Repair:
         self._repaired: list[str] = []
         self._lost: list[LostRecord] = []
         self._reason = ""
+        self._rest: list[Expected] = []  # what could not be had
         self._is_replacing = False  # while swapped files are whole in the work folder alone
 
     def run(self, delete_extra: bool) -> Repaired:
         """See `repair`."""
-        manifest = self._manifest()
-        damages = self._verified()
+        manifest, damages = self._verified()
         wanted = self._wanted(manifest, damages)
         self._mend(manifest, wanted, damages)
         self._write_own_files(manifest, damages)
@@ -145,8 +149,28 @@ class _Repair:
         left = verify_set(self._directory).damages if damages else []
         return Repaired(manifest, self._repaired, deleted, self._lost, left, self._reason)
 
-    def _verified(self) -> list[Damage]:
-        total = sum(one.bytes for one in expected_files(load_manifest(self._directory)))
+    def _verified(self) -> tuple[Manifest, list[Damage]]:
+        """The manifest, put in its place again if it is damaged, and all other damage.
+
+        Raises:
+            DamageError: The manifest cannot be had.
+        """
+        problem = ""
+        try:
+            verified = self._verify()
+            if not any(damage.file == naming.MANIFEST for damage in verified.damages):
+                return verified.manifest, verified.damages
+        except DamageError as error:
+            problem = str(error)
+        manifest = self._lost_manifest(problem)
+        text = manifest.to_text().encode()
+        storage.write_bytes(self._directory / naming.MANIFEST, text, durable=True)
+        self._repaired.append(naming.MANIFEST)
+        return manifest, self._verify().damages
+
+    def _verify(self) -> Verified:
+        manifest = manifest_to_verify(self._directory)
+        total = sum(one.bytes for one in expected_files(manifest))
         done, lock = 0, threading.Lock()
 
         def show(size: int) -> None:
@@ -155,7 +179,7 @@ class _Repair:
                 done += size
             self._on_progress("verify", done, total)
 
-        return verify_set(self._directory, on_bytes=show).damages
+        return verify_set(self._directory, on_bytes=show)
 
     def _wanted(self, manifest: Manifest, damages: list[Damage]) -> list[Expected]:
         names = {damage.file for damage in damages if not damage.is_extra}
@@ -169,7 +193,7 @@ class _Repair:
 
     def _mend(self, manifest: Manifest, wanted: list[Expected], damages: list[Damage]) -> None:
         """Replaces files, each from its cheapest source."""
-        rest = list(wanted)
+        self._rest = rest = list(wanted)
         for take in (
             self._take_finished,
             self._take_same,
@@ -225,8 +249,7 @@ class _Repair:
             return []
         ready = rebuild.take(wanted, self._finished)
         if len(ready) < len(wanted):
-            other = "the sources or the libraries have changed: a build has another root hash"
-            self._reason = rebuild.problem or other
+            self._reason = rebuild.problem or _OTHER_BUILD
         return ready
 
     def _build(self, manifest: Manifest | None, why: str) -> Rebuild | None:
@@ -272,37 +295,21 @@ class _Repair:
 
     # Files that the manifest does not name
 
-    def _manifest(self) -> Manifest:
-        """The manifest, put in its place again if it is damaged.
+    def _lost_manifest(self, problem: str) -> Manifest:
+        """The manifest that belongs in the set.
+
+        Args:
+            problem: What is wrong with the one that is there.
 
         Raises:
             DamageError: It cannot be had.
         """
-        place, wanted = self._directory / naming.MANIFEST, self._lost_manifest()
-        if wanted is None:
-            return load_manifest(self._directory)
-        storage.write_bytes(place, wanted.to_text().encode(), durable=True)
-        self._repaired.append(naming.MANIFEST)
-        return wanted
-
-    def _lost_manifest(self) -> Manifest | None:
-        """The manifest that belongs in the set; None if it is there."""
         place, root_hash = self._directory / naming.MANIFEST, root_hash_of_build(self._directory)
-        problem = ""
-        try:
-            found = manifest_to_verify(self._directory)
-            digest = hashlib.sha256(found.to_text().encode()).hexdigest()
-            named = manifest_sha256_of_build(self._directory)
-            others = verify_set(self._directory).damages
-            if named in ("", digest) or not any(one.file == place.name for one in others):
-                return None
-        except DamageError as error:
-            problem = str(error)
-            with contextlib.suppress(ShardmillError):
-                found = load_manifest(self._directory)
-                text = found.to_text().encode()
-                if hashlib.sha256(text).hexdigest() == manifest_sha256_of_build(self._directory):
-                    return found  # it was only formatted
+        with contextlib.suppress(ShardmillError):
+            found = load_manifest(self._directory)
+            text = found.to_text().encode()
+            if hashlib.sha256(text).hexdigest() == manifest_sha256_of_build(self._directory):
+                return found  # it was only formatted
         if not root_hash:
             raise DamageError(
                 f"{problem} {self._directory / naming.BUILD} is damaged too, or of an earlier "
@@ -313,10 +320,10 @@ class _Repair:
         built = rebuild.manifest() if rebuild is not None else None
         if rebuild is None or built is None or built.root_hash != root_hash:
             why = rebuild.problem if rebuild is not None else self._reason
-            why = why or "the sources or the libraries have changed: a build has another root hash"
             raise DamageError(
-                f"{place} is damaged or is that of another set, and cannot be had: {why}. Restore "
-                "it from a copy, or build the set again into another folder."
+                f"{place} is damaged or is that of another set, and cannot be had: "
+                f"{why or _OTHER_BUILD}. Restore it from a copy, or build the set again into "
+                "another folder."
             )
         return built
 
@@ -332,7 +339,7 @@ class _Repair:
                 self._repaired.append(naming.BUILD)
             elif job is None:
                 self._reason = self._reason or _no_job(self._directory)
-        if naming.REPORT in names and not _damage_behind_report(self._directory):
+        if naming.REPORT in names and not self._rest:
             from beam_jobs.report import write_report  # loads image libraries
 
             write_report(self._directory)
@@ -351,12 +358,6 @@ class _Repair:
         except (ShardmillError, OSError) as error:
             self._reason = self._reason or str(error)
             return ""
-
-
-def _damage_behind_report(directory: Place) -> list[Damage]:
-    """The damage of the files that a report is made of."""
-    damages = verify_set(directory).damages
-    return [one for one in damages if not one.is_extra and one.file != naming.REPORT]
 
 
 def _no_job(directory: Place) -> str:

@@ -71,6 +71,7 @@ def test_help_is_fast_and_loads_nothing_heavy(repository, command):
         ["preprocess", "text"],
         ["inspect"],
         ["verify"],
+        ["repair"],
         ["read"],
     ]
     + [["train"], ["report"], ["export-index"]],
