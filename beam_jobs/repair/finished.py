@@ -20,6 +20,18 @@ from shard_format.verify import Expected
 _COPY_BYTES = 4 << 20  # 4 MiB
 
 
+def make_room(final: Place) -> None:
+    """Makes the folder of a file, and removes an empty folder in its place.
+
+    Raises:
+        OSError: There is a folder with files, which are not ours to delete.
+    """
+    path = storage.local_path(final)
+    if path is not None and path.is_dir():
+        path.rmdir()
+    storage.make_folder(final.parent)
+
+
 class FinishedFiles:
     """The files of a repair that are ready.
 
@@ -69,10 +81,7 @@ class FinishedFiles:
     def install(self, one: Expected, directory: Place) -> None:
         """Puts a file that is ready in its place in the set."""
         ready, final = self._folder / one.sha256, directory / one.file
-        path = storage.local_path(final)
-        if path is not None and path.is_dir():
-            path.rmdir()  # an empty folder in place of a file; another one is not ours to delete
-        storage.make_folder(final.parent)
+        make_room(final)
         with storage.create(final, durable=True, scratch=self._scratch()) as file:
             with storage.open_input(ready) as content:
                 shutil.copyfileobj(content, file, _COPY_BYTES)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from beam_jobs.build import resolve
 from beam_jobs.progress import OnProgress
 from beam_jobs.record_types import RECORD_TYPES
-from beam_jobs.repair.finished import FinishedFiles
+from beam_jobs.repair.finished import FinishedFiles, make_room
 from beam_jobs.repair.job import (
     build_again,
     job_of,
@@ -164,6 +164,7 @@ class _Repair:
             problem = str(error)
         manifest = self._lost_manifest(problem)
         text = manifest.to_text().encode()
+        make_room(self._directory / naming.MANIFEST)
         storage.write_bytes(self._directory / naming.MANIFEST, text, durable=True)
         self._repaired.append(naming.MANIFEST)
         return manifest, self._verify().damages
@@ -335,6 +336,7 @@ class _Repair:
             build_id = self._build_id(manifest)
             if job is not None and build_id:
                 content = build_again(job, build_id, manifest)
+                make_room(self._directory / naming.BUILD)
                 storage.write_bytes(self._directory / naming.BUILD, content, durable=True)
                 self._repaired.append(naming.BUILD)
             elif job is None:
@@ -342,6 +344,7 @@ class _Repair:
         if naming.REPORT in names and not self._rest:
             from beam_jobs.report import write_report  # loads image libraries
 
+            make_room(self._directory / naming.REPORT)
             write_report(self._directory)
             self._repaired.append(naming.REPORT)
 

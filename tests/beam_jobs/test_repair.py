@@ -138,6 +138,7 @@ def test_staged_units_are_enough(tmp_path):
     assert contents(tmp_path / "set") == whole
 
 
+@pytest.mark.proof
 def test_a_copy_of_an_oversampled_record_is_enough(tmp_path):
     corpus = make_corpus("image", tmp_path / "corpus", records=25)
     for path in sorted((corpus / "class2").iterdir())[2:]:
@@ -164,6 +165,7 @@ def test_a_manifest_without_its_build_cannot_be_had(copy):
     assert contents(copy) == before
 
 
+@pytest.mark.proof
 def test_a_manifest_of_changed_sources_cannot_be_had(built, copy, tmp_path):
     corpus = tmp_path / "moved"
     shutil.copytree(built / "corpus", corpus)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from pathlib import Path
@@ -79,3 +80,34 @@ def test_the_command_exits_with_4(built, tmp_path, shardmill, name):
     for file in expected:
         assert file in done.stdout + done.stderr
     assert "shardmill repair" in done.stderr
+
+
+def test_quick_finds_what_sizes_show(built, tmp_path, shardmill):
+    shutil.copytree(built / "set", tmp_path / "set")
+    shard = next(name for name in files_of(tmp_path / "set") if naming.parse_shard_file(name))
+    data = (tmp_path / "set" / shard).read_bytes()
+    (tmp_path / "set" / shard).write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    done = shardmill("verify", tmp_path / "set", "--quick")
+    assert done.returncode == 0 and "no data was read" in done.stdout, done.stderr
+    (tmp_path / "set" / shard).write_bytes(data[:-1])
+    assert shardmill("verify", tmp_path / "set", "--quick").returncode == 4
+    assert shardmill("verify", tmp_path / "set", "--quick", "--sample", "1%").returncode == 2
+
+
+def test_a_sample_is_seeded_and_says_what_was_read(built, shardmill):
+    def sampled(share, seed):
+        done = shardmill("verify", built / "set", "--sample", share, "--seed", seed, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["checked"]
+
+    found = [sampled("1%", seed) for seed in (0, 0, *range(1, 5))]
+    assert found[0] == found[1]
+    assert len({(one["files_read"], one["bytes_read"]) for one in found}) > 1
+    assert all(0.01 <= one["bytes_read"] / one["bytes"] < 1 for one in found)
+    whole = sampled("100%", 0)
+    assert (whole["files_read"], whole["bytes_read"]) == (whole["files"], whole["bytes"])
+
+
+@pytest.mark.parametrize("share", ["0", "101%", "-1%", "x", "nan", ""])
+def test_what_is_no_share_is_refused(share, shardmill, tmp_path):
+    assert shardmill("verify", tmp_path, f"--sample={share}").returncode == 2
