@@ -29,7 +29,7 @@ _BEFORE = "before"
 _AT_WORKING_FOLDER, _EXCHANGE = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
 _CANNOT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 _OWN = {
-    *(naming.MANIFEST, naming.BUILD, naming.REPORT, naming.DUPLICATES),
+    *(naming.MANIFEST, naming.BUILD, naming.REPORT, naming.DUPLICATES, naming.CROISSANT),
     *(naming.INDEX_DIR, naming.QUARANTINE_DIR, naming.WORK_DIR),
 }
 

@@ -11,6 +11,7 @@ MANIFEST = "manifest.json"
 BUILD = "build.json"  # everything that is not reproducible: times, versions, throughput
 FEATURES = "features.json"  # TFDS
 DATASET_INFO = "dataset_info.json"  # TFDS
+CROISSANT = "croissant.json"  # MLCommons Croissant
 LABELS_SUFFIX = ".labels.txt"  # TFDS: NAME.labels.txt has the class names of label NAME
 DUPLICATES = "duplicates.parquet"  # clusters of duplicates
 # The tokenizer of a set of token ids: Hugging Face tokenizers JSON, or a SentencePiece model.
@@ -67,6 +68,11 @@ def parse_shard_file(file: str) -> ShardName | None:
 def index_file(split: str) -> str:
     """The index of one split, relative to the shard set."""
     return f"{INDEX_DIR}/{split}.arrow"
+
+
+def table_file(split: str) -> str:
+    """The index of one split as a table for Croissant, relative to the shard set."""
+    return f"{INDEX_DIR}/{split}.parquet"
 
 
 def split_of_index(file: str) -> str | None:

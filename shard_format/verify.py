@@ -1,7 +1,8 @@
 """Verification: every byte of a shard set is compared with what was written.
 
-The manifest has the size and SHA-256 of every file but three: itself, whose bytes follow from its
-content, and build.json and report.html, which have checksums of their own. Files are read once, in
+The manifest has the size and SHA-256 of every file but those: itself, whose bytes follow from its
+content; build.json and report.html, which have checksums of their own; croissant.json and its
+tables, which are compared with each other and with the manifest. Files are read once, in
 parallel. Where a checksum differs, the damage gets an address: file, byte offset, record id. Files
 that are not part of the set are named too.
 """
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shard_format import naming, storage
+from shard_format.croissant import find_problems
 from shard_format.damaged_records import (
     Damage,
     damaged_records,
@@ -152,6 +154,8 @@ def verify_set(
     shards = [one.file in unlike for one in expected if one.split]
     is_strange = 2 * sum(shards) > len(shards)
     damages += own_damages(directory, manifest, read=scope.share > 0, is_strange=is_strange)
+    if scope.share > 0:
+        damages += [Damage(*problem) for problem in find_problems(directory, manifest)]
     damages += check.extra_files(read=scope.share >= 1)
     read = [one for one in expected if one.file in chosen]
     return Verified(
@@ -359,6 +363,7 @@ class _Check:
             read: Whether to compare contents with those of the set.
         """
         named = {one.file for one in expected_files(self._manifest)}
+        named |= {naming.CROISSANT, *map(naming.table_file, self._manifest.splits)}
         for name, size in sorted(extra_names(self._directory, named)):
             problem, same = "is not part of the set", ""
             if read and size is not None:

@@ -37,6 +37,7 @@ from shard_format import (
     open_index,
     storage,
 )
+from shard_format.croissant import write_croissant
 from shard_format.tfds_metadata import dataset_info_text, features_text, label_files
 
 
@@ -93,6 +94,7 @@ def commit(
         files={name: _file_info(workspace, name) for name in files},
     )
     _remove_strangers(workspace, manifest)
+    write_croissant(workspace.out, manifest, workspace.scratch_of)
     write_build_info(workspace, listing, started, plan, summaries, options, manifest)
     # A manifest that survives a power cut must not name files that do not: all of them are durable.
     _write_manifest(workspace, manifest.to_text().encode())
