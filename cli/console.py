@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import IO, Any
@@ -265,7 +266,8 @@ def native_noise_kept() -> Iterator[IO[str]]:
     with tempfile.TemporaryFile() as log, os.fdopen(saved, "w", closefd=False) as real:
         os.dup2(log.fileno(), 2)
         try:
-            yield real
+            with _damage_shown(real):
+                yield real
         except Exception:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(0, size - _LOG_TAIL_BYTES))
@@ -275,6 +277,25 @@ def native_noise_kept() -> Iterator[IO[str]]:
             sys.stderr.flush()
             os.dup2(saved, 2)
     os.close(saved)
+
+
+@contextlib.contextmanager
+def _damage_shown(stream: IO[str]) -> Iterator[None]:
+    """Prints what the reader warns of damaged records."""
+    from reader.damage import DamageWarning
+
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *where: Any, **options: Any) -> None:
+            if issubclass(category, DamageWarning):
+                stream.write(f"warning: {message}\n")
+                stream.flush()
+            else:
+                shown(message, category, *where, **options)
+
+        warnings.showwarning = show
+        yield
 
 
 def _show_unless_expected(tail: bytes, real: IO[str]) -> None:

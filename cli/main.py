@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import re
 import sys
 
 import click
@@ -34,7 +33,6 @@ from shard_format.errors import (
     RESUMES,
     DamageError,
     ShardmillError,
-    ShardSetError,
     file_error,
 )
 from shard_format.extras import naming_extras
@@ -134,8 +132,10 @@ def main() -> None:
         click.echo(f"error: {readable}", err=True)
         sys.exit(readable.exit_code)
     except Exception as error:
+        from reader.damage import raised_in_graph
+
         kind = type(error).__name__  # TensorFlow is not imported here
-        if kind == "UnknownError" and (found := _raised_in_a_graph(error)) is not None:
+        if kind == "UnknownError" and (found := raised_in_graph(error)) is not None:
             click.echo(f"error: {found}", err=True)
             sys.exit(found.exit_code)
         if kind != "DataLossError":
@@ -147,14 +147,6 @@ def main() -> None:
             err=True,
         )
         sys.exit(DamageError.exit_code)
-
-
-def _raised_in_a_graph(error: Exception) -> ShardmillError | None:
-    """What the reader of a set at a URL raised, which TensorFlow makes text of."""
-    kinds = {kind.__name__: kind for kind in (DamageError, ShardSetError)}
-    pattern = rf"({'|'.join(kinds)}): (.*?)\nTraceback"
-    found = re.search(pattern, str(error), re.DOTALL)
-    return kinds[found[1]](found[2].strip()) if found else None
 
 
 def _open_closed_streams() -> None:

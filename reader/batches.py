@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from reader.damage import naming_damage
+
 
 class NumpyBatches:
     """The batches of a stream, in the structure they have there, with arrays for tensors.
@@ -35,8 +37,24 @@ class NumpyBatches:
         return known_length(self._num_batches)
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in self._dataset:
+        for batch in read_batches(self._dataset):
             yield tf.nest.map_structure(_to_numpy, batch)
+
+
+def read_batches(dataset: tf.data.Dataset) -> Iterator[Any]:
+    """The batches of a data set.
+
+    Raises:
+        DamageError: A record is damaged; names file, byte offset and record id.
+        ShardSetError: A shard is missing, or cannot be read.
+    """
+    batches = iter(dataset)
+    while True:
+        with naming_damage():
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
 
 
 def known_length(num_batches: int | None) -> int:

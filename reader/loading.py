@@ -45,6 +45,7 @@ def load(
     cache_limit: int | str | None = None,
     on_cached: OnCached = ignore_progress,
     remainder: str | None = None,
+    on_corrupt: str = "raise",
     dtype: str = "uint8",
     normalize: str = "none",
     max_tokens: int | None = None,
@@ -81,11 +82,11 @@ def load(
     several names in `label` they are a dictionary by name, and with `features` the inputs are one,
     see docs/reading.md.
 
-    A damaged record raises tf.errors.DataLossError while the data set is iterated; TensorFlow does
-    not name the file, 'shardmill verify' does. Of a set at a URL it is a tf.errors.UnknownError
-    that names file, byte offset and record id; so is a file that cannot be read. With
-    cache="memory", and where images are cached decoded, every byte is read here, and damage is a
-    DamageError that names the file.
+    A damaged record ends the iteration with a tf.errors.UnknownError that names file, byte offset
+    and record id; so does a file that cannot be read. `numpy()` and `torch()` raise it as a
+    DamageError or ShardSetError. With cache="memory", and where images are cached decoded, every
+    byte is read here, and damage is a DamageError of this call. Workers of a service raise
+    tf.errors.DataLossError, without the file.
     """
     options = ReadOptions(**{name: value for name, value in locals().items() if name in _NAMES})
     address = None
@@ -108,7 +109,13 @@ def load(
         position = start.step * batch_size
         dataset = without_autograph(build_dataset)(opened.source, start.epoch, position, batches)
     found = (dataset, steps, opened.info, order, start, opened.copies)
-    return Stream(*found, options=options, directory=directory, source=opened.source)
+    return Stream(
+        *found,
+        options=options,
+        directory=directory,
+        source=opened.source,
+        losses=(opened.skipped,),
+    )
 
 
 _NAMES = frozenset(field.name for field in dataclasses.fields(ReadOptions))

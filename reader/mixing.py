@@ -147,6 +147,7 @@ def mix(
         order=of_mixture,
         start=start,
         copies=tuple(copies for one in opened for copies in one.copies),
+        losses=tuple(one.skipped for one in opened),
         parts=parts,
         shares=dict(zip(names, (shared.slots / shared.num_slots).tolist(), strict=True)),
     )

@@ -11,6 +11,7 @@ from reader.cache.copying import Copies
 from reader.cache.filling import Files
 from reader.cache.locations import locate_dataset
 from reader.cache.plan import plan_cache
+from reader.damage import SkippedRecords
 from reader.options import Directory, ReadOptions
 from reader.order.class_sampling import ClassSampler, make_sampler
 from reader.order.geometry import Geometry, make_geometry
@@ -49,6 +50,7 @@ class Opened:
         steps_per_epoch: Batches of one pass.
         copies: What is being copied to local disk while it is read; one, or none.
         files: Local files that are read; None where records come from memory or the network.
+        skipped: Damaged records that are skipped, as the stream is read.
     """
 
     source: Source
@@ -56,6 +58,7 @@ class Opened:
     steps_per_epoch: int
     copies: tuple[Copies, ...]
     files: Files | None
+    skipped: SkippedRecords
 
 
 def open_source(directory: Directory, options: ReadOptions) -> Opened:
@@ -80,7 +83,8 @@ def open_source(directory: Directory, options: ReadOptions) -> Opened:
     plan = plan_cache(place, opened, options)
     records = _record_type(manifest, root)(opened, options)
     labels = find_labels(opened, options.label)
-    filled = plan.fill(_counter(split.bytes, options.on_cached))
+    skipped = SkippedRecords()
+    filled = plan.fill(_counter(split.bytes, options.on_cached), skipped)
     if filled.decoder is not None:  # only records of images have one
         records = dataclasses.replace(cast(ImageRecords, records), decoder=filled.decoder)
     sampler: ClassSampler | None = None
@@ -105,6 +109,7 @@ def open_source(directory: Directory, options: ReadOptions) -> Opened:
         steps_per_epoch=-(-emitted // options.batch_size),
         copies=() if filled.copies is None else (filled.copies,),
         files=filled.files,
+        skipped=skipped,
     )
 
 

@@ -31,6 +31,7 @@ _INT64 = (1 << 63) - 1
 DTYPES = ("uint8", "float32")
 NORMALIZATIONS = ("none", "zscore", "minmax")
 PADS = ("longest", "max", "none")
+CORRUPTIONS = ("raise", "skip")
 REMAINDERS = ("drop", "keep", "pad", "wrap")
 
 # What sets of each kind are called in messages.
@@ -199,6 +200,15 @@ class ReadOptions:
         "batch, 0 for the added records: sums over all workers are then exact.",
         choices=REMAINDERS,
         shown="drop or keep",
+    )
+    on_corrupt: str = option(
+        "raise",
+        "What becomes of damaged records: raise ends the reading, skip leaves them out.",
+        details='"raise" names file, byte offset and record. "skip" leaves out exactly the records '
+        "that do not match their checksums, all of a missing shard too, and counts them in "
+        "stream.skipped. All others keep their batches: a batch is smaller by what it lost, or "
+        'with remainder="pad" the weight of that is 0.',
+        choices=CORRUPTIONS,
     )
     dtype: str = option(
         "uint8",
@@ -432,6 +442,11 @@ class ReadOptions:
             raise UsageError(
                 f"synonyms={str(self.synonyms)!r} does not work with service in {WHERE}: the table "
                 "exists in this process only. Leave one of them out."
+            )
+        if self.on_corrupt == "skip":
+            raise UsageError(
+                f"on_corrupt='skip' does not work with service in {WHERE}: damaged records are "
+                "read again by this process. Leave one of them out."
             )
         self._set("cache", "off")
 

@@ -7,10 +7,11 @@ from typing import Any, cast
 
 import tensorflow as tf
 
+from reader.cache.readers import portable
 from reader.options import ReadOptions
 from reader.order import graph_order
 from reader.record_types import BatchRecords, SingleRecords
-from reader.windows import Task, Windows
+from reader.windows import LOST, Task, Windows
 
 # AutoGraph would translate every function here, which takes most of the time to the first batch;
 # none of them branches on tensors in Python.
@@ -53,7 +54,11 @@ class Source:
     def numbered(self, epoch: Any, begin: Any, end: Any) -> tf.data.Dataset:
         """The batches with the numbers [begin, end) of an epoch, in order; see `batches`."""
         size = self.options.batch_size
-        return self.batches(self.windows.of_epoch(epoch, begin * size, end * size))
+        reader = portable(self.windows.record_reader)
+        source = dataclasses.replace(
+            self, windows=dataclasses.replace(self.windows, record_reader=reader)
+        )
+        return source.batches(self.windows.of_epoch(epoch, begin * size, end * size))
 
     def batched(self, elements: tf.data.Dataset) -> tf.data.Dataset:
         """Batches of `elements`, or of several such data sets mixed."""
@@ -61,15 +66,27 @@ class Source:
         if self.by_batch:
             return self.decode_batches(batches)
         records = cast(SingleRecords, self.records)
-        if not records.mixes:
+        if not records.mixes and not self._shrinks:
             return batches
-        return batches.map(records.finish, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+
+        def finish(*batch: Any) -> Any:
+            kept: Any = batch
+            if self._shrinks:
+                element, weights = batch
+                kept = _without(weights == LOST, element)
+                kept = kept if isinstance(kept, tuple) else (kept,)
+            return records.finish(*kept) if records.mixes else _unpacked(kept)
+
+        return batches.map(finish, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
     def decode_batches(self, batches: tf.data.Dataset) -> tf.data.Dataset:
         """([b] string, [b] uint64 keys, [b] float32 weights) -> batches of the stream."""
         records = cast(BatchRecords, self.records)
 
         def decode(serialized: Any, keys: Any, weights: Any) -> Any:
+            if self._shrinks:
+                rows = (serialized, keys, weights)
+                serialized, keys, weights = _without(weights == LOST, rows)
             return self._weighted(records.decode_batch(serialized, keys), weights)
 
         return batches.map(decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
@@ -88,6 +105,14 @@ class Source:
         # Never drops, for epochs are made of whole batches before; it makes the shape static.
         return self.options.remainder != "keep"
 
+    @property
+    def _shrinks(self) -> bool:
+        """Whether a batch is smaller by its damaged records.
+
+        Where batches have weights, theirs is 0, and every batch has its shape.
+        """
+        return self.options.on_corrupt == "skip" and self.options.remainder != "pad"
+
     def _decoded(self, tasks: tf.data.Dataset) -> tf.data.Dataset:
         """Records decoded one at a time, since each is worth a call: images."""
         records, seed = cast(SingleRecords, self.records), self.options.seed
@@ -103,7 +128,8 @@ class Source:
             return features, random, part.weights
 
         def decode(features: Any, random: Any, weight: Any) -> Any:
-            return self._weighted(records.decode(features, random), weight)
+            element = self._weighted(records.decode(features, random), weight)
+            return (element, weight) if self._shrinks else element
 
         # A window is a pure function of its task. It is read, shuffled and parsed as a whole: that
         # costs 12 us a record for the parse, where one parse per record took 18 us, and no element
@@ -132,12 +158,22 @@ class Source:
         """The element with weights, 0 for records that fill up a batch, if the stream has such."""
         if self.options.remainder != "pad":
             return element
+        weights = tf.maximum(weights, 0.0)
         if self.records.targets == "none":
             return element, weights
         if len(element) == 2:
             return (*element, weights)
         inputs, targets, own = element
         return inputs, targets, own * tf.reshape(weights, [-1, *[1] * (own.shape.rank - 1)])
+
+
+def _without(lost: Any, batch: Any) -> Any:
+    """The rows [batch, ...] of every tensor that are not lost."""
+    return tf.nest.map_structure(lambda rows: tf.boolean_mask(rows, ~lost), batch)
+
+
+def _unpacked(parts: tuple[Any, ...]) -> Any:
+    return parts[0] if len(parts) == 1 else parts
 
 
 def build_dataset(source: Source, epoch: int, position: int, batches: int) -> tf.data.Dataset:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from reader.batches import NumpyBatches
 from reader.cache.copying import Copies
 from reader.cache.plan import CacheChoice
+from reader.damage import SkippedRecords
 from reader.options import Directory, ReadOptions
 from reader.pipeline import Source, finished, without_autograph, without_rewrites
 from reader.record_types import OpenSplit, RecordType, TokenInfo, kind_of
@@ -118,6 +119,7 @@ class Stream:
         directory: What it was opened from, for the same: of a set at a URL that URL, where
             `info.directory` holds copies of its small files. None of a mixture.
         source: What the data set is made of. None of a mixture.
+        losses: The damaged records that were skipped, of each set of a mixture.
     """
 
     dataset: tf.data.Dataset
@@ -129,11 +131,20 @@ class Stream:
     options: ReadOptions | None = dataclasses.field(default=None, repr=False, kw_only=True)
     directory: Directory | None = dataclasses.field(default=None, repr=False, kw_only=True)
     source: Source | None = dataclasses.field(default=None, repr=False, kw_only=True)
+    losses: tuple[SkippedRecords, ...] = dataclasses.field(default=(), repr=False, kw_only=True)
 
     @property
     def first_step(self) -> int:
         """Steps that were done before the data set begins; 0 where it was loaded without state."""
         return self.start.epoch * self.steps_per_epoch + self.start.step
+
+    @property
+    def skipped(self) -> int:
+        """Damaged records that were skipped so far, each counted once; see on_corrupt of `load`.
+
+        Batches that are prefetched count before they are taken, and every worker counts its own.
+        """
+        return sum(map(len, self.losses))
 
     def state(self, steps_done: int) -> dict[str, Any]:
         """Where the stream is after so many steps, to be stored with the weights.
@@ -171,8 +182,13 @@ class Stream:
             end: Scalar int64, above `begin`, at most `steps_per_epoch`.
 
         Raises:
-            UsageError: The stream is a mixture, is cached, or is of a set at a URL.
+            UsageError: The stream is a mixture, is cached, is of a set at a URL, or skips damage.
         """
+        if self.options is not None and self.options.on_corrupt == "skip":
+            raise UsageError(
+                "on_corrupt='skip' does not work where a graph reads the set in another process, "
+                "in Stream.numbered. Read with on_corrupt='raise'."
+            )
         place = None if self.directory is None else local_path(place_of(self.directory))
         if self.source is None or place is None or self.info.cache != "off":
             raise UsageError(

@@ -9,7 +9,7 @@ import tensorflow as tf
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from reader.batches import known_length, ragged_rows
+from reader.batches import known_length, ragged_rows, read_batches
 from shard_format import UsageError
 
 _IMAGES_RANK = 4  # [batch, height, width, 3]
@@ -53,7 +53,7 @@ class TorchBatches(IterableDataset):
         workers = get_worker_info()
         if workers is not None:
             _refuse_workers(f"{workers.num_workers} workers")
-        for batch in self._dataset:
+        for batch in read_batches(self._dataset):
             yield tf.nest.map_structure(self._to_device, batch)
 
     def __reduce__(self) -> NoReturn:

@@ -20,6 +20,10 @@ from reader.records.readers import RecordReader
 _DRAWN = 1 << 62
 
 
+# The weight of what is in place of a damaged record.
+LOST = -1.0
+
+
 class Task(NamedTuple):
     """A part of a window to read; all scalar int64 tensors.
 
@@ -46,7 +50,8 @@ class Part(NamedTuple):
     Attributes:
         serialized: [m] string tf.train.Examples.
         draws: [m] int64, the seeds of their random numbers within an epoch.
-        weights: [m] float32, 1, or 0 where a record only fills up a batch.
+        weights: [m] float32, 1, or 0 where a record only fills up a batch; `LOST` where another
+            record is in place of a damaged one, which is skipped.
         sizes: [m, 2] int32, height and width of images, or None where they are not asked for.
     """
 
@@ -204,11 +209,17 @@ class Windows:
         # Read in the order on disk, and only what is wanted, which is all but for the first window
         # of a continued epoch and the last ones of any.
         read = tf.sort(wanted)
-        serialized = self.record_reader.read(tf.gather(numbers, read))
         found = tf.searchsorted(read, wanted, out_type=tf.int64)
         records = tf.gather(numbers, wanted)
         draws = records if self.sampler is None else tf.gather(positions, wanted) + _DRAWN
         weights = tf.ones_like(wanted, tf.float32) * tf.cast(task.real, tf.float32)
+        if self.options.on_corrupt == "skip":
+            serialized, sources = self.record_reader.read_skipping(tf.gather(numbers, read))
+            sources = tf.gather(sources, found)
+            weights = tf.where(sources == records, weights, LOST)
+            records = sources
+        else:
+            serialized = self.record_reader.read(tf.gather(numbers, read))
         sizes = None if self.sizes is None else self.sizes(records)
         return Part(tf.gather(serialized, found), draws, weights, sizes)
 

@@ -22,7 +22,7 @@ STREAMS = 1
 # The options of both splits, which `reader.load` calls the same.
 _SHARED = (
     *("label", "batch_size", "image_size", "normalize", "max_tokens"),
-    *("cache", "cache_dir", "cache_limit"),
+    *("cache", "cache_dir", "cache_limit", "on_corrupt"),
 )
 
 

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
+from reader.damage import naming_damage
 from trainer.errors import TrainingError
 from trainer.input_wait import finished_at, next_batch, no_clock, waited_between
 from trainer.objective import COUNTS, Objective
@@ -334,8 +335,9 @@ def _run_phase(
     while done < num_steps:
         steps = min(steps_per_call, num_steps - done, next_stop(done) - done)
         started = time.perf_counter()
-        state = call(batches, tf.constant(steps, tf.int64), tf.constant(done, tf.int64), state)
-        loss, counts, bad_step, waited = (value.numpy().tolist() for value in state)
+        with naming_damage():
+            state = call(batches, tf.constant(steps, tf.int64), tf.constant(done, tf.int64), state)
+            loss, counts, bad_step, waited = (value.numpy().tolist() for value in state)
         seconds = time.perf_counter() - started
         totals = Totals(
             loss=loss,

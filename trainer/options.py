@@ -28,6 +28,7 @@ FREE_TO_CHANGE = (
     "data",
     "run_dir",
     *CACHING,
+    "on_corrupt",
     "keep_checkpoints",
     "checkpoint_minutes",
     "strategy",
@@ -311,6 +312,7 @@ class TrainOptions:
     cache_stage: str = _read_option("cache_stage")
     cache_dir: Path | None = _read_option("cache_dir")
     cache_limit: str | None = _read_option("cache_limit", limits=None)
+    on_corrupt: str = _read_option("on_corrupt")
     keep_checkpoints: int = option(
         2, "Number of checkpoints to keep.", metavar="N", type=int, limits=Limits(1)
     )

@@ -25,7 +25,7 @@ _IMAGE_SIZE = 224  # pixels: the input of most networks for images
 _OPTIONS = (
     *("split", "batch_size", "image_size", "max_tokens", "pad", "buckets", "augment", "label"),
     *("features", "synonyms", "normalize", "shuffle", "cache", "cache_stage", "cache_dir"),
-    "cache_limit",
+    *("cache_limit", "on_corrupt"),
 )
 
 
@@ -106,13 +106,16 @@ def read(directory: Place, seconds: float, as_json: bool, **options: Any) -> Non
         print_json(
             dataclasses.asdict(rate)
             | {"split": split, "cache": stream.info.cache, "records": done}
-            | {"cache_stage": stream.info.cache_stage}
+            | {"cache_stage": stream.info.cache_stage, "skipped": stream.skipped}
             | ({"padding_share": tokens.padding_share} if tokens else {})
             | _stages_as_json(stages)
         )
         return
     _print_stages(stages, directory)
-    per_token = padding = store = ""
+    per_token = padding = store = skipped = ""
+    if stream.skipped:
+        noun = "record" if stream.skipped == 1 else "records"
+        skipped = f"skipped    {stream.skipped:,} damaged {noun}; run 'shardmill verify'\n"
     if tokens and rate.tokens_per_second is not None:
         per_token = f"{rate.tokens_per_second:,.0f} tokens/s, "
         padding = f"padding    {tokens.padding_share:.1%} of the positions of a batch\n"
@@ -126,7 +129,7 @@ def read(directory: Place, seconds: float, as_json: bool, **options: Any) -> Non
         f"first batch after {rate.first_batch_seconds:.2f} s\n"
         f"rate       {rate.records_per_second:,.0f} records/s, {per_token}"
         f"{rate.megabytes_per_second:,.1f} MB/s as stored\n"
-        f"{padding}{store}"
+        f"{padding}{store}{skipped}"
         f"cache      {stream.info.cache}: {stream.info.cache_reason}"
     )
 

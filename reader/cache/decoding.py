@@ -37,17 +37,23 @@ from shard_format import (
 from shard_format.machine import usable_cores
 from shard_format.naming import INDEX_DIR, MANIFEST, index_file
 from shard_format.storage import Place
+from shard_format.tfrecord import masked_crc
 
 PIXELS = "pixels"  # the file
+# Columns of the index of a decoded copy: first byte, number of bytes, and masked CRC-32C.
+PIXEL_COLUMNS = (PLACE, "pixel_bytes", "pixel_crc")
 Pixels = npt.NDArray[np.uint8]  # [height, width, 3]
-# Added to each stored record: names and values of its offset and of its two sides.
-_PLACE_BYTES = 128
+# Added to each stored record: names and values of its offset and of its two sides; and to its row.
+_PLACE_BYTES = 152
 _AHEAD = 4  # images being decoded or waiting, for each thread
 
 
 def decoded_name() -> str:
-    """What decoded copies are called; pixels may differ between versions of TensorFlow."""
-    return f"decoded-tf{tf.__version__}"
+    """What decoded copies are called; pixels may differ between versions of TensorFlow.
+
+    Those of the first version, which have no checksums of pixels, have another name.
+    """
+    return f"decoded-tf{tf.__version__}-crc"
 
 
 def decoded_schema(schema: Schema) -> Schema:
@@ -137,7 +143,7 @@ def decoded_records(
             for shard in shards:
                 name = str(source / shard.file)
                 for serialized in stored_records(source, shard, on_bytes):
-                    waiting.append(pool.submit(_decoded, serialized, image, name))
+                    waiting.append(pool.submit(decoded, serialized, image, name))
                     if len(waiting) > _AHEAD * threads:
                         yield finished()
             while waiting:
@@ -147,7 +153,17 @@ def decoded_records(
                 future.cancel()
 
 
-def _decoded(serialized: bytes, image: Feature, name: str) -> tuple[dict[str, Any], Pixels]:
+def decoded(serialized: bytes, image: Feature, name: str) -> tuple[dict[str, Any], Pixels]:
+    """The features of a record, and the pixels of its image.
+
+    Args:
+        serialized: The record.
+        image: The feature with the image.
+        name: The shard, for messages.
+
+    Raises:
+        DamageError: TensorFlow cannot decode the image.
+    """
     values: dict[str, Any] = dict(decode_example(serialized))
     (stored,) = values[image.name]
     try:
@@ -159,6 +175,11 @@ def _decoded(serialized: bytes, image: Feature, name: str) -> tuple[dict[str, An
             f"'{error.message}'. Read without cache_stage to see whether it is used."
         ) from error
     return values, pixels
+
+
+def pixels_crc(pixels: Any) -> int:
+    """The masked CRC-32C of the bytes of an array, or of anything else with a buffer."""
+    return masked_crc(memoryview(pixels).tobytes())
 
 
 def write_decoded(
@@ -181,13 +202,16 @@ def write_decoded(
     (target / INDEX_DIR).mkdir()
     common = set(index_schema([]).names)
     columns = [field for field in opened.index.schema if field.name not in common]
+    columns += [pa.field(name, pa.int64()) for name in PIXEL_COLUMNS]
     begin = 0
     index_path, pixels_path = target / index_file(split), target / PIXELS
     with IndexWriter(index_path, columns) as index, pixels_path.open("wb") as pixels_file:
+        images: list[tuple[int, int, int]] = []
 
         def keep(pixels: Pixels) -> int:
             place = pixels_file.tell()
             pixels_file.write(pixels.data)
+            images.append((place, pixels.nbytes, pixels_crc(pixels)))
             return place
 
         for shard in opened.manifest.splits[split].shards:
@@ -195,7 +219,11 @@ def write_decoded(
             with path.open("wb") as file:
                 for record in decoded_records(source, [shard], opened.schema, keep, on_bytes):
                     lengths.append(file.write(frame(record)))
-            index.append(_placed(opened.index.slice(begin, shard.records), lengths, path))
+            rows = _placed(opened.index.slice(begin, shard.records), lengths, path)
+            for name, values in zip(PIXEL_COLUMNS, zip(*images, strict=True), strict=True):
+                rows = rows.append_column(name, pa.array(values, pa.int64()))
+            index.append(rows)
+            images.clear()
             begin += shard.records
             shards.append(ShardInfo(path.name, shard.records, sum(lengths), _synced(path)))
     files = {

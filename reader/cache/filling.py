@@ -7,6 +7,11 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
+import tensorflow as tf
+
+from reader.cache.checked_pixels import CheckedPixels
+from reader.cache.checked_records import CheckedRecordReader
 from reader.cache.copying import Copies, Wanted, discard_cut, locked
 from reader.cache.decoding import (
     PIXELS,
@@ -20,9 +25,10 @@ from reader.cache.decoding import (
 from reader.cache.inventory import PART, Item, delete, is_whole, part_directory
 from reader.cache.locations import DatasetLocation, failed, missing, unreachable
 from reader.cache.pixels import empty_pixels, pixels_in_file, pixels_in_memory
-from reader.cache.readers import CopiedRecordReader, LeasedRecords, RemoteRecordReader
+from reader.cache.readers import ContainedRecordReader, CopiedRecordReader, LeasedRecords
 from reader.cache.resources import shown_bytes
 from reader.cache.stored_records import collect_in_memory, stored_records
+from reader.damage import SkippedRecords
 from reader.record_types import OpenSplit
 from reader.records.decoders import Decoder
 from reader.records.index_columns import IndexColumns
@@ -39,11 +45,13 @@ from shard_format import (
     ShardSetError,
     SplitInfo,
     load_manifest,
+    open_index,
 )
 from shard_format.naming import index_file
-from shard_format.storage import Url
 
 OnBytes = Callable[[int], None]
+
+_CHECKED = 1024  # records that are checked at a time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,17 +64,32 @@ class Filling:
         name: Of the split.
         on_bytes: Called with the size of every part of the split that was read, where filling the
             cache comes before the first batch.
+        skips: Whether damaged records are skipped.
+        skipped: Those that are.
     """
 
     place: DatasetLocation
     opened: OpenSplit
     name: str
     on_bytes: OnBytes
+    skips: bool
+    skipped: SkippedRecords
 
     @property
     def split(self) -> SplitInfo:
         """The split in the manifest."""
         return self.place.manifest.splits[self.name]
+
+    def shards(self) -> list[Path]:
+        """The paths of the shards of a local set, which exist unless damage is skipped.
+
+        Raises:
+            ShardSetError: A shard is missing.
+            DamageError: A shard has another size than the manifest says.
+        """
+        if self.skips:
+            return [self.place.root / shard.file for shard in self.split.shards]
+        return check_shards(self.place.root, self.split)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,25 +133,64 @@ def no_cache(filling: Filling) -> Filled:
     record_reader = _from_source(filling, _copy_paths(filling))
     if place.is_remote:
         return Filled(record_reader, from_url=True)
-    paths = check_shards(place.root, filling.split)
-    return Filled(record_reader, files=Files(paths, filling.opened.where))
+    return Filled(record_reader, files=Files(filling.shards(), filling.opened.where))
 
 
 def stored_in_memory(filling: Filling) -> Filled:
     """All bytes of the split in one tensor."""
     place, split = filling.place, filling.split
     if not place.is_remote:
-        return Filled(read_into_memory(check_shards(place.root, split), split))
+        try:
+            return Filled(read_into_memory(filling.shards(), split))
+        except (tf.errors.DataLossError, tf.errors.NotFoundError):
+            return _checked_in_memory(filling)
     records = (
         record
         for shard in split.shards
         for record in stored_records(place.source, shard, filling.on_bytes)
     )
-    return _in_memory(filling, records)
+    try:
+        return _in_memory(filling, records)
+    except ShardmillError:
+        if not filling.skips:
+            raise
+        return _checked_in_memory(filling)
+
+
+def _checked_in_memory(filling: Filling) -> Filled:
+    """All records in memory, of a damaged split: the first damage is raised, or all is skipped."""
+    checked, sources = _checked(filling, []), []
+
+    def records() -> Iterator[bytes]:
+        for begin in range(0, filling.split.records, _CHECKED):
+            numbers = np.arange(begin, min(begin + _CHECKED, filling.split.records))
+            if filling.skips:
+                serialized, own = checked.read_skipping_now(numbers)
+            else:
+                serialized, own = checked.read_now(numbers), numbers
+            sources.append(own)
+            yield from serialized
+
+    filled = _in_memory(filling, records())
+    found = dataclasses.replace(filled.record_reader, sources=tf.constant(np.concatenate(sources)))  # type: ignore[type-var]
+    return dataclasses.replace(filled, record_reader=found)
 
 
 def decoded_in_memory(filling: Filling) -> Filled:
-    """All images of the split as pixels in one array."""
+    """All images of the split as pixels in one array; of a damaged split they are not decoded."""
+    try:
+        return _decoded_in_memory(filling)
+    except ShardmillError as error:
+        if not filling.skips:
+            raise
+        return _undecoded(stored_in_memory(filling), error)
+
+
+def _undecoded(filled: Filled, error: ShardmillError) -> Filled:
+    return dataclasses.replace(filled, remark=f"; but images are not kept decoded: {error}")
+
+
+def _decoded_in_memory(filling: Filling) -> Filled:
     place, split = filling.place, filling.split
     pixels = empty_pixels(pixel_bytes(filling.opened))
     used = 0
@@ -155,7 +217,7 @@ def stored_on_disk(filling: Filling) -> Filled:
     """Copies of as many shards as fit, made while the split is read from its source."""
     place, split = filling.place, filling.split
     if not place.is_remote:
-        check_shards(place.root, split)
+        filling.shards()
     paths = _copy_paths(filling)
     items = [
         Item(path.relative_to(place.cache_dir).as_posix(), shard.bytes)
@@ -188,7 +250,7 @@ def stored_on_disk(filling: Filling) -> Filled:
             path if own else place.root / shard.file
             for path, shard, own in zip(paths, split.shards, leased, strict=True)
         ]
-        copied = _files(filling, chosen)
+        copied = ContainedRecordReader(_files(filling, chosen), _checked(filling, paths))
         files = Files(chosen, filling.opened.where) if not absent else None
         record_reader = (
             CopiedRecordReader(record_reader, copied, [f.path for f in absent])
@@ -202,6 +264,16 @@ def stored_on_disk(filling: Filling) -> Filled:
 
 
 def decoded_on_disk(filling: Filling) -> Filled:
+    """A copy of the split with its images as pixels; of a damaged split there is none."""
+    try:
+        return _decoded_on_disk(filling)
+    except (ShardSetError, DamageError) as error:
+        if not filling.skips:
+            raise
+        return _undecoded(no_cache(filling), error)
+
+
+def _decoded_on_disk(filling: Filling) -> Filled:
     """A shard set of the split with its images as pixels, written before the first batch."""
     place = filling.place
     target = place.cache_root / decoded_name() / filling.name
@@ -223,7 +295,13 @@ def decoded_on_disk(filling: Filling) -> Filled:
     index = IndexColumns(target / index_file(filling.name), LOCATION_COLUMNS)
     run_records = filling.opened.geometry.chunk_records
     paths = check_shards(target, split)
-    record_reader = FileRecordReader(paths, split, index, run_records)
+    rows = open_index(target / index_file(filling.name))
+    advice = "It is a cached copy: run 'shardmill cache --clear', and it is made again."
+    where = target / index_file(filling.name)
+    of_copy = CheckedRecordReader(target, split, rows, where, [], filling.skipped, advice)
+    slim = ContainedRecordReader(FileRecordReader(paths, split, index, run_records), of_copy)
+    (image,) = (one for one in filling.opened.schema.features if one.kind == "image")
+    record_reader = CheckedPixels(slim, target, rows, _checked(filling, []), image)
     return Filled(LeasedRecords(record_reader, lease), decoder=pixels_in_file(target / PIXELS))
 
 
@@ -263,10 +341,17 @@ CACHES = {
 
 
 def _from_source(filling: Filling, copies: list[Path]) -> RecordReader:
-    place, split = filling.place, filling.split
-    if isinstance(place.source, Url):
-        return RemoteRecordReader(place.source, split, filling.opened.index, copies)
-    return _files(filling, check_shards(place.root, split))
+    checked = _checked(filling, copies)
+    if filling.place.is_remote:
+        return checked
+    return ContainedRecordReader(_files(filling, filling.shards()), checked)
+
+
+def _checked(filling: Filling, copies: list[Path]) -> CheckedRecordReader:
+    place, index = filling.place, filling.opened.index
+    return CheckedRecordReader(
+        place.source, filling.split, index, filling.opened.where, copies, filling.skipped
+    )
 
 
 def _files(filling: Filling, paths: list[Path]) -> FileRecordReader:

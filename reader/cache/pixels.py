@@ -17,6 +17,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from reader.records.decoders import Crop, Decoder
+from reader.records.index_columns import mapped_file
 
 PLACE = "pixels_at"  # the feature: first byte of an image in the row
 _ALIGNMENT = 64  # bytes; TensorFlow copies what begins elsewhere
@@ -39,11 +40,7 @@ def pixels_in_memory(pixels: npt.NDArray[np.uint8]) -> Decoder:
 def pixels_in_file(path: Path) -> Decoder:
     """A decoder that cuts images out of a file; of which it reads the rows that it needs."""
     size = path.stat().st_size
-    return _decoder(
-        lambda: tf.raw_ops.ImmutableConst(
-            dtype=tf.uint8, shape=[size], memory_region_name=str(path)
-        )
-    )
+    return _decoder(lambda: mapped_file(path, tf.uint8, size))
 
 
 def _decoder(pixels: Callable[[], Any]) -> Decoder:

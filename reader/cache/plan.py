@@ -15,6 +15,7 @@ from reader.cache.resources import (
     on_network,
     shown_bytes,
 )
+from reader.damage import SkippedRecords
 from reader.options import ReadOptions
 from reader.record_types import OpenSplit
 from shard_format import UsageError
@@ -72,18 +73,21 @@ class CachePlan:
         opened: The split.
         choice: The cache, and why.
         name: Of the split.
+        skips: Whether damaged records are skipped.
     """
 
     place: DatasetLocation
     opened: OpenSplit
     choice: CacheChoice
     name: str
+    skips: bool
 
-    def fill(self, on_bytes: Callable[[int], None]) -> Filled:
+    def fill(self, on_bytes: Callable[[int], None], skipped: SkippedRecords) -> Filled:
         """Fills the cache as far as that comes before the first batch.
 
         Args:
             on_bytes: Called with the size of every part of the split that was read for it.
+            skipped: Counts the records that are skipped, now and while the split is read.
 
         Raises:
             UsageError: The cache has no room, or its directory cannot be written to.
@@ -91,7 +95,8 @@ class CachePlan:
             DamageError: A shard is not what its manifest says.
         """
         fill = CACHES[self.choice.cache, self.choice.stage]
-        filled = fill(Filling(self.place, self.opened, self.name, on_bytes))
+        filling = Filling(self.place, self.opened, self.name, on_bytes, self.skips, skipped)
+        filled = fill(filling)
         record_reader = LeasedRecords(filled.record_reader, self.place.lease)
         return (
             dataclasses.replace(filled, record_reader=record_reader) if self.place.lease else filled
@@ -124,7 +129,7 @@ def plan_cache(place: DatasetLocation, opened: OpenSplit, options: ReadOptions) 
     if stage != options.cache_stage:
         reason = f"{choice.reason}; the images are stored as pixels, so none is decoded"
         choice = dataclasses.replace(choice, reason=reason)
-    return CachePlan(place, opened, choice, options.split)
+    return CachePlan(place, opened, choice, options.split, options.on_corrupt == "skip")
 
 
 def choose_cache(asked: str, found: Situation) -> CacheChoice:

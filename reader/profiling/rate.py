@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from reader.batches import read_batches
 from reader.stream import Stream
 from shard_format import UsageError, storage
 from shard_format.storage import local_path, place_of
@@ -54,11 +55,12 @@ def measure(
 
     Raises:
         UsageError: The time is not above 0.
+        DamageError: A record is damaged.
     """
     if not seconds > 0:
         raise UsageError(f"seconds is {seconds} in reader.measure. Pass a number above 0.")
     begin = time.perf_counter()
-    batches = iter(stream.dataset)
+    batches = read_batches(stream.dataset)
     on_batch(_size(next(batches)))
     start = now = time.perf_counter()
     before = storage.traffic()

@@ -38,6 +38,10 @@ class SampledRecordReader:
         """See `RecordReader.read`."""
         return tf.gather(self.serialized, numbers % tf.size(self.serialized, tf.int64))
 
+    def read_skipping(self, numbers: Any) -> Any:
+        """See `RecordReader.read_skipping`."""
+        return self.read(numbers), numbers
+
 
 def open_again(stream: Stream) -> Opened:
     """The same stream, endless, and from the files of the set: without a cache.

@@ -25,6 +25,14 @@ _UNFOLDED = "_scoped_allocator"
 _DTYPES = {pa.int32(): tf.int32, pa.int64(): tf.int64}
 
 
+def mapped_file(path: Path, dtype: Any, size: int) -> Any:
+    """[size] values of a file as a tensor, of which TensorFlow reads what is used."""
+    mapped = tf.raw_ops.ImmutableConst(dtype=dtype, shape=[size], memory_region_name=str(path))
+    if not tf.executing_eagerly():
+        mapped.op._set_attr(_UNFOLDED, AttrValue(list=AttrValue.ListValue()))
+    return mapped
+
+
 class IndexColumns:
     """Looks up columns of whole numbers of an index.
 
@@ -60,11 +68,7 @@ class IndexColumns:
     def column(self, name: str, records: Any) -> Any:
         """[n] int64: the values of a column at [n] int64 record numbers."""
         dtype = self._types[name]
-        mapped = tf.raw_ops.ImmutableConst(
-            dtype=dtype, shape=[self._bytes // dtype.size], memory_region_name=str(self._path)
-        )
-        if not tf.executing_eagerly():
-            mapped.op._set_attr(_UNFOLDED, AttrValue(list=AttrValue.ListValue()))
+        mapped = mapped_file(self._path, dtype, self._bytes // dtype.size)
         batch = tf.searchsorted(self._ends, records, side="right", out_type=tf.int64)
         places = tf.gather(self._bases[name], batch) + records
         return tf.cast(tf.gather(mapped, places), tf.int64)

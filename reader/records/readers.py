@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from reader.records.index_columns import IndexColumns
-from shard_format import DamageError, SplitInfo, read_records
+from shard_format import DamageError, SplitInfo
 
 # Runs of records that are read at a time. More hides more latency (an NFS or object store answers
 # in milliseconds); from the page cache anything from 2 to 16 is the same.
@@ -28,6 +28,16 @@ class RecordReader(Protocol):
         Args:
             numbers: [n] int64 record numbers of the split, n at least 1. Adjacent ones
                 are read together.
+        """
+
+    def read_skipping(self, numbers: Any) -> Any:
+        """The records, with another one of the split in place of each that is damaged.
+
+        Args:
+            numbers: See `read`.
+
+        Returns:
+            [n] string, and the [n] int64 numbers of the records that they are.
         """
 
 
@@ -98,6 +108,19 @@ class FileRecordReader:
         )
         return payloads.batch(count).get_single_element()
 
+    def read_skipping(self, numbers: Any) -> Any:
+        """See `RecordReader.read_skipping`; damage is an error here."""
+        return self.read(numbers), numbers
+
+    def read_if_whole(self, numbers: Any) -> Any:
+        """[n] string as `read` gives them, or [0] where that would be an error."""
+        # One element, which is there or not. Without the map, errors of a data set would not be
+        # passed over one by one: a file that cannot be opened gives another one for ever.
+        found = tf.data.Dataset.range(1).map(lambda _: self.read(numbers))
+        found = found.ignore_errors(log_warning=False)
+        none = tf.data.Dataset.from_tensors(tf.zeros([0], tf.string))
+        return found.concatenate(none).take(1).get_single_element()
+
 
 @dataclasses.dataclass(frozen=True)
 class MemoryRecordReader:
@@ -105,13 +128,21 @@ class MemoryRecordReader:
 
     Attributes:
         serialized: [num_records] string.
+        sources: [num_records] int64, the numbers of the records that these are, where others are in
+            place of damaged ones; None where none is.
     """
 
     serialized: Any
+    sources: Any = None
 
     def read(self, numbers: Any) -> Any:
         """See `RecordReader.read`."""
         return tf.gather(self.serialized, numbers)
+
+    def read_skipping(self, numbers: Any) -> Any:
+        """See `RecordReader.read_skipping`."""
+        sources = numbers if self.sources is None else tf.gather(self.sources, numbers)
+        return self.read(numbers), sources
 
 
 def read_into_memory(paths: list[Path], split: SplitInfo) -> MemoryRecordReader:
@@ -122,13 +153,12 @@ def read_into_memory(paths: list[Path], split: SplitInfo) -> MemoryRecordReader:
         split: The split; has at least one record.
 
     Raises:
-        DamageError: A shard cannot be read to its end, or holds another number of records.
+        tf.errors.DataLossError: A shard cannot be read to its end.
+        tf.errors.NotFoundError: There is no such file.
+        DamageError: The shards hold another number of records.
     """
     records = tf.data.TFRecordDataset([str(path) for path in paths], buffer_size=4 << 20)
-    try:
-        serialized = next(iter(records.batch(split.records + 1)))
-    except tf.errors.DataLossError as error:
-        raise _damage(paths) from error
+    serialized = next(iter(records.batch(split.records + 1)))
     found = int(tf.size(serialized))
     if found != split.records:
         raise DamageError(
@@ -136,17 +166,3 @@ def read_into_memory(paths: list[Path], split: SplitInfo) -> MemoryRecordReader:
             f"{paths[0].parent}. Run 'shardmill verify'."
         )
     return MemoryRecordReader(serialized)
-
-
-def _damage(paths: list[Path]) -> DamageError:
-    """TensorFlow names neither file nor offset, so the shards are read again to find them."""
-    for path in paths:
-        try:
-            for _ in read_records(path):
-                pass
-        except DamageError as error:
-            return error
-    return DamageError(
-        f"A shard could not be read to its end in {paths[0].parent}, but a second time it could. "
-        "Run 'shardmill verify'."
-    )

@@ -140,6 +140,33 @@ def test_all_other_features_and_columns_stay(
     assert index["offset"].to_pylist() == [0, index["length"][0].as_py()]
 
 
+def test_a_flipped_bit_of_a_pixel_is_mended(make_set: Any, tmp_path: Path) -> None:
+    directory = make_set({"train": (5,)})
+    options: dict[str, Any] = {"batch_size": 5, "epochs": 1, "cache_dir": tmp_path / "cache"}
+    options |= {"cache": "disk", "cache_stage": "decoded"}
+    (whole, _), *_ = reader.load(directory, **options).numpy()
+    copy = decoded_set(tmp_path / "cache")
+    content = (copy / "pixels").read_bytes()
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 128
+    (copy / "pixels").write_bytes(flipped)
+    with pytest.warns(RuntimeWarning, match=f"Pixels in {copy}/pixels at byte 4608 did not match"):
+        (found, _), *_ = reader.load(directory, **options).numpy()
+    assert np.array_equal(found, whole)
+    assert (copy / "pixels").read_bytes() == content
+    # Of a damaged set, a damaged copy cannot be mended; nor can a record of the copy itself.
+    (copy / "pixels").write_bytes(flipped)
+    (shard,) = directory.glob("*.tfrecord*")
+    original = shard.read_bytes()
+    shard.write_bytes(original[:-9] + b"x" + original[-8:])
+    with pytest.warns(RuntimeWarning, match="decoded again"):
+        list(reader.load(directory, **options).numpy())
+    (slim,) = copy.glob("*.tfrecord*")
+    slim.write_bytes(slim.read_bytes()[:-9] + b"xxxxxxxxx")
+    with pytest.raises(DamageError, match=f"{slim} at byte .*run 'shardmill cache --clear'"):
+        list(reader.load(directory, **options).numpy())
+
+
 def test_no_room_is_said_before_anything_is_decoded(make_set: Any, tmp_path: Path) -> None:
     directory = make_set({"train": (9, 12)})
     options = {"batch_size": 2, "image_size": 8, "cache_dir": tmp_path / "c", "cache_limit": 10_000}

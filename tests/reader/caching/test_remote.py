@@ -12,7 +12,8 @@ import pytest
 import tensorflow as tf
 
 import reader
-from reader.cache.readers import RemoteRecordReader
+from reader.cache.checked_records import CheckedRecordReader
+from reader.damage import SkippedRecords
 from shard_format import (
     DamageError,
     ShardSetError,
@@ -113,7 +114,9 @@ def test_any_records_in_any_order(tiny: Path, remote: Any, tmp_path: Path) -> No
     index = open_index(tiny / index_file("train"))
     copies = [tmp_path / shard.file for shard in split.shards]
     copies[0].write_bytes((tiny / split.shards[0].file).read_bytes())
-    record_reader = RemoteRecordReader(Url(url), split, index, copies)
+    record_reader = CheckedRecordReader(
+        Url(url), split, index, tiny / index_file("train"), copies, SkippedRecords()
+    )
     generator = np.random.default_rng(0)
     for count in (1, 2, 30, 200):
         numbers = generator.integers(0, split.records, count)
@@ -174,13 +177,13 @@ def test_the_first_batch_waits_for_a_part_of_its_window(
     url, _ = remote(tiny)
     with mock.patch("reader.opening._FIRST_BYTES", 1):
         reads: list[int] = []
-        original = RemoteRecordReader.read_now
+        original = CheckedRecordReader.read_now
 
         def counted(self: Any, numbers: Any) -> Any:
             reads.append(len(numbers))
             return original(self, numbers)
 
-        with mock.patch.object(RemoteRecordReader, "read_now", counted):
+        with mock.patch.object(CheckedRecordReader, "read_now", counted):
             found = reader.load(
                 url, batch_size=10, image_size=8, epochs=1, cache="off", cache_dir=tmp_path
             )

@@ -1,0 +1,288 @@
+"""Records by their byte ranges, each checked here: what is damaged is named, or skipped.
+
+It reads sets at a URL, which TensorFlow cannot read, and the windows of local sets in which
+TensorFlow found damage, which it can neither name nor pass over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import tensorflow as tf
+
+from reader.cache.inventory import is_whole
+from reader.cache.locations import missing, unreachable
+from reader.damage import SkippedRecords
+from shard_format import DamageError, ShardSetError, SplitInfo, storage, unframe, unframe_many
+from shard_format.storage import Place, Range, Url
+from shard_format.wording import visible
+
+Int64Array = npt.NDArray[np.int64]
+Payloads = npt.NDArray[np.object_]
+
+_REQUEST_BYTES = 8 << 20  # 8 MiB: above that, two requests are faster than one
+_SEARCHED = 256  # records that are read at a time to find one that is whole
+
+
+class _Run(NamedTuple):
+    """Adjacent records in a shard: the places [first, end) of a list of records in order.
+
+    Attributes:
+        shard: Number of the shard.
+        begin: First byte in it.
+        size: Bytes.
+        first: Place of the first record.
+        end: One behind the place of the last.
+    """
+
+    shard: int
+    begin: int
+    size: int
+    first: int
+    end: int
+
+
+class CheckedRecordReader:
+    """Reads records of a set, each byte range from the copy of its shard if there is one.
+
+    A window of an epoch is a call: its chunks are ranges, of which many are requested at a time,
+    and the next window is read while this one is decoded. The graph calls Python once a window:
+    about 1 us a record with the interpreter's lock, and such a data set cannot be sent to another
+    process (tf.data service).
+
+    A record that is damaged in a copy is read from the set.
+
+    Args:
+        source: The set.
+        split: Its shards.
+        index: One row per record, with its offset and length.
+        where: The index file, for messages.
+        copies: The paths at which copies of the shards are, or will be; in the split's order.
+            May be empty.
+        skipped: Counts the records that `read_skipping` passes over.
+        advice: What to do about damage; by default that of a set.
+    """
+
+    def __init__(
+        self,
+        source: Place,
+        split: SplitInfo,
+        index: pa.Table,
+        where: Place,
+        copies: list[Path],
+        skipped: SkippedRecords,
+        advice: str = "",
+    ) -> None:
+        self._advice = advice or (
+            f"Run 'shardmill verify {source}': it names all that is damaged. "
+            'on_corrupt="skip" (--on-corrupt skip) reads all others.'
+        )
+        self._source, self._shards, self._copies = source, split.shards, copies
+        self._offset, self._length = index["offset"], index["length"]
+        self._record_ids, self._where = index["record_id"], where
+        self._skipped = skipped
+        self._ends = np.cumsum([shard.records for shard in split.shards])
+        self._bytes = np.array([shard.bytes for shard in split.shards], np.int64)
+        self._filler: tuple[int, bytes] | None = None
+
+    def read(self, numbers: Any) -> Any:
+        """See `reader.records.readers.RecordReader.read`."""
+        # Without a state: with one, a data set that has to be deterministic would be sequential.
+        serialized = tf.numpy_function(self.read_now, [numbers], tf.string, stateful=False)
+        serialized.set_shape([None])
+        return serialized
+
+    def read_skipping(self, numbers: Any) -> Any:
+        """See `reader.records.readers.RecordReader.read_skipping`."""
+        types = (tf.string, tf.int64)
+        found = tf.numpy_function(self.read_skipping_now, [numbers], types, stateful=False)
+        for one in found:
+            one.set_shape([None])
+        return tuple(found)
+
+    def read_now(self, numbers: Int64Array) -> Payloads:
+        """[n] bytes: the serialized records of [n] int64 numbers.
+
+        Raises:
+            ShardSetError: A shard cannot be read.
+            DamageError: A record or its row of the index is damaged.
+        """
+        serialized = self._found(numbers, skipping=False)
+        for place in np.flatnonzero(serialized == None):  # noqa: E711
+            raise DamageError(f"{self._problem(int(numbers[place]))} {self._advice}")
+        return serialized
+
+    def read_skipping_now(self, numbers: Int64Array) -> tuple[Payloads, Int64Array]:
+        """The records that can be read, and another one in place of each that cannot.
+
+        Returns:
+            [n] bytes, and the [n] int64 numbers of the records that these are.
+
+        Raises:
+            ShardSetError: A shard exists and cannot be read.
+            DamageError: No record of the split can be read.
+        """
+        serialized, sources = self._found(numbers, skipping=True), numbers.copy()
+        for place in np.flatnonzero(serialized == None):  # noqa: E711
+            number = int(numbers[place])
+            self._skipped.add(number, self._problem(number))
+            sources[place], serialized[place] = self._whole_record()
+        return serialized, sources
+
+    def _found(self, numbers: Int64Array, *, skipping: bool) -> Payloads:
+        """[n] bytes, None where a record is not what the index says."""
+        serialized = np.full(len(numbers), None, object)
+        shards = np.searchsorted(self._ends, numbers, side="right")
+        begins, lengths = _taken(self._offset, numbers), _taken(self._length, numbers)
+        # A wrong number must not become the size of a request.
+        inside = (begins >= 0) & (lengths > 0) & (begins <= self._bytes[shards] - lengths)
+        order = np.lexsort((begins, shards))
+        order = order[inside[order]]
+        if not len(order):
+            return serialized
+        shards, begins, lengths = shards[order], begins[order], lengths[order]
+        runs = list(_runs(shards, begins, begins + lengths))
+        for run, data in zip(runs, self._read_runs(runs, skipping), strict=True):
+            own = slice(run.first, run.end)
+            payloads = unframe_many(data, begins[own] - run.begin, lengths[own])
+            for place, payload in zip(order[own].tolist(), payloads, strict=True):
+                if payload is None and self._is_copied(run.shard):
+                    payload = self._from_source(int(numbers[place]))
+                serialized[place] = payload
+        return serialized
+
+    def _read_runs(self, runs: list[_Run], skipping: bool) -> Iterator[bytes]:
+        """The bytes of each run, fewer where a shard ends before; of a missing shard none."""
+        shards = {run.shard for run in runs}
+        copied = {number for number in shards if self._is_copied(number)}
+        lost: set[int] = set()
+        if skipping:  # a request for a missing file would end all others
+            lost = {number for number in shards - copied if not self._exists(number)}
+        requested = self._requested(run for run in runs if run.shard not in copied | lost)
+        for run in runs:
+            try:
+                if run.shard in lost:
+                    yield b""
+                elif run.shard in copied:
+                    yield storage.read_range(self._copies[run.shard], run.begin, run.size)
+                else:
+                    yield next(requested)
+            except FileNotFoundError as error:
+                raise ShardSetError(missing(str(error.filename))) from error
+            except OSError as error:
+                raise ShardSetError(unreachable(str(error.filename), error)) from error
+
+    def _requested(self, runs: Iterator[_Run]) -> Iterator[bytes]:
+        if not isinstance(self._source, Url):
+            return (storage.read_range(self._file(run.shard), run.begin, run.size) for run in runs)
+        source = self._source
+        return storage.read_many(
+            Range(source / self._shards[run.shard].file, run.begin, run.size) for run in runs
+        )
+
+    def _from_source(self, number: int) -> bytes | None:
+        """The record that is damaged in a copy; None if it is damaged in the set too."""
+        try:
+            (payload,) = unframe_many(
+                self._framed(number), np.zeros(1, np.int64), _taken(self._length, [number])
+            )
+        except OSError:
+            return None
+        return payload
+
+    def _whole_record(self) -> tuple[int, bytes]:
+        """The first record of the split that can be read; for all that cannot, so kept."""
+        if self._filler is None:
+            for begin in range(0, int(self._ends[-1]), _SEARCHED):
+                numbers = np.arange(begin, min(begin + _SEARCHED, int(self._ends[-1])))
+                found = self._found(numbers, skipping=True)
+                whole = np.flatnonzero(found != None)  # noqa: E711
+                if len(whole):
+                    self._filler = int(numbers[whole[0]]), found[whole[0]]
+                    return self._filler
+            raise DamageError(
+                f"No record of the split can be read in {self._source}. Run 'shardmill verify "
+                f"{self._source}', and copy the set again, or build it again."
+            )
+        return self._filler
+
+    def _problem(self, number: int) -> str:
+        """Which record is damaged, and how, in a sentence."""
+        shard = int(np.searchsorted(self._ends, number, side="right"))
+        (offset,), (length,) = _taken(self._offset, [number]), _taken(self._length, [number])
+        where = f"{self._file(shard)} at byte {offset} (record {self._record_id(number)!r})"
+        if offset < 0 or length <= 0 or offset > self._bytes[shard] - length:
+            return (
+                f"The index {self._where} is damaged: its row {number} is for bytes "
+                f"[{offset}, {offset + length}) of the {self._bytes[shard]} bytes of {where}."
+            )
+        try:
+            framed = self._framed(number)
+            if len(framed) < length:
+                return f"The file ends inside a record of {length} bytes in {where}."
+            unframe(framed, where)
+        except FileNotFoundError:
+            return f"No shard file {where}."
+        except DamageError as error:
+            problem = str(error)
+            return f"{problem[0].upper()}{problem[1:]}."
+        return f"A record did not match its checksum when it was first read, in {where}."
+
+    def _framed(self, number: int) -> bytes:
+        shard = int(np.searchsorted(self._ends, number, side="right"))
+        offset, length = _taken(self._offset, [number]), _taken(self._length, [number])
+        return storage.read_range(self._file(shard), int(offset[0]), int(length[0]))
+
+    def _file(self, shard: int) -> Place:
+        return self._source / self._shards[shard].file
+
+    def _exists(self, shard: int) -> bool:
+        try:
+            return storage.stat(self._file(shard)) is not None
+        except OSError as error:
+            raise ShardSetError(unreachable(str(self._file(shard)), error)) from error
+
+    def _is_copied(self, shard: int) -> bool:
+        return bool(self._copies) and is_whole(self._copies[shard], self._shards[shard].bytes)
+
+    def _record_id(self, number: int) -> str:
+        """For people."""
+        # Of a damaged index, offsets of strings may point anywhere in memory.
+        row = pa.array([number], pa.int64())
+        first = 0
+        try:
+            for chunk in self._record_ids.chunks:
+                if number < first + len(chunk):
+                    chunk.validate(full=True)
+                    break
+                first += len(chunk)
+            return visible(pc.take(self._record_ids, row)[0].as_py())
+        except (pa.ArrowInvalid, UnicodeDecodeError):
+            return f"number {number}"
+
+
+def _runs(shards: Int64Array, begins: Int64Array, ends: Int64Array) -> Iterator[_Run]:
+    """What is read in one piece each, of records in order of their place."""
+    apart = (shards[1:] != shards[:-1]) | (begins[1:] > ends[:-1])
+    first = np.flatnonzero(np.concatenate([[True], apart]))
+    # Long ones are cut between two records, about every _REQUEST_BYTES.
+    of_run = np.cumsum(np.concatenate([[0], apart]))
+    pieces = (begins - begins[first][of_run]) // _REQUEST_BYTES
+    apart |= pieces[1:] != pieces[:-1]
+    first = np.flatnonzero(np.concatenate([[True], apart]))
+    behind = np.append(first[1:], len(begins))
+    sizes = ends[behind - 1] - begins[first]
+    columns = (shards[first], begins[first], sizes, first, behind)
+    for values in zip(*(column.tolist() for column in columns), strict=True):
+        yield _Run(*values)
+
+
+def _taken(column: pa.ChunkedArray, rows: Any) -> Int64Array:
+    """[len(rows)] int64: the values of a column at these rows."""
+    return np.asarray(pc.take(column, pa.array(rows, pa.int64())).to_numpy(), np.int64)

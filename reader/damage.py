@@ -1,0 +1,80 @@
+"""What is known of damaged records: errors that name them, and a count of those that are skipped.
+
+A data set can only raise errors of TensorFlow, which makes text of what Python raises in its graph.
+`raised_in_graph` turns that text into the exception again; loops over a data set do so through
+`naming_damage`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import warnings
+from collections.abc import Iterator
+
+from shard_format import DamageError, ShardmillError, ShardSetError
+
+_NAMED = 20  # skipped records; the others are counted alone, such as those of a missing shard
+
+_KINDS = {kind.__name__: kind for kind in (DamageError, ShardSetError)}
+_RAISED = re.compile(rf"({'|'.join(_KINDS)}): (.*?)\nTraceback", re.DOTALL)
+
+
+class DamageWarning(RuntimeWarning):
+    """A damaged record was skipped, or a damaged copy was mended."""
+
+
+def raised_in_graph(error: BaseException) -> ShardmillError | None:
+    """What the reader raised inside a graph of TensorFlow; None for any other error."""
+    found = _RAISED.search(str(error))
+    return _KINDS[found[1]](found[2].strip()) if found else None
+
+
+@contextlib.contextmanager
+def naming_damage() -> Iterator[None]:
+    """Raises what the reader raised inside a graph as the exception that it was.
+
+    Raises:
+        DamageError: A record is damaged.
+        ShardSetError: A shard is missing, or cannot be read.
+    """
+    try:
+        yield
+    except Exception as error:
+        found = raised_in_graph(error)
+        if found is None:
+            raise
+        raise found from error
+
+
+class SkippedRecords:
+    """The damaged records that a stream has skipped, each counted once; warnings name the first.
+
+    Threads of TensorFlow add to it, ahead of the batches that a program has taken.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: set[int] = set()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def add(self, number: int, problem: str) -> None:
+        """Counts a record of the split.
+
+        Args:
+            number: Of the record.
+            problem: Names file, byte offset and record.
+        """
+        with self._lock:
+            if number in self._numbers:
+                return
+            self._numbers.add(number)
+            count = len(self._numbers)
+        if count <= _NAMED:
+            warnings.warn(f"Skipped a damaged record: {problem}", DamageWarning, stacklevel=2)
+        elif count == _NAMED + 1:
+            text = "More damaged records are skipped. 'shardmill verify' names all."
+            warnings.warn(text, DamageWarning, stacklevel=2)
