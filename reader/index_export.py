@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from reader.records.split_files import check_sizes, checked_index
 from shard_format import DamageError, InputError, SplitInfo, load_manifest, storage
-from shard_format.naming import INDEX_DIR, index_file
+from shard_format.naming import INDEX_DIR
 from shard_format.options import check_choice
 from shard_format.storage import Place, Url, place_of
 
@@ -114,7 +114,7 @@ def export_index(
     for name, split in manifest.splits.items():
         files[name] = []
         check_sizes(root, split)
-        frames = _frames(root / index_file(name), split)
+        frames = _frames(root / manifest.index_file(name), split)
         for shard, (offsets, sizes) in zip(split.shards, frames, strict=True):
             target = folder / f"{shard.file}{INDEX_FORMATS[format].suffix}"
             _write(target, INDEX_FORMATS[format].content(offsets, sizes))

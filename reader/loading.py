@@ -21,7 +21,7 @@ from reader.options import (
 from reader.pipeline import build_dataset, without_autograph
 from reader.service.address import check_answers, parse_address
 from reader.service.client import build_served, check_directory
-from reader.state import order_of, read_state
+from reader.state import check_generation, order_of, read_state
 from reader.stream import ServedStream, Stream
 from reader.transforms.augmentation import Augment
 from shard_format.options import described
@@ -31,6 +31,7 @@ def load(
     directory: Directory,
     *,
     split: str = "train",
+    generation: int | None = None,
     batch_size: int = REQUIRED,
     image_size: int | None = None,
     augment: Augment = "none",
@@ -99,6 +100,7 @@ def load(
         opened = open_source(directory, options)
         steps = opened.steps_per_epoch
         order = order_of(opened.info.root_hash, options)
+        check_generation(state, opened.earlier)
         start = read_state(state, order, steps, epochs)
         batches = int(tf.data.INFINITE_CARDINALITY)  # makes Keras ask for steps_per_epoch
         if epochs is not None:

@@ -26,7 +26,7 @@ from reader.records.vocabulary import HUGGING_FACE, SENTENCE_PIECE
 from reader.state import as_json, content_of, digest, read_state, sampled_label
 from reader.stream import Stream, StreamInfo
 from reader.transforms.normalization import TRAINING_SPLIT
-from shard_format import UsageError, load_manifest
+from shard_format import UsageError, load_manifest, manifest_with
 from shard_format import mix as mix_bits
 from shard_format.options import check_choice, check_integer
 from shard_format.storage import place_of
@@ -255,7 +255,7 @@ def _check_alike(names: list[str], opened: list[Opened]) -> None:
 
 def _likeness(opened: Opened) -> dict[str, Any]:
     info = opened.info
-    manifest = load_manifest(info.directory)
+    manifest = manifest_with(info.directory, info.root_hash) or load_manifest(info.directory)
     files = manifest.files
     tokenizers = [files[name] for name in (HUGGING_FACE, SENTENCE_PIECE) if name in files]
     return {

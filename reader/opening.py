@@ -29,7 +29,6 @@ from shard_format import (
     SplitInfo,
     UsageError,
 )
-from shard_format.naming import index_file
 from shard_format.options import check_choice
 
 # What the first batch of a set at a URL waits for: 80 requests of 100 kB, or one batch.
@@ -51,6 +50,7 @@ class Opened:
         copies: What is being copied to local disk while it is read; one, or none.
         files: Local files that are read; None where records come from memory or the network.
         skipped: Damaged records that are skipped, as the stream is read.
+        earlier: Root hashes of the set at its earlier generations, the first one first.
     """
 
     source: Source
@@ -59,6 +59,7 @@ class Opened:
     copies: tuple[Copies, ...]
     files: Files | None
     skipped: SkippedRecords
+    earlier: tuple[str, ...] = ()
 
 
 def open_source(directory: Directory, options: ReadOptions) -> Opened:
@@ -77,7 +78,7 @@ def open_source(directory: Directory, options: ReadOptions) -> Opened:
     root, manifest = place.root, place.manifest
     split = _checked_split(manifest, options, root)
     geometry = _checked_geometry(split, options, root)
-    index_path = root / index_file(options.split)
+    index_path = root / manifest.index_file(options.split)
     index = checked_index(index_path, split)
     opened = OpenSplit(root, manifest, index, geometry, index_path)
     plan = plan_cache(place, opened, options)
@@ -110,6 +111,7 @@ def open_source(directory: Directory, options: ReadOptions) -> Opened:
         copies=() if filled.copies is None else (filled.copies,),
         files=filled.files,
         skipped=skipped,
+        earlier=tuple(one.view for one in manifest.generations[:-1]),
     )
 
 

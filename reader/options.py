@@ -78,6 +78,15 @@ class ReadOptions:
     """
 
     split: str = option("train", "Name of a split of the set.", metavar="NAME")
+    generation: int | None = option(
+        None,
+        "Number of a generation of the set, see 'shardmill log'; the newest by default.",
+        details="A set that was appended to can be read as it was before.",
+        metavar="N",
+        type=int,
+        limits=Limits(0, 1 << 31),
+        shown="the newest",
+    )
     batch_size: int = option(
         REQUIRED,
         "Records per batch.",

@@ -86,6 +86,26 @@ def read_state(
     return Position(epoch, step)
 
 
+def check_generation(state: Mapping[str, Any] | None, earlier: Sequence[str]) -> None:
+    """Returns if a state is not one of an earlier generation of the set.
+
+    Args:
+        state: See `read_state`.
+        earlier: Root hashes of the set at its earlier generations, the first one first.
+
+    Raises:
+        UsageError: It is.
+    """
+    found = state.get("root_hash") if isinstance(state, Mapping) else None
+    if found in earlier:
+        number = list(earlier).index(str(found))
+        raise UsageError(
+            f"The state is of generation {number} of the set, and generation {len(earlier)} was "
+            f"loaded, in reader.load. Pass generation={number} to continue it, or leave the state "
+            "out to begin with all records."
+        )
+
+
 def _check_content(state: Mapping[str, Any], content: Mapping[str, Any]) -> None:
     """Returns if the batches hold the same of their records; states of earlier versions do not say.
 

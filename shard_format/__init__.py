@@ -15,12 +15,14 @@ from shard_format.index import (
 )
 from shard_format.keys import id_hash, mix, shuffle_keys, split_positions
 from shard_format.manifest import (
+    Generation,
     Ledger,
     Manifest,
     ShardInfo,
     SplitInfo,
     load_build,
     load_manifest,
+    manifest_with,
     parse_manifest,
 )
 from shard_format.schema import ENCODINGS, Feature, Schema
@@ -43,6 +45,7 @@ __all__ = [
     "Damage",
     "DamageError",
     "Feature",
+    "Generation",
     "IndexWriter",
     "InputError",
     "Ledger",
@@ -66,6 +69,7 @@ __all__ = [
     "label_column",
     "load_build",
     "load_manifest",
+    "manifest_with",
     "masked_crc",
     "mix",
     "open_index",

@@ -15,12 +15,14 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from shard_format import naming, storage
-from shard_format.errors import DamageError, ShardSetError
+from shard_format.errors import DamageError, ShardSetError, UsageError
 from shard_format.manifest_types import WrongType, check_manifest
 from shard_format.schema import Schema
 from shard_format.storage import Place
 
 FORMAT_VERSION = 1
+# Of a set with generations: a reader that knows version 1 alone would look for its index elsewhere.
+GENERATIONS_VERSION = 2
 
 _RESTORE = "Restore it from a copy, or build the set again."
 
@@ -87,6 +89,22 @@ class Ledger:
 
 
 @dataclasses.dataclass(frozen=True)
+class Generation:
+    """One build that a set with generations consists of.
+
+    Attributes:
+        folder: Of its own shard set, relative to the set; empty for the first one.
+        root_hash: Of its own manifest.
+        view: Root hash of the set when this was its newest generation; empty for the newest one,
+            whose view is the manifest that says so.
+    """
+
+    folder: str
+    root_hash: str
+    view: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Manifest:
     """The content of manifest.json.
 
@@ -97,6 +115,9 @@ class Manifest:
         ledger: What became of every record.
         config: Every option that has an effect on the bytes.
         files: SHA-256 and size of every other file of the set, by name relative to it.
+        generations: The builds that the set consists of, the first one first; empty for a set that
+            was never appended to.
+        home: Folder of the indexes, relative to the set; empty for the set itself.
     """
 
     name: str
@@ -105,6 +126,17 @@ class Manifest:
     ledger: Ledger
     config: Mapping[str, Any]
     files: Mapping[str, Mapping[str, Any]]
+    generations: tuple[Generation, ...] = ()
+    home: str = ""
+
+    def index_file(self, split: str) -> str:
+        """The index of a split, relative to the set."""
+        return naming.below(self.home, naming.index_file(split))
+
+    @property
+    def newest(self) -> int:
+        """Number of the newest generation; 0 for a set that was never appended to."""
+        return max(0, len(self.generations) - 1)
 
     @property
     def root_hash(self) -> str:
@@ -113,7 +145,7 @@ class Manifest:
 
     def _content(self) -> dict[str, Any]:
         return {
-            "format_version": FORMAT_VERSION,
+            "format_version": GENERATIONS_VERSION if self.generations else FORMAT_VERSION,
             "name": self.name,
             "schema": self.schema.to_json(),
             "splits": {
@@ -128,7 +160,14 @@ class Manifest:
             "ledger": self._ledger(),
             "config": dict(self.config),
             "files": {name: dict(info) for name, info in sorted(self.files.items())},
+            **self._generations(),
         }
+
+    def _generations(self) -> dict[str, Any]:
+        if not self.generations:
+            return {}
+        sets = [dataclasses.asdict(one) for one in self.generations]
+        return {"generations": {"home": self.home, "sets": sets}}
 
     def _ledger(self) -> dict[str, Any]:
         ledger = dataclasses.asdict(self.ledger)
@@ -159,14 +198,47 @@ def _root_hash(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def load_manifest(directory: Place) -> Manifest:
+def load_manifest(directory: Place, generation: int | None = None) -> Manifest:
     """The manifest of a shard set, after a check of its root hash and types.
 
+    Args:
+        directory: The set.
+        generation: Number of a generation of the set, to open the set as it was then; None for the
+            newest one.
+
     Raises:
+        UsageError: There is no such generation.
         ShardSetError: The directory is not a shard set, or one of another format version.
         DamageError: The manifest is not as shardmill writes them.
     """
-    path = directory / naming.MANIFEST
+    newest = _load(directory, directory / naming.MANIFEST)
+    if generation is None or generation == newest.newest:
+        return newest
+    if not 0 <= generation < newest.newest:
+        raise UsageError(
+            f"{directory} has no generation {generation}: its newest is {newest.newest}. "
+            "'shardmill log' lists them; 'shardmill compact' merges them into one."
+        )
+    folder = naming.view_folder(generation) if generation else naming.generation_folder(0)
+    found = _load(directory, directory / folder / naming.MANIFEST)
+    if found.root_hash != newest.generations[generation].view:
+        raise DamageError(
+            f"{directory / folder / naming.MANIFEST} is not that of generation {generation}: its "
+            f"root hash is {found.root_hash}. {_RESTORE}"
+        )
+    return found
+
+
+def manifest_with(directory: Place, root_hash: str) -> Manifest | None:
+    """The manifest of a set with this root hash: of the newest generation, or of an older one."""
+    newest = load_manifest(directory)
+    if newest.root_hash == root_hash:
+        return newest
+    views = [one.view for one in newest.generations]
+    return load_manifest(directory, views.index(root_hash)) if root_hash in views else None
+
+
+def _load(directory: Place, path: Place) -> Manifest:
     try:
         return parse_manifest(storage.read_bytes(path), str(path))
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -200,14 +272,15 @@ def parse_manifest(text: bytes, path: str) -> Manifest:
     try:
         raw = json.loads(text.decode())
         version = raw.get("format_version") if isinstance(raw, dict) else None
-        if version != FORMAT_VERSION:
+        if version not in (FORMAT_VERSION, GENERATIONS_VERSION):
             if _is_of_this_version(raw):
                 raise DamageError(
                     f"{path} was changed: its root hash is that of format version "
                     f"{FORMAT_VERSION}, but it says version {version!r}. {_RESTORE}"
                 )
             raise ShardSetError(
-                f"{path} says format version {version!r}; this version reads {FORMAT_VERSION}. "
+                f"{path} says format version {version!r}; this version reads {FORMAT_VERSION} and "
+                f"{GENERATIONS_VERSION}. "
                 "Install the version of shardmill that wrote the set, or build it again."
             )
         stored = raw.pop("root_hash", None)
@@ -251,7 +324,7 @@ def _check_files(manifest: Manifest, path: str) -> None:
         DamageError: One of them is outside.
     """
     shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
-    for file in (*shards, *manifest.files, *map(naming.index_file, manifest.splits)):
+    for file in (*shards, *manifest.files, *map(manifest.index_file, manifest.splits)):
         parts = PurePosixPath(file).parts
         if not parts or file != "/".join(parts) or ".." in parts or "\0" in file:
             raise DamageError(
@@ -290,4 +363,6 @@ def _from_json(raw: Mapping[str, Any]) -> Manifest:
         ledger=Ledger(**raw["ledger"]),
         config=raw["config"],
         files=raw["files"],
+        generations=tuple(Generation(**one) for one in raw.get("generations", {}).get("sets", ())),
+        home=raw.get("generations", {}).get("home", ""),
     )

@@ -211,6 +211,8 @@ _vocabulary = object_of(
     others=anything,
 )
 
+_generation = object_of({"folder": text, "root_hash": text, "view": text})
+
 # Everything but the root hash. Raises `WrongType`.
 check_manifest = object_of(
     {
@@ -221,5 +223,6 @@ check_manifest = object_of(
         "ledger": _ledger,
         "config": object_of({}, {"vocabulary": optional(_vocabulary)}, others=anything),
         "files": object_of({}, others=object_of({"bytes": count, "sha256": text})),
-    }
+    },
+    {"generations": object_of({"home": text, "sets": list_of(_generation)})},
 )

@@ -20,6 +20,8 @@ REPORT = "report.html"  # derived from the rest, so the manifest does not name i
 INDEX_DIR = "index"
 QUARANTINE_DIR = "quarantine"
 EXPORTED_SUFFIX = ".idx"  # index/SHARD.idx, for other readers
+GENERATIONS_DIR = "generations"  # of what was appended
+FINGERPRINTS_DIR = "fingerprints"  # what later generations are compared with
 WORK_DIR = ".shardmill"  # of a build in progress; removed at its end
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -75,11 +77,19 @@ def table_file(split: str) -> str:
     return f"{INDEX_DIR}/{split}.parquet"
 
 
-def split_of_index(file: str) -> str | None:
-    """The inverse of `index_file`, or None if the file is no index."""
-    folder, _, name = file.rpartition("/")
-    is_index = folder == INDEX_DIR and name.endswith(".arrow")
-    return name.removesuffix(".arrow") if is_index else None
+def below(folder: str, name: str) -> str:
+    """The name of a file in a folder of the set; an empty one is the set itself."""
+    return f"{folder}/{name}" if folder else name
+
+
+def generation_folder(number: int) -> str:
+    """The folder of an appended generation, relative to the shard set; of the first its notes."""
+    return f"{GENERATIONS_DIR}/{number:04d}"
+
+
+def view_folder(number: int) -> str:
+    """The folder that has manifest and index of all generations up to an appended one."""
+    return f"{generation_folder(number)}/view"
 
 
 def quarantine_file(part: int) -> str:

@@ -259,6 +259,7 @@ class _Check:
     ) -> None:
         self._directory = directory
         self._manifest = manifest
+        self._indexes = {manifest.index_file(split): split for split in manifest.splits}
         self._names_of = names_of
         self._sizes = {size for size, _ in names_of}
         self._on_bytes = on_bytes
@@ -313,14 +314,14 @@ class _Check:
                 return damage
             if one.split:
                 return self._located_shard(one, damage, damaged)
-            if naming.split_of_index(one.file) in self._manifest.splits:
+            if one.file in self._indexes:
                 return self._located_index(one, damage)
             return self._located_text(one, damage)
         except OSError as error:
             return _because(damage, f"cannot be read: {error.strerror}")
 
     def _located_shard(self, one: Expected, damage: Damage, damaged: object) -> Damage:
-        index = naming.index_file(one.split)
+        index = self._manifest.index_file(one.split)
         rows = None
         if index not in damaged:  # type: ignore[operator]
             try:
@@ -336,7 +337,7 @@ class _Check:
         return dataclasses.replace(_because(damage, "; ".join(shown)), records=records)
 
     def _located_index(self, one: Expected, damage: Damage) -> Damage:
-        split, config = str(naming.split_of_index(one.file)), self._manifest.config
+        split, config = self._indexes[one.file], self._manifest.config
         plain = config.get("balance", "none") == "none" and not config.get("pack")
         seed = config.get("seed") if plain else None
         sizes = [shard.bytes for shard in self._manifest.splits[split].shards]
@@ -382,7 +383,7 @@ def _because(damage: Damage, detail: str) -> Damage:
 def _index_damages(directory: Place, manifest: Manifest, whole: set[str]) -> Iterator[Damage]:
     """Yields where an index, whose bytes are right, contradicts the manifest."""
     for split, info in manifest.splits.items():
-        file = naming.index_file(split)
+        file = manifest.index_file(split)
         if file not in whole:
             continue
         try:

@@ -23,7 +23,8 @@ _IMAGE_SIZE = 224  # pixels: the input of most networks for images
 
 # The options of `reader.load` that are flags of this command.
 _OPTIONS = (
-    *("split", "batch_size", "image_size", "max_tokens", "pad", "buckets", "augment", "label"),
+    *("split", "generation", "batch_size", "image_size", "max_tokens", "pad", "buckets"),
+    *("augment", "label"),
     *("features", "synonyms", "normalize", "shuffle", "cache", "cache_stage", "cache_dir"),
     *("cache_limit", "on_corrupt"),
 )
@@ -55,7 +56,7 @@ def read(directory: Place, seconds: float, as_json: bool, **options: Any) -> Non
     from shard_format import UsageError, load_manifest
 
     # A wrong path is reported at once, not after TensorFlow was loaded.
-    manifest = load_manifest(directory)
+    manifest = load_manifest(directory, options["generation"])
     split, batch_size = options["split"], options["batch_size"]
     records = manifest.splits[split].records if split in manifest.splits else 0
     if 0 < records < batch_size:  # the reader would refuse it too, but name no flag

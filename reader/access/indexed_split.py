@@ -18,7 +18,6 @@ from shard_format import (
     storage,
     unframe,
 )
-from shard_format.naming import index_file
 from shard_format.options import check_choice
 from shard_format.storage import Place, Range
 from shard_format.wording import visible
@@ -78,7 +77,7 @@ class IndexedSplit:
     ) -> None:
         check_choice("split", name, manifest.splits, root)
         split = manifest.splits[name]
-        where = root / index_file(name)
+        where = root / manifest.index_file(name)
         index = checked_index(where, split)
         # The columns, since finding one in a table of 10,000 shards takes longer than a record.
         self._place = [index[column] for column in ("shard", "offset", "length")]

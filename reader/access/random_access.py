@@ -11,7 +11,7 @@ from typing import SupportsIndex, TypeVar, overload
 
 from reader.access.examples import Values
 from reader.access.indexed_split import AccessInfo, IndexedSplit
-from shard_format import Manifest, ShardSetError, UsageError, load_manifest, storage
+from shard_format import Manifest, ShardSetError, UsageError, load_manifest, manifest_with, storage
 from shard_format.options import check_integer
 from shard_format.storage import Place, Range, Url, local_path, place_of
 
@@ -38,17 +38,22 @@ class SplitReference:
     max_open_files: int
     root_hash: str
 
-    def open(self, manifest: Manifest) -> IndexedSplit:
-        """The split of the set that has this manifest.
+    def manifest(self) -> Manifest:
+        """The manifest of the set as it was, also where records were appended since.
 
         Raises:
             ShardSetError: It is no longer the set that it was.
         """
-        if manifest.root_hash != self.root_hash:
+        found = manifest_with(self.directory, self.root_hash)
+        if found is None:
             raise ShardSetError(
                 f"The set in {self.directory} has changed since it was opened: its root hash is "
-                f"{manifest.root_hash}, not {self.root_hash}. Open it again."
+                f"no longer {self.root_hash}. Open it again."
             )
+        return found
+
+    def open(self, manifest: Manifest) -> IndexedSplit:
+        """The split of the set that has this manifest."""
         return IndexedSplit(self.directory, manifest, self.split, self.decode, self.max_open_files)
 
 
@@ -132,7 +137,7 @@ class RandomAccess:
         # Two threads may both open it: that costs a moment, and either one will do.
         split = self._split
         if split is None:
-            split = self._split = self._source.open(load_manifest(self._source.directory))
+            split = self._split = self._source.open(self._source.manifest())
         return split
 
 
@@ -142,6 +147,7 @@ def random_access(
     *,
     decode: bool = True,
     max_open_files: int = 64,
+    generation: int | None = None,
 ) -> RandomAccess:
     """The records of one split by number: `len(data)`, `data[i]`, `data[-1]`, `data[10:20]`.
 
@@ -166,9 +172,10 @@ def random_access(
         split: Name of a split of the set.
         decode: Whether images become pixels; False gives their bytes as stored.
         max_open_files: Shards that one process keeps open at a time, at least 1.
+        generation: Number of a generation of the set ('shardmill log'); None is the newest.
 
     Raises:
-        UsageError: An option is wrong, or there is no such split.
+        UsageError: An option is wrong, or there is no such split or generation.
         ShardSetError: There is no shard set, or it cannot be read by this version. While records
             are read: a shard is missing, or the set has been replaced by another one.
         DamageError: The index is not what the manifest says. While records are read: the record is
@@ -177,8 +184,10 @@ def random_access(
     if not isinstance(decode, bool):
         raise UsageError(f"decode is {decode!r} in {_WHERE}. Pass True or False.")
     check_integer("max_open_files", max_open_files, 1, where=_WHERE)
+    if generation is not None:
+        check_integer("generation", generation, 0, where=_WHERE)
     root = place_of(directory)
-    manifest = load_manifest(root)
+    manifest = load_manifest(root, generation)
     source = SplitReference(root, split, decode, max_open_files, manifest.root_hash)
     opened = source.open(manifest)
     return RandomAccess(source, range(opened.info.records), opened)

@@ -69,6 +69,7 @@ def fetch(source: Place, wanted: Wanted, on_bytes: OnBytes = lambda size: None) 
         OSError: The file cannot be read, or the copy not be written.
     """
     part = wanted.path.with_name(wanted.path.name + PART)
+    part.parent.mkdir(parents=True, exist_ok=True)  # of an appended generation
     with locked(part, lambda: on_bytes(0)):
         if wanted.is_there:
             return

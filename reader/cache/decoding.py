@@ -216,6 +216,7 @@ def write_decoded(
 
         for shard in opened.manifest.splits[split].shards:
             path, lengths = target / shard.file, []
+            path.parent.mkdir(parents=True, exist_ok=True)  # of an appended generation
             with path.open("wb") as file:
                 for record in decoded_records(source, [shard], opened.schema, keep, on_bytes):
                     lengths.append(file.write(frame(record)))
@@ -225,7 +226,7 @@ def write_decoded(
             index.append(rows)
             images.clear()
             begin += shard.records
-            shards.append(ShardInfo(path.name, shard.records, sum(lengths), _synced(path)))
+            shards.append(ShardInfo(shard.file, shard.records, sum(lengths), _synced(path)))
     files = {
         path.relative_to(target).as_posix(): {
             "bytes": path.stat().st_size,
@@ -258,9 +259,9 @@ def _decoded_manifest(
 ) -> Manifest:
     config = {**manifest.config, "decoded_from": manifest.root_hash, "decoder": decoded_name()}
     schema = decoded_schema(manifest.schema)
-    return dataclasses.replace(
-        manifest, schema=schema, splits={split: info}, config=config, files=files
-    )
+    changed = dataclasses.replace(manifest, schema=schema, splits={split: info}, config=config)
+    # A copy of all generations is one set.
+    return dataclasses.replace(changed, files=files, generations=(), home="")
 
 
 def _synced(path: Path) -> str:

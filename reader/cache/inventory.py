@@ -10,7 +10,13 @@ import shutil
 from pathlib import Path
 from typing import IO
 
-from shard_format.naming import INDEX_DIR, MANIFEST, TOKENIZERS, parse_shard_file
+from shard_format.naming import (
+    GENERATIONS_DIR,
+    INDEX_DIR,
+    MANIFEST,
+    TOKENIZERS,
+    parse_shard_file,
+)
 
 PART, _PART_DIRECTORY = ".part", ".d"
 _ROOT_HASH = re.compile(r"[0-9a-f]{64}")
@@ -67,6 +73,8 @@ def find_entries(directory: Path) -> list[Entry]:
         files = [root / MANIFEST, *(root / name for name in TOKENIZERS.values())]
         files += (path for path in root.iterdir() if parse_shard_file(path.name))
         files += (root / INDEX_DIR).glob("*.arrow")
+        appended = (path for path in (root / GENERATIONS_DIR).rglob("*") if path.is_file())
+        files += (path for path in appended if not path.name.endswith(PART))
         for decoded in root.iterdir():
             if _DECODED.fullmatch(decoded.name):
                 splits = (path.parent for path in decoded.glob(f"*/{MANIFEST}"))

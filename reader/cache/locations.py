@@ -13,7 +13,7 @@ from reader.cache.resources import default_cache_dir
 from reader.cache.store import Lease, Store
 from reader.options import Directory, ReadOptions
 from shard_format import Manifest, ShardSetError, UsageError, load_manifest, storage
-from shard_format.naming import MANIFEST, TOKENIZERS, index_file
+from shard_format.naming import MANIFEST, TOKENIZERS
 from shard_format.storage import Place, local_path, place_of
 
 # Of the copy, and not of the file that is copied, which has a URL.
@@ -74,7 +74,8 @@ def locate_dataset(
 
     Args:
         directory: Or a URL.
-        options: Of them the split, whose index is copied, and the cache directory.
+        options: Of them the generation, the split, whose index is copied, and the cache
+            directory.
 
     Raises:
         UsageError: A URL is malformed, or the cache directory has no room.
@@ -87,13 +88,14 @@ def locate_dataset(
     source = place_of(directory)
     if isinstance(source, Path):
         source = source.absolute()
-        return DatasetLocation(source, source, load_manifest(source), cache_dir, cache_limit)
-    manifest = load_manifest(source)
+        manifest = load_manifest(source, options.generation)
+        return DatasetLocation(source, source, manifest, cache_dir, cache_limit)
+    manifest = load_manifest(source, options.generation)
     place = DatasetLocation(
         source, cache_dir / manifest.root_hash, manifest, cache_dir, cache_limit
     )
     text = manifest.to_text().encode()
-    names = [index_file(options.split), *TOKENIZERS.values()]
+    names = [manifest.index_file(options.split), *TOKENIZERS.values()]
     files = {name: manifest.files[name] for name in names if name in manifest.files}
     sizes = {MANIFEST: len(text)} | {name: info["bytes"] for name, info in files.items()}
     items = [Item(f"{manifest.root_hash}/{name}", size) for name, size in sizes.items()]

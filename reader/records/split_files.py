@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from shard_format import DamageError, ShardSetError, SplitInfo, open_index, storage
+from shard_format.naming import below
 from shard_format.storage import Place
 
 
@@ -46,12 +47,18 @@ def check_sizes(directory: Place, split: SplitInfo) -> None:
         ShardSetError: A shard is missing, or the directory cannot be listed.
         DamageError: A shard has another size than the manifest says.
     """
-    try:
-        sizes = {entry.name: entry.stat.size for entry in storage.list_folder(directory)}
-    except OSError as error:
-        raise ShardSetError(
-            f"Cannot list {directory}: '{error.strerror}'. Check the path and its permissions."
-        ) from error
+    sizes: dict[str, int] = {}
+    # The set, and the folders of what was appended.
+    for folder in sorted({shard.file.rpartition("/")[0] for shard in split.shards}):
+        place = directory / folder if folder else directory
+        try:
+            sizes |= {
+                below(folder, entry.name): entry.stat.size for entry in storage.list_folder(place)
+            }
+        except OSError as error:
+            raise ShardSetError(
+                f"Cannot list {place}: '{error.strerror}'. Check the path and its permissions."
+            ) from error
     for shard in split.shards:
         path, found = directory / shard.file, sizes.get(shard.file)
         if found is None:

@@ -25,7 +25,6 @@ from typing import Any
 from reader.records.split_files import check_shards
 from reader.service.address import PROTOCOL, Address, check_answers
 from shard_format import ShardSetError, UsageError, load_manifest
-from shard_format.naming import index_file
 
 MAX_PORT = 65535
 # A worker that dies sooner than that after its start is restarted only when the time is over: a
@@ -83,13 +82,12 @@ def check_directory(directory: Path) -> None:
         ShardSetError: There is no set, or a file is missing.
         DamageError: A shard has another size.
     """
-    for name, split in load_manifest(directory).splits.items():
+    manifest = load_manifest(directory)
+    for name, split in manifest.splits.items():
         check_shards(directory, split)
-        if not (directory / index_file(name)).exists():
-            raise ShardSetError(
-                f"No index file {directory / index_file(name)}. Copy the whole set, or build it "
-                "again."
-            )
+        index = directory / manifest.index_file(name)
+        if not index.exists():
+            raise ShardSetError(f"No index file {index}. Copy the whole set, or build it again.")
 
 
 def serve(options: ServeOptions, say: Callable[[str], None]) -> None:
