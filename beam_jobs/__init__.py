@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from beam_jobs.dry_run import DryRun as DryRun
     from beam_jobs.dry_run import dry_run as dry_run
+    from beam_jobs.generations.append import append as append
     from beam_jobs.options import ImageOptions as ImageOptions
     from beam_jobs.options import TextOptions as TextOptions
     from beam_jobs.pipeline import BuildShardSet as BuildShardSet
@@ -38,6 +39,7 @@ _HOMES = {
     "DryRun": "beam_jobs.dry_run",
     "ImageOptions": "beam_jobs.options",
     "TextOptions": "beam_jobs.options",
+    "append": "beam_jobs.generations.append",
     "dry_run": "beam_jobs.dry_run",
     "preprocess": "beam_jobs.run",
 }

@@ -229,6 +229,11 @@ def is_complete(
         return False
     if is_whole(workspace):
         return True
+    if load_manifest(workspace.out).generations:
+        raise InputError(
+            f"{workspace.out} has generations, and files are missing. 'shardmill verify' names "
+            "them: restore them from a copy, or remove the folder and build again."
+        )
     storage.delete(workspace.out / naming.MANIFEST)
     return False
 

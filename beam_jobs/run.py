@@ -34,10 +34,11 @@ from beam_jobs.engine.runners import (
 )
 from beam_jobs.engine.silence import Silence
 from beam_jobs.engine.work_queue import work_queue
+from beam_jobs.generations.append import append
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.pipeline import ERRORS, BuildShardSet
 from beam_jobs.progress import Follower, OnProgress
-from beam_jobs.record_types import RECORD_TYPES
+from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.replacement import Replacement, replacement_at
 from beam_jobs.workspace import Workspace, read_json
 from shard_format import InputError, Manifest, errors, load_build, load_manifest, naming, storage
@@ -97,6 +98,11 @@ def preprocess(
         UsageError: An option is wrong.
         InputError: The corpus or the output folder cannot be used.
     """
+    if options.append:
+        added = append(options, None, beam_args, on_progress, on_note)
+        return BuildReport(
+            added.out, added.manifest, added.build, added.ignored, added.already_built
+        )
     runner, beam_options = choose_runner(beam_args, options.workers)
     if is_dataflow(runner):
         check_job(options, runner, beam_options)
@@ -152,20 +158,9 @@ def _build(
         if found.changes:
             on_note(found.changes)
         if not build.complete:
-            runs_python = record_type.runs_python
-            places = map(storage.place_of, (*options.sources, str(workspace.units)))
-            choose_mode(
-                beam_options,
-                beam_args,
-                runs_python=runs_python,
-                corpus_bytes=found.bytes,
-                remote=options.workers is None and not all(map(storage.local_path, places)),
+            run_build(
+                options, record_type, build, workspace, run_id, beam_args, on_progress, on_note
             )
-            if not is_local(runner):
-                on_note(describe(runner, beam_options))
-            on_progress("stage", 0, found.bytes)
-            job = BuildShardSet(options, build, run_id)
-            _run_pipeline(job, build, workspace, runner, beam_options, on_progress, on_note)
         finish(
             options,
             workspace,
@@ -192,6 +187,44 @@ def _report(out: Place, ignored: int, *, already_built: bool) -> BuildReport:
         ignored=ignored + info.get("ignored", 0),
         already_built=already_built,
     )
+
+
+def run_build(
+    options: PreprocessOptions,
+    record_type: RecordType,
+    build: Build,
+    workspace: Workspace,
+    run_id: str,
+    beam_args: Sequence[str],
+    on_progress: OnProgress,
+    on_note: Callable[[str], None],
+) -> None:
+    """Runs all stages behind the listing on Beam; see `preprocess`.
+
+    Args:
+        options: The job, resolved.
+        record_type: Its record type.
+        build: The corpus as it was listed.
+        workspace: Its folders.
+        run_id: A name that no other run has.
+        beam_args: Pipeline options for Beam.
+        on_progress: See `preprocess`.
+        on_note: See `preprocess`.
+    """
+    runner, beam_options = choose_runner(beam_args, options.workers)
+    places = map(storage.place_of, (*options.sources, str(workspace.units)))
+    choose_mode(
+        beam_options,
+        beam_args,
+        runs_python=record_type.runs_python,
+        corpus_bytes=build.listing.bytes,
+        remote=options.workers is None and not all(map(storage.local_path, places)),
+    )
+    if not is_local(runner):
+        on_note(describe(runner, beam_options))
+    on_progress("stage", 0, build.listing.bytes)
+    job = BuildShardSet(options, build, run_id)
+    _run_pipeline(job, build, workspace, runner, beam_options, on_progress, on_note)
 
 
 def check_kept(report: BuildReport) -> None:

@@ -82,7 +82,11 @@ class CorpusListing:
             for number, (item, folders) in enumerate(storage.ahead(files, self._head), start=1)
             for one in self._checked(self._items_of(item, folders, number), item)
         )
-        yield from items if self._names is None else self._names.applied(items)
+        named = items if self._names is None else self._names.applied(items)
+        # Last of all: labels and replacements go by the names in the corpus.
+        prefix = f"{options.id_prefix}/" if options.id_prefix else ""
+        for item in named:
+            yield item._replace(record_id=prefix + item.record_id) if prefix else item
         if self._labels is not None:
             yield from (self._replacements.applied(item) for item in self._labels.unused())
         self._replacements.check_matched()

@@ -13,6 +13,7 @@ from beam_jobs.options.values import (
     FOLDER,
     SIZE,
     SPLIT_BY_PATTERN,
+    check_id_prefix,
     check_path,
     check_split,
     parse_kept,
@@ -45,6 +46,7 @@ class PreprocessOptions:
         repaired: Folders with replacements of rejected files by record id, the latest first;
             `shardmill quarantine replay` sets them.
         notes: What a look at SRC settled that people may not expect.
+        base: The set that a new generation is added to; --append sets it.
     """
 
     # The job of `shardmill preprocess` and `python -m beam_jobs`, and its help.
@@ -54,7 +56,7 @@ class PreprocessOptions:
     # Paths, workers and names: `config` leaves them out, for they do not change the records.
     WITHOUT_EFFECT: ClassVar[frozenset[str]] = frozenset(
         "sources out repaired notes name labels workers on_bad on_unreadable staging unit_size "
-        "no_report overwrite".split()
+        "no_report overwrite append new_classes base no_fingerprints".split()
     )
 
     # Options added since the first version, with the value at which records are as before. The
@@ -63,6 +65,7 @@ class PreprocessOptions:
         "follow_links": False,
         "max_record_bytes": "512MiB",
         "label_pattern": None,
+        "id_prefix": None,
     }
 
     # Options besides `source` that decide how records are read.
@@ -76,6 +79,7 @@ class PreprocessOptions:
     record_type: str = ""
     repaired: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    base: str = ""
     name: str = option(
         "set",
         "First part of every shard's file name.",
@@ -179,6 +183,31 @@ class PreprocessOptions:
         type=int,
         limits=Limits(0, (1 << 63) - 1),
     )
+    append: bool = option(
+        False,
+        "Add SRC to the set in --out as a new generation. Options that are left out are those of "
+        "the set, and others must be equal.",
+        type=bool,
+        excludes={"--balance": "keeps old records as they are"},
+    )
+    new_classes: str = option(
+        "add",
+        "With --append: what to do with classes that the set does not have. add gives them the "
+        "next numbers.",
+        choices=("add", "refuse"),
+    )
+    id_prefix: str | None = option(
+        None,
+        "Begin all record ids with NAME/, where names of files repeat those of earlier sources.",
+        "NAME",
+        check=check_id_prefix,
+    )
+    no_fingerprints: bool = option(
+        False,
+        "Do not store what near duplicates and groups of later generations are found by; the set "
+        "cannot be appended to then.",
+        type=bool,
+    )
     no_report: bool = option(False, "Do not write report.html.", type=bool)
     overwrite: bool = option(
         False,
@@ -276,6 +305,11 @@ class PreprocessOptions:
     @staticmethod
     def _refuse_pair(one: str, other: str, why: str) -> None:
         raise UsageError(f"{one} {why} and cannot be combined with {other}. Leave one of them out.")
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether records may have a group."""
+        return self.group_by is not None or "group" in pattern_groups(self.label_pattern)
 
     @property
     def label_columns(self) -> tuple[str, ...]:

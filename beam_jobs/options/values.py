@@ -170,6 +170,19 @@ def check_path(flag: str, path: str) -> None:
     storage.place_of(path)  # a URL of a storage that is not known
 
 
+def check_id_prefix(flag: str, text: str) -> None:
+    """Checks that record ids may begin with a text.
+
+    Raises:
+        UsageError: It is empty, hidden, or no path.
+    """
+    parts = text.split("/")
+    if any(not part or part.startswith(".") or not part.isprintable() for part in parts):
+        raise UsageError(
+            f"{flag} is {text!r}. Give one name, or several separated by '/', such as 2026-11."
+        )
+
+
 def parse_names(flag: str, text: str) -> tuple[str, ...]:
     """The names of "a,b,c", without blanks around them.
 

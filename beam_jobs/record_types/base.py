@@ -23,6 +23,7 @@ from beam_jobs.staging.assignment import Assignment
 from beam_jobs.staging.examples import ExampleBuilder, OnePerRecord
 from beam_jobs.staging.sample import TrainingSample
 from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.staging.stored import StoredRecords
 from beam_jobs.workspace import Workspace
 from shard_format import LABELS_FIELD, Feature, Schema, label_column
 from shard_format.storage import Place
@@ -168,6 +169,23 @@ class RecordType(abc.ABC):
         Args:
             sidecars: All staged units.
             records: [n] int64, numbers of records, ascending; one of each set of exact duplicates.
+        """
+        return NO_NEAR_PAIRS
+
+    @property
+    def stored_features(self) -> tuple[pa.Field, ...]:
+        """The columns that near duplicates are found by, which the set stores for later records."""
+        return self.dedup_features
+
+    def near_earlier_ones(
+        self, sidecars: Sidecars, records: IntArray, stored: StoredRecords
+    ) -> NearPairs:
+        """Pairs (number of a new record, row of an earlier one) of near duplicates.
+
+        Args:
+            sidecars: All staged units.
+            records: [n] int64, numbers of records, ascending; one of each set of exact duplicates.
+            stored: The earlier generations, with `stored_features`.
         """
         return NO_NEAR_PAIRS
 

@@ -17,7 +17,7 @@ from PIL import features
 from beam_jobs.columns import IntArray
 from beam_jobs.dedup.clusters import NearPairs
 from beam_jobs.dedup.images.hash_format import HASH_BYTES, THUMBNAIL_BYTES
-from beam_jobs.dedup.images.near_duplicates import near_duplicates
+from beam_jobs.dedup.images.near_duplicates import near_duplicates, near_earlier_ones
 from beam_jobs.images.decode import DecodedImage, DecodingOptions, Pixels, decode_image
 from beam_jobs.images.decode.base import parse_background
 from beam_jobs.images.encode import ENCODERS, decode_jpeg_strictly, decode_stored, preview
@@ -36,6 +36,7 @@ from beam_jobs.record_types.base import (
     label_index_columns,
 )
 from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.staging.stored import StoredRecords
 from shard_format import Feature, Schema, id_hash
 
 # To find near duplicates.
@@ -175,6 +176,13 @@ class ImageRecords(SingleRecords):
         """See RecordType."""
         threshold, workers = self._options.near_threshold, self._options.workers
         return near_duplicates(sidecars, records, threshold, workers)
+
+    def near_earlier_ones(
+        self, sidecars: Sidecars, records: IntArray, stored: StoredRecords
+    ) -> NearPairs:
+        """See RecordType."""
+        threshold, workers = self._options.near_threshold, self._options.workers
+        return near_earlier_ones(sidecars, records, stored, threshold, workers)
 
     def training_statistics(self, index: pa.Table, counters: pa.Table) -> dict[str, Any]:
         """Mean, standard deviation and range of the channels."""

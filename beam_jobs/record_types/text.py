@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from beam_jobs.columns import IntArray
 from beam_jobs.corpus.record import RawRecord
 from beam_jobs.dedup.clusters import Clusters, NearPairs, join_clusters
-from beam_jobs.dedup.text.near_duplicates import near_duplicates
+from beam_jobs.dedup.text.near_duplicates import near_duplicates, near_earlier_ones
 from beam_jobs.dedup.text.normalization import fingerprints
 from beam_jobs.dedup.text.remainders import Remainder, Remainders, find_again
 from beam_jobs.dedup.text.repeated_segments import SEGMENT_HASHES, plan_removals
@@ -30,6 +30,7 @@ from beam_jobs.record_types.base import (
 from beam_jobs.staging.assignment import Assignment
 from beam_jobs.staging.examples import ExampleBuilder, OnePerRecord
 from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.staging.stored import StoredRecords
 from beam_jobs.text.cleaning import Measures, Texts, make_steps, versions
 from beam_jobs.text.cleaning.length import Length
 from beam_jobs.text.payload import TextPayload, document_batch
@@ -142,6 +143,17 @@ class TextRecords(RecordType):
         """See RecordType."""
         threshold, workers = self._options.near_threshold, self._options.workers
         return near_duplicates(sidecars, records, threshold, workers)
+
+    @property
+    def stored_features(self) -> tuple[pa.Field, ...]:
+        """See RecordType; --dedup-parts needs the segments of all documents at once."""
+        return _NEAR_FIELDS * self._near
+
+    def near_earlier_ones(
+        self, sidecars: Sidecars, records: IntArray, stored: StoredRecords
+    ) -> NearPairs:
+        """See RecordType."""
+        return near_earlier_ones(sidecars, records, stored, self._options.near_threshold)
 
     def plan_changes(
         self,

@@ -64,7 +64,7 @@ class TokenRecords(TextRecords):
 
     def check(self) -> None:
         """See RecordType."""
-        if self._options.tokenizer is None:
+        if self._options.tokenizer is None or self._options.base:
             return
         tokenizer = load_tokenizer(storage.place_of(self._options.tokenizer))
         if self._options.pack is not None:
@@ -80,7 +80,9 @@ class TokenRecords(TextRecords):
     ) -> tuple[dict[str, Any], list[str]]:
         """See RecordType; copies the tokenizer into the workspace, or trains it there."""
         options = self._options
-        if options.train_tokenizer is None:
+        if options.base:
+            _take_over_tokenizer(storage.place_of(options.base), workspace)
+        elif options.train_tokenizer is None:
             with workspace.write(_tokenizer_path(workspace)) as file:
                 file.write(storage.read_bytes(storage.place_of(str(options.tokenizer))))
         elif sample.corpus_records:
@@ -89,7 +91,8 @@ class TokenRecords(TextRecords):
             return {}, []  # all records were rejected, which the set reports
         tokenizer = self._tokenizer(workspace)
         vocabulary = tokenizer.vocabulary
-        notes = [*tokenizer.warnings, *_shortfall(options.train_tokenizer, vocabulary.size)]
+        notes = list(tokenizer.warnings)
+        notes += [] if options.base else _shortfall(options.train_tokenizer, vocabulary.size)
         end = vocabulary.end
         if options.pack is not None:
             end = tokenizer.end_token(options.end_token)
@@ -160,6 +163,20 @@ def _tokenizer_path(workspace: Workspace) -> Place:
 def _kernels() -> list[str]:
     """Versions of the libraries that compute ids: others may split text differently."""
     return [version("sentencepiece"), version("tokenizers")]
+
+
+def _take_over_tokenizer(base: Place, workspace: Workspace) -> None:
+    """Copies the tokenizer of the set that records are added to.
+
+    Raises:
+        InputError: The set has none: none of its records was usable.
+    """
+    for name in naming.TOKENIZERS.values():
+        if storage.stat(base / name) is not None:
+            with workspace.write(_tokenizer_path(workspace)) as file:
+                file.write(storage.read_bytes(base / name))
+            return
+    raise InputError(f"{base} has no tokenizer, so nothing can be added. Build the set again.")
 
 
 def _train(options: TextOptions, workspace: Workspace, sample: TrainingSample) -> None:

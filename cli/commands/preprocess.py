@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from beam_jobs.options import OPTIONS, PreprocessOptions
 from cli.config_file import config_options, save
@@ -67,9 +68,9 @@ def _job(options: type[PreprocessOptions]) -> click.Command:
         "nothing.",
     )
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
-    @click.pass_obj
+    @click.pass_context
     def job(
-        beam_args: list[str],
+        ctx: click.Context,
         /,
         as_json: bool,
         save_config: str | None,
@@ -80,8 +81,11 @@ def _job(options: type[PreprocessOptions]) -> click.Command:
         if save_config is not None:
             further = {"sources": asked.sources, "out": asked.out}
             save(save_config, asked, further, f"shardmill preprocess {options.COMMAND}")
+        beam_args: list[str] = ctx.obj
         if dry_run:
             show_dry_run(asked, as_json)
+        elif asked.append:
+            append_to_set(asked, _given(ctx), beam_args, as_json)
         else:
             build_set(asked, beam_args, as_json)
 
@@ -176,6 +180,50 @@ def build_set(
         say(_closing(report, shown or options.out))
         print_warnings(report.build)
     check_kept(report)
+
+
+def _given(ctx: click.Context) -> set[str]:
+    """The options on the command line or in a --config file."""
+    unset = (ParameterSource.DEFAULT, ParameterSource.ENVIRONMENT)
+    return {name for name in ctx.params if ctx.get_parameter_source(name) not in unset}
+
+
+def append_to_set(
+    options: PreprocessOptions, given: set[str], beam_args: list[str], as_json: bool
+) -> None:
+    """Adds a generation with progress bars, and prints its ledger.
+
+    Args:
+        options: The job.
+        given: Names of the options that the user gave.
+        beam_args: Pipeline options for Beam.
+        as_json: Print one JSON object instead.
+    """
+    from beam_jobs.engine.logs import beam_log
+    from cli.console import Bars, native_noise_kept, print_json, say
+    from cli.ledger import print_ledger, print_warnings
+
+    units = {"list": "files", "stage": "bytes"}
+    with native_noise_kept() as stderr, Bars(stderr) as bars, beam_log(beam_args, bars.note):
+        from beam_jobs.generations.append import append
+
+        def show(stage: str, done: int, total: int) -> None:
+            bars.update(stage, done, total, units.get(stage, "records"))
+
+        found = append(options, given, beam_args, show, bars.note)
+    if as_json:
+        print_json(found.summary())
+        return
+    if found.already_built:
+        say(f"{options.out} has these sources already: generation {found.number}; nothing to do")
+        return
+    print_ledger(found.own, found.build, found.ignored)
+    records = sum(split.records for split in found.manifest.splits.values())
+    say(
+        f"generation {found.number} of {options.out}, which has {records:,} records now; root hash "
+        f"{found.manifest.root_hash}\nnext       shardmill log {options.out}"
+    )
+    print_warnings(found.build)
 
 
 def _closing(report: Any, out: str) -> str:

@@ -49,6 +49,7 @@ MAX_ROWS = 1 << 28
 _RANK_SUM = 12
 _BLOCK_ROWS = 1 << 12  # 70 probes each: some 2 MiB a temporary array
 _PIECE = 1 << 20  # entries that are compared at a time; some 50 MiB of temporary arrays
+_SPARE_BITS = 4  # of a table that many more probes are looked up in than it has entries
 _MAX_BUCKET_BITS = 26  # bounds the table's index at 256 MiB
 _ENTRY_BITS = np.uint64(32)  # MAX_ROWS * VIEWS < 2**32
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: Fibonacci hashing (Knuth, 6.4)
@@ -84,7 +85,7 @@ def find_candidates(hashes: npt.NDArray[np.uint8], threads: int = 1) -> Candidat
             table = _Table(codes, band)
             looked_up = pool.map(
                 lambda rows, table=table, band=band: table.look_up(
-                    rows, weak_bits(hashes[rows], band), planes[rows]
+                    rows.start, codes[rows, 0], weak_bits(hashes[rows], band), planes[rows]
                 ),
                 blocks,
             )
@@ -92,14 +93,62 @@ def find_candidates(hashes: npt.NDArray[np.uint8], threads: int = 1) -> Candidat
     return _unpack(_best_views(np.concatenate(found)))
 
 
-class _Table:
-    """The views of all images, by the bits of one band."""
+def find_candidates_across(
+    new: npt.NDArray[np.uint8], old: npt.NDArray[np.uint8], threads: int = 1
+) -> Candidates:
+    """The pairs of a new and an old row with similar codes, in both directions.
 
-    def __init__(self, codes: UInt64Array, band: int) -> None:
-        self._codes = codes  # [rows, VIEWS]
+    The views of the old rows are sorted, and their probes looked up in the few views of the new
+    ones: both are passes over columns, without a comparison of two old rows.
+
+    Args:
+        new: [n, HASH_BYTES], none of them flat; rows 0 to n - 1 of the candidates.
+        old: [m, HASH_BYTES], same; rows n to n + m - 1.
+        threads: How many work at a time.
+    """
+    found = [np.zeros(0, np.uint64)]
+    with ThreadPoolExecutor(threads) as pool:
+        for parts, first_part, wholes, first_whole in (
+            (new, 0, old, len(new)),
+            (old, len(new), new, 0),
+        ):
+            codes, whole_codes, planes = view_codes(parts), view_codes(wholes), certainty(parts)
+            starts = range(0, len(parts), _BLOCK_ROWS)
+            for band in range(BANDS if len(parts) and len(wholes) else 0):
+                table = _Table(whole_codes, band, first_whole, _SPARE_BITS)
+
+                def look_up(
+                    start: int,
+                    table: _Table = table,
+                    band: int = band,
+                    first: int = first_part,
+                    parts: npt.NDArray[np.uint8] = parts,
+                    codes: UInt64Array = codes,
+                    planes: UInt64Array = planes,
+                ) -> UInt64Array:
+                    rows = slice(start, start + _BLOCK_ROWS)
+                    weak = weak_bits(parts[rows], band)
+                    return table.look_up(first + start, codes[rows, 0], weak, planes[rows])
+
+                found.extend(pool.map(look_up, starts))
+    return _unpack(_best_views(np.concatenate(found)))
+
+
+class _Table:
+    """The views of some images, by the bits of one band.
+
+    Args:
+        codes: [rows, VIEWS].
+        band: Which one.
+        first: Number of the first row.
+        spare_bits: More buckets than entries, so that few probes meet an entry by chance.
+    """
+
+    def __init__(self, codes: UInt64Array, band: int, first: int = 0, spare_bits: int = 0) -> None:
+        self._first = first
         self._flat = codes.reshape(-1)
         self._mask = np.bitwise_or.reduce(bit_flags(BAND_POSITIONS[band]))
-        self._bits = min(max(self._flat.size.bit_length(), 8), _MAX_BUCKET_BITS)
+        self._bits = min(max(self._flat.size.bit_length() + spare_bits, 8), _MAX_BUCKET_BITS)
         # Bucket and entry in one number: sorting it is many times faster than an argsort.
         packed = self._buckets(self._flat) << _ENTRY_BITS
         packed |= np.arange(self._flat.size, dtype=np.uint64)
@@ -122,16 +171,16 @@ class _Table:
         self._entries[places] = entries[np.lexsort((self._flat[entries], which))]
 
     def look_up(
-        self, block: slice, weak: npt.NDArray[np.uint8], planes: UInt64Array
+        self, start: int, own: UInt64Array, weak: npt.NDArray[np.uint8], planes: UInt64Array
     ) -> UInt64Array:
         """Packed pairs (part, whole, distance, view) of a block of rows as parts.
 
         Args:
-            block: r rows.
+            start: Number of the first row of the block.
+            own: [r] codes of the rows as wholes.
             weak: [r, WEAK_BITS] the least certain bits of the band.
             planes: [r, 2] the certainty of all bits.
         """
-        own = self._codes[block, 0]
         probes = (own[:, np.newaxis] ^ _flips(weak)).reshape(-1)
         buckets = self._buckets(probes).astype(np.int64)
         starts = self._starts[buckets].astype(np.int64)
@@ -145,7 +194,7 @@ class _Table:
         for first, last in itertools.pairwise([0, *pieces.tolist()]):
             places, probe = ranges(starts[first:last], sizes[first:last])
             part = (first + probe) // len(PROBES)
-            found.append(self._weighed(block.start, part, places, own, planes))
+            found.append(self._weighed(start, part, places, own, planes))
         return _best_views(np.concatenate(found))
 
     def _weighed(
@@ -158,6 +207,7 @@ class _Table:
         few = np.flatnonzero(np.bitwise_count(differences) <= MAX_DISTANCE)
         part, distances = part[few], _weigh(differences[few], planes[part[few]])
         wholes, views = np.divmod(entries[few].astype(np.int64), VIEWS)
+        wholes += self._first
         near = (distances <= MAX_DISTANCE) & (start + part != wholes)
         return _pack(start + part, wholes, distances, views)[near]
 

@@ -19,10 +19,16 @@ import numpy.typing as npt
 
 from beam_jobs.columns import IntArray, first_of_run, fixed_bytes, run_starts
 from beam_jobs.dedup.clusters import NearPairs
-from beam_jobs.dedup.images.candidates import MAX_ROWS, Candidates, find_candidates
+from beam_jobs.dedup.images.candidates import (
+    MAX_ROWS,
+    Candidates,
+    find_candidates,
+    find_candidates_across,
+)
 from beam_jobs.dedup.images.hash_format import HASH_BYTES, THUMBNAIL_BYTES, is_flat
 from beam_jobs.dedup.images.pair_verifier import PairVerifier, Thumbnails
 from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.staging.stored import StoredRecords
 from shard_format import UsageError, mix
 from shard_format.machine import usable_cores
 
@@ -53,6 +59,27 @@ def near_duplicates(
         threshold: See `near_pairs`.
         workers: How many threads; None for one per usable core.
     """
+    hashes, thumbnails = _staged(sidecars, records)
+    found = near_pairs(hashes, thumbnails, threshold, workers or math.ceil(usable_cores()))
+    return NearPairs(records[found.pairs], found.similarity)
+
+
+def near_earlier_ones(
+    sidecars: Sidecars,
+    records: IntArray,
+    stored: StoredRecords,
+    threshold: float,
+    workers: int | None,
+) -> NearPairs:
+    """Pairs (number of a new record, row in `stored`); see `near_duplicates`."""
+    hashes, thumbnails = _staged(sidecars, records)
+    threads = workers or math.ceil(usable_cores())
+    pairs, similarity = near_to_stored(hashes, thumbnails, stored, threshold, threads)
+    return NearPairs(np.stack([records[pairs[:, 0]], pairs[:, 1]], axis=1), similarity)
+
+
+def _staged(sidecars: Sidecars, records: IntArray) -> tuple[npt.NDArray[np.uint8], FetchThumbnails]:
+    """[n, HASH_BYTES] of some records, and their thumbnails by row."""
     hashes = np.empty((len(records), HASH_BYTES), np.uint8)
     for unit, table in sidecars:
         own, rows = sidecars.rows_of(unit, records)
@@ -62,8 +89,7 @@ def near_duplicates(
         column = sidecars.take(records[rows], ["thumbnail"])["thumbnail"]
         return fixed_bytes(column, THUMBNAIL_BYTES)
 
-    found = near_pairs(hashes, thumbnails, threshold, workers or math.ceil(usable_cores()))
-    return NearPairs(records[found.pairs], found.similarity)
+    return hashes, thumbnails
 
 
 def near_pairs(
@@ -98,6 +124,56 @@ def near_pairs(
     found = find_candidates(hashes[rows], threads)
     found = Candidates(rows[found.parts], rows[found.wholes], found.views)
     return _merged([*linked, verifier.verify(found)])
+
+
+def near_to_stored(
+    hashes: npt.NDArray[np.uint8],
+    thumbnails: FetchThumbnails,
+    stored: StoredRecords,
+    threshold: float,
+    threads: int,
+) -> NearPairs:
+    """Pairs of a new image and one of an earlier generation.
+
+    Args:
+        hashes: [n, HASH_BYTES] of the new images.
+        thumbnails: Fetches their thumbnails by row.
+        stored: The earlier generations.
+        threshold: See `near_pairs`.
+        threads: How many work at a time.
+
+    Returns:
+        Pairs (row of the new image, row in `stored`).
+    """
+    old_hashes = fixed_bytes(stored.column("perceptual_hash"), HASH_BYTES)
+    if len(hashes) + len(old_hashes) >= MAX_ROWS:
+        raise UsageError(
+            f"{len(hashes) + len(old_hashes):,} images are too many to find near duplicates: there "
+            f"may be fewer than {MAX_ROWS:,}. Begin a new set."
+        )
+    count = len(hashes)
+
+    def fetch(rows: IntArray) -> Thumbnails:
+        new, old = rows[rows < count], rows[rows >= count] - count
+        column = stored.take(old, ["thumbnail"])["thumbnail"]
+        return np.concatenate([thumbnails(new), fixed_bytes(column, THUMBNAIL_BYTES)])
+
+    verifier = _Thumbnails(fetch, threshold, threads)
+    some, old_some = (np.flatnonzero(~is_flat(one)) for one in (hashes, old_hashes))
+    found = find_candidates_across(hashes[some], old_hashes[old_some], threads)
+    rows = np.concatenate([some, old_some + count])
+    linked = [verifier.verify(Candidates(rows[found.parts], rows[found.wholes], found.views))]
+    flat, old_flat = (np.flatnonzero(is_flat(one)) for one in (hashes, old_hashes))
+    if len(flat) and len(old_flat):
+        shown, old_shown = verifier.contents(flat), verifier.contents(old_flat + count)
+        order = np.argsort(old_shown, kind="stable")
+        at = np.minimum(np.searchsorted(old_shown[order], shown), len(order) - 1)
+        same = old_shown[order[at]] == shown
+        equal = np.stack([flat[same], old_flat[order[at[same]]] + count], axis=1)
+        linked.append(NearPairs(equal, np.ones(len(equal), np.float32)))
+    pairs, similarity = _merged(linked)
+    pairs[:, 1] -= count
+    return NearPairs(pairs, similarity)
 
 
 class _Thumbnails:

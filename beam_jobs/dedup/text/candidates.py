@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from beam_jobs.columns import IntArray, first_of_run, repeated, run_starts
+from beam_jobs.columns import IntArray, first_of_run, ranges, repeated, run_starts
 from beam_jobs.dedup.text.signatures import SIGNATURE
 from shard_format import mix
 
@@ -26,6 +26,8 @@ LEAST_RECALL = 0.99
 # to 6 are compared as a whole.
 LEADERS = 2
 NEIGHBOURS = 4
+# With how many documents of earlier generations that share a bucket.
+ACROSS = LEADERS + NEIGHBOURS
 
 
 class Bands(NamedTuple):
@@ -63,6 +65,23 @@ def band_keys(signatures: npt.NDArray[np.uint32], cut: Bands, band: int) -> npt.
     for place in range(band * cut.rows, (band + 1) * cut.rows):
         keys = mix(keys ^ signatures[:, place])
     return keys
+
+
+def pairs_across(new: npt.NDArray[np.uint64], old: npt.NDArray[np.uint64]) -> IntArray:
+    """[k, 2] pairs (row of `new`, row of `old`) with equal keys; of each new row at most ACROSS.
+
+    Args:
+        new: [n] keys of a band, few.
+        old: [m] keys of the same band.
+    """
+    order = np.argsort(new, kind="stable")
+    at = np.minimum(np.searchsorted(new[order], old), max(0, len(new) - 1))
+    rows = np.flatnonzero(new[order][at] == old) if len(new) else np.zeros(0, np.int64)
+    rows = rows[np.argsort(old[rows], kind="stable")]
+    first = np.searchsorted(old[rows], new, side="left")
+    sizes = np.minimum(np.searchsorted(old[rows], new, side="right") - first, ACROSS)
+    places, which = ranges(first, sizes)
+    return np.stack([which, rows[places]], axis=1)
 
 
 def bucket_pairs(

@@ -18,16 +18,24 @@ import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, fixed_bytes
 from beam_jobs.dedup.clusters import NearPairs
-from beam_jobs.dedup.text.candidates import Bands, band_keys, bucket_pairs, choose_bands
+from beam_jobs.dedup.text.candidates import (
+    Bands,
+    band_keys,
+    bucket_pairs,
+    choose_bands,
+    pairs_across,
+)
 from beam_jobs.dedup.text.shingles import Shingles, jaccard
 from beam_jobs.dedup.text.signatures import SIGNATURE_BYTES
 from beam_jobs.dedup.union_find import components
 from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.staging.stored import StoredRecords
 from shard_format.machine import usable_cores
 
 # Keys of bands in memory at a time; the signatures of a larger corpus are read several times.
 KEY_BYTES = 512 << 20  # 512 MiB: all 21 bands of 3 million documents
 _PIECE_SHINGLES = 1 << 21  # verified at a time, per thread: some 100 MiB of temporary arrays
+_ACROSS_PAIRS = 1 << 13  # verified at a time
 # Each needs some 100 MiB, and few candidates are left to verify.
 _MAX_THREADS = 8
 
@@ -65,6 +73,71 @@ def near_duplicates(
         threshold: See `near_pairs`.
         workers: How many threads; None for one per usable core.
     """
+    documents = _staged(sidecars, records)
+    threads = min(workers or math.ceil(usable_cores()), _MAX_THREADS)
+    found = near_pairs(documents, threshold, threads)
+    return NearPairs(records[found.pairs], found.similarity)
+
+
+def near_earlier_ones(
+    sidecars: Sidecars, records: IntArray, stored: StoredRecords, threshold: float
+) -> NearPairs:
+    """Pairs of a new document and one of an earlier generation.
+
+    In every band, a new document is compared with at most `ACROSS` old ones.
+
+    Args:
+        sidecars: All staged units.
+        records: See `near_duplicates`.
+        stored: The earlier generations.
+        threshold: See `near_pairs`.
+
+    Returns:
+        Pairs (number of the new record, row in `stored`).
+    """
+    new = _staged(sidecars, records)
+    cut = choose_bands(threshold)
+    keys = _read_keys(new, cut, range(cut.bands))
+    candidates = [np.zeros((0, 2), np.int64)]
+    begin = 0
+    for table in stored.tables(["near_signature"]):
+        old = fixed_bytes(table["near_signature"], SIGNATURE_BYTES).view("<u4")
+        for band in range(cut.bands):
+            found = pairs_across(keys[band], band_keys(old, cut, band))
+            found[:, 1] += begin
+            candidates.append(found)
+        begin += len(old)
+    pairs = np.unique(np.concatenate(candidates), axis=0)
+    pairs = pairs[new.sizes[pairs[:, 0]] > 0]
+    near, similarity = [np.zeros((0, 2), np.int64)], [np.zeros(0)]
+    for start in range(0, len(pairs), _ACROSS_PAIRS):
+        block = pairs[start : start + _ACROSS_PAIRS]
+        values = _similarity_across(new, stored, block)
+        near.append(block[values >= threshold])
+        similarity.append(values[values >= threshold])
+    found_pairs = np.concatenate(near)
+    return NearPairs(
+        np.stack([records[found_pairs[:, 0]], found_pairs[:, 1]], axis=1),
+        np.concatenate(similarity).astype(np.float32),
+    )
+
+
+def _similarity_across(
+    new: Documents, stored: StoredRecords, pairs: IntArray
+) -> npt.NDArray[np.float64]:
+    """[k] Jaccard similarity of pairs of a new document and a stored one."""
+    rows, places = np.unique(pairs[:, 0], return_inverse=True)
+    old, old_places = np.unique(pairs[:, 1], return_inverse=True)
+    one = new.shingles(rows)
+    column = stored.take(old, ["near_shingles"])["near_shingles"].combine_chunks()
+    hashes = np.concatenate([one.hashes, column.values.to_numpy()])
+    begins = np.concatenate([one.begins, column.offsets.to_numpy()[1:] + len(one.hashes)])
+    both = np.stack([places, old_places + len(rows)], axis=1)
+    return jaccard(Shingles(hashes, begins), both)
+
+
+def _staged(sidecars: Sidecars, records: IntArray) -> Documents:
+    """Some records of staged units."""
     fingerprints = np.empty(len(records), np.uint64)
     sizes = np.empty(len(records), np.int32)
     for unit, table in sidecars:
@@ -83,10 +156,7 @@ def near_duplicates(
         column = taken.combine_chunks()
         return Shingles(column.values.to_numpy(), column.offsets.to_numpy())
 
-    documents = Documents(fingerprints, sizes, signatures, shingles)
-    threads = min(workers or math.ceil(usable_cores()), _MAX_THREADS)
-    found = near_pairs(documents, threshold, threads)
-    return NearPairs(records[found.pairs], found.similarity)
+    return Documents(fingerprints, sizes, signatures, shingles)
 
 
 def near_pairs(documents: Documents, threshold: float, threads: int = 1) -> NearPairs:

@@ -8,8 +8,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from beam_jobs.columns import IntArray, int64
+from beam_jobs.dedup.earlier import EARLIER_SPLIT
 from beam_jobs.record_types import RecordType
-from beam_jobs.staging.assignment import SPLITS_FILE
+from beam_jobs.staging.assignment import LEFT_OUT, SPLITS_FILE
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_table
 from shard_format import naming
@@ -39,7 +40,11 @@ def write_duplicates(
         return []
     records = int64(members["record"])
     table = members.drop_columns(["record"])
-    table = table.append_column("split", _splits(workspace, members, names))
+    splits = _splits(workspace, members, names)
+    if EARLIER_SPLIT.name in table.column_names:  # the kept record may be of an earlier generation
+        splits = pc.coalesce(table[EARLIER_SPLIT.name], splits)
+        table = table.drop_columns([EARLIER_SPLIT.name])
+    table = table.append_column("split", splits)
     table = table.append_column("preview", _previews(members, records, sidecars, record_type))
     # The kept records are in the shards.
     kept = pc.and_not(pc.equal(table["record_id"], table["kept_id"]), table["dropped"])
@@ -55,7 +60,8 @@ def _splits(workspace: Workspace, members: pa.Table, names: list[str]) -> pa.Arr
     with workspace.local_copy(workspace.plan / SPLITS_FILE) as path:
         numbers = np.load(path, mmap_mode="r")[int64(kept["record"])].astype(np.int64)
     at = pc.index_in(members["kept_id"], value_set=kept["record_id"].combine_chunks())
-    of_row = numbers[np.asarray(at.to_numpy(), np.int64)]
+    numbers = np.append(numbers, LEFT_OUT)  # where the kept record is not in this build
+    of_row = numbers[np.asarray(pc.fill_null(at, -1).to_numpy(), np.int64)]
     named = [names[number] if number >= 0 else None for number in of_row.tolist()]
     return pa.array(named, pa.string())
 

@@ -16,6 +16,7 @@ from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.commit.build_info import write_build_info
 from beam_jobs.stages.commit.duplicates import write_duplicates
+from beam_jobs.stages.commit.fingerprints import write_fingerprints
 from beam_jobs.stages.commit.quarantine import write_quarantine
 from beam_jobs.stages.commit.statistics import split_statistics
 from beam_jobs.stages.labels import label_features
@@ -85,6 +86,7 @@ def commit(
     sidecars = Sidecars(workspace, summaries)
     files += write_duplicates(workspace, sidecars, record_type, list(plan.num_shards))
     files += write_quarantine(workspace, summaries)
+    write_fingerprints(workspace, sidecars, record_type, options, list(plan.num_shards))
     manifest = Manifest(
         name=options.name,
         schema=schema,

@@ -25,6 +25,7 @@ from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.labels import names_in, sorted_names
 from beam_jobs.stages.list import read_units
+from beam_jobs.stages.plan.appending import find_earlier
 from beam_jobs.stages.plan.balance import NO_REPEATS, Repeats, balance, balance_notes
 from beam_jobs.stages.plan.boundaries import Quantiles, histogram_bits
 from beam_jobs.stages.plan.empty_splits import empty_split_warnings, split_counts
@@ -111,12 +112,19 @@ def plan_shards(
     sidecars.fetch()
     report(workspace.progress, "plan", total=_work(sidecars, options, record_type))
     clusters = find_duplicates(sidecars, options, record_type, partition_rows)
+    earlier = None
+    if options.base:
+        earlier = find_earlier(sidecars, clusters, options, record_type)
+        clusters = earlier.related.clusters
     write_table(workspace, workspace.clusters, clusters.members)
 
     assignment = Assignment(workspace.plan_file(SPLITS_FILE), sidecars)
     assignment.split_of[clusters.dropped] = LEFT_OUT
     class_names, notes = _class_names(assignment, sidecars, options)
+    if earlier is not None:
+        class_names, notes = earlier.class_names(class_names)
     _assign(assignment, sidecars, clusters, options, class_names["label"])
+    torn = earlier.assign(assignment, sidecars) if earlier is not None else 0
     assigned = split_counts(assignment)
     changes = record_type.plan_changes(sidecars, assignment, clusters, workspace, partition_rows)
     if changes is not None:
@@ -138,6 +146,7 @@ def plan_shards(
     settled, settle_notes = record_type.settle(workspace, sample)
     filtered = {"label-conflict": clusters.lost_to_conflict, "undersampled": undersampled}
     filtered |= changes.filtered if changes else {}
+    filtered["split-conflict"] = torn
     plan = Plan(
         num_shards=num_shards,
         training=assignment.names[assignment.training],
@@ -149,7 +158,10 @@ def plan_shards(
         repeated=repeats.total,
         counted=_count_kept(assignment, sidecars, record_type),
         notes=[*conflict_notes(clusters, options), *notes, *settle_notes],
-        warnings=empty_split_warnings(
+        # A generation may be small: its splits are those of the set.
+        warnings=[]
+        if options.base
+        else empty_split_warnings(
             assignment, assigned, sidecars.without_progress(), clusters, options, workspace
         ),
         settled=settled,
@@ -318,7 +330,7 @@ def _num_shards(split: SplitKeys, options: PreprocessOptions, notes: list[str]) 
     records = split.keys.records
     if not records:
         return 0  # `empty_split_warnings` says why
-    if options.num_shards is None:
+    if options.num_shards is None or options.base:
         shard_bytes = parse_size("--shard-size", options.shard_size)
         return min(records, max(1, round(split.bytes / shard_bytes)))
     if records < options.num_shards:

@@ -1,0 +1,327 @@
+"""`preprocess ... --append`: a build into the next generation of a set.
+
+A small job runs in this process: starting Beam takes longer than a percent of many corpora. All
+stages, files and resumption are those of any build; the last step publishes the generation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from beam_jobs.build import Build, is_complete, locked_output, output_error, resolve, workspace_of
+from beam_jobs.build import finish as finish_build
+from beam_jobs.generations.views import publish
+from beam_jobs.like import options_like
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.progress import Follower, OnProgress, at_work
+from beam_jobs.record_types import RECORD_TYPES, RecordType
+from beam_jobs.stages.commit import commit
+from beam_jobs.stages.list import largest_first, list_corpus
+from beam_jobs.stages.plan import plan_shards
+from beam_jobs.stages.shard import write_shard
+from beam_jobs.stages.stage import check_readable, stage_unit
+from beam_jobs.workspace import Workspace, write_json
+from shard_format import (
+    InputError,
+    Manifest,
+    ShardmillError,
+    UsageError,
+    load_build,
+    load_manifest,
+    naming,
+    storage,
+)
+from shard_format.machine import usable_cores
+from shard_format.options import declared, flag_of
+from shard_format.storage import Place
+
+# A corpus up to this runs without Beam, whose start takes some 3 s. Documents hold the
+# interpreter's lock, so they take one core there.
+_HERE_BYTES, _HERE_BYTES_PYTHON = 1 << 30, 64 << 20
+# Options that an appended generation may have of its own.
+_OWN = frozenset({"source", "id_prefix"})
+
+
+class Appended(NamedTuple):
+    """A generation that was appended, or was there already.
+
+    Attributes:
+        number: Of the generation.
+        out: The set.
+        own: Manifest of the generation alone.
+        manifest: Of the set.
+        build: Content of the generation's build.json.
+        ignored: Hidden files and entries that were not read.
+        already_built: Whether the set had these sources before.
+    """
+
+    number: int
+    out: Place
+    own: Manifest
+    manifest: Manifest
+    build: dict[str, Any]
+    ignored: int
+    already_built: bool
+
+    def summary(self) -> dict[str, Any]:
+        """Of the set, and under "generation" of what was appended, for `--json`."""
+        return self.manifest.summary() | {
+            "generation": {
+                "number": self.number,
+                "already_built": self.already_built,
+                **self.own.summary(),
+            },
+            "units": self.build.get("units", 0),
+            "ignored": self.ignored,
+            "notes": self.build.get("notes", []),
+            "warnings": self.build.get("warnings", []),
+        }
+
+
+def append(
+    options: PreprocessOptions,
+    given: Collection[str] | None = None,
+    beam_args: Sequence[str] = (),
+    on_progress: OnProgress = lambda stage, done, total: None,
+    on_note: Callable[[str], None] = lambda note: None,
+) -> Appended:
+    """Adds sources to a set as a new generation, or resumes that.
+
+    Args:
+        options: The job; `out` is the set.
+        given: Names of the options that the user gave; None for those that differ from the default.
+        beam_args: Pipeline options for Beam; with any the job runs on Beam.
+        on_progress: See `run.preprocess`.
+        on_note: See `run.preprocess`.
+
+    Raises:
+        UsageError: An option differs from that of the set.
+        InputError: The corpus cannot be used, or the set not be appended to.
+    """
+    base = storage.place_of(storage.absolute(options.out))
+    # The lock of builds into the set itself: one of them may replace it.
+    with lock_of(base, on_note):
+        before = load_manifest(base)
+        check_appendable(base, before)
+        options = like_the_set(options, base, before, given)
+        number = before.newest + 1
+        out = base / naming.generation_folder(number)
+        job = resolve(dataclasses.replace(options, out=str(out), base=str(base), append=False))
+        for note in job.notes:
+            on_note(note)
+        record_type = RECORD_TYPES[job.record_type](job)
+        workspace, run_id = workspace_of(job), uuid.uuid4().hex
+        with locked_output(workspace, on_note):
+            build = _begin(job, record_type, workspace, run_id, on_progress)
+            known = _known(base, before, build.listing.build_id)
+            if known is not None:
+                _discard(workspace)
+                return _report(base, before, known, build, already_built=True)
+            if not build.complete:
+                _run(job, record_type, build, workspace, run_id, beam_args, on_progress, on_note)
+            manifest = publish(workspace, base, number)
+            finish_build(dataclasses.replace(job, no_report=True), workspace, rebuilt=False)
+        _renew_report(options, base)
+        return _report(base, manifest, number, build, already_built=False)
+
+
+@contextlib.contextmanager
+def lock_of(base: Place, on_note: Callable[[str], None]) -> Iterator[None]:
+    """Keeps other processes from changing a set.
+
+    Raises:
+        ShardSetError: There is no set.
+        InputError: Another process changes it.
+    """
+    load_manifest(base)
+    workspace = Workspace(base, None)
+    had_work = storage.is_folder(workspace.plan)
+    with locked_output(workspace, on_note):
+        try:
+            yield
+        finally:
+            if not had_work:
+                workspace.remove()
+
+
+def check_appendable(base: Place, manifest: Manifest) -> None:
+    """Returns if records can be added to a set.
+
+    Raises:
+        InputError: It was built with an option that depends on all records.
+    """
+    config = manifest.config
+    reasons = {
+        "balance": "it repeats or leaves out records by the counts of all classes. Use class "
+        "weights, or sample='balanced' in the reader, in a set without it",
+        "dedup_parts": "it compares the lines or paragraphs of all documents",
+    }
+    for name, reason in reasons.items():
+        if config.get(name, "none") not in ("none", "off"):
+            raise InputError(
+                f"{base} was built with {flag_of(name)} {config[name]} and cannot be appended to: "
+                f"{reason}. Build the set again, from all sources."
+            )
+    if config.get("record_type") is None:
+        raise InputError(f"{base} does not say how it was built. Build the set again.")
+
+
+def like_the_set(
+    options: PreprocessOptions, base: Place, manifest: Manifest, given: Collection[str] | None
+) -> PreprocessOptions:
+    """The options of the first build, with those of this job that concern it alone.
+
+    Raises:
+        UsageError: A given option differs from that of the set.
+    """
+    saved = options_like(base, type(options)) | {"name": manifest.name}
+    own = _OWN | (options.WITHOUT_EFFECT - {"name", "tokenizer", "decontaminate"})
+    values: dict[str, Any] = {}
+    wrong = []
+    for field in declared(options):
+        name, value = field.name, getattr(options, field.name)
+        if name in own:
+            continue
+        of_set = saved.get(name, field.default)
+        chosen = value != field.default if given is None else name in given
+        if chosen and value != of_set:
+            wrong.append(f"{flag_of(name)} is {_shown(value)} and {_shown(of_set)} in the set")
+        values[name] = of_set
+    if wrong:
+        raise UsageError(
+            f"--append adds to {base} with the options it was built with, but {'; '.join(wrong)}. "
+            "Leave them out, or build another set."
+        )
+    return dataclasses.replace(options, **values)
+
+
+def _shown(value: Any) -> str:
+    return "not given" if value is None else str(value)
+
+
+def _begin(
+    job: PreprocessOptions,
+    record_type: RecordType,
+    workspace: Workspace,
+    run_id: str,
+    on_progress: OnProgress,
+) -> Build:
+    """Lists the corpus; what another command left unpublished in its folder is built again."""
+    started = time.time()
+    unfinished = storage.is_folder(workspace.plan)
+    try:
+        workspace.create()
+        write_json(workspace, workspace.owner, run_id)
+        listing = list_corpus(
+            job, record_type, workspace, lambda done: on_progress("list", done, 0)
+        )
+        on_progress("list", listing.items, listing.items)
+        if load_build(workspace.out).get("build_id") != listing.build_id:
+            storage.delete(workspace.out / naming.MANIFEST)
+        complete = is_complete(workspace, listing.build_id)
+    except (ShardmillError, OSError):
+        if not unfinished:
+            _discard(workspace)
+        raise
+    return Build(listing, started, complete)
+
+
+def _discard(workspace: Workspace) -> None:
+    """Removes the folder of a generation that is not to be."""
+    workspace.remove()
+    storage.delete_tree(workspace.out)
+    path = storage.local_path(workspace.out.parent)
+    if path is not None:
+        with contextlib.suppress(OSError):  # other generations are in it
+            path.rmdir()
+
+
+def _known(base: Place, manifest: Manifest, build_id: str) -> int | None:
+    """The generation that was built from the same sources with the same options."""
+    folders = [one.folder for one in manifest.generations] or [""]
+    for number, folder in enumerate(folders):
+        if load_build(base / folder if folder else base).get("build_id") == build_id:
+            return number
+    return None
+
+
+def _run(
+    job: PreprocessOptions,
+    record_type: RecordType,
+    build: Build,
+    workspace: Workspace,
+    run_id: str,
+    beam_args: Sequence[str],
+    on_progress: OnProgress,
+    on_note: Callable[[str], None],
+) -> None:
+    most = _HERE_BYTES_PYTHON if record_type.runs_python else _HERE_BYTES
+    places = [*map(storage.place_of, job.sources), workspace.out]
+    local = all(storage.local_path(place) is not None for place in places)
+    if beam_args or build.listing.bytes > most or not local:
+        from beam_jobs.run import run_build  # loads Beam
+
+        run_build(job, record_type, build, workspace, run_id, beam_args, on_progress, on_note)
+        return
+    total = build.listing.bytes
+    on_progress("stage", 0, total)
+
+    def show(stage: str, done: int, most: int) -> None:
+        of = total if stage == "stage" else most
+        on_progress(stage, min(done, of) if of else done, of)
+
+    follower = Follower(workspace.progress, show)
+    follower.start()
+    try:
+        with at_work(workspace.progress):
+            run_here(job, record_type, build, workspace)
+    except OSError as error:
+        raise output_error(error, workspace) from error
+    finally:
+        follower.stop()
+
+
+def run_here(
+    job: PreprocessOptions, record_type: RecordType, build: Build, workspace: Workspace
+) -> None:
+    """The stages of `pipeline`, in threads of this process."""
+    workers = job.workers or math.ceil(usable_cores())
+    with ThreadPoolExecutor(1 if record_type.runs_python else workers) as pool:
+        units = list(largest_first(workspace))
+        summaries = list(
+            pool.map(lambda unit: stage_unit(unit, job, record_type, workspace), units)
+        )
+    check_readable(summaries)
+    workspace.mark("plan")
+    specs = plan_shards(summaries, job, record_type, workspace)
+    workspace.mark("shard")
+    results = [write_shard(spec, record_type, workspace) for spec in specs]
+    commit(summaries, results, build.listing.build_id, build.started, job, record_type, workspace)
+
+
+def _renew_report(options: PreprocessOptions, base: Place) -> None:
+    """The report of a set is about all its records."""
+    if options.no_report:
+        storage.delete(base / naming.REPORT)
+        return
+    from beam_jobs.report import write_report  # loads image libraries
+
+    write_report(base)
+
+
+def _report(
+    base: Place, manifest: Manifest, number: int, build: Build, *, already_built: bool
+) -> Appended:
+    folder = manifest.generations[number].folder if manifest.generations else ""
+    place = base / folder if folder else base
+    info = load_build(place)
+    first = load_manifest(base, 0) if not folder else load_manifest(place)
+    ignored = build.listing.ignored + info.get("ignored", 0)
+    return Appended(number, base, first, manifest, info, ignored, already_built)

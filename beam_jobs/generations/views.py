@@ -1,0 +1,194 @@
+"""The view of a generation: manifest and index of all records up to it.
+
+A view names files where they are, so nothing old is copied or changed but rows of the index.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs.columns import int64
+from beam_jobs.integer_histograms import summarize
+from beam_jobs.stages.plan.balance import class_weights
+from beam_jobs.workspace import Workspace
+from shard_format import (
+    FRAME_BYTES,
+    Generation,
+    IndexWriter,
+    Ledger,
+    Manifest,
+    SplitInfo,
+    file_sha256,
+    index_schema,
+    load_manifest,
+    naming,
+    open_index,
+    storage,
+)
+from shard_format.naming import below
+from shard_format.storage import Place
+
+
+def publish(workspace: Workspace, base: Place, number: int) -> Manifest:
+    """Makes a finished generation part of its set; a repetition writes the same bytes.
+
+    Args:
+        workspace: Of the build of the generation.
+        base: The set.
+        number: Of the generation: one more than that of the newest.
+
+    Returns:
+        The new manifest of the set.
+    """
+    before, own = load_manifest(base), load_manifest(workspace.out)
+    folder, home = naming.generation_folder(number), naming.view_folder(number)
+    files: dict[str, Mapping[str, Any]] = dict(before.files)
+    files |= {below(folder, name): info for name, info in own.files.items()}
+    named = [below(folder, naming.MANIFEST)]
+    old_view = naming.view_folder(number - 1) if number > 1 else naming.generation_folder(0)
+    old_manifest = below(old_view, naming.MANIFEST)
+    if number == 1:
+        _write(workspace, base / old_manifest, before.to_text().encode())
+    named.append(old_manifest)
+    splits = {}
+    storage.make_folder(base / home / naming.INDEX_DIR)
+    for name in dict.fromkeys([*before.splits, *own.splits]):
+        place = below(home, naming.index_file(name))
+        _write_index(workspace, base, name, before, own, base / place)
+        named.append(place)
+        splits[name] = _split(name, folder, before, own, open_index(base / place))
+    files |= {name: _file_info(base / name) for name in named}
+    known = before.generations or (Generation("", before.root_hash, ""),)
+    known = (*known[:-1], dataclasses.replace(known[-1], view=before.root_hash))
+    manifest = dataclasses.replace(
+        before,
+        schema=own.schema,
+        splits=splits,
+        ledger=added(before.ledger, own.ledger),
+        files=files,
+        generations=(*known, Generation(folder, own.root_hash, "")),
+        home=home,
+    )
+    content = manifest.to_text().encode()
+    _write(workspace, base / home / naming.MANIFEST, content)
+    _write(workspace, base / naming.MANIFEST, content)  # last of all
+    return manifest
+
+
+def added(*ledgers: Ledger) -> Ledger:
+    """The sum of some ledgers."""
+    reasons: Counter[str] = Counter()
+    sums: Counter[str] = Counter()
+    for ledger in ledgers:
+        values = dataclasses.asdict(ledger)
+        reasons.update(values.pop("reasons"))
+        sums.update(values)
+    names = [field.name for field in dataclasses.fields(Ledger) if field.name != "reasons"]
+    return Ledger(**{name: sums[name] for name in names}, reasons=dict(sorted(reasons.items())))
+
+
+def _write(workspace: Workspace, place: Place, content: bytes) -> None:
+    storage.make_folder(place.parent)
+    with workspace.write(place, durable=True) as file:
+        file.write(content)
+
+
+def _file_info(place: Place) -> dict[str, Any]:
+    blocks: list[int] = []
+    digest = file_sha256(place, blocks.append)
+    return {"bytes": sum(blocks), "sha256": digest}
+
+
+def _write_index(
+    workspace: Workspace, base: Place, split: str, before: Manifest, own: Manifest, place: Place
+) -> None:
+    """Writes the rows of all shards of a split: those of the new ones behind all others."""
+    parts = []
+    if split in before.splits:
+        parts.append((open_index(base / before.index_file(split)), 0))
+    if split in own.splits:
+        shards = len(before.splits[split].shards) if split in before.splits else 0
+        parts.append((open_index(workspace.out / own.index_file(split)), shards))
+    common = set(index_schema([]).names)
+    columns = [field for field in parts[0][0].schema if field.name not in common]
+    scratch = workspace.scratch_of(place)
+    with IndexWriter(place, columns, durable=True, scratch=scratch) as writer:
+        for table, shards in parts:
+            for rows in _by_shard(table):
+                if shards:
+                    number = pa.array(int64(rows["shard"]) + shards, pa.int32())
+                    rows = rows.set_column(0, rows.schema.field(0), number)
+                writer.append(rows)
+
+
+def _by_shard(table: pa.Table) -> Iterator[pa.Table]:
+    """The rows of each shard; a file has a batch per shard."""
+    numbers = int64(table["shard"])
+    edges = np.flatnonzero(np.diff(numbers)) + 1
+    for rows in np.split(np.arange(len(numbers)), edges):
+        if len(rows):
+            yield table.slice(int(rows[0]), len(rows))
+
+
+def _split(name: str, folder: str, before: Manifest, own: Manifest, index: pa.Table) -> SplitInfo:
+    old, new = before.splits.get(name), own.splits.get(name)
+    appended = new.shards if new is not None else ()
+    shards = (
+        *(old.shards if old is not None else ()),
+        *(dataclasses.replace(one, file=below(folder, one.file)) for one in appended),
+    )
+    parts = [dict(part.statistics) for part in (old, new) if part is not None]
+    return SplitInfo(shards, merged_statistics(parts, index))
+
+
+def merged_statistics(parts: list[dict[str, Any]], index: pa.Table) -> dict[str, Any]:
+    """Statistics of a split in several parts.
+
+    Counts, weights and integer columns are those of all records. What a model is normalized with,
+    pixels and vocabulary, stays that of the first part.
+
+    Args:
+        parts: Of the first build, then of the next one.
+        index: Of all records.
+    """
+    merged = {**_class_statistics(parts)}
+    labels = [part["labels"] for part in parts if "labels" in part]
+    if labels:
+        names = dict.fromkeys(name for part in labels for name in part)
+        merged["labels"] = {
+            name: _class_statistics([part.get(name, {}) for part in labels]) for name in names
+        }
+    for part in parts:
+        for name, value in part.items():
+            if name in merged:
+                continue
+            counted = isinstance(value, dict) and "histogram" in value
+            if counted and name in index.column_names:
+                value = summarize(int64(index[name].drop_null()))
+            merged[name] = value
+    return merged
+
+
+def _class_statistics(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    counts: dict[str, int] = {}
+    for part in parts:
+        for name, number in part.get("class_counts", {}).items():
+            counts[name] = counts.get(name, 0) + number
+    if not counts:
+        return {}
+    # The part that has all classes, in the order of their numbers, is the last one.
+    if not any("class_weights" in part for part in parts):
+        return {"class_counts": counts}
+    weights = class_weights(np.array(list(counts.values()), np.int64))
+    return {"class_counts": counts, "class_weights": dict(zip(counts, weights, strict=True))}
+
+
+def payload_bytes(split: SplitInfo) -> int:
+    """Bytes of the payloads of a split, without frames."""
+    return split.bytes - FRAME_BYTES * split.records

@@ -1,0 +1,204 @@
+"""What a plan takes from earlier generations of the set: duplicates, splits and classes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.columns import IntArray, int64, uint64
+from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, Clusters
+from beam_jobs.dedup.earlier import Related, exact_links, relate
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.record_types import RecordType
+from beam_jobs.stages.labels import label_features
+from beam_jobs.stages.plan.splits import Identity
+from beam_jobs.staging.assignment import LEFT_OUT, Assignment
+from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.staging.stored import StoredRecords
+from shard_format import InputError, decode_example, naming, open_index, storage, unframe
+
+
+def needs_stored(options: PreprocessOptions, record_type: RecordType) -> list[str] | None:
+    """The further columns that appending to a set needs; None if its index is enough."""
+    names = [field.name for field in record_type.stored_features] if options.dedup == "near" else []
+    names += ["group"] * options.has_groups
+    # The index has neither records that were dropped, nor documents that were packed.
+    complete = options.conflicts == "drop" or getattr(options, "pack", None) is not None
+    return names if names or complete else None
+
+
+class Earlier(NamedTuple):
+    """What earlier generations decide for new records.
+
+    Attributes:
+        stored: Their records.
+        related: New records that are duplicates of theirs.
+        options: The job.
+    """
+
+    stored: StoredRecords
+    related: Related
+    options: PreprocessOptions
+
+    def class_names(self, found: dict[str, list[str]]) -> tuple[dict[str, list[str]], list[str]]:
+        """The classes of the set, then the new ones, and a note on these.
+
+        Args:
+            found: Classes of the new records that are kept, by label.
+
+        Raises:
+            InputError: There are new ones, and --new-classes is refuse.
+        """
+        names: dict[str, list[str]] = {}
+        notes = []
+        known = {one.name: one.class_names for one in label_features(self.stored.manifest.schema)}
+        for label, own in found.items():
+            before = list(known.get(label, ()))
+            new = [name for name in own if name not in set(before)]
+            names[label] = [*before, *new]
+            if not new:
+                continue
+            shown = ", ".join(map(repr, new[:5])) + (", ..." if len(new) > 5 else "")
+            if self.options.new_classes == "refuse":
+                raise InputError(
+                    f"SRC has {len(new)} classes that {self.stored.base} does not have: {shown}. "
+                    "Correct the labels, or use --new-classes add."
+                )
+            notes.append(f"{len(new)} new classes, behind those of the set: {shown}")
+        return names, notes
+
+    def assign(self, assignment: Assignment, sidecars: Sidecars) -> int:
+        """Moves new records to the splits of the old ones that they must stay with.
+
+        Returns:
+            How many were left out since old records of different splits would claim them.
+        """
+        claimed = np.full(sidecars.records, _FREE, np.int64)
+        names = assignment.names
+        codes = [_FREE if one is None else _number(names, one) for one in self.related.splits]
+        claimed[self.related.records] = codes
+        torn = self._claim_groups(claimed, names, sidecars)
+        keep_all = self.options.duplicates == "keep"
+        identity = Identity(sidecars, self.related.clusters if keep_all else None)
+        same = np.concatenate(
+            [np.zeros(0, np.uint64), *(identity(table) for _, table in sidecars.without_progress())]
+        )
+        inside = np.asarray(assignment.split_of != LEFT_OUT)
+        _, component = np.unique(same, return_inverse=True)
+        claims = np.flatnonzero((claimed != _FREE) & inside)
+        low = np.full(len(same), len(names), np.int64)
+        high = np.full(len(same), _FREE, np.int64)
+        np.minimum.at(low, component[claims], claimed[claims])
+        np.maximum.at(high, component[claims], claimed[claims])
+        bound = inside & (high[component] != _FREE)
+        torn |= bound & (low != high)[component]
+        assignment.split_of[bound] = low[component][bound]
+        torn &= inside
+        assignment.split_of[torn] = LEFT_OUT
+        return int(torn.sum())
+
+    def _claim_groups(
+        self, claimed: IntArray, names: list[str], sidecars: Sidecars
+    ) -> npt.NDArray[np.bool_]:
+        """Fills in the splits of groups; records whose group and cluster are in different ones."""
+        torn = np.zeros(sidecars.records, bool)
+        if not self.options.has_groups:
+            return torn
+        table = self.stored.group_splits()
+        splits = table["split"].combine_chunks().dictionary_encode()
+        numbers = np.array([_number(names, one) for one in splits.dictionary.to_pylist()], np.int64)
+        groups, first = np.unique(uint64(table["group"]), return_index=True)
+        if not len(groups):
+            return torn
+        code_of = numbers[splits.indices.to_numpy()[first]]
+        for unit, own in sidecars.without_progress():
+            valid = np.flatnonzero(pc.is_valid(own["group"]).to_numpy())
+            wanted = uint64(own["group"].drop_null())
+            at = np.minimum(np.searchsorted(groups, wanted), len(groups) - 1)
+            found = groups[at] == wanted
+            records = valid[found] + int(sidecars.begins[unit])
+            before = claimed[records]
+            torn[records] = (before != _FREE) & (before != code_of[at[found]])
+            claimed[records] = code_of[at[found]]
+        return torn
+
+
+_FREE = -2
+
+
+def _number(names: list[str], split: str) -> int:
+    """The number of a split, which may have no new record otherwise."""
+    if split not in names:
+        names.append(split)
+    return names.index(split)
+
+
+def find_earlier(
+    sidecars: Sidecars, clusters: Clusters, options: PreprocessOptions, record_type: RecordType
+) -> Earlier:
+    """Compares new records with those of earlier generations.
+
+    Args:
+        sidecars: All staged units.
+        clusters: Duplicates among the new records.
+        options: The job.
+        record_type: Finds near duplicates.
+
+    Raises:
+        InputError: An id is taken, or the set has not stored what is needed.
+    """
+    needed = needs_stored(options, record_type)
+    base = storage.place_of(options.base)
+    stored = StoredRecords(base, needed or (), complete=needed is not None)
+    confirm = None
+    if record_type.confirm is not None:
+        digest = record_type.confirm
+        old = _OldExamples(stored)
+
+        def confirm(record: int, row: int) -> bool:
+            return digest(sidecars.example(record)) == digest(old(int(stored.keys[row])))
+
+    exact = exact_links(sidecars, stored, confirm, by_content=options.dedup != "off")
+    near = NO_NEAR_PAIRS
+    if options.dedup == "near" and sidecars.records and len(stored):
+        # One record of each set of exact duplicates, as among the new ones.
+        left = np.ones(sidecars.records, bool)
+        members = clusters.members
+        repeats = members.filter(pc.and_(pc.equal(members["kind"], "exact"), members["dropped"]))
+        left[int64(repeats["record"])] = False
+        left[exact[:, 0]] = False
+        near = record_type.near_earlier_ones(sidecars, np.flatnonzero(left), stored)
+    keep_all = options.duplicates == "keep"
+    related = relate(sidecars, stored, clusters, exact, near, keep_all=keep_all)
+    return Earlier(stored, related, options)
+
+
+class _OldExamples:
+    """Stored examples by key, for the few whose equal fingerprints do not suffice."""
+
+    def __init__(self, stored: StoredRecords) -> None:
+        self._base, self._manifest = stored.base, stored.manifest
+        self._indexes = [
+            (split, open_index(stored.base / stored.manifest.index_file(split)))
+            for split in stored.manifest.splits
+        ]
+
+    def __call__(self, key: int) -> dict[str, object]:
+        """The example; of a record that was dropped, there is none.
+
+        Raises:
+            InputError: No split has it.
+        """
+        for split, index in self._indexes:
+            row = pc.index(index["key"], pa.scalar(key, pa.uint64())).as_py()
+            if row >= 0:
+                place = index.slice(row, 1).to_pylist()[0]
+                shard = self._manifest.splits[split].shards[place["shard"]]
+                path = self._base / shard.file
+                framed = storage.read_range(path, place["offset"], place["length"])
+                return dict(decode_example(unframe(framed, str(path))))
+        raise InputError(f"{self._base / naming.INDEX_DIR} lacks a record. Run 'shardmill verify'.")

@@ -1,0 +1,170 @@
+"""What a finished set has stored of its records, for the records of a later generation.
+
+Exact duplicates need key and fingerprint, which are in the index. Where planning used more, the set
+has `fingerprints/records.arrow`: one row per staged record, also of those that were dropped, since
+a new record may belong to a cluster through one of them. No shard is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.columns import IntArray, fixed_bytes, uint64
+from beam_jobs.corpus.names import LABEL_SEPARATOR
+from beam_jobs.workspace import read_table
+from shard_format import (
+    LABELS_FIELD,
+    InputError,
+    Manifest,
+    load_manifest,
+    naming,
+    open_index,
+    storage,
+)
+from shard_format.naming import below
+from shard_format.storage import Place
+
+# Further columns: "group", and what near duplicates are found by.
+STORED_FIELDS = (
+    pa.field("key", pa.uint64(), nullable=False),
+    pa.field("record_id", pa.string(), nullable=False),
+    pa.field("fingerprint", pa.binary(16), nullable=False),
+    pa.field("label", pa.string()),  # as staged; several are joined
+    pa.field("split", pa.string()),  # null if it was dropped
+    pa.field("kept_id", pa.string()),  # of a dropped duplicate: the record that is kept
+)
+
+
+def fingerprints_file(folder: str) -> str:
+    """The file of stored records of a generation, relative to the set."""
+    return below(folder, f"{naming.FINGERPRINTS_DIR}/records.arrow")
+
+
+class _Piece(NamedTuple):
+    """Some stored records: a file of them, or the index of a split."""
+
+    table: pa.Table
+    split: str | None
+    class_names: tuple[str, ...]
+
+
+class StoredRecords:
+    """The records of all generations of a set.
+
+    The number of a record is its row when all pieces are concatenated.
+
+    Args:
+        base: The set.
+        needed: Columns that only a file of stored records has.
+        complete: Whether records that were dropped are needed.
+
+    Attributes:
+        base: The set.
+        manifest: Of its newest generation.
+        keys: [n] uint64.
+        fingerprints: [n, 16] uint8.
+
+    Raises:
+        InputError: The set has not stored what is needed.
+    """
+
+    def __init__(self, base: Place, needed: Sequence[str], *, complete: bool) -> None:
+        self.base = base
+        self.manifest = load_manifest(base)
+        self._pieces: list[_Piece] = []
+        folders = [one.folder for one in self.manifest.generations] or [""]
+        for number, folder in enumerate(folders):
+            self._open(number, folder, needed, complete=complete)
+        sizes = [len(piece.table) for piece in self._pieces]
+        self.begins: IntArray = np.cumsum([0, *sizes], dtype=np.int64)
+        self.keys: npt.NDArray[np.uint64] = np.concatenate(
+            [np.zeros(0, np.uint64), *(uint64(piece.table["key"]) for piece in self._pieces)]
+        )
+        self.fingerprints = fixed_bytes(self.column("fingerprint"), 16)
+
+    def __len__(self) -> int:
+        return int(self.begins[-1])
+
+    def tables(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """Some columns of every record, a piece at a time."""
+        for piece in self._pieces:
+            yield piece.table.select(list(names))
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """A column that every piece has."""
+        tables = list(self.tables([name]))
+        return pa.concat_tables(tables)[name] if tables else pa.chunked_array([], pa.binary(16))
+
+    def take(self, rows: IntArray, names: Sequence[str]) -> pa.Table:
+        """Columns of some records, in the order of `rows`: any, and label and split of all."""
+        parts: list[pa.Table] = []
+        order: list[IntArray] = [np.zeros(0, np.int64)]
+        piece_of = np.searchsorted(self.begins, rows, side="right") - 1
+        for number in np.unique(piece_of).tolist():
+            at = np.flatnonzero(piece_of == number)
+            piece = self._pieces[number]
+            own = piece.table.take(pa.array(rows[at] - self.begins[number]))
+            parts.append(pa.table({name: _values(own, piece, name) for name in names}))
+            order.append(at)
+        if not parts:
+            return pa.table({name: pa.nulls(0, pa.string()) for name in names})
+        back = np.argsort(np.concatenate(order))
+        return pa.concat_tables(parts, promote_options="default").take(pa.array(back))
+
+    def group_splits(self) -> pa.Table:
+        """Columns group and split of the kept records that have a group."""
+        found = [piece.table.select(["group", "split"]) for piece in self._pieces]
+        table = pa.concat_tables(found)
+        return table.filter(pc.and_(pc.is_valid(table["group"]), pc.is_valid(table["split"])))
+
+    def _open(self, number: int, folder: str, needed: Sequence[str], *, complete: bool) -> None:
+        root = self.base / folder if folder else self.base
+        place = self.base / fingerprints_file(folder)
+        if storage.stat(place) is not None:
+            table = read_table(place)
+            missing = [name for name in needed if name not in table.column_names]
+            if missing:
+                raise InputError(
+                    f"{place} has no column {', '.join(missing)}. Build the set again."
+                )
+            self._pieces.append(_Piece(table, None, ()))
+            return
+        manifest = self._own_manifest(number, folder)
+        if needed or complete:
+            raise InputError(
+                f"{root} has not stored what duplicates and groups of new records are found by "
+                f"({place} is missing): it was built before shards sets had it, or without it. "
+                "Build the set again, from all sources."
+            )
+        label = next((f for f in manifest.schema.features if f.kind == "class_label"), None)
+        for split in manifest.splits:
+            index = open_index(root / naming.index_file(split))
+            self._pieces.append(_Piece(index, split, label.class_names if label else ()))
+
+    def _own_manifest(self, number: int, folder: str) -> Manifest:
+        if folder:
+            return load_manifest(self.base / folder)
+        return load_manifest(self.base, 0 if self.manifest.generations else None)
+
+
+def _values(rows: pa.Table, piece: _Piece, name: str) -> pa.ChunkedArray | pa.Array:
+    """A column as a file of stored records has it."""
+    if piece.split is None or name not in ("label", "split", "kept_id"):
+        return rows[name]
+    if name == "split":
+        return pa.array([piece.split] * len(rows), pa.string())
+    if name == "kept_id":
+        return pa.nulls(len(rows), pa.string())
+    if LABELS_FIELD.name in rows.column_names:
+        joined = (
+            LABEL_SEPARATOR.join(sorted(piece.class_names[one] for one in labels or ()))
+            for labels in rows[LABELS_FIELD.name].to_pylist()
+        )
+        return pa.array(list(joined), pa.string())
+    return pa.array(piece.class_names, pa.string()).take(rows["label"].combine_chunks())
