@@ -51,9 +51,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             if submits_only(beam_args):
                 print(json.dumps(submit(job(**values), beam_args)._asdict()))
                 return 0
+            options = job(**values)
             limit = END_SECONDS if runs_here(beam_args) else None
             with ends_within(limit, _say_interrupted):
-                report = preprocess(job(**values), beam_args)
+                if options.append:
+                    from beam_jobs.generations.append import append
+
+                    print(json.dumps(append(options, None, beam_args).summary()))
+                    return 0
+                report = preprocess(options, beam_args)
         print(json.dumps(report.summary()))
         check_kept(report)
     except KeyboardInterrupt:

@@ -34,14 +34,22 @@ from beam_jobs.engine.runners import (
 )
 from beam_jobs.engine.silence import Silence
 from beam_jobs.engine.work_queue import work_queue
-from beam_jobs.generations.append import append
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.pipeline import ERRORS, BuildShardSet
 from beam_jobs.progress import Follower, OnProgress
 from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.replacement import Replacement, replacement_at
 from beam_jobs.workspace import Workspace, read_json
-from shard_format import InputError, Manifest, errors, load_build, load_manifest, naming, storage
+from shard_format import (
+    InputError,
+    Manifest,
+    UsageError,
+    errors,
+    load_build,
+    load_manifest,
+    naming,
+    storage,
+)
 from shard_format.errors import file_error
 from shard_format.storage import Place
 
@@ -99,10 +107,7 @@ def preprocess(
         InputError: The corpus or the output folder cannot be used.
     """
     if options.append:
-        added = append(options, None, beam_args, on_progress, on_note)
-        return BuildReport(
-            added.out, added.manifest, added.build, added.ignored, added.already_built
-        )
+        raise UsageError("append is for beam_jobs.append(options). Call that, or leave it out.")
     runner, beam_options = choose_runner(beam_args, options.workers)
     if is_dataflow(runner):
         check_job(options, runner, beam_options)

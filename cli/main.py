@@ -13,11 +13,13 @@ import sys
 import click
 
 from cli.commands.cache import cache
+from cli.commands.compact import compact
 from cli.commands.demo import demo
 from cli.commands.doctor import doctor
 from cli.commands.export import export
 from cli.commands.export_index import export_index
 from cli.commands.inspect import inspect
+from cli.commands.log import log
 from cli.commands.predict import predict
 from cli.commands.preprocess import preprocess
 from cli.commands.quarantine import quarantine
@@ -54,6 +56,8 @@ def shardmill() -> None:
     shardmill report set                              write a page with samples
     shardmill verify set                              check every byte
     shardmill repair set                              write damaged files again
+    shardmill log set                                 show what was appended, and when
+    shardmill compact set                             merge what was appended, remove records
     shardmill quarantine list set                     show rejected records, with reasons
     shardmill read set                                measure how fast it is read
     shardmill serve set                               read it with the CPUs of several machines
@@ -78,6 +82,8 @@ _COMMANDS = (
     report,
     verify,
     repair,
+    log,
+    compact,
     quarantine,
     read,
     serve,
@@ -176,7 +182,8 @@ def _first_line(error: Exception) -> str:
 
 
 def _resumes(argv: list[str]) -> bool:
-    known = any(name in argv[1:2] for name in ("preprocess", "repair", "train", "search", "demo"))
+    commands = ("preprocess", "repair", "train", "search", "demo", "compact")
+    known = any(name in argv[1:2] for name in commands)
     return known and "--dry-run" not in argv
 
 

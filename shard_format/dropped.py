@@ -32,7 +32,10 @@ QUARANTINE_SCHEMA = pa.schema(
 )
 
 _BATCH_ROWS = 65_536  # of short columns: a few MiB
-_QUARANTINE_FILE = re.compile(rf"{naming.QUARANTINE_DIR}/part-\d{{5,}}\.parquet")
+# Of the set itself, or of an appended generation.
+_FOLDER = rf"(?P<folder>(?:{naming.GENERATIONS_DIR}/\w+/)?)"
+_QUARANTINE_FILE = re.compile(rf"{_FOLDER}{naming.QUARANTINE_DIR}/part-\d{{5,}}\.parquet")
+_DUPLICATES_FILE = re.compile(rf"{_FOLDER}{re.escape(naming.DUPLICATES)}")
 _TEXTS = tuple(name for name in QUARANTINE_SCHEMA.names if name != "bytes")
 
 
@@ -99,7 +102,7 @@ def read_refused(directory: Place, manifest: Manifest) -> list[Refused]:
     """
     counts: dict[str, int] = {}
     first: dict[str, tuple[str, int]] = {}
-    for file in _quarantine_files(manifest):
+    for file in quarantine_files(manifest):
         start = 0
         for batch in read_columns(directory, file, ["reason"]):
             for item in pc.value_counts(batch["reason"]).to_pylist():
@@ -125,7 +128,7 @@ def read_rejected(
     Raises:
         DamageError: A part of the quarantine is missing or is not a Parquet file.
     """
-    for file in _quarantine_files(manifest):
+    for file in quarantine_files(manifest):
         opened = _open(directory, file)
         _check_columns(directory, file, opened, QUARANTINE_SCHEMA.names)
         for group in range(opened.num_row_groups):
@@ -140,8 +143,29 @@ def read_rejected(
                 yield RejectedRecord(**row, bytes=size), original
 
 
-def _quarantine_files(manifest: Manifest) -> list[str]:
-    return sorted(filter(_QUARANTINE_FILE.fullmatch, manifest.files))
+def quarantine_batches(
+    directory: Place, manifest: Manifest, columns: Sequence[str] = QUARANTINE_SCHEMA.names
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the quarantine of all generations; a row group of a few MiB is in memory."""
+    for file in quarantine_files(manifest):
+        opened = _open(directory, file)
+        for group in range(opened.num_row_groups):
+            yield from opened.read_row_group(group, list(columns)).to_batches()
+
+
+def quarantine_files(manifest: Manifest) -> list[str]:
+    """The parts of the quarantine, generation by generation."""
+    return _generation_by_generation(_QUARANTINE_FILE, manifest)
+
+
+def duplicates_files(manifest: Manifest) -> list[str]:
+    """The files with duplicates, generation by generation."""
+    return _generation_by_generation(_DUPLICATES_FILE, manifest)
+
+
+def _generation_by_generation(pattern: re.Pattern[str], manifest: Manifest) -> list[str]:
+    found = [match for match in map(pattern.fullmatch, manifest.files) if match is not None]
+    return [match[0] for match in sorted(found, key=lambda match: (match["folder"], match[0]))]
 
 
 def refused_bytes(directory: Place, refused: Refused, limit: int) -> bytes | None:
@@ -169,13 +193,15 @@ def count_duplicates(directory: Place, manifest: Manifest) -> DuplicateCounts | 
     Raises:
         DamageError: The file is missing or is no Parquet file.
     """
-    if naming.DUPLICATES not in manifest.files:
+    files = duplicates_files(manifest)
+    if not files:
         return None
     total = np.zeros(5, np.int64)
     last: str | None = None
     last_conflict: str | None = None
     columns = ["kept_id", "kind", "conflict", "dropped"]
-    for batch in read_columns(directory, naming.DUPLICATES, columns):
+    # A cluster that has records of several generations counts in each of them.
+    for batch in (one for file in files for one in read_columns(directory, file, columns)):
         if not len(batch):
             continue
         kept = batch["kept_id"]  # sorted: a cluster is a run of equal values

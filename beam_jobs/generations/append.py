@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from beam_jobs.build import Build, is_complete, locked_output, output_error, resolve, workspace_of
 from beam_jobs.build import finish as finish_build
-from beam_jobs.generations.views import publish
+from beam_jobs.generations.settling import recover
+from beam_jobs.generations.views import known_builds, publish
 from beam_jobs.like import options_like
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import Follower, OnProgress, at_work
@@ -108,6 +109,7 @@ def append(
     base = storage.place_of(storage.absolute(options.out))
     # The lock of builds into the set itself: one of them may replace it.
     with lock_of(base, on_note):
+        recover(base)
         before = load_manifest(base)
         check_appendable(base, before)
         options = like_the_set(options, base, before, given)
@@ -247,7 +249,7 @@ def _known(base: Place, manifest: Manifest, build_id: str) -> int | None:
     """The generation that was built from the same sources with the same options."""
     folders = [one.folder for one in manifest.generations] or [""]
     for number, folder in enumerate(folders):
-        if load_build(base / folder if folder else base).get("build_id") == build_id:
+        if build_id in known_builds(load_build(base / folder if folder else base)):
             return number
     return None
 

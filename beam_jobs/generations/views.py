@@ -18,7 +18,6 @@ from beam_jobs.integer_histograms import summarize
 from beam_jobs.stages.plan.balance import class_weights
 from beam_jobs.workspace import Workspace
 from shard_format import (
-    FRAME_BYTES,
     Generation,
     IndexWriter,
     Ledger,
@@ -79,6 +78,12 @@ def publish(workspace: Workspace, base: Place, number: int) -> Manifest:
     _write(workspace, base / home / naming.MANIFEST, content)
     _write(workspace, base / naming.MANIFEST, content)  # last of all
     return manifest
+
+
+def known_builds(build: Mapping[str, Any]) -> list[str]:
+    """The ids of all builds whose sources a set, or a generation, has: from its build.json."""
+    own = build.get("build_id")
+    return [*([own] if own else []), *build.get("compacted", ())]
 
 
 def added(*ledgers: Ledger) -> Ledger:
@@ -187,8 +192,3 @@ def _class_statistics(parts: list[dict[str, Any]]) -> dict[str, Any]:
         return {"class_counts": counts}
     weights = class_weights(np.array(list(counts.values()), np.int64))
     return {"class_counts": counts, "class_weights": dict(zip(counts, weights, strict=True))}
-
-
-def payload_bytes(split: SplitInfo) -> int:
-    """Bytes of the payloads of a split, without frames."""
-    return split.bytes - FRAME_BYTES * split.records

@@ -48,7 +48,11 @@ def write_duplicates(
     table = table.append_column("preview", _previews(members, records, sidecars, record_type))
     # The kept records are in the shards.
     kept = pc.and_not(pc.equal(table["record_id"], table["kept_id"]), table["dropped"])
-    table = table.filter(pc.invert(kept))
+    return write_rows(workspace, table.filter(pc.invert(kept)))
+
+
+def write_rows(workspace: Workspace, table: pa.Table) -> list[str]:
+    """Writes rows of duplicates.parquet, in order; the name of the file, relative to the set."""
     with workspace.write_arrow(workspace.out / naming.DUPLICATES, durable=True) as sink:
         pq.write_table(table, sink, row_group_size=_ROW_GROUP, compression="snappy")
     return [naming.DUPLICATES]

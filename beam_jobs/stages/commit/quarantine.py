@@ -38,11 +38,24 @@ def write_quarantine(workspace: Workspace, summaries: Iterable[UnitSummary]) -> 
     Returns:
         The names of the files, relative to the set.
     """
+    rejected = {one.key for one in summaries if one.refused or one.filtered}
+    return write_parts(workspace, _rejects(workspace, rejected))
+
+
+def write_parts(workspace: Workspace, rows: Iterator[pa.RecordBatch]) -> list[str]:
+    """Writes rows of the quarantine in parts.
+
+    Args:
+        workspace: Its output gets them.
+        rows: One row each, in order.
+
+    Returns:
+        The names of the files, relative to the set.
+    """
     folder = workspace.out / naming.QUARANTINE_DIR
     storage.delete_tree(folder)
     written: list[str] = []
     with _system_memory_pool():
-        rows = _rejects(workspace, {one.key for one in summaries if one.refused or one.filtered})
         first = next(rows, None)
         while first is not None:
             storage.make_folder(folder)

@@ -35,7 +35,7 @@ def split_statistics(
         training: Whether it is the training split: statistics of others must not reach a model.
     """
     of_labels = {
-        name: _class_statistics(index, name, names, training=training)
+        name: class_statistics(index, name, names, training=training)
         for name, names in class_names.items()
     }
     statistics = of_labels.pop("label")
@@ -48,9 +48,10 @@ def split_statistics(
     return statistics
 
 
-def _class_statistics(
+def class_statistics(
     index: pa.Table, feature: str, names: Sequence[str], *, training: bool
 ) -> dict[str, Any]:
+    """Class counts of one label; of the training split also class weights."""
     if not names:
         return {}
     counts = _class_counts(index, feature, len(names))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,28 @@ def _options(source: Path | Iterable[Path], out: Path, **values: Any) -> Any:
     kind = OPTIONS[str(values.pop("kind", "image"))]
     values = {"no_report": True, "split": "train=0.6,test=0.4"} | values
     return kind(sources=tuple(map(str, sources)), out=str(out), **values)
+
+
+class Killed(BaseException):
+    """Not an Exception: no handler of ours may catch it, as none can catch SIGKILL."""
+
+
+def die_after(renames: int, patch: pytest.MonkeyPatch) -> None:
+    """Dies in place of a rename, a link or a deletion, after some of them."""
+    left, functions = renames, {name: getattr(os, name) for name in ("replace", "unlink", "link")}
+
+    def patched(name: str) -> None:
+        def call(*paths: Any, **options: Any) -> None:
+            nonlocal left
+            if not left:
+                raise Killed
+            left -= 1
+            functions[name](*paths, **options)
+
+        patch.setattr(os, name, call)
+
+    for name in functions:
+        patched(name)
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 
 from shard_format import InputError, UsageError, load_manifest, open_index, verify
+from tests.beam_jobs.generations.conftest import Killed, die_after
 
 OLD = {f"{'ab'[n % 2]}/old{n}": n for n in range(12)}
 NEW = {f"{'ab'[n % 2]}/new{n}": 100 + n for n in range(6)}
@@ -194,47 +194,29 @@ def test_tokens_of_the_first_tokenizer(tmp_path, begin_set, append_to):
     assert report.manifest.config == load_manifest(tmp_path / "set", 0).config
 
 
-class _Killed(BaseException):
-    """Not an Exception: no handler of ours may catch it, as none can catch SIGKILL."""
-
-
 def test_a_crash_before_any_rename(write_corpus, begin_set, append_to, tmp_path, monkeypatch):
     old, new = write_corpus("old", OLD), write_corpus("new", {**NEW, "b/copy": 0})
     (new / "a" / "broken.jpg").write_bytes(b"no image")
     begin_set(old, "whole")
     expected = append_to(new, "whole").manifest.root_hash
     names = {path.relative_to(tmp_path / "whole") for path in _bytes(tmp_path / "whole")}
-    crashes, rename, unlink = 0, os.replace, os.unlink
+    crashes = 0
     while True:
-        out, left = f"crash{crashes}", crashes
+        out = f"crash{crashes}"
         begin_set(old, out)
-
-        def replace(temporary, final):
-            nonlocal left
-            if not left:
-                raise _Killed
-            left -= 1
-            rename(temporary, final)
-
-        def delete(path, **folder):
-            if not left:
-                raise _Killed
-            unlink(path, **folder)
-
         with monkeypatch.context() as patch:
-            patch.setattr(os, "replace", replace)
-            patch.setattr(os, "unlink", delete)
+            die_after(crashes, patch)
             try:
                 append_to(new, out)
                 break
-            except _Killed:
+            except Killed:
                 pass
         # Whatever the moment, there is a whole set: the old one or the new one.
         assert verify(tmp_path / out)[1] == []
         assert append_to(new, out).manifest.root_hash == expected
         assert {path.relative_to(tmp_path / out) for path in _bytes(tmp_path / out)} == names
-        crashes += 3
-    assert crashes > 20
+        crashes += 5
+    assert crashes > 30
 
 
 def test_what_another_command_left_is_replaced(
@@ -246,11 +228,11 @@ def test_what_another_command_left_is_replaced(
     begin_set(write_corpus("old", OLD))
 
     def die(*arguments):
-        raise _Killed
+        raise Killed
 
     with monkeypatch.context() as patch:
         patch.setattr(module, "publish", die)
-        with pytest.raises(_Killed):
+        with pytest.raises(Killed):
             append_to(write_corpus("other", {"a/other": 700, "c/class": 701}))
     assert (tmp_path / "set/generations/0001/manifest.json").exists()
     report = append_to(write_corpus("new", NEW))

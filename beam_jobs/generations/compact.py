@@ -1,0 +1,373 @@
+"""`shardmill compact`: all generations of a set become one, and records can be taken out.
+
+Shards are sorted runs, so this is a merge: rows of the index are sorted, frames are copied, and
+nothing is decoded. The result is written as a set of its own, and `settle` puts it in the place of
+the old one. Memory is that of the index of a split.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import math
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.columns import IntArray, int64, uint64
+from beam_jobs.generations import leftovers, settling
+from beam_jobs.generations.append import lock_of
+from beam_jobs.generations.settling import State, read_state, settle, target_of, write_state
+from beam_jobs.generations.views import known_builds
+from beam_jobs.images.statistics import merge_pixels
+from beam_jobs.integer_histograms import summarize
+from beam_jobs.stages.commit.statistics import class_statistics
+from beam_jobs.stages.labels import label_features
+from beam_jobs.staging.reader import Source, read_frames
+from beam_jobs.workspace import Workspace, read_json, write_json
+from shard_format import (
+    FRAME_BYTES,
+    LABELS_FIELD,
+    Feature,
+    IndexWriter,
+    InputError,
+    Manifest,
+    ShardInfo,
+    SplitInfo,
+    encode_features,
+    file_sha256,
+    index_schema,
+    label_column,
+    load_build,
+    load_manifest,
+    naming,
+    open_index,
+    storage,
+)
+from shard_format.machine import usable_cores
+from shard_format.storage import Place
+from shard_format.tfds_metadata import dataset_info_text, features_text, label_files
+
+_BLOCK_BYTES = 2 << 20  # 2 MiB of frames in memory at a time, per thread
+_VARINT_BYTES = 5  # of the length of an example, at most
+
+
+class Compacted(NamedTuple):
+    """The result of `compact`.
+
+    Attributes:
+        manifest: Of the set.
+        merged: Number of generations that were merged; 1 where there was nothing to merge.
+        removed: Records taken out: kept ones, duplicates and rejected ones.
+        not_found: Ids that no record of the set has, sorted.
+        changed: Whether anything was written.
+    """
+
+    manifest: Manifest
+    merged: int
+    removed: int
+    not_found: list[str]
+    changed: bool
+
+
+class _ShardSource(Source):
+    """A shard of the set to read frames from."""
+
+    @contextlib.contextmanager
+    def reporting_damage(self) -> Iterator[None]:
+        """Damage is for the user: nothing can make a shard again here."""
+        yield
+
+
+def compact(
+    directory: Place,
+    remove: Collection[str] = (),
+    on_progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
+    on_note: Callable[[str], None] = lambda note: None,
+) -> Compacted:
+    """Merges all generations of a set into balanced, globally shuffled shards.
+
+    Whatever moment it is killed at, there is a whole set, and the same command completes the work.
+
+    Args:
+        directory: The set.
+        remove: Ids of records to take out of every file of the set.
+        on_progress: Called with ("compact", bytes done, bytes in all), from one thread at a time.
+        on_note: See `run.preprocess`.
+
+    Raises:
+        InputError: The set has packed sequences.
+        DamageError: A shard is damaged.
+    """
+    base = storage.place_of(storage.absolute(str(directory)))
+    ids = frozenset(remove)
+    digest = hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
+    with lock_of(base, on_note):
+        state = read_state(base)
+        if state is not None and state.root_hash:
+            manifest = settle(base, state)  # another process has written everything
+            if state.digest == digest:
+                return Compacted(manifest, state.merged, state.removed, state.not_found, True)
+            state = None
+        before = load_manifest(base)
+        _check_not_packed(base, before)
+        found = leftovers.find(base, before, ids)
+        not_found = sorted(ids - found.ids)
+        merged = before.newest + 1
+        if merged == 1 and not found.ids:
+            return Compacted(before, 1, 0, not_found, False)
+        if state is None or state.digest != digest:
+            settling.abandon(base)
+        state = State(digest, merged, found.removed, not_found, had_report(base), "")
+        write_state(base, state)
+        built = _write_set(base, before, ids, found, on_progress)
+        state = state._replace(root_hash=built.root_hash)
+        write_state(base, state)
+        return Compacted(settle(base, state), merged, found.removed, not_found, True)
+
+
+def had_report(base: Place) -> bool:
+    """Whether the set has a report, which is then written again."""
+    return storage.stat(base / naming.REPORT) is not None
+
+
+def _check_not_packed(base: Place, manifest: Manifest) -> None:
+    if manifest.config.get("pack"):
+        raise InputError(
+            f"{base} has packed sequences, which hold parts of several documents: they cannot be "
+            "merged or taken out one by one. Build the set again, from all sources."
+        )
+
+
+def _write_set(
+    base: Place,
+    before: Manifest,
+    ids: frozenset[str],
+    found: leftovers.Found,
+    on_progress: Callable[[str, int, int], None],
+) -> Manifest:
+    """Writes the set that is to be, with its manifest last."""
+    out = target_of(base)
+    workspace = Workspace(out, None)
+    workspace.create()
+    storage.make_folder(out / naming.INDEX_DIR)
+    total = sum(split.bytes for split in before.splits.values())
+    done, lock = 0, threading.Lock()
+
+    def count(size: int) -> None:
+        nonlocal done
+        with lock:
+            done += size
+            on_progress("compact", done, total)
+
+    splits = {
+        name: _write_split(base, before, name, ids, workspace, count) for name in before.splits
+    }
+    texts = {
+        naming.FEATURES: features_text(before.schema),
+        naming.DATASET_INFO: dataset_info_text(before.name, before.schema, splits),
+        **label_files(before.schema),
+    }
+    contents: dict[str, bytes] = {name: text.encode() for name, text in texts.items()}
+    for name in naming.TOKENIZERS.values():
+        if storage.stat(base / name) is not None:
+            contents[name] = storage.read_bytes(base / name)
+    for name, content in contents.items():
+        with workspace.write(out / name, durable=True) as file:
+            file.write(content)
+    files = [*contents, *map(naming.index_file, splits)]
+    files += leftovers.write(base, before, ids, workspace)
+    manifest = dataclasses.replace(
+        before,
+        splits=splits,
+        ledger=found.ledger(before.ledger),
+        files={name: _file_info(out / name) for name in files},
+        generations=(),
+        home="",
+    )
+    _write_build(base, before, workspace)
+    with workspace.write(out / naming.MANIFEST, durable=True) as file:
+        file.write(manifest.to_text().encode())
+    workspace.remove()
+    return manifest
+
+
+def _file_info(place: Place) -> dict[str, Any]:
+    blocks: list[int] = []
+    digest = file_sha256(place, blocks.append)
+    return {"bytes": sum(blocks), "sha256": digest}
+
+
+def _write_build(base: Place, before: Manifest, workspace: Workspace) -> None:
+    """build.json: the options of the first build, and which sources the set has.
+
+    Notes of the builds are left out: they may name records that are removed.
+    """
+    folders = [one.folder for one in before.generations] or [""]
+    builds = [load_build(base / folder if folder else base) for folder in folders]
+    known = [one for build in builds for one in known_builds(build)]
+    kept = {name: builds[0][name] for name in ("options", "packages") if name in builds[0]}
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    value: dict[str, Any] = {"build_id": "", "started": now, "compacted": known, "notes": []}
+    write_json(workspace, workspace.out / naming.BUILD, value | kept)
+
+
+def _write_split(
+    base: Place,
+    before: Manifest,
+    name: str,
+    ids: frozenset[str],
+    workspace: Workspace,
+    on_bytes: Callable[[int], None],
+) -> SplitInfo:
+    info = before.splits[name]
+    rows = open_index(base / before.index_file(name))
+    if ids:
+        unwanted = pc.is_in(rows["record_id"], value_set=pa.array(sorted(ids), pa.string()))
+        rows = rows.filter(pc.invert(unwanted))
+    order = pc.sort_indices(rows, sort_keys=[("key", "ascending"), ("record_id", "ascending")])
+    rows = rows.take(order).combine_chunks()
+    edges = _edges(uint64(rows["key"]), _num_shards(before, rows))
+    sources = [_ShardSource(base / shard.file, 0, lambda: None, None) for shard in info.shards]
+    count = len(edges) - 1
+
+    def write(number: int) -> ShardInfo:
+        file = naming.shard_file(before.name, name, number, count)
+        own = rows.slice(edges[number], edges[number + 1] - edges[number])
+        return _write_shard(own, file, sources, workspace, on_bytes)
+
+    with ThreadPoolExecutor(max(1, math.ceil(usable_cores()))) as pool:
+        shards = tuple(pool.map(write, range(count)))
+    place = workspace.out / naming.index_file(name)
+    common = set(index_schema([]).names)
+    columns = [field for field in rows.schema if field.name not in common]
+    scratch = workspace.scratch_of(place)
+    with IndexWriter(place, columns, durable=True, scratch=scratch) as writer:
+        for number in range(count):
+            own = rows.slice(edges[number], edges[number + 1] - edges[number])
+            writer.append(_placed(own, number))
+    return SplitInfo(shards, _statistics(info, open_index(place), before))
+
+
+def _num_shards(manifest: Manifest, rows: pa.Table) -> int:
+    """As many as a build of these records has."""
+    config = manifest.config
+    if not len(rows):
+        return 0
+    if config.get("num_shards") is not None:
+        return min(len(rows), int(config["num_shards"]))
+    staged = int(_staged_lengths(manifest, rows).sum())
+    return min(len(rows), max(1, round(staged / int(config["shard_size"]))))
+
+
+def _staged_lengths(manifest: Manifest, rows: pa.Table) -> IntArray:
+    """[n] int64: bytes of the frames of records without their labels.
+
+    Labels are the last features of an example, and are not staged. Token ids are of other lengths
+    than the texts that were staged; for those these are the lengths of the examples.
+    """
+    example = int64(rows["length"]) - FRAME_BYTES
+    entries = example - 2
+    for size in range(1, _VARINT_BYTES + 1):
+        entries = np.where(entries >= 1 << (7 * size), example - 2 - size, entries)
+    for feature in label_features(manifest.schema):
+        entries = entries - _label_bytes(feature, rows)
+    return entries + FRAME_BYTES
+
+
+def _label_bytes(feature: Feature, rows: pa.Table) -> npt.NDArray[np.int64]:
+    """[n] int64: bytes of a label in the example of each row."""
+    several = bool(feature.shape)
+    column = rows[LABELS_FIELD.name if several else label_column(feature.name)]
+    values = [tuple(one) for one in column.to_pylist()] if several else column.to_pylist()
+    sizes: dict[Any, int] = {None: 0}
+    for value in set(values) - {None}:
+        sizes[value] = len(encode_features([feature], {feature.name: value}))
+    return np.array([sizes[value] for value in values], np.int64)
+
+
+def _edges(keys: npt.NDArray[np.uint64], shards: int) -> list[int]:
+    """[shards + 1] where each shard begins; equal keys are in one shard, as in a build."""
+    if not shards:
+        return [0]
+    ranks = np.arange(1, shards, dtype=np.int64) * len(keys) // shards
+    return [0, *np.searchsorted(keys, keys[ranks], side="left").tolist(), len(keys)]
+
+
+def _write_shard(
+    rows: pa.Table,
+    file: str,
+    sources: Sequence[Source],
+    workspace: Workspace,
+    on_bytes: Callable[[int], None],
+) -> ShardInfo:
+    """Copies the frames of a shard, unless a killed run has."""
+    plan = hashlib.blake2b(digest_size=16)
+    for name in ("shard", "offset", "length"):
+        plan.update(int64(rows[name]).tobytes())
+    plan.update(json.dumps([str(source.place) for source in sources]).encode())
+    marker = workspace.work / f"{file}.json"
+    size = int(int64(rows["length"]).sum())
+    done = read_json(marker)
+    if done is not None and done["plan"] == plan.hexdigest():
+        written = storage.stat(workspace.out / file)
+        if written is not None and written.size == size:
+            on_bytes(size)
+            return ShardInfo(**done["info"])
+    storage.delete(marker)
+    table = pa.table({"unit": rows["shard"], "offset": rows["offset"], "length": rows["length"]})
+    digest = hashlib.sha256()
+    with workspace.write(workspace.out / file, durable=True) as sink:
+        for _, frames in read_frames(table, sources, _BLOCK_BYTES):
+            block = b"".join(frames)
+            digest.update(block)
+            sink.write(block)
+            on_bytes(len(block))
+    info = ShardInfo(file, len(rows), size, digest.hexdigest())
+    write_json(workspace, marker, {"plan": plan.hexdigest(), "info": dataclasses.asdict(info)})
+    return info
+
+
+def _placed(rows: pa.Table, shard: int) -> pa.Table:
+    """Rows of the index with their places in a new shard."""
+    lengths = int64(rows["length"])
+    columns = {
+        "shard": pa.array(np.full(len(rows), shard), pa.int32()),
+        "offset": pa.array(np.cumsum(lengths) - lengths),
+    }
+    for name, values in columns.items():
+        at = rows.column_names.index(name)
+        rows = rows.set_column(at, rows.schema.field(name), values)
+    return rows
+
+
+def _statistics(before: SplitInfo, index: pa.Table, manifest: Manifest) -> dict[str, Any]:
+    """Of all records of a split; what only their content shows, as it was."""
+    known = before.statistics
+    training = bool(known.keys() - {"class_counts", "labels"})
+    labels = {
+        feature.name: class_statistics(index, feature.name, feature.class_names, training=training)
+        for feature in label_features(manifest.schema)
+    }
+    statistics: dict[str, Any] = dict(labels.pop("label", {}))
+    if labels:
+        statistics["labels"] = labels
+    for name, value in known.items():
+        if name in statistics or name in ("class_counts", "class_weights", "labels"):
+            continue
+        if name == "pixels":
+            value = merge_pixels(index)
+        elif isinstance(value, dict) and "histogram" in value and name in index.column_names:
+            value = summarize(int64(index[name].drop_null()))
+        if value:
+            statistics[name] = value
+    return statistics
