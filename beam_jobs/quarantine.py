@@ -189,7 +189,13 @@ def replay_options(
         InputError: The set does not say how it was built, or the folder is missing.
         UsageError: Jobs on such records do not have one of the options.
     """
-    load_manifest(directory)
+    manifest = load_manifest(directory)
+    if manifest.generations:
+        raise UsageError(
+            f"{directory} has {len(manifest.generations)} generations, and a replay builds one set "
+            "of the first sources. Repair the files in a folder of their own, and append it with "
+            "'shardmill preprocess ... --append'."
+        )
     saved = load_build(directory).get("options")
     if not isinstance(saved, dict):
         raise InputError(

@@ -13,6 +13,7 @@ pytest_plugins = [
     "tests.fixtures.command_line",
     "tests.fixtures.corpora",
     "tests.fixtures.damage",
+    "tests.fixtures.generations",
     "tests.fixtures.graphs",
     "tests.fixtures.memory_storage",
     "tests.fixtures.sets",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +21,7 @@ from beam_jobs.report.previews import (
 )
 from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections.base import image, text, tile, tiles
-from shard_format import naming
-from shard_format.dropped import DuplicateCounts, count_duplicates, read_columns
-from shard_format.storage import Place
+from shard_format.dropped import DuplicateCounts, count_duplicates, duplicates_files, read_columns
 from shard_format.wording import counted
 
 _MOST_CLUSTERS = 24
@@ -156,7 +154,7 @@ def _record(
 
 def read_clusters(reported: ReportedSet) -> list[Cluster]:
     """Clusters to show: those with conflicting labels first, then the first ones of the file."""
-    clusters = _read_members(reported.directory, _chosen(reported.directory))
+    clusters = _read_members(reported, _chosen(reported))
     _add_previews_of_members(reported, clusters)
     for cluster in clusters:
         _separate_kept(cluster)
@@ -164,10 +162,18 @@ def read_clusters(reported: ReportedSet) -> list[Cluster]:
     return clusters
 
 
-def _chosen(directory: Place) -> list[str]:
+def _rows(
+    reported: ReportedSet, columns: Sequence[str], batch_rows: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Columns of the duplicates of all generations, piece by piece."""
+    for file in duplicates_files(reported.manifest):
+        yield from read_columns(reported.directory, file, columns, batch_rows)
+
+
+def _chosen(reported: ReportedSet) -> list[str]:
     contradictory: dict[str, None] = {}  # dictionaries keep the order of the file
     first: dict[str, None] = {}
-    for batch in read_columns(directory, naming.DUPLICATES, ["kept_id", "conflict"]):
+    for batch in _rows(reported, ["kept_id", "conflict"]):
         kept = batch["kept_id"]
         found = kept.filter(batch["conflict"])
         for chosen, ids in ((contradictory, found), (first, kept)):
@@ -176,12 +182,12 @@ def _chosen(directory: Place) -> list[str]:
     return list(contradictory | first)[:_MOST_CLUSTERS]
 
 
-def _read_members(directory: Place, chosen: list[str]) -> list[Cluster]:
+def _read_members(reported: ReportedSet, chosen: list[str]) -> list[Cluster]:
     wanted = pa.array(chosen, pa.string())
     sizes = np.zeros(len(chosen), np.int64)
     first: list[pa.Table] = []  # the rows to show; a cluster may span several batches
     start = 0
-    for batch in read_columns(directory, naming.DUPLICATES, ["kept_id", "kept_label", *_COLUMNS]):
+    for batch in _rows(reported, ["kept_id", "kept_label", *_COLUMNS]):
         columns = {
             **{name: batch[name] for name in batch.schema.names},
             "conflict": _disagrees(batch),
@@ -222,7 +228,7 @@ def _add_previews_of_members(reported: ReportedSet, clusters: Iterable[Cluster])
         return
     start, last = 0, max(members)
     see = text_of_document if reported.holds_text else image_of_bytes
-    for batch in read_columns(reported.directory, naming.DUPLICATES, ["preview"], _PREVIEW_ROWS):
+    for batch in _rows(reported, ["preview"], _PREVIEW_ROWS):
         for row in sorted(members.keys() & range(start, start + len(batch))):
             value = batch["preview"][row - start]
             if value.is_valid and len(value.as_buffer()) <= _MOST_PREVIEW_BYTES:

@@ -40,14 +40,19 @@ def write_duplicates(
         return []
     records = int64(members["record"])
     table = members.drop_columns(["record"])
-    splits = _splits(workspace, members, names)
+    splits, again = _splits(workspace, members, names), None
     if EARLIER_SPLIT.name in table.column_names:  # the kept record may be of an earlier generation
+        again = pc.and_(  # the same record once more
+            pc.equal(table["record_id"], table["kept_id"]), pc.is_valid(table[EARLIER_SPLIT.name])
+        )
         splits = pc.coalesce(table[EARLIER_SPLIT.name], splits)
         table = table.drop_columns([EARLIER_SPLIT.name])
     table = table.append_column("split", splits)
     table = table.append_column("preview", _previews(members, records, sidecars, record_type))
     # The kept records are in the shards.
     kept = pc.and_not(pc.equal(table["record_id"], table["kept_id"]), table["dropped"])
+    if again is not None:
+        kept = pc.or_(kept, again)
     return write_rows(workspace, table.filter(pc.invert(kept)))
 
 
