@@ -15,7 +15,7 @@ from cli.places import PLACE
 
 if TYPE_CHECKING:  # pyarrow takes a while to import
     from shard_format.storage import Place
-from shard_format import Schema
+from shard_format import Schema, UsageError
 
 
 class _WithBeamOptions(click.Command):
@@ -82,6 +82,10 @@ def _job(options: type[PreprocessOptions]) -> click.Command:
             further = {"sources": asked.sources, "out": asked.out}
             save(save_config, asked, further, f"shardmill preprocess {options.COMMAND}")
         beam_args: list[str] = ctx.obj
+        if dry_run and asked.append:
+            raise UsageError(
+                "--dry-run shows builds, not what --append adds. Leave one of them out."
+            )
         if dry_run:
             show_dry_run(asked, as_json)
         elif asked.append:

@@ -1,4 +1,4 @@
-"""Reading a set that was appended to: the newest generation, any other, and states of older ones."""
+"""Reading a set that was appended to: any of its generations, and states of older ones."""
 
 from __future__ import annotations
 

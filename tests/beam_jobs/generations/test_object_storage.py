@@ -1,0 +1,39 @@
+"""Generations of a set in an object store: the bytes of a local one."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from beam_jobs import ImageOptions, append, preprocess
+from beam_jobs.generations.compact import compact
+from shard_format import load_manifest, naming, storage, verify
+
+OUT = "memory://bucket/set"
+OPTIONS = {"split": "train=0.5,test=0.5", "no_report": True, "num_shards": 2}
+
+
+@pytest.fixture
+def pieces(write_corpus):
+    old = write_corpus("old", {f"{'ab'[n % 2]}/old{n}": n for n in range(10)})
+    return old, write_corpus("new", {"a/new": 100, "b/copy": 3, "c/more": 101})
+
+
+def test_a_set_in_a_bucket(memory, pieces, begin_set, append_to, tmp_path):
+    old, new = pieces
+    begin_set(old, **{name: value for name, value in OPTIONS.items() if name != "no_report"})
+    local = append_to(new, split=OPTIONS["split"])
+    job = ImageOptions((str(old),), OUT, **OPTIONS)
+    preprocess(job)
+    found = append(dataclasses.replace(job, sources=(str(new),), append=True), given=())
+    assert found.manifest.root_hash == local.manifest.root_hash
+    place = storage.Url(OUT)
+    assert verify(place)[1] == []
+    assert load_manifest(place, 0).ledger.kept == 10
+
+    merged = compact(place, ["a/old2.jpg"])
+    assert merged.manifest.root_hash == compact(tmp_path / "set", ["a/old2.jpg"]).manifest.root_hash
+    names = {name for name, _ in memory.list_tree(OUT)}
+    assert not [name for name in names if name.startswith((naming.GENERATIONS_DIR, ".shardmill"))]
+    assert verify(place)[1] == []
