@@ -219,12 +219,12 @@ def load_manifest(directory: Place, generation: int | None = None) -> Manifest:
             f"{directory} has no generation {generation}: its newest is {newest.newest}. "
             "'shardmill log' lists them; 'shardmill compact' merges them into one."
         )
-    folder = naming.view_folder(generation) if generation else naming.generation_folder(0)
-    found = _load(directory, directory / folder / naming.MANIFEST)
+    place = directory / naming.view_file(generation)
+    found = _load(directory, place)
     if found.root_hash != newest.generations[generation].view:
         raise DamageError(
-            f"{directory / folder / naming.MANIFEST} is not that of generation {generation}: its "
-            f"root hash is {found.root_hash}. {_RESTORE}"
+            f"{place} is not that of generation {generation}: its root hash is "
+            f"{found.root_hash}. {_RESTORE}"
         )
     return found
 

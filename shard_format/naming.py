@@ -88,8 +88,13 @@ def generation_folder(number: int) -> str:
 
 
 def view_folder(number: int) -> str:
-    """The folder that has manifest and index of all generations up to an appended one."""
+    """The folder that has the index of all generations up to an appended one."""
     return f"{generation_folder(number)}/view"
+
+
+def view_file(number: int) -> str:
+    """The manifest of all generations up to one; not named as that of a folder that is a set."""
+    return f"{generation_folder(number)}/view.json"
 
 
 def quarantine_file(part: int) -> str:

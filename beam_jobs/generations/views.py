@@ -49,12 +49,9 @@ def publish(workspace: Workspace, base: Place, number: int) -> Manifest:
     folder, home = naming.generation_folder(number), naming.view_folder(number)
     files: dict[str, Mapping[str, Any]] = dict(before.files)
     files |= {below(folder, name): info for name, info in own.files.items()}
-    named = [below(folder, naming.MANIFEST)]
-    old_view = naming.view_folder(number - 1) if number > 1 else naming.generation_folder(0)
-    old_manifest = below(old_view, naming.MANIFEST)
     if number == 1:
-        _write(workspace, base / old_manifest, before.to_text().encode())
-    named.append(old_manifest)
+        _write(workspace, base / naming.view_file(0), before.to_text().encode())
+    named = [below(folder, naming.MANIFEST), naming.view_file(number - 1)]
     splits = {}
     storage.make_folder(base / home / naming.INDEX_DIR)
     for name in dict.fromkeys([*before.splits, *own.splits]):
@@ -75,7 +72,7 @@ def publish(workspace: Workspace, base: Place, number: int) -> Manifest:
         home=home,
     )
     content = manifest.to_text().encode()
-    _write(workspace, base / home / naming.MANIFEST, content)
+    _write(workspace, base / naming.view_file(number), content)
     _write(workspace, base / naming.MANIFEST, content)  # last of all
     return manifest
 
