@@ -128,8 +128,9 @@ def append(
                 return _report(base, before, known, build, already_built=True)
             if not build.complete:
                 _run(job, record_type, build, workspace, run_id, beam_args, on_progress, on_note)
-            manifest = publish(workspace, base, number)
+            # Before it is published: no later command looks into the folder of this build.
             finish_build(dataclasses.replace(job, no_report=True), workspace, rebuilt=False)
+        manifest = publish(base, number)
         _renew_report(options, base)
         return _report(base, manifest, number, build, already_built=False)
 
@@ -144,13 +145,11 @@ def lock_of(base: Place, on_note: Callable[[str], None]) -> Iterator[None]:
     """
     load_manifest(base)
     workspace = Workspace(base, None)
-    had_work = storage.is_folder(workspace.plan)
     with locked_output(workspace, on_note):
         try:
             yield
         finally:
-            if not had_work:
-                workspace.remove()
+            workspace.remove()  # of a whole set, nothing in it is needed
 
 
 def check_appendable(base: Place, manifest: Manifest) -> None:

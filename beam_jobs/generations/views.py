@@ -34,19 +34,20 @@ from shard_format.naming import below
 from shard_format.storage import Place
 
 
-def publish(workspace: Workspace, base: Place, number: int) -> Manifest:
+def publish(base: Place, number: int) -> Manifest:
     """Makes a finished generation part of its set; a repetition writes the same bytes.
 
     Args:
-        workspace: Of the build of the generation.
-        base: The set.
+        base: The set, which must be locked.
         number: Of the generation: one more than that of the newest.
 
     Returns:
         The new manifest of the set.
     """
-    before, own = load_manifest(base), load_manifest(workspace.out)
     folder, home = naming.generation_folder(number), naming.view_folder(number)
+    before, own = load_manifest(base), load_manifest(base / folder)
+    workspace = Workspace(base, None)
+    workspace.create()
     files: dict[str, Mapping[str, Any]] = dict(before.files)
     files |= {below(folder, name): info for name, info in own.files.items()}
     if number == 1:
@@ -56,7 +57,7 @@ def publish(workspace: Workspace, base: Place, number: int) -> Manifest:
     storage.make_folder(base / home / naming.INDEX_DIR)
     for name in dict.fromkeys([*before.splits, *own.splits]):
         place = below(home, naming.index_file(name))
-        _write_index(workspace, base, name, before, own, base / place)
+        _write_index(workspace, base, name, before, (own, folder), base / place)
         named.append(place)
         splits[name] = _split(name, folder, before, own, open_index(base / place))
     files |= {name: _file_info(base / name) for name in named}
@@ -108,15 +109,21 @@ def _file_info(place: Place) -> dict[str, Any]:
 
 
 def _write_index(
-    workspace: Workspace, base: Place, split: str, before: Manifest, own: Manifest, place: Place
+    workspace: Workspace,
+    base: Place,
+    split: str,
+    before: Manifest,
+    appended: tuple[Manifest, str],
+    place: Place,
 ) -> None:
     """Writes the rows of all shards of a split: those of the new ones behind all others."""
     parts = []
+    own, folder = appended
     if split in before.splits:
         parts.append((open_index(base / before.index_file(split)), 0))
     if split in own.splits:
         shards = len(before.splits[split].shards) if split in before.splits else 0
-        parts.append((open_index(workspace.out / own.index_file(split)), shards))
+        parts.append((open_index(base / folder / own.index_file(split)), shards))
     common = set(index_schema([]).names)
     columns = [field for field in parts[0][0].schema if field.name not in common]
     scratch = workspace.scratch_of(place)

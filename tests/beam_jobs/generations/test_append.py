@@ -227,7 +227,7 @@ def test_what_another_command_left_is_replaced(
 
     begin_set(write_corpus("old", OLD))
 
-    def die(*arguments):
+    def die(*arguments: object) -> None:
         raise Killed
 
     with monkeypatch.context() as patch:
