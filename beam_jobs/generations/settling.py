@@ -192,5 +192,5 @@ def _present(base: Place) -> Iterator[str]:
 
 
 def _is_temporary(name: str) -> bool:
-    """Whether a file is one that `_give_name` was killed at."""
-    return re.fullmatch(r"\..+\.[0-9a-f]{32}", name) is not None
+    """Whether a file is one that a killed process was about to name."""
+    return re.fullmatch(r"\.(.+\.)?[0-9a-f]{32}(\.part)?", name) is not None
