@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from beam_jobs.workspace import Workspace, read_json
 from shard_format import InputError, UsageError, load_manifest, naming, storage
+from shard_format.own_checksums import build_text
 from shard_format.storage import Place
 
 _SUFFIX = ".new"
@@ -31,6 +31,7 @@ _CANNOT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 _OWN = {
     *(naming.MANIFEST, naming.BUILD, naming.REPORT, naming.DUPLICATES, naming.CROISSANT),
     *(naming.INDEX_DIR, naming.QUARANTINE_DIR, naming.WORK_DIR),
+    *(naming.GENERATIONS_DIR, naming.FINGERPRINTS_DIR),
 }
 
 
@@ -72,7 +73,7 @@ class Replacement:
         if "options" in build:
             build["options"]["out"] = str(self.directory)
             with Workspace(self.new, None).write(self.new / naming.BUILD, durable=True) as file:
-                file.write(json.dumps(build).encode())
+                file.write(build_text(build, load_manifest(self.new)))
         (self.directory / naming.WORK_DIR / _MARK).touch()
         if not _exchange(self.new, self.directory):
             before = self.new / naming.WORK_DIR / _BEFORE

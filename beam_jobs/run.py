@@ -116,33 +116,23 @@ def preprocess(
         on_note(note)
     replacement = replacement_at(storage.place_of(options.out)) if options.overwrite else None
     options = dataclasses.replace(options, overwrite=False)  # done by this function
-    engine = _Engine(runner, beam_options, beam_args)
     if replacement is None:
-        return _build(options, engine, None, on_progress, on_note)
+        return _build(options, beam_args, None, on_progress, on_note)
     try:
         with replacement.locked():
             beside = dataclasses.replace(options, out=str(replacement.new))
-            return _build(beside, engine, replacement, on_progress, on_note)
+            return _build(beside, beam_args, replacement, on_progress, on_note)
     except OSError as error:
         raise file_error(error, str(replacement.directory)) from error
 
 
-class _Engine(NamedTuple):
-    """What runs the pipeline."""
-
-    runner: Any
-    beam_options: Any
-    beam_args: Sequence[str]
-
-
 def _build(
     options: PreprocessOptions,
-    engine: _Engine,
+    beam_args: Sequence[str],
     replacement: Replacement | None,
     on_progress: OnProgress,
     on_note: Callable[[str], None],
 ) -> BuildReport:
-    runner, beam_options, beam_args = engine
     record_type = RECORD_TYPES[options.record_type](options)
     workspace, run_id = workspace_of(options), uuid.uuid4().hex
     with locked_output(workspace, on_note):

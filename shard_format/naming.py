@@ -22,6 +22,7 @@ QUARANTINE_DIR = "quarantine"
 EXPORTED_SUFFIX = ".idx"  # index/SHARD.idx, for other readers
 GENERATIONS_DIR = "generations"  # of what was appended
 FINGERPRINTS_DIR = "fingerprints"  # what later generations are compared with
+STORED_RECORDS = f"{FINGERPRINTS_DIR}/records.arrow"
 WORK_DIR = ".shardmill"  # of a build in progress; removed at its end
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import hashlib
 from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from shard_format import naming, storage
 from shard_format.damaged_records import Damage
-from shard_format.manifest import Manifest
+from shard_format.errors import ShardmillError
+from shard_format.manifest import Manifest, parse_manifest
+from shard_format.naming import below
 from shard_format.own_checksums import CheckedBuild, check_build, report_problem
 from shard_format.storage import Place
 
@@ -15,17 +21,51 @@ from shard_format.storage import Place
 _LATER_OPTION = "conflicts"
 
 
-def own_damages(
-    directory: Place, manifest: Manifest, *, read: bool, is_strange: bool
-) -> Iterator[Damage]:
-    """Yields damage of the files that the manifest does not name, and of its own bytes.
+class OwnSet(NamedTuple):
+    """A build, in a folder of the set: all of it, or a generation.
+
+    Attributes:
+        folder: Relative to the set; empty for the set itself.
+        manifest: Of the build.
+        manifest_file: Where that is, relative to the set.
+        described: The root hash in a report of the folder.
+    """
+
+    folder: str
+    manifest: Manifest
+    manifest_file: str
+    described: str
+
+
+def own_sets(directory: Place, manifest: Manifest) -> Iterator[OwnSet]:
+    """Yields the builds that a set consists of, but for those whose manifest is damaged."""
+    root_hash = manifest.root_hash
+    if not manifest.generations:
+        yield OwnSet("", manifest, naming.MANIFEST, root_hash)
+    for one in manifest.generations:
+        file = below(one.folder, naming.MANIFEST) if one.folder else naming.view_file(0)
+        with contextlib.suppress(ShardmillError, OSError):
+            own = parse_manifest(storage.read_bytes(directory / file), file)
+            yield OwnSet(one.folder, own, file, one.root_hash if one.folder else root_hash)
+
+
+def own_damages(directory: Place, own: OwnSet, *, read: bool, is_strange: bool) -> Iterator[Damage]:
+    """Yields damage of the files that the manifest of a build does not name, and of its own bytes.
 
     Args:
         directory: The set.
-        manifest: Its manifest.
+        own: The build.
         read: Whether to read these files.
-        is_strange: x the manifest.
+        is_strange: Whether most shards are of another set, so that the manifest is the wrong file.
     """
+    for damage in _own_damages(directory, own, read=read, is_strange=is_strange):
+        yield dataclasses.replace(damage, file=below(own.folder, damage.file))
+
+
+def _own_damages(base: Place, own: OwnSet, *, read: bool, is_strange: bool) -> Iterator[Damage]:
+    """As `own_damages`, with names relative to the folder."""
+    directory = base / own.folder if own.folder else base
+    manifest = own.manifest
     build = CheckedBuild("", False, {})
     found = storage.stat(directory / naming.BUILD)
     if found is None and _LATER_OPTION in manifest.config:
@@ -42,14 +82,14 @@ def own_damages(
             file = naming.MANIFEST if is_strange else naming.BUILD
             yield Damage(file, f"is that of another set, {other}")
         elif build.has_checksum and build.content["manifest_sha256"] != _sha256_of(
-            directory / naming.MANIFEST
+            base / own.manifest_file
         ):
             yield Damage(
                 naming.MANIFEST,
                 f"has its root hash, but not the bytes that {naming.BUILD} says: the order of its "
                 "keys was changed",
             )
-    yield from _report_damages(directory, manifest, build, read=read)
+    yield from _report_damages(directory, own, build, read=read)
 
 
 def _sha256_of(place: Place) -> str:
@@ -57,12 +97,13 @@ def _sha256_of(place: Place) -> str:
 
 
 def _report_damages(
-    directory: Place, manifest: Manifest, build: CheckedBuild, *, read: bool
+    directory: Place, own: OwnSet, build: CheckedBuild, *, read: bool
 ) -> Iterator[Damage]:
     place = directory / naming.REPORT
     if storage.stat(place) is None:
         options = build.content.get("options", {})
-        if build.has_checksum and not options.get("no_report", True):
+        is_alone = own.described == own.manifest.root_hash  # --append may have --no-report
+        if build.has_checksum and is_alone and not options.get("no_report", True):
             yield Damage(naming.REPORT, "is missing; 'shardmill report' writes it again")
         return
     if not read:
@@ -72,22 +113,28 @@ def _report_damages(
     except OSError as error:
         yield Damage(naming.REPORT, f"cannot be read: {error.strerror}")
         return
-    problem = report_problem(data, manifest.root_hash, needs_checksum=build.has_checksum)
+    problem = report_problem(data, own.described, needs_checksum=build.has_checksum)
     if problem:
         yield Damage(naming.REPORT, problem)
 
 
-def extra_names(directory: Place, named: set[str]) -> Iterator[tuple[str, int | None]]:
+def extra_names(directory: Place, manifest: Manifest) -> Iterator[tuple[str, int | None]]:
     """Yields (name, size) of all that is not part of the set; of a folder, its name alone.
 
     Args:
         directory: The set.
-        named: The files that its manifest names.
+        manifest: Its manifest.
     """
-    known = named | {naming.MANIFEST, naming.BUILD, naming.REPORT}
-    shards = [name for name in named if naming.parse_shard_file(name)]
+    shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
+    known = {*shards, *manifest.files, naming.MANIFEST}
+    if manifest.generations:
+        known.add(naming.view_file(manifest.newest))
+    for folder in [one.folder for one in manifest.generations] or [""]:
+        files = (naming.BUILD, naming.REPORT, naming.CROISSANT, naming.STORED_RECORDS)
+        known |= {below(folder, name) for name in files}
+        known |= {below(folder, naming.table_file(split)) for split in manifest.splits}
     known |= {f"{naming.INDEX_DIR}/{shard}{naming.EXPORTED_SUFFIX}" for shard in shards}
-    folders = {name.rpartition("/")[0] for name in known} - {""}
+    folders = {str(parent) for name in known for parent in PurePosixPath(name).parents} - {"."}
     for folder in ("", *sorted(folders)):
         place = directory / folder if folder else directory
         try:
@@ -95,9 +142,11 @@ def extra_names(directory: Place, named: set[str]) -> Iterator[tuple[str, int | 
         except OSError:  # it is missing, with the files in it
             continue
         for entry in entries:
-            name = f"{folder}/{entry.name}" if folder else entry.name
+            name = below(folder, entry.name)
+            if name.startswith(naming.GENERATIONS_DIR) and name not in known:
+                continue  # of an append or a compaction that is not at its end
             if entry.kind == storage.FOLDER:
-                if name not in folders and name != naming.WORK_DIR:
+                if name not in folders and entry.name != naming.WORK_DIR:
                     yield f"{name}/", None
             elif name not in known:
                 yield name, entry.stat.size if entry.kind == storage.FILE else None

@@ -33,7 +33,7 @@ from shard_format.index import open_index
 from shard_format.machine import usable_cores
 from shard_format.manifest import Manifest, load_manifest
 from shard_format.storage import Place
-from shard_format.unnamed_files import extra_names, own_damages
+from shard_format.unnamed_files import extra_names, own_damages, own_sets
 
 OnBytes = Callable[[int], None]
 
@@ -153,9 +153,14 @@ def verify_set(
     damages += _index_damages(directory, manifest, chosen - unlike.keys())
     shards = [one.file in unlike for one in expected if one.split]
     is_strange = 2 * sum(shards) > len(shards)
-    damages += own_damages(directory, manifest, read=scope.share > 0, is_strange=is_strange)
-    if scope.share > 0:
-        damages += [Damage(*problem) for problem in find_problems(directory, manifest)]
+    for own in own_sets(directory, manifest):
+        damages += own_damages(directory, own, read=scope.share > 0, is_strange=is_strange)
+        if scope.share > 0:
+            folder = directory / own.folder if own.folder else directory
+            damages += [
+                Damage(naming.below(own.folder, file), problem)
+                for file, problem in find_problems(folder, own.manifest)
+            ]
     damages += check.extra_files(read=scope.share >= 1)
     read = [one for one in expected if one.file in chosen]
     return Verified(
@@ -363,9 +368,7 @@ class _Check:
         Args:
             read: Whether to compare contents with those of the set.
         """
-        named = {one.file for one in expected_files(self._manifest)}
-        named |= {naming.CROISSANT, *map(naming.table_file, self._manifest.splits)}
-        for name, size in sorted(extra_names(self._directory, named)):
+        for name, size in sorted(extra_names(self._directory, self._manifest)):
             problem, same = "is not part of the set", ""
             if read and size is not None:
                 try:

@@ -224,9 +224,7 @@ def _begin(
             job, record_type, workspace, lambda done: on_progress("list", done, 0)
         )
         on_progress("list", listing.items, listing.items)
-        if load_build(workspace.out).get("build_id") != listing.build_id:
-            storage.delete(workspace.out / naming.MANIFEST)
-        complete = is_complete(workspace, listing.build_id)
+        complete = is_complete(workspace, listing, job, discard=True)
     except (ShardmillError, OSError):
         if not unfinished:
             _discard(workspace)
@@ -304,7 +302,7 @@ def run_here(
     specs = plan_shards(summaries, job, record_type, workspace)
     workspace.mark("shard")
     results = [write_shard(spec, record_type, workspace) for spec in specs]
-    commit(summaries, results, build.listing.build_id, build.started, job, record_type, workspace)
+    commit(summaries, results, build.listing, build.started, job, record_type, workspace)
 
 
 def _renew_report(options: PreprocessOptions, base: Place) -> None:

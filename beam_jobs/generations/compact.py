@@ -53,7 +53,9 @@ from shard_format import (
     open_index,
     storage,
 )
+from shard_format.croissant import write_croissant
 from shard_format.machine import usable_cores
+from shard_format.own_checksums import build_text
 from shard_format.storage import Place
 from shard_format.tfds_metadata import dataset_info_text, features_text, label_files
 
@@ -194,7 +196,8 @@ def _write_set(
         generations=(),
         home="",
     )
-    _write_build(base, before, workspace)
+    write_croissant(out, manifest, workspace.scratch_of)
+    _write_build(base, before, manifest, workspace)
     with workspace.write(out / naming.MANIFEST, durable=True) as file:
         file.write(manifest.to_text().encode())
     workspace.remove()
@@ -207,7 +210,7 @@ def _file_info(place: Place) -> dict[str, Any]:
     return {"bytes": sum(blocks), "sha256": digest}
 
 
-def _write_build(base: Place, before: Manifest, workspace: Workspace) -> None:
+def _write_build(base: Place, before: Manifest, manifest: Manifest, workspace: Workspace) -> None:
     """build.json: the options of the first build, and which sources the set has.
 
     Notes of the builds are left out: they may name records that are removed.
@@ -218,7 +221,8 @@ def _write_build(base: Place, before: Manifest, workspace: Workspace) -> None:
     kept = {name: builds[0][name] for name in ("options", "packages") if name in builds[0]}
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     value: dict[str, Any] = {"build_id": "", "started": now, "compacted": known, "notes": []}
-    write_json(workspace, workspace.out / naming.BUILD, value | kept)
+    with workspace.write(workspace.out / naming.BUILD, durable=True) as file:
+        file.write(build_text(value | kept, manifest))
 
 
 def _write_split(

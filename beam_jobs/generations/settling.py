@@ -22,7 +22,6 @@ import uuid
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from beam_jobs.staging.stored import fingerprints_file
 from beam_jobs.workspace import read_json
 from shard_format import Generation, Manifest, load_manifest, naming, storage
 from shard_format.naming import below
@@ -138,9 +137,14 @@ def _replace(base: Place, manifest: Manifest) -> None:
 
 def _names(base: Place, new: Manifest) -> list[str]:
     names = [shard.file for split in new.splits.values() for shard in split.shards]
-    optional = [naming.BUILD, fingerprints_file("")]
-    optional = [name for name in optional if storage.stat(base / COMPACTED / name) is not None]
-    return [*names, *new.files, *optional]
+    return [*names, *new.files, *_unnamed(base, new)]
+
+
+def _unnamed(base: Place, new: Manifest) -> list[str]:
+    """The files of the new set that its manifest does not name."""
+    tables = map(naming.table_file, new.splits)
+    found = (naming.BUILD, naming.CROISSANT, *tables, naming.STORED_RECORDS)
+    return [name for name in found if storage.stat(target_of(base) / name) is not None]
 
 
 def _give_name(written: Place, final: Place) -> None:
@@ -165,11 +169,7 @@ def _give_name(written: Place, final: Place) -> None:
 
 def _delete_others(base: Place, new: Manifest) -> None:
     """Deletes every file of a set that the new one does not have, the state last of all."""
-    has_stored = storage.stat(target_of(base) / fingerprints_file("")) is not None
-    known = {shard.file for split in new.splits.values() for shard in split.shards}
-    known |= {*new.files, naming.MANIFEST, naming.BUILD}
-    if has_stored:
-        known.add(fingerprints_file(""))
+    known = {naming.MANIFEST, *_names(base, new)}
     for name in sorted(set(_present(base)) - known):
         storage.delete(base / name)
     storage.delete_tree(base / naming.INDEX_DIR / naming.GENERATIONS_DIR)  # exported for others
@@ -184,7 +184,7 @@ def _present(base: Place) -> Iterator[str]:
         shard = naming.parse_shard_file(entry.name)
         if shard or entry.name.endswith(naming.LABELS_SUFFIX) or _is_temporary(entry.name):
             yield entry.name
-    yield from (naming.DUPLICATES, naming.REPORT, *naming.TOKENIZERS.values())
+    yield from (naming.DUPLICATES, naming.REPORT, naming.CROISSANT, *naming.TOKENIZERS.values())
     for folder in (naming.INDEX_DIR, naming.QUARANTINE_DIR, naming.FINGERPRINTS_DIR):
         if storage.is_folder(base / folder):
             for name, _ in storage.list_tree(base / folder):

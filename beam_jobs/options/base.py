@@ -188,7 +188,10 @@ class PreprocessOptions:
         "Add SRC to the set in --out as a new generation. Options that are left out are those of "
         "the set, and others must be equal.",
         type=bool,
-        excludes={"--balance": "keeps old records as they are"},
+        excludes={
+            "--balance": "keeps old records as they are",
+            "--overwrite": "keeps the set that is there",
+        },
     )
     new_classes: str = option(
         "add",

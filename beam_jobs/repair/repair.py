@@ -31,6 +31,7 @@ from beam_jobs.workspace import Workspace
 from shard_format import (
     Damage,
     DamageError,
+    InputError,
     Manifest,
     ShardmillError,
     UsageError,
@@ -40,6 +41,7 @@ from shard_format import (
     storage,
     verify_set,
 )
+from shard_format.croissant import write_croissant
 from shard_format.derived_files import derived_files
 from shard_format.errors import file_error
 from shard_format.storage import Place
@@ -93,7 +95,7 @@ def repair(
         UsageError: A source is given that does not exist.
         ShardSetError: There is no set.
         DamageError: The manifest is damaged, and cannot be had.
-        InputError: The set cannot be written.
+        InputError: The set cannot be written, or has several generations.
     """
     for source in sources:
         if "*" not in source and not storage.exists(storage.place_of(source)):
@@ -139,6 +141,8 @@ class _Repair:
     def run(self, delete_extra: bool) -> Repaired:
         """See `repair`."""
         manifest, damages = self._verified()
+        if manifest.generations and damages:
+            raise InputError(_several_generations(self._directory, damages))
         wanted = self._wanted(manifest, damages)
         self._mend(manifest, wanted, damages)
         self._write_own_files(manifest, damages)
@@ -329,8 +333,14 @@ class _Repair:
         return built
 
     def _write_own_files(self, manifest: Manifest, damages: list[Damage]) -> None:
-        """Writes build.json and report.html again, if they are damaged."""
+        """Writes the files again that the manifest does not name, if they are damaged."""
         names = {damage.file for damage in damages}
+        described = {naming.CROISSANT, *map(naming.table_file, manifest.splits)} & names
+        if described and not self._rest:
+            for name in described:
+                make_room(self._directory / name)
+            write_croissant(self._directory, manifest)
+            self._repaired += sorted(described)
         if naming.BUILD in names:
             job = job_of(self._directory, manifest, self._sources)
             build_id = self._build_id(manifest)
@@ -361,6 +371,14 @@ class _Repair:
         except (ShardmillError, OSError) as error:
             self._reason = self._reason or str(error)
             return ""
+
+
+def _several_generations(directory: Place, damages: list[Damage]) -> str:
+    files = ", ".join(sorted({damage.file for damage in damages})[:3])
+    return (
+        f"{directory} has several generations, and repair works on sets of one. Damaged: {files}. "
+        "Restore the files that 'shardmill verify' names from a copy, or build the set again."
+    )
 
 
 def _no_job(directory: Place) -> str:

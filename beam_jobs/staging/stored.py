@@ -43,7 +43,7 @@ STORED_FIELDS = (
 
 def fingerprints_file(folder: str) -> str:
     """The file of stored records of a generation, relative to the set."""
-    return below(folder, f"{naming.FINGERPRINTS_DIR}/records.arrow")
+    return below(folder, naming.STORED_RECORDS)
 
 
 class _Piece(NamedTuple):
