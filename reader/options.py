@@ -80,7 +80,7 @@ class ReadOptions:
     split: str = option("train", "Name of a split of the set.", metavar="NAME")
     generation: int | None = option(
         None,
-        "Number of a generation of the set, see 'shardmill log'; the newest by default.",
+        "Number of a generation of the set, see 'shardmill log'.",
         details="A set that was appended to can be read as it was before.",
         metavar="N",
         type=int,

@@ -22,7 +22,7 @@ STREAMS = 1
 # The options of both splits, which `reader.load` calls the same.
 _SHARED = (
     *("label", "batch_size", "image_size", "normalize", "max_tokens"),
-    *("cache", "cache_dir", "cache_limit", "on_corrupt"),
+    *("cache", "cache_dir", "cache_limit", "on_corrupt", "generation"),
 )
 
 
@@ -113,7 +113,7 @@ def open_data(asked: TrainOptions, worker: tuple[int, int] = (0, 1)) -> Data:
         ShardSetError: There is no shard set in `asked.data`.
         UsageError: The set has no such split, or is none to learn from.
     """
-    manifest = load_manifest(asked.data)
+    manifest = load_manifest(asked.data, asked.generation)
     import reader  # loads TensorFlow
     from reader.records.vocabulary import text_of_ids
     from reader.transforms.normalization import find_normalization

@@ -29,6 +29,7 @@ FREE_TO_CHANGE = (
     "run_dir",
     *CACHING,
     "on_corrupt",
+    "generation",  # the root hash says which one it is
     "keep_checkpoints",
     "checkpoint_minutes",
     "strategy",
@@ -313,6 +314,7 @@ class TrainOptions:
     cache_dir: Path | None = _read_option("cache_dir")
     cache_limit: str | None = _read_option("cache_limit", limits=None)
     on_corrupt: str = _read_option("on_corrupt")
+    generation: int | None = _read_option("generation")
     keep_checkpoints: int = option(
         2, "Number of checkpoints to keep.", metavar="N", type=int, limits=Limits(1)
     )

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from shard_format import ShardmillError, load_manifest
 from shard_format.errors import InputError, UsageError
 from trainer.checkpointing.run_lock import NAME as LOCK
 from trainer.events import EpochDone
@@ -87,7 +88,7 @@ class Claim:
         directory = self.options.run_dir
         path = directory / RUN
         if path.exists() and (directory / CHECKPOINTS).exists():
-            _require_same(self.identity, _read(path), directory)
+            _require_same(self.identity, _read(path), self.options)
 
     def write(self) -> None:
         """Makes the directory and its run.json.
@@ -169,7 +170,8 @@ def require_free(directory: Path) -> None:
         )
 
 
-def _require_same(identity: dict[str, Any], found: Any, directory: Path) -> None:
+def _require_same(identity: dict[str, Any], found: Any, options: Settings) -> None:
+    directory = options.run_dir
     before = found.get("identity") if isinstance(found, dict) else None
     if not isinstance(before, dict):
         raise InputError(f"No identity of a run in {directory / RUN}. Pass another --run-dir.")
@@ -185,8 +187,20 @@ def _require_same(identity: dict[str, Any], found: Any, directory: Path) -> None
     if changed:
         raise InputError(
             f"{directory} holds a run with other options or data: {'; '.join(changed)}. Pass "
-            "another --run-dir for a new run, or the old values to continue it."
+            f"another --run-dir for a new run, or {_remedy(before, options)} to continue it."
         )
+
+
+def _remedy(before: dict[str, Any], options: Settings) -> str:
+    """What continues a run that had other values: the set may have grown since."""
+    try:
+        generations = load_manifest(options.data).generations
+    except ShardmillError:  # of a set that is gone, for example
+        return "the old values"
+    views = [one.view for one in generations[:-1]]
+    if before.get("root_hash") not in views:
+        return "the old values"
+    return f"--generation {views.index(before['root_hash'])}"
 
 
 def read_history(directory: Path, epochs_done: int) -> list[EpochDone]:

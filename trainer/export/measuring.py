@@ -96,6 +96,7 @@ def examples_of(run: TrainedRun, split: str | None, most: int | None) -> Iterato
         pad="max" if run.kind == "tokens" else "longest",
         label=run.options.get("label"),
         normalize=run.options.get("normalize", "none"),
+        generation=run.generation,
         augment="none",
         shuffle="off",
         epochs=1,

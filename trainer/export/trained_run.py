@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from reader.transforms.normalization import Normalization
-from shard_format import Feature, InputError, Manifest, ShardSetError, UsageError, load_manifest
+from shard_format import (
+    Feature,
+    InputError,
+    Manifest,
+    ShardSetError,
+    UsageError,
+    load_manifest,
+    manifest_with,
+)
 from shard_format.storage import Place, place_of
 from trainer.checkpointing.run_dir import BEST, MODEL, RUN
 
@@ -76,6 +84,11 @@ class TrainedRun:
         return labels.get(self.options.get("label") or "", next(iter(labels.values()), None))
 
     @property
+    def generation(self) -> int:
+        """Number of the generation of the set that it learnt from."""
+        return self.manifest.newest
+
+    @property
     def evaluation_split(self) -> str | None:
         """The split that the run was validated on; None for none."""
         asked = self.options.get("validation_split", "auto")
@@ -135,7 +148,8 @@ def open_run(directory: Path, epoch: str = "last", data: Place | None = None) ->
 
 def _manifest_of(place: Place, root_hash: str, directory: Path, *, moved: bool) -> Manifest:
     try:
-        manifest = load_manifest(place)
+        newest = load_manifest(place)
+        manifest = manifest_with(place, root_hash) or newest
     except ShardSetError as error:
         if not moved:
             raise

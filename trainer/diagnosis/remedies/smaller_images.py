@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shard_format import load_manifest, open_index
-from shard_format.naming import index_file
+from shard_format import load_manifest, manifest_with, open_index
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.remedies.base import Case
 from trainer.diagnosis.remedies.reencoding import stored_as
@@ -52,7 +51,8 @@ def image_encoding(case: Case) -> str:
 def image_sides(case: Case) -> Any:
     """[2, num_records] int64: width and height of all images; None where the index has none."""
     info = case.job.stream.info
-    index = open_index(info.directory / index_file(info.split))
+    manifest = manifest_with(info.directory, info.root_hash) or load_manifest(info.directory)
+    index = open_index(info.directory / manifest.index_file(info.split))
     if not {"width", "height"} <= set(index.column_names):
         return None
     return np.stack([np.asarray(index[name].to_numpy(), np.int64) for name in ("width", "height")])
