@@ -102,8 +102,9 @@ def _report_damages(
     place = directory / naming.REPORT
     if storage.stat(place) is None:
         options = build.content.get("options", {})
-        is_alone = own.described == own.manifest.root_hash  # --append may have --no-report
-        if build.has_checksum and is_alone and not options.get("no_report", True):
+        # One report is about all generations, and the last append may have had --no-report.
+        is_due = own.manifest_file == naming.MANIFEST and not options.get("no_report", True)
+        if build.has_checksum and is_due:
             yield Damage(naming.REPORT, "is missing; 'shardmill report' writes it again")
         return
     if not read:

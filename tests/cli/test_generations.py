@@ -18,7 +18,7 @@ def a_set(write_corpus, begin_set, tmp_path):
 
 def test_append_log_and_compact(a_set, shardmill, tmp_path):
     root, new = a_set
-    append = ("preprocess", "images", new, "--out", root, "--append", "--no-report")
+    append = ("preprocess", "images", new, "--out", root, "--append")
     done = shardmill(*append, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
@@ -26,6 +26,9 @@ def test_append_log_and_compact(a_set, shardmill, tmp_path):
     assert found["generation"]["number"] == 1 and found["generation"]["kept"] == 3
     again = shardmill(*append)
     assert "has these sources already: generation 1; nothing to do" in again.stdout
+
+    checked = shardmill("verify", root)
+    assert checked.returncode == 0, checked.stderr
 
     log = shardmill("log", root).stdout
     assert "generation 0" in log and "3 records" in log and str(new) in log

@@ -33,7 +33,7 @@ BUILDS = {
     for command in commands_of(README)
     if command[:2] == ["shardmill", "preprocess"]
     and "--out" in command
-    and "--dry-run" not in command
+    and not {"--dry-run", "--overwrite", "--append"} & set(command)
 }
 
 
