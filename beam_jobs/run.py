@@ -120,8 +120,8 @@ def preprocess(
         return _build(options, beam_args, None, on_progress, on_note)
     try:
         with replacement.locked():
-            beside = dataclasses.replace(options, out=str(replacement.new))
-            return _build(beside, beam_args, replacement, on_progress, on_note)
+            renamed = dataclasses.replace(options, out=str(replacement.new))
+            return _build(renamed, beam_args, replacement, on_progress, on_note)
     except OSError as error:
         raise file_error(error, str(replacement.directory)) from error
 
