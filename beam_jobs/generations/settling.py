@@ -1,7 +1,7 @@
 """The last steps of `compact`: a new set takes the place of an old one in the same folder.
 
     generations/compacted/   the new set, whole
-    generations/compact.json the state of the compaction; while it exists, the next command continues
+    generations/compact.json the state of it; while it exists, the next command continues
 
 1. `manifest.json` names the files of the new set where they are.
 2. They get their final names too: a link on a disk, a copy elsewhere.
