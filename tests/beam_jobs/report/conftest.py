@@ -24,6 +24,7 @@ from shard_format import (
     naming,
     open_index,
 )
+from shard_format.croissant import write_croissant
 from shard_format.own_checksums import build_text
 from tests.fixtures.sets import write_shard_set
 
@@ -44,11 +45,12 @@ DUPLICATES_SCHEMA = pa.schema(
 
 
 def rewrite(directory, **changes):
-    """Changes fields of a manifest, whose root hash and build.json are right again afterwards."""
+    """Changes fields of a manifest; what says its root hash is right again afterwards."""
     manifest = dataclasses.replace(load_manifest(directory), **changes)
     (directory / naming.MANIFEST).write_text(manifest.to_text(), encoding="utf-8")
     build = load_build(directory)
     (directory / naming.BUILD).write_bytes(build_text(build, manifest))
+    write_croissant(directory, manifest)
     return manifest
 
 
