@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,11 @@ def test_all_other_features_and_columns_stay(
     assert index["offset"].to_pylist() == [0, index["length"][0].as_py()]
 
 
-def test_a_flipped_bit_of_a_pixel_is_mended(make_set: Any, tmp_path: Path) -> None:
+def test_a_flipped_bit_of_a_pixel_is_mended(
+    make_set: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []  # `pytest.warns` may lose what threads of TensorFlow warn of
+    monkeypatch.setattr(warnings, "warn", lambda text, *_, **__: said.append(str(text)))
     directory = make_set({"train": (5,)})
     options: dict[str, Any] = {"batch_size": 5, "epochs": 1, "cache_dir": tmp_path / "cache"}
     options |= {"cache": "disk", "cache_stage": "decoded"}
@@ -150,8 +155,8 @@ def test_a_flipped_bit_of_a_pixel_is_mended(make_set: Any, tmp_path: Path) -> No
     flipped = bytearray(content)
     flipped[len(content) // 2] ^= 128
     (copy / "pixels").write_bytes(flipped)
-    with pytest.warns(RuntimeWarning, match=f"Pixels in {copy}/pixels at byte 4608 did not match"):
-        (found, _), *_ = reader.load(directory, **options).numpy()
+    (found, _), *_ = reader.load(directory, **options).numpy()
+    assert any(f"Pixels in {copy}/pixels at byte 4608 did not match" in text for text in said)
     assert np.array_equal(found, whole)
     assert (copy / "pixels").read_bytes() == content
     # Of a damaged set, a damaged copy cannot be mended; nor can a record of the copy itself.
@@ -159,8 +164,9 @@ def test_a_flipped_bit_of_a_pixel_is_mended(make_set: Any, tmp_path: Path) -> No
     (shard,) = directory.glob("*.tfrecord*")
     original = shard.read_bytes()
     shard.write_bytes(original[:-9] + b"x" + original[-8:])
-    with pytest.warns(RuntimeWarning, match="decoded again"):
-        list(reader.load(directory, **options).numpy())
+    said.clear()
+    list(reader.load(directory, **options).numpy())
+    assert any("decoded again" in text for text in said)
     (slim,) = copy.glob("*.tfrecord*")
     slim.write_bytes(slim.read_bytes()[:-9] + b"xxxxxxxxx")
     with pytest.raises(DamageError, match=f"{slim} at byte .*run 'shardmill cache --clear'"):
