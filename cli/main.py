@@ -70,8 +70,9 @@ def shardmill() -> None:
     shardmill cache                                   show copies of sets on this disk
 
     Exit codes: 0 done; 2 wrong usage; 3 the input, the shard set or the installation is at fault;
-    4 verification found damage, or no checkpoint is whole; 130 interrupted; 143 training stopped by
-    SIGTERM; 175 another worker of the training was lost.
+    4 verification or reading found damage, a repair could not have everything, or no checkpoint is
+    whole; 130 interrupted; 143 training stopped by SIGTERM; 175 another worker of the training was
+    lost.
     """
 
 
