@@ -54,16 +54,17 @@ class CheckedPixels:
 
     def read(self, numbers: Any) -> Any:
         """See `reader.records.readers.RecordReader.read`."""
+        # The numbers come back: TensorFlow drops a stateless call whose result nobody uses.
         checked = tf.numpy_function(self._check, [numbers], tf.int64, stateful=False)
-        with tf.control_dependencies([checked]):
-            return self._record_reader.read(tf.identity(numbers))
+        checked.set_shape([None])
+        return self._record_reader.read(checked)
 
     def read_skipping(self, numbers: Any) -> Any:
         """See `reader.records.readers.RecordReader.read_skipping`; of a copy all are whole."""
         return self.read(numbers), numbers
 
-    def _check(self, numbers: npt.NDArray[np.int64]) -> np.int64:
-        """How many images these are, once all are what was decoded.
+    def _check(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The same numbers, once all these images are what was decoded.
 
         Raises:
             DamageError: One is not, and cannot be decoded again.
@@ -73,7 +74,7 @@ class CheckedPixels:
             if pixels_crc(self._mapped[begin : begin + size]) != self._crcs[number]:
                 self._mend(number, begin)
             self._seen[number] = True
-        return np.int64(len(numbers))
+        return numbers
 
     def _mend(self, number: int, begin: int) -> None:
         (serialized,) = self._original.read_now(np.array([number]))
