@@ -1,4 +1,4 @@
-"""What is known of damaged records: errors that name them, and a count of those that are skipped.
+"""Damaged records: errors that name them, and a count of the skipped ones.
 
 A data set can only raise errors of TensorFlow, which makes text of what Python raises in its graph.
 `raised_in_graph` turns that text into the exception again; loops over a data set do so through

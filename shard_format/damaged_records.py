@@ -1,7 +1,7 @@
 """Damage, and the records of a damaged shard: which are whole, and where the others begin.
 
-With the index every record is checked by itself, so a damaged length hides none of those behind
-it. Without, frames are read one by one up to the first that is damaged.
+With the index every record is checked by itself, so a damaged length hides no record behind it.
+Without, frames are read one by one up to the first that is damaged.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ from beam_jobs.generations.settling import State, read_state, settle, target_of,
 from beam_jobs.generations.views import known_builds
 from beam_jobs.images.statistics import merge_pixels
 from beam_jobs.integer_histograms import summarize
+from beam_jobs.stages.commit import file_info
 from beam_jobs.stages.commit.statistics import class_statistics
 from beam_jobs.stages.labels import label_features
 from beam_jobs.staging.reader import Source, read_frames
@@ -44,7 +45,6 @@ from shard_format import (
     ShardInfo,
     SplitInfo,
     encode_features,
-    file_sha256,
     index_schema,
     label_column,
     load_build,
@@ -192,7 +192,7 @@ def _write_set(
         before,
         splits=splits,
         ledger=found.ledger(before.ledger),
-        files={name: _file_info(out / name) for name in files},
+        files={name: file_info(out / name) for name in files},
         generations=(),
         home="",
     )
@@ -202,12 +202,6 @@ def _write_set(
         file.write(manifest.to_text().encode())
     workspace.remove()
     return manifest
-
-
-def _file_info(place: Place) -> dict[str, Any]:
-    blocks: list[int] = []
-    digest = file_sha256(place, blocks.append)
-    return {"bytes": sum(blocks), "sha256": digest}
 
 
 def _write_build(base: Place, before: Manifest, manifest: Manifest, workspace: Workspace) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from beam_jobs.columns import int64
 from beam_jobs.integer_histograms import summarize
+from beam_jobs.stages.commit import file_info
 from beam_jobs.stages.plan.balance import class_weights
 from beam_jobs.workspace import Workspace
 from shard_format import (
@@ -23,7 +24,6 @@ from shard_format import (
     Ledger,
     Manifest,
     SplitInfo,
-    file_sha256,
     index_schema,
     load_manifest,
     naming,
@@ -60,7 +60,7 @@ def publish(base: Place, number: int) -> Manifest:
         _write_index(workspace, base, name, before, (own, folder), base / place)
         named.append(place)
         splits[name] = _split(name, folder, before, own, open_index(base / place))
-    files |= {name: _file_info(base / name) for name in named}
+    files |= {name: file_info(base / name) for name in named}
     known = before.generations or (Generation("", before.root_hash, ""),)
     known = (*known[:-1], dataclasses.replace(known[-1], view=before.root_hash))
     manifest = dataclasses.replace(
@@ -100,12 +100,6 @@ def _write(workspace: Workspace, place: Place, content: bytes) -> None:
     storage.make_folder(place.parent)
     with workspace.write(place, durable=True) as file:
         file.write(content)
-
-
-def _file_info(place: Place) -> dict[str, Any]:
-    blocks: list[int] = []
-    digest = file_sha256(place, blocks.append)
-    return {"bytes": sum(blocks), "sha256": digest}
 
 
 def _write_index(

@@ -1,7 +1,7 @@
 """What a finished set has stored of its records, for the records of a later generation.
 
 Exact duplicates need key and fingerprint, which are in the index. Where planning used more, the set
-has `fingerprints/records.arrow`: one row per staged record, also of those that were dropped, since
+has `fingerprints/records.arrow`: one row per staged record, dropped ones included, since
 a new record may belong to a cluster through one of them. No shard is read.
 """
 

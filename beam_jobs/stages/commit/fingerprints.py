@@ -1,6 +1,6 @@
 """fingerprints/records.arrow: what records of a later generation are compared with.
 
-A row per staged record, also of those that were dropped, a unit at a time. Nothing is written where
+A row per staged record, dropped ones included, a unit at a time. Nothing is written where
 the index has all that is needed. The manifest does not name it: rows are in the order of the units.
 """
 

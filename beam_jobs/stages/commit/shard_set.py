@@ -39,6 +39,7 @@ from shard_format import (
     storage,
 )
 from shard_format.croissant import write_croissant
+from shard_format.storage import Place
 from shard_format.tfds_metadata import dataset_info_text, features_text, label_files
 
 
@@ -93,7 +94,7 @@ def commit(
         splits=splits,
         ledger=_ledger(summaries, plan),
         config=options.config() | record_type.config() | plan.settled,
-        files={name: _file_info(workspace, name) for name in files},
+        files={name: file_info(workspace.out / name) for name in files},
     )
     _remove_strangers(workspace, manifest)
     write_croissant(workspace.out, manifest, workspace.scratch_of)
@@ -179,9 +180,10 @@ def _write_manifest(workspace: Workspace, content: bytes) -> None:
             ) from None
 
 
-def _file_info(workspace: Workspace, name: str) -> dict[str, Any]:
+def file_info(place: Place) -> dict[str, Any]:
+    """Bytes and SHA-256 of a file, as a manifest has them."""
     blocks: list[int] = []
-    digest = file_sha256(workspace.out / name, blocks.append)
+    digest = file_sha256(place, blocks.append)
     return {"bytes": sum(blocks), "sha256": digest}
 
 
