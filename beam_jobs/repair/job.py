@@ -31,7 +31,7 @@ def job_of(
     saved = load_build(directory).get("options")
     given: list[Mapping[str, Any]] = [saved] if isinstance(saved, dict) else []
     if manifest is None:
-        given = given if root_hash_of_build(directory) else []
+        given = given if whole_build(directory) else []
     else:
         before = given[0] if given else {}
         given += [_as_in(manifest, before), _as_in(manifest, options_of_config(manifest.config))]
@@ -95,22 +95,13 @@ def _agrees(job: PreprocessOptions, manifest: Manifest) -> bool:
     )
 
 
-def root_hash_of_build(directory: Place) -> str:
-    """The root hash that a whole build.json says; "" if there is none."""
+def whole_build(directory: Place) -> dict[str, Any]:
+    """The content of a build.json that matches its checksum; empty if there is none."""
     try:
         build = check_build(storage.read_bytes(directory / naming.BUILD))
     except OSError:
-        return ""
-    return str(build.content["root_hash"]) if build.has_checksum else ""
-
-
-def manifest_sha256_of_build(directory: Place) -> str:
-    """The SHA-256 of manifest.json that a whole build.json says; "" if there is none."""
-    try:
-        build = check_build(storage.read_bytes(directory / naming.BUILD))
-    except OSError:
-        return ""
-    return str(build.content["manifest_sha256"]) if build.has_checksum else ""
+        return {}
+    return build.content if build.has_checksum else {}
 
 
 def build_again(job: PreprocessOptions, build_id: str, manifest: Manifest) -> bytes:

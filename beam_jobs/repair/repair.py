@@ -21,8 +21,7 @@ from beam_jobs.repair.finished import FinishedFiles, make_room
 from beam_jobs.repair.job import (
     build_again,
     job_of,
-    manifest_sha256_of_build,
-    root_hash_of_build,
+    whole_build,
 )
 from beam_jobs.repair.rebuild import Rebuild
 from beam_jobs.repair.records import LostRecord, RecordRepair, has_own_records
@@ -309,13 +308,13 @@ class _Repair:
         Raises:
             DamageError: It cannot be had.
         """
-        place, root_hash = self._directory / naming.MANIFEST, root_hash_of_build(self._directory)
+        place, build = self._directory / naming.MANIFEST, whole_build(self._directory)
         with contextlib.suppress(ShardmillError):
             found = load_manifest(self._directory)
             text = found.to_text().encode()
-            if hashlib.sha256(text).hexdigest() == manifest_sha256_of_build(self._directory):
+            if hashlib.sha256(text).hexdigest() == build.get("manifest_sha256"):
                 return found  # it was only formatted
-        if not root_hash:
+        if not build:
             raise DamageError(
                 f"{problem} {self._directory / naming.BUILD} is damaged too, or of an earlier "
                 "version, so nothing says which set this was. Restore one of the two from a copy, "
@@ -323,7 +322,7 @@ class _Repair:
             )
         rebuild = self._build(None, naming.MANIFEST)
         built = rebuild.manifest() if rebuild is not None else None
-        if rebuild is None or built is None or built.root_hash != root_hash:
+        if rebuild is None or built is None or built.root_hash != build["root_hash"]:
             why = rebuild.problem if rebuild is not None else self._reason
             raise DamageError(
                 f"{place} is damaged or is that of another set, and cannot be had: "
