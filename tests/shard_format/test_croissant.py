@@ -13,9 +13,10 @@ import pytest
 
 from shard_format import load_manifest, open_index, verify
 
-# A process of a virtual environment with mlcroissant: it validates, and reads all records.
+# A process of a virtual environment with mlcroissant: it validates, and reads all records. It leaves
+# without a clean-up: in about one of 30 runs a thread of a library aborts the process there.
 _READ = """
-import json, sys
+import json, os, sys
 import mlcroissant
 data = mlcroissant.Dataset(sys.argv[1])
 assert not data.metadata.ctx.issues.errors, data.metadata.ctx.issues.report()
@@ -24,7 +25,8 @@ def plain(value):
     return value.decode() if isinstance(value, bytes) else value
 splits = [one.id for one in data.metadata.record_sets]
 print(json.dumps({s: [{k: plain(v) for k, v in one.items()} for one in data.records(s)]
-                  for s in splits}))
+                  for s in splits}), flush=True)
+os._exit(0)
 """
 
 
