@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
 import pyarrow as pa
 
 from shard_format import storage
@@ -68,9 +69,13 @@ class IndexWriter:
             self._files = stack.pop_all()
 
     def append(self, table: pa.Table) -> None:
-        """Adds the rows of one shard as one record batch."""
-        table = table.select(self._schema.names).cast(self._schema).combine_chunks()
-        for batch in table.to_batches():
+        """Adds the rows of one shard as one record batch.
+
+        The bytes depend on the values alone. Of a small slice Arrow would write neighbours too: it
+        cuts buffers at multiples of 64 bytes. So the rows are copied.
+        """
+        table = table.select(self._schema.names).cast(self._schema)
+        for batch in table.take(pa.array(np.arange(len(table)))).combine_chunks().to_batches():
             self._writer.write_batch(batch)
 
     def __enter__(self) -> IndexWriter:

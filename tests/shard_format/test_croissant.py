@@ -13,7 +13,7 @@ import pytest
 
 from shard_format import load_manifest, open_index, verify
 
-# A process of a virtual environment with mlcroissant: it validates, and reads all records. It leaves
+# A process of a virtual environment with mlcroissant: it validates, and reads all records. It ends
 # without a clean-up: in about one of 30 runs a thread of a library aborts the process there.
 _READ = """
 import json, os, sys
