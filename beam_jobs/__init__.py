@@ -13,8 +13,8 @@ Beam moves references, Arrow moves metadata, files move payload. The five stages
     shard       a recipe -> a shard
     commit      everything -> index, metadata, manifest
 
-`pipeline` connects them, `run` launches it. Importing this package is cheap: Beam (seconds) is
-loaded by the first use of a name that needs it.
+`pipeline` connects them, and `run` launches it, in threads of this process or on an engine of Beam.
+Importing this package is cheap: Beam (seconds) is loaded by the first use of what needs it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from beam_jobs.generations.append import append as append
     from beam_jobs.options import ImageOptions as ImageOptions
     from beam_jobs.options import TextOptions as TextOptions
-    from beam_jobs.pipeline import BuildShardSet as BuildShardSet
     from beam_jobs.run import BuildReport as BuildReport
     from beam_jobs.run import preprocess as preprocess
+    from beam_jobs.transform import BuildShardSet as BuildShardSet
 
 # name -> the module it is imported from when it is first used.
 _HOMES = {
     "BuildReport": "beam_jobs.run",
-    "BuildShardSet": "beam_jobs.pipeline",
+    "BuildShardSet": "beam_jobs.transform",
     "DryRun": "beam_jobs.dry_run",
     "ImageOptions": "beam_jobs.options",
     "TextOptions": "beam_jobs.options",

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from beam_jobs.engine.interrupts import END_SECONDS, ends_within
-from beam_jobs.engine.logs import beam_log, runs_here
+from beam_jobs.engine.logs import beam_log, runs_here, submits_only
 from beam_jobs.options import OPTIONS
 from shard_format import ShardmillError
 from shard_format.config_file import read_config
@@ -45,10 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(json.dumps(dry_run(job(**values)).as_json()))
                 return 0
             with naming_extras():
-                from beam_jobs.run import check_kept, preprocess  # loads Beam: not for --help
-                from beam_jobs.submit import submit, submits_only
+                from beam_jobs.run import check_kept, preprocess  # not for --help
 
             if submits_only(beam_args):
+                with naming_extras():
+                    from beam_jobs.submit import submit  # loads Beam
+
                 print(json.dumps(submit(job(**values), beam_args)._asdict()))
                 return 0
             options = job(**values)

@@ -1,16 +1,14 @@
-"""The job as a Beam pipeline: the stages as a table of contents.
+"""The job as a pipeline: the stages as a table of contents, for Beam and for threads alike.
 
-What moves through Beam is one small element per unit and per shard. Payload stays in files.
+What moves between steps is one small element per unit and per shard. Payload stays in files.
+Nothing here loads Beam, whose import takes longer than many a job.
 """
 
 from __future__ import annotations
 
 import contextlib
-import uuid
-from collections.abc import Iterator
-from typing import Any
-
-import apache_beam as beam
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from beam_jobs.build import (
     Build,
@@ -18,12 +16,12 @@ from beam_jobs.build import (
     check_owner,
     finish,
     is_complete,
+    is_gone,
     locked_output,
     output_error,
-    resolve,
     workspace_of,
 )
-from beam_jobs.engine.metrics import count_ledger, count_shard, count_unit
+from beam_jobs.engine.counts import Count, count_ledger, count_shard, count_unit
 from beam_jobs.engine.work_queue import take
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import at_work, flush
@@ -46,107 +44,92 @@ from beam_jobs.stages.plan import (
 from beam_jobs.stages.shard import ShardResult, write_shard
 from beam_jobs.stages.stage import check_readable, stage_unit
 from beam_jobs.staging.units import Unit, UnitSummary
-from beam_jobs.workspace import write_json
-from shard_format import InputError, ShardmillError, UsageError, load_manifest
+from beam_jobs.workspace import Workspace, read_json, write_json
+from shard_format import InputError, ShardmillError, errors, load_manifest
 
 
-class BuildShardSet(beam.PTransform):
-    """Builds a shard set: a pipeline in, a PCollection with the root hash of the set out.
+class Step(NamedTuple):
+    """A step of the job: what a worker does, and with what.
 
-        root_hash = pipeline | BuildShardSet(ImageOptions(("photos",), "set"))
-
-    Options are checked when the transform is constructed, on the machine that submits the pipeline;
-    the corpus is listed when it runs.
-
-    Args:
-        options: The job.
-        build: Of a launcher that has listed the corpus, and will finish the build.
-        run_id: A name that no other run has.
-        merging: Whether and how staged units are merged before shards are written; None to decide
-            by where they are, and by the size of the corpus if it is listed.
+    Attributes:
+        name: Its label.
+        work: What is done with an element.
+        each: The step whose elements it takes, one at a time; BUILDS for the listed corpus.
+        whole: Steps of which it takes all elements, as lists, once there will be no more.
+        spread: Label of the step in between that spreads the elements over the workers; "" where
+            there is one element, or where a worker keeps its own.
     """
 
-    def __init__(
-        self,
-        options: PreprocessOptions,
-        build: Build | None = None,
-        run_id: str | None = None,
-        merging: Merging | None = None,
-    ) -> None:
-        super().__init__()
-        if build is None and options.overwrite:
-            raise UsageError(
-                "--overwrite needs a launcher that waits for the job, to replace the old set once "
-                "the new one is whole. Leave it out, and choose another --out."
-            )
-        self._options = options if build else resolve(options)
-        self._build = build
-        self.run_id = run_id or uuid.uuid4().hex
-        corpus_bytes = build.listing.bytes if build else None
-        self._merging = merging or merging_at(workspace_of(self._options).units, corpus_bytes)
-        self._job = (self._options, self.run_id, build is not None)
+    name: str
+    work: Work
+    each: str
+    whole: tuple[str, ...] = ()
+    spread: str = ""
 
-    def expand(self, root: Any) -> Any:
-        """See beam.PTransform."""
-        job = self._job
-        if self._build:
-            builds = root | "ListCorpus" >> beam.Create([self._build])  # Build
-        else:
-            builds = (
-                root
-                | "Start" >> beam.Create([None])
-                | "ListCorpus" >> beam.ParDo(ListCorpus(*job))
-                | "KeepBuild" >> beam.Reshuffle()  # a retry of a later stage must not list again
-            )
-        units = (
-            builds
-            | "ListUnits" >> beam.ParDo(ListUnits(*job))
-            | "SpreadUnits" >> beam.Reshuffle()  # Unit
-        )
-        summaries = units | "StageUnits" >> beam.ParDo(StageUnits(*job))  # UnitSummary
-        shards = builds | "PlanShards" >> beam.ParDo(
-            PlanShards(*job, self._merging), beam.pvalue.AsList(summaries)
-        )  # ShardSpec
-        if self._merging.most:
-            shards = self._with_merged(builds, shards)
-        results = (
-            shards
-            | "SpreadShards" >> beam.Reshuffle()
-            | "WriteShards" >> beam.ParDo(WriteShards(*job, self._merging.limits))  # ShardResult
-        )
-        return builds | "Commit" >> beam.ParDo(
-            Commit(*job),
-            beam.pvalue.AsList(summaries),
-            beam.pvalue.AsList(results),
-        )  # root hash
 
-    def _with_merged(self, builds: Any, shards: Any) -> Any:
-        """The shards that were planned already, and those that are read from merged runs.
+# In place of a step: the one Build.
+BUILDS = "ListCorpus"
 
-        How many levels there are is known once units are staged, so some of these stages may have
-        nothing to do.
-        """
-        job, limits = self._job, self._merging.limits
-        # A level begins when the one before it is done, the first one when there is a plan. Lists
-        # as side inputs are barriers on every runner; the local one cannot wait for a Flatten.
-        known = [beam.pvalue.AsList(shards)]
-        for level in range(1, self._merging.most + 1):
-            merged = (
-                builds
-                | f"PlanMerge{level}" >> beam.ParDo(PlanMerge(*job, level), known[-1])
-                | f"SpreadMerge{level}" >> beam.Reshuffle()  # MergeTask
-                | f"Merge{level}" >> beam.ParDo(MergeRuns(*job, limits))  # MergedRun
-            )
-            known.append(beam.pvalue.AsList(merged))
-        return builds | "PlanMergedShards" >> beam.ParDo(PlanMergedShards(*job), *known)
+
+def steps(
+    options: PreprocessOptions, run_id: str, merging: Merging, *, launched: bool
+) -> Iterator[Step]:
+    """The job, in an order in which it can be done; the last step makes the root hash.
+
+    `transform` gives it to an engine of Beam, `engine.threads` does it in this process.
+
+    Args:
+        options: The job, resolved.
+        run_id: A name that no other run has.
+        merging: Whether and how staged units are merged before shards are written.
+        launched: Whether a launcher waits for errors, and will finish the build.
+    """
+    job = (options, run_id, launched)
+    yield Step("ListUnits", ListUnits(*job), BUILDS)  # Unit
+    yield Step("StageUnits", StageUnits(*job), "ListUnits", spread="SpreadUnits")  # UnitSummary
+    yield Step("PlanShards", PlanShards(*job, merging), BUILDS, ("StageUnits",))  # ShardSpec
+    shards = "PlanShards"
+    if merging.most:
+        # How many levels there are is known once units are staged, so some of these steps may have
+        # nothing to do. A level begins when the one before it is done, the first one when there is
+        # a plan.
+        known = [shards]
+        for level in range(1, merging.most + 1):
+            plan, merged = f"PlanMerge{level}", f"Merge{level}"
+            yield Step(plan, PlanMerge(*job, level), BUILDS, (known[-1],))  # MergeTask
+            runs = MergeRuns(*job, merging.limits)
+            yield Step(merged, runs, plan, spread=f"SpreadMerge{level}")  # MergedRun
+            known.append(merged)
+        shards = "PlanMergedShards"
+        yield Step(shards, PlanMergedShards(*job), BUILDS, tuple(known))  # ShardSpec
+    written = WriteShards(*job, merging.limits)
+    yield Step("WriteShards", written, shards, spread="SpreadShards")  # ShardResult
+    yield Step("Commit", Commit(*job), BUILDS, ("StageUnits", "WriteShards"))  # root hash
+
+
+def merging_of(options: PreprocessOptions, build: Build | None) -> Merging:
+    """Whether and how a job merges: by where its units are, and by the size of a listed corpus."""
+    return merging_at(workspace_of(options).units, build.listing.bytes if build else None)
 
 
 # By run id, from workers that are threads of the launcher; others leave a file.
-ERRORS: dict[str, ShardmillError] = {}
+_ERRORS: dict[str, ShardmillError] = {}
 
 
-class _Stage(beam.DoFn):
-    """What every stage has: the options, and the workspace and record type made from them.
+def kept_error(run_id: str, workspace: Workspace) -> Exception | None:
+    """The error of a run that a worker kept for the user, if any; it is forgotten then."""
+    kept = _ERRORS.pop(run_id, None)
+    if kept is not None:
+        return kept
+    note = read_json(workspace.error(run_id))
+    if note is not None:
+        kind: Callable[[str], Exception] = getattr(errors, note["type"])
+        return kind(note["message"])
+    return output_error(FileNotFoundError(), workspace) if is_gone(workspace) else None
+
+
+class Work:
+    """What every step has: the options, and the workspace and record type made from them.
 
     Args:
         options: The job.
@@ -155,19 +138,23 @@ class _Stage(beam.DoFn):
     """
 
     def __init__(self, options: PreprocessOptions, run_id: str, launched: bool) -> None:
-        super().__init__()
         self._options = options
         self._run_id = run_id
         self._launched = launched
 
-    def setup(self) -> None:
-        """Creates what cannot be pickled."""
+    def setup(self, count: Count) -> None:
+        """Creates what cannot be pickled, on a worker, before the first element."""
+        self._count = count
         self._workspace = workspace_of(self._options)
         self._record_type = RECORD_TYPES[self._options.record_type](self._options)
 
-    def finish_bundle(self) -> None:
-        """See beam.DoFn. The launcher may remove the work folder once the last bundle is done."""
+    def finish(self) -> None:
+        """Ends some elements: the launcher may remove the work folder once the last are done."""
         flush(self._workspace.progress)
+
+    # (element, *lists) -> elements: an element of the step it takes one by one, and all elements of
+    # the steps it takes whole. A runner may hand over a tuple in place of a NamedTuple.
+    process: Callable[..., Iterator[Any]]
 
     @contextlib.contextmanager
     def _reporting_errors(self, *, owned: bool = True) -> Iterator[bool]:
@@ -200,7 +187,7 @@ class _Stage(beam.DoFn):
             return False
 
     def _keep(self, error: ShardmillError, *, final: bool) -> None:
-        ERRORS[self._run_id] = error
+        _ERRORS[self._run_id] = error
         kept = {
             "type": type(error).__name__,
             "message": str(error),
@@ -210,40 +197,40 @@ class _Stage(beam.DoFn):
             write_json(self._workspace, self._workspace.error(self._run_id), kept)
 
 
-class ListCorpus(_Stage):
+class ListCorpus(Work):
     """Anything in, one Build out, whose records are in the listing."""
 
     def process(self, _: None) -> Iterator[Build]:
-        """See beam.DoFn."""
+        """See Work.process."""
         with self._reporting_errors(owned=False), locked_output(self._workspace):
             build = begin(self._options, self._record_type, self._workspace, self._run_id)
         yield build
 
 
-class ListUnits(_Stage):
+class ListUnits(Work):
     """A Build in, every Unit of its listing out, the largest first."""
 
     def process(self, build: Build) -> Iterator[Unit]:
-        """See beam.DoFn."""
+        """See Work.process."""
         if not Build(*build).complete:
             yield from largest_first(self._workspace)
 
 
-class StageUnits(_Stage):
+class StageUnits(Work):
     """Unit("3f2a...", 0, 812, ...) in, UnitSummary(key="3f2a...", read=812, kept=810, ...) out."""
 
     def process(self, assigned: Unit) -> Iterator[UnitSummary]:
-        """See beam.DoFn."""
+        """See Work.process."""
         with self._reporting_errors(owned=False):
             for unit in take(self._run_id, Unit(*assigned), self._workspace):
                 if not self._is_wanted():
                     return
                 summary = stage_unit(unit, self._options, self._record_type, self._workspace)
-                count_unit(unit, summary)
+                count_unit(self._count, unit, summary)
                 yield summary
 
 
-class PlanShards(_Stage):
+class PlanShards(Work):
     """A Build and all UnitSummary in, a ShardSpec for every shard out, or none before a merge."""
 
     def __init__(
@@ -253,7 +240,7 @@ class PlanShards(_Stage):
         self._merging = merging
 
     def process(self, build: Build, summaries: list[UnitSummary]) -> Iterator[ShardSpec]:
-        """See beam.DoFn."""
+        """See Work.process."""
         if Build(*build).complete:
             return
         with self._reporting_errors() as wanted:
@@ -267,7 +254,7 @@ class PlanShards(_Stage):
             yield from specs
 
 
-class PlanMerge(_Stage):
+class PlanMerge(Work):
     """A Build in, and what must be done before a level; a MergeTask for each of its runs out."""
 
     def __init__(self, options: PreprocessOptions, run_id: str, launched: bool, level: int) -> None:
@@ -275,7 +262,7 @@ class PlanMerge(_Stage):
         self._level = level
 
     def process(self, build: Build, before: list[Any]) -> Iterator[MergeTask]:
-        """See beam.DoFn."""
+        """See Work.process."""
         plan = None if Build(*build).complete else load_merge_plan(self._workspace)
         if plan is not None:
             with self._reporting_errors() as wanted:
@@ -285,7 +272,7 @@ class PlanMerge(_Stage):
                 yield from merge_tasks(plan, self._level, runs)
 
 
-class _BlockStage(_Stage):
+class _BlockStage(Work):
     """A stage that holds a block of staged payload in memory."""
 
     def __init__(
@@ -299,14 +286,14 @@ class MergeRuns(_BlockStage):
     """MergeTask(level=1, group=7, bucket=0, ...) in, MergedRun(key="3f2a...", ...) out."""
 
     def process(self, task: MergeTask) -> Iterator[MergedRun]:
-        """See beam.DoFn."""
+        """See Work.process."""
         with self._reporting_errors() as wanted:
             if not wanted:
                 return
             yield merge(MergeTask(*task), self._record_type, self._workspace, self._block_bytes)
 
 
-class PlanMergedShards(_Stage):
+class PlanMergedShards(Work):
     """A Build and the MergedRun of each level in, a ShardSpec for every shard out.
 
     Of a build that does not merge, the ShardSpec of all shards are in, too.
@@ -315,7 +302,7 @@ class PlanMergedShards(_Stage):
     def process(
         self, build: Build, specs: list[ShardSpec], *levels: list[MergedRun]
     ) -> Iterator[ShardSpec]:
-        """See beam.DoFn."""
+        """See Work.process."""
         plan = None if Build(*build).complete else load_merge_plan(self._workspace)
         if plan is None:
             yield from specs
@@ -332,23 +319,23 @@ class WriteShards(_BlockStage):
     """ShardSpec(split="train", shard=3, ...) in, ShardResult(info=ShardInfo(...), ...) out."""
 
     def process(self, spec: ShardSpec) -> Iterator[ShardResult]:
-        """See beam.DoFn."""
+        """See Work.process."""
         with self._reporting_errors() as wanted:
             if not wanted:
                 return
             job = (self._record_type, self._workspace)
             result = write_shard(ShardSpec(*spec), *job, self._block_bytes)
-            count_shard(result)
+            count_shard(self._count, result)
             yield result
 
 
-class Commit(_Stage):
+class Commit(Work):
     """A Build, all UnitSummary and all ShardResult in, the root hash of the finished set out."""
 
     def process(
         self, build: Build, summaries: list[UnitSummary], results: list[ShardResult]
     ) -> Iterator[str]:
-        """See beam.DoFn."""
+        """See Work.process."""
         build = Build(*build)
         # A retry finds the set complete, and the work folder removed.
         with self._reporting_errors(owned=False):
@@ -361,5 +348,5 @@ class Commit(_Stage):
             if not self._launched:
                 finish(self._options, self._workspace, rebuilt=not build.complete)
             manifest = load_manifest(self._workspace.out)
-            count_ledger(manifest.ledger)
+            count_ledger(self._count, manifest.ledger)
             yield manifest.root_hash

@@ -2,49 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import apache_beam as beam
-
 from beam_jobs.build import (
     Build,
     begin,
-    cancel_tasks,
     finish,
-    is_gone,
     is_whole,
     load_built_id,
     locked_output,
-    output_error,
     resolve,
     workspace_of,
 )
-from beam_jobs.engine.clusters import cancelling, describe, failure, has_job_server
-from beam_jobs.engine.dataflow import check_job, is_dataflow
-from beam_jobs.engine.interrupts import workers_get_interrupts
-from beam_jobs.engine.runners import (
-    choose_mode,
-    choose_runner,
-    is_local,
-    uses_work_queue,
-)
-from beam_jobs.engine.silence import Silence
-from beam_jobs.engine.work_queue import work_queue
+from beam_jobs.engine.threads import fits_threads, num_threads, run_in_threads
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.pipeline import ERRORS, BuildShardSet
+from beam_jobs.pipeline import kept_error, merging_of, steps
 from beam_jobs.progress import Follower, OnProgress
 from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.replacement import Replacement, replacement_at
-from beam_jobs.workspace import Workspace, read_json
+from beam_jobs.workspace import Workspace
 from shard_format import (
     InputError,
     Manifest,
     UsageError,
-    errors,
     load_build,
     load_manifest,
     naming,
@@ -52,9 +35,6 @@ from shard_format import (
 )
 from shard_format.errors import file_error
 from shard_format.storage import Place
-
-# What Beam's local engine raises when a worker process has died.
-_LOST_WORKER = "Channel closed prematurely"
 
 
 class BuildReport(NamedTuple):
@@ -108,9 +88,10 @@ def preprocess(
     """
     if options.append:
         raise UsageError("append is for beam_jobs.append(options). Call that, or leave it out.")
-    runner, beam_options = choose_runner(beam_args, options.workers)
-    if is_dataflow(runner):
-        check_job(options, runner, beam_options)
+    if beam_args:
+        from beam_jobs.engine.beam_job import check_engine  # loads Beam
+
+        check_engine(options, beam_args)
     options = resolve(options)
     for note in options.notes:
         on_note(note)
@@ -194,7 +175,7 @@ def run_build(
     on_progress: OnProgress,
     on_note: Callable[[str], None],
 ) -> None:
-    """Runs all stages behind the listing on Beam; see `preprocess`.
+    """Runs all steps behind the listing, on the engine that fits; see `preprocess`.
 
     Args:
         options: The job, resolved.
@@ -206,20 +187,35 @@ def run_build(
         on_progress: See `preprocess`.
         on_note: See `preprocess`.
     """
-    runner, beam_options = choose_runner(beam_args, options.workers)
+    corpus_bytes = build.listing.bytes
     places = map(storage.place_of, (*options.sources, str(workspace.units)))
-    choose_mode(
-        beam_options,
-        beam_args,
-        runs_python=record_type.runs_python,
-        corpus_bytes=build.listing.bytes,
-        remote=options.workers is None and not all(map(storage.local_path, places)),
-    )
-    if not is_local(runner):
-        on_note(describe(runner, beam_options))
-    on_progress("stage", 0, build.listing.bytes)
-    job = BuildShardSet(options, build, run_id)
-    _run_pipeline(job, build, workspace, runner, beam_options, on_progress, on_note)
+    remote = options.workers is None and not all(map(storage.local_path, places))
+
+    def show(stage: str, done: int, total: int) -> None:
+        # An engine that repeats a unit counts it again.
+        most = corpus_bytes if stage == "stage" else total
+        on_progress(stage, min(done, most) if most else done, total)
+
+    on_progress("stage", 0, corpus_bytes)
+    follower = Follower(workspace.progress, show)
+    follower.start()
+    try:
+        if beam_args or not fits_threads(
+            runs_python=record_type.runs_python, corpus_bytes=corpus_bytes
+        ):
+            from beam_jobs.engine.beam_job import run_on_beam  # loads Beam
+
+            job = (options, record_type, build, workspace, run_id)
+            run_on_beam(*job, beam_args, follower, on_note, remote=remote)
+        else:
+            work = steps(options, run_id, merging_of(options, build), launched=True)
+            run_in_threads(work, build, num_threads(options.workers, remote=remote))
+        if storage.stat(workspace.out / naming.MANIFEST) is None:
+            raise RuntimeError("The job ended without a set.")  # its tasks had to stop
+    except Exception as error:
+        raise kept_error(run_id, workspace) or error from error
+    finally:
+        follower.stop()
 
 
 def check_kept(report: BuildReport) -> None:
@@ -235,68 +231,3 @@ def check_kept(report: BuildReport) -> None:
             f"{every} rejected; see {report.out / naming.QUARANTINE_DIR} "
             f"('shardmill quarantine list {report.out}')."
         )
-
-
-def _run_pipeline(
-    job: BuildShardSet,
-    build: Build,
-    workspace: Workspace,
-    runner: Any,
-    beam_options: Any,
-    on_progress: OnProgress,
-    on_note: Callable[[str], None],
-) -> None:
-    corpus_bytes = build.listing.bytes
-
-    def show(stage: str, done: int, total: int) -> None:
-        # An engine that repeats a unit counts it again.
-        most = corpus_bytes if stage == "stage" else total
-        on_progress(stage, min(done, most) if most else done, total)
-
-    follower = Follower(workspace.progress, show)
-    follower.start()
-    silence = Silence(follower, waits_without_limit=has_job_server(beam_options), on_note=on_note)
-    pipeline = beam.Pipeline(runner=runner, options=beam_options)
-    _ = pipeline | "BuildShardSet" >> job
-    queued = uses_work_queue(runner, beam_options)
-    try:
-        with work_queue(job.run_id, workspace) if queued else contextlib.nullcontext():
-            with workers_get_interrupts():
-                result = pipeline.run()
-                with cancelling(
-                    result,
-                    lambda: _is_final(job, workspace) or silence.is_too_long(),
-                    lambda: cancel_tasks(workspace),
-                ):
-                    result.wait_until_finish()
-            if storage.stat(workspace.out / naming.MANIFEST) is None:
-                raise RuntimeError("The job ended without a set.")  # its tasks had to stop
-    except Exception as error:
-        raise silence.error or _cause(job, workspace, runner, error) from error
-    finally:
-        follower.stop()
-
-
-def _is_final(job: BuildShardSet, workspace: Workspace) -> bool:
-    """Whether a worker has left an error that another attempt would meet too."""
-    note = read_json(workspace.error(job.run_id))
-    return note is not None and note["final"]
-
-
-def _cause(job: BuildShardSet, workspace: Workspace, runner: Any, error: Exception) -> Exception:
-    """The error that a worker kept for the user; else the error as it is, which is a bug."""
-    kept = ERRORS.pop(job.run_id, None)
-    if kept is not None:
-        return kept
-    note = read_json(workspace.error(job.run_id))
-    if note is not None:
-        kind: Callable[[str], Exception] = getattr(errors, note["type"])
-        return kind(note["message"])
-    if is_gone(workspace):
-        return output_error(FileNotFoundError(), workspace)
-    if _LOST_WORKER in str(error):
-        return InputError(
-            "A worker process was killed before its work was done, perhaps because memory ran out. "
-            "Run the same command again; it resumes. Fewer --workers need less memory."
-        )
-    return error if is_local(runner) else failure(runner, error)

@@ -5,7 +5,6 @@ The launcher ends before the job begins, so the job itself lists the corpus, and
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from beam_jobs.engine.dataflow import check_job, is_dataflow
 from beam_jobs.engine.logs import runs_here
 from beam_jobs.engine.runners import choose_runner
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.pipeline import BuildShardSet
+from beam_jobs.transform import BuildShardSet
 from shard_format import UsageError
 
 
@@ -36,15 +35,6 @@ class Submission(NamedTuple):
             return f"wrote the template {self.template}; a job started from it builds the set"
         job = f"job {self.job_id}" if self.job_id else "the job"
         return f"submitted {job}; it builds the set and ends by itself"
-
-
-def submits_only(beam_args: Sequence[str]) -> bool:
-    """Whether these flags for Beam ask for a job that the launcher does not wait for."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--template_location")
-    parser.add_argument("--no_wait_until_finish", action="store_true")
-    known = parser.parse_known_args(list(beam_args))[0]
-    return known.no_wait_until_finish or known.template_location is not None
 
 
 def submit(options: PreprocessOptions, beam_args: Sequence[str]) -> Submission:

@@ -6,30 +6,13 @@ Nothing heavy is imported here: `shardmill --help` answers in a fraction of a se
 from __future__ import annotations
 
 import errno
+import importlib
 import io
 import os
 import sys
 
 import click
 
-from cli.commands.cache import cache
-from cli.commands.compact import compact
-from cli.commands.demo import demo
-from cli.commands.doctor import doctor
-from cli.commands.export import export
-from cli.commands.export_index import export_index
-from cli.commands.inspect import inspect
-from cli.commands.log import log
-from cli.commands.predict import predict
-from cli.commands.preprocess import preprocess
-from cli.commands.quarantine import quarantine
-from cli.commands.read import read
-from cli.commands.repair import repair
-from cli.commands.report import report
-from cli.commands.search import search
-from cli.commands.serve import serve
-from cli.commands.train import train
-from cli.commands.verify import verify
 from shard_format.errors import (
     INTERRUPTED,
     RESUMES,
@@ -38,12 +21,28 @@ from shard_format.errors import (
     file_error,
 )
 from shard_format.extras import naming_extras
-from trainer.errors import WORKERS_LOST
 
 _STDOUT, _STDERR = 1, 2  # file descriptors
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Commands(click.Group):
+    """A group that imports the module of a command when it runs, not to list its name."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """See click.Group."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name in _COMMANDS:
+            member = name.replace("-", "_")
+            command = getattr(importlib.import_module(f"cli.commands.{member}"), member)
+        return name, command, rest
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(package_name="shardmill")
 def shardmill() -> None:
     """Raw images or texts in, trained model out.
@@ -76,28 +75,29 @@ def shardmill() -> None:
     """
 
 
-_COMMANDS = (
-    demo,
-    preprocess,
-    inspect,
-    report,
-    verify,
-    repair,
-    log,
-    compact,
-    quarantine,
-    read,
-    serve,
-    doctor,
-    train,
-    search,
-    export,
-    predict,
-    export_index,
-    cache,
-)
-for command in _COMMANDS:
-    shardmill.add_command(command)
+# The files in cli/commands, and what the list of commands says of each.
+_COMMANDS = {
+    "cache": "List the copies in a cache directory, or delete them.",
+    "compact": "Merge the generations of a set, or remove records.",
+    "demo": "Preprocess sample photographs and texts, train on both.",
+    "doctor": "Find the bottleneck of a training, and faster options.",
+    "export": "Export the model of a finished training.",
+    "export-index": "Write one index file per shard, for other readers.",
+    "inspect": "Show ledger, splits, classes and duplicates of a shard set.",
+    "log": "Show the generations of a set.",
+    "predict": "Predict the classes of images or texts.",
+    "preprocess": "Turn a raw corpus into a shard set.",
+    "quarantine": "List, export or replay the records that a build rejected.",
+    "read": "Measure how fast a shard set is read, decoded and augmented.",
+    "repair": "Write what 'shardmill verify' finds damaged again.",
+    "report": "Write a page with counts, histograms, samples and duplicates.",
+    "search": "Search for good options of a training.",
+    "serve": "Decode and augment a shard set for trainers elsewhere.",
+    "train": "Train a Keras model on a shard set.",
+    "verify": "Check every file of a shard set against its manifest.",
+}
+for _name, _about in _COMMANDS.items():
+    shardmill.add_command(click.Command(_name, short_help=_about))
 
 
 def main() -> None:
@@ -110,9 +110,9 @@ def main() -> None:
             shardmill(standalone_mode=False, prog_name="shardmill")
     except ShardmillError as error:
         click.echo(f"error: {error}", err=True)
-        if error.exit_code == WORKERS_LOST:
+        if type(error).__name__ == "WorkersLost":  # the trainer is imported where it is used
             sys.stdout.flush()
-            os._exit(WORKERS_LOST)  # TensorFlow would wait for the lost one at the exit
+            os._exit(error.exit_code)  # TensorFlow would wait for the lost one at the exit
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()

@@ -1,85 +1,117 @@
 """The shard set format: schema, codec, framing, names, index, manifest, storage. See FORMAT.md.
 
-Everything else is built on this package, which needs neither TensorFlow nor Beam.
+Everything else is built on this package, which needs neither TensorFlow nor Beam. Importing it is
+cheap: pyarrow and numpy are loaded by the first use of a name that needs them.
 """
 
-from shard_format.damaged_records import Damage
-from shard_format.errors import DamageError, InputError, ShardmillError, ShardSetError, UsageError
-from shard_format.example import decode_example, encode_example, encode_features, finish_example
-from shard_format.index import (
-    LABELS_FIELD,
-    IndexWriter,
-    index_schema,
-    label_column,
-    open_index,
-)
-from shard_format.keys import id_hash, mix, shuffle_keys, split_positions
-from shard_format.manifest import (
-    Generation,
-    Ledger,
-    Manifest,
-    ShardInfo,
-    SplitInfo,
-    load_build,
-    load_manifest,
-    manifest_with,
-    parse_manifest,
-)
-from shard_format.schema import ENCODINGS, Feature, Schema
-from shard_format.tfrecord import (
-    FRAME_BYTES,
-    Readable,
-    frame,
-    masked_crc,
-    read_records,
-    unframe,
-    unframe_all,
-    unframe_many,
-)
-from shard_format.verify import Scope, file_sha256, verify, verify_set
+from __future__ import annotations
 
-__all__ = [
-    "ENCODINGS",
-    "FRAME_BYTES",
-    "LABELS_FIELD",
-    "Damage",
-    "DamageError",
-    "Feature",
-    "Generation",
-    "IndexWriter",
-    "InputError",
-    "Ledger",
-    "Manifest",
-    "Readable",
-    "Schema",
-    "Scope",
-    "ShardInfo",
-    "ShardSetError",
-    "ShardmillError",
-    "SplitInfo",
-    "UsageError",
-    "decode_example",
-    "encode_example",
-    "encode_features",
-    "file_sha256",
-    "finish_example",
-    "frame",
-    "id_hash",
-    "index_schema",
-    "label_column",
-    "load_build",
-    "load_manifest",
-    "manifest_with",
-    "masked_crc",
-    "mix",
-    "open_index",
-    "parse_manifest",
-    "read_records",
-    "shuffle_keys",
-    "split_positions",
-    "unframe",
-    "unframe_all",
-    "unframe_many",
-    "verify",
-    "verify_set",
-]
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shard_format.damaged_records import Damage as Damage
+    from shard_format.errors import DamageError as DamageError
+    from shard_format.errors import InputError as InputError
+    from shard_format.errors import ShardmillError as ShardmillError
+    from shard_format.errors import ShardSetError as ShardSetError
+    from shard_format.errors import UsageError as UsageError
+    from shard_format.example import decode_example as decode_example
+    from shard_format.example import encode_example as encode_example
+    from shard_format.example import encode_features as encode_features
+    from shard_format.example import finish_example as finish_example
+    from shard_format.index import LABELS_FIELD as LABELS_FIELD
+    from shard_format.index import IndexWriter as IndexWriter
+    from shard_format.index import index_schema as index_schema
+    from shard_format.index import label_column as label_column
+    from shard_format.index import open_index as open_index
+    from shard_format.keys import id_hash as id_hash
+    from shard_format.keys import mix as mix
+    from shard_format.keys import shuffle_keys as shuffle_keys
+    from shard_format.keys import split_positions as split_positions
+    from shard_format.manifest import Generation as Generation
+    from shard_format.manifest import Ledger as Ledger
+    from shard_format.manifest import Manifest as Manifest
+    from shard_format.manifest import ShardInfo as ShardInfo
+    from shard_format.manifest import SplitInfo as SplitInfo
+    from shard_format.manifest import load_build as load_build
+    from shard_format.manifest import load_manifest as load_manifest
+    from shard_format.manifest import manifest_with as manifest_with
+    from shard_format.manifest import parse_manifest as parse_manifest
+    from shard_format.schema import ENCODINGS as ENCODINGS
+    from shard_format.schema import Feature as Feature
+    from shard_format.schema import Schema as Schema
+    from shard_format.tfrecord import FRAME_BYTES as FRAME_BYTES
+    from shard_format.tfrecord import Readable as Readable
+    from shard_format.tfrecord import frame as frame
+    from shard_format.tfrecord import masked_crc as masked_crc
+    from shard_format.tfrecord import read_records as read_records
+    from shard_format.tfrecord import unframe as unframe
+    from shard_format.tfrecord import unframe_all as unframe_all
+    from shard_format.tfrecord import unframe_many as unframe_many
+    from shard_format.verification import Scope as Scope
+    from shard_format.verification import file_sha256 as file_sha256
+    from shard_format.verification import verify as verify
+    from shard_format.verification import verify_set as verify_set
+
+# name -> the module it is imported from when it is first used. A function must not have the name of
+# a module here: importing that module would put it in the function's place.
+_HOMES = {
+    "Damage": "shard_format.damaged_records",
+    "DamageError": "shard_format.errors",
+    "ENCODINGS": "shard_format.schema",
+    "FRAME_BYTES": "shard_format.tfrecord",
+    "Feature": "shard_format.schema",
+    "Generation": "shard_format.manifest",
+    "IndexWriter": "shard_format.index",
+    "InputError": "shard_format.errors",
+    "LABELS_FIELD": "shard_format.index",
+    "Ledger": "shard_format.manifest",
+    "Manifest": "shard_format.manifest",
+    "Readable": "shard_format.tfrecord",
+    "Schema": "shard_format.schema",
+    "Scope": "shard_format.verification",
+    "ShardInfo": "shard_format.manifest",
+    "ShardSetError": "shard_format.errors",
+    "ShardmillError": "shard_format.errors",
+    "SplitInfo": "shard_format.manifest",
+    "UsageError": "shard_format.errors",
+    "decode_example": "shard_format.example",
+    "encode_example": "shard_format.example",
+    "encode_features": "shard_format.example",
+    "file_sha256": "shard_format.verification",
+    "finish_example": "shard_format.example",
+    "frame": "shard_format.tfrecord",
+    "id_hash": "shard_format.keys",
+    "index_schema": "shard_format.index",
+    "label_column": "shard_format.index",
+    "load_build": "shard_format.manifest",
+    "load_manifest": "shard_format.manifest",
+    "manifest_with": "shard_format.manifest",
+    "masked_crc": "shard_format.tfrecord",
+    "mix": "shard_format.keys",
+    "open_index": "shard_format.index",
+    "parse_manifest": "shard_format.manifest",
+    "read_records": "shard_format.tfrecord",
+    "shuffle_keys": "shard_format.keys",
+    "split_positions": "shard_format.keys",
+    "unframe": "shard_format.tfrecord",
+    "unframe_all": "shard_format.tfrecord",
+    "unframe_many": "shard_format.tfrecord",
+    "verify": "shard_format.verification",
+    "verify_set": "shard_format.verification",
+}
+
+__all__ = sorted(_HOMES)
+
+if not TYPE_CHECKING:  # else type checkers would let any name pass
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,4 +1,7 @@
-"""Quiet logs: Beam logs what only its developers need, and on a cluster some lines for its user."""
+"""Flags for Beam that are understood without loading it, and its logs, most of them silenced.
+
+Beam logs what only its developers need, and on a cluster some lines for its user.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,15 @@ def runs_here(beam_args: Sequence[str]) -> bool:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--runner")
     return parser.parse_known_args(list(beam_args))[0].runner in LOCAL_RUNNERS
+
+
+def submits_only(beam_args: Sequence[str]) -> bool:
+    """Whether these flags for Beam ask for a job that the launcher does not wait for."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--template_location")
+    parser.add_argument("--no_wait_until_finish", action="store_true")
+    known = parser.parse_known_args(list(beam_args))[0]
+    return known.no_wait_until_finish or known.template_location is not None
 
 
 @contextlib.contextmanager

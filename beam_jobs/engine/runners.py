@@ -1,6 +1,6 @@
-"""Which engine runs a pipeline.
+"""Which engine of Beam runs a pipeline; `threads` has the engine that needs no Beam.
 
-No runner, or DirectRunner, means the pinned local engine: Beam's FnApiRunner. "DirectRunner" itself
+No runner, or DirectRunner, means Beam's local engine, pinned: FnApiRunner. "DirectRunner" itself
 has meant Prism, a binary that is downloaded, since Beam 2.68, and falls back to another engine
 depending on the transforms used. Any other runner is taken as given.
 """
@@ -8,7 +8,6 @@ depending on the transforms used. Any other runner is taken as given.
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Sequence
 
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
@@ -17,16 +16,11 @@ from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from beam_jobs.engine.clusters import options_of_job_server, workers_flag
 from beam_jobs.engine.logs import LOCAL_RUNNERS
+from beam_jobs.engine.threads import THREADS_PER_CORE, fits_threads, num_threads
 from shard_format import UsageError
-from shard_format.machine import usable_cores
 
 # Runners that Beam has and does not know by name.
 _MODULES = {"DaskRunner": "apache_beam.runners.dask.dask_runner.DaskRunner"}
-
-# Processes take about 3 s to start; threads finish a smaller corpus in that time.
-_WORTH_PROCESSES = 16 << 20  # 16 MiB
-# Between two buckets a thread waits for more than half of its time (benchmarks.remote_sources).
-_THREADS_PER_CORE = 2
 
 
 def choose_runner(
@@ -59,7 +53,7 @@ def choose_runner(
         return runner, options
     direct = options.view_as(DirectOptions)
     if "--direct_num_workers" not in _names(beam_args):
-        direct.direct_num_workers = workers or math.ceil(usable_cores())
+        direct.direct_num_workers = num_threads(workers, remote=False)
     return runner, options
 
 
@@ -81,12 +75,7 @@ def choose_mode(
     corpus_bytes: int,
     remote: bool,
 ) -> None:
-    """Chooses threads or processes for the local engine, unless the user does.
-
-    Image kernels release the interpreter's lock, so threads scale and share one interpreter's
-    memory: JPEG decode, resize and encode on 2 cores ran at 1.24 times the rate of processes.
-    Kernels that hold the lock need processes, which take seconds to start. Threads that wait for an
-    object store leave their cores to as many others.
+    """Chooses threads or processes for Beam's local engine, unless the user does; see `threads`.
 
     Args:
         options: From `choose_runner`; changed in place.
@@ -98,9 +87,9 @@ def choose_mode(
     direct = options.view_as(DirectOptions)
     if "--direct_running_mode" in _names(beam_args):
         return
-    threads = not runs_python or corpus_bytes < _WORTH_PROCESSES
+    threads = fits_threads(runs_python=runs_python, corpus_bytes=corpus_bytes)
     if remote and threads and "--direct_num_workers" not in _names(beam_args):
-        direct.direct_num_workers *= _THREADS_PER_CORE
+        direct.direct_num_workers *= THREADS_PER_CORE
     if direct.direct_num_workers <= 1:
         direct.direct_running_mode = "in_memory"
     else:

@@ -1,33 +1,27 @@
 """`preprocess ... --append`: a build into the next generation of a set.
 
-A small job runs in this process: starting Beam takes longer than a percent of many corpora. All
-stages, files and resumption are those of any build; the last step publishes the generation.
+All stages, files and resumption are those of any build; the last step publishes the generation.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from beam_jobs.build import Build, is_complete, locked_output, output_error, resolve, workspace_of
+from beam_jobs.build import Build, is_complete, locked_output, resolve, workspace_of
 from beam_jobs.build import finish as finish_build
 from beam_jobs.generations.settling import recover
 from beam_jobs.generations.views import known_builds, publish
 from beam_jobs.like import options_like
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.progress import Follower, OnProgress, at_work
+from beam_jobs.progress import OnProgress
 from beam_jobs.record_types import RECORD_TYPES, RecordType
-from beam_jobs.stages.commit import commit
-from beam_jobs.stages.list import largest_first, list_corpus
-from beam_jobs.stages.plan import plan_shards
-from beam_jobs.stages.shard import write_shard
-from beam_jobs.stages.stage import check_readable, stage_unit
+from beam_jobs.run import run_build
+from beam_jobs.stages.list import list_corpus
 from beam_jobs.workspace import Workspace, write_json
 from shard_format import (
     InputError,
@@ -39,13 +33,9 @@ from shard_format import (
     naming,
     storage,
 )
-from shard_format.machine import usable_cores
 from shard_format.options import declared, flag_of
 from shard_format.storage import Place
 
-# A corpus up to this runs without Beam, whose start takes some 3 s. Documents hold the
-# interpreter's lock, so they take one core there.
-_HERE_BYTES, _HERE_BYTES_PYTHON = 1 << 30, 64 << 20
 # Options that an appended generation may have of its own.
 _OWN = frozenset({"source", "id_prefix"})
 
@@ -98,7 +88,7 @@ def append(
     Args:
         options: The job; `out` is the set.
         given: Names of the options that the user gave; None for those that differ from the default.
-        beam_args: Pipeline options for Beam; with any the job runs on Beam.
+        beam_args: Pipeline options for Beam; none means the local engine.
         on_progress: See `run.preprocess`.
         on_note: See `run.preprocess`.
 
@@ -127,7 +117,9 @@ def append(
                 _discard(workspace)
                 return _report(base, before, known, build, already_built=True)
             if not build.complete:
-                _run(job, record_type, build, workspace, run_id, beam_args, on_progress, on_note)
+                run_build(
+                    job, record_type, build, workspace, run_id, beam_args, on_progress, on_note
+                )
             # Before it is published: no later command looks into the folder of this build.
             finish_build(dataclasses.replace(job, no_report=True), workspace, rebuilt=False)
         manifest = publish(base, number)
@@ -249,60 +241,6 @@ def _known(base: Place, manifest: Manifest, build_id: str) -> int | None:
         if build_id in known_builds(load_build(base / folder if folder else base)):
             return number
     return None
-
-
-def _run(
-    job: PreprocessOptions,
-    record_type: RecordType,
-    build: Build,
-    workspace: Workspace,
-    run_id: str,
-    beam_args: Sequence[str],
-    on_progress: OnProgress,
-    on_note: Callable[[str], None],
-) -> None:
-    most = _HERE_BYTES_PYTHON if record_type.runs_python else _HERE_BYTES
-    places = [*map(storage.place_of, job.sources), workspace.out]
-    local = all(storage.local_path(place) is not None for place in places)
-    if beam_args or build.listing.bytes > most or not local:
-        from beam_jobs.run import run_build  # loads Beam
-
-        run_build(job, record_type, build, workspace, run_id, beam_args, on_progress, on_note)
-        return
-    total = build.listing.bytes
-    on_progress("stage", 0, total)
-
-    def show(stage: str, done: int, most: int) -> None:
-        of = total if stage == "stage" else most
-        on_progress(stage, min(done, of) if of else done, of)
-
-    follower = Follower(workspace.progress, show)
-    follower.start()
-    try:
-        with at_work(workspace.progress):
-            run_here(job, record_type, build, workspace)
-    except OSError as error:
-        raise output_error(error, workspace) from error
-    finally:
-        follower.stop()
-
-
-def run_here(
-    job: PreprocessOptions, record_type: RecordType, build: Build, workspace: Workspace
-) -> None:
-    """The stages of `pipeline`, in threads of this process."""
-    workers = job.workers or math.ceil(usable_cores())
-    with ThreadPoolExecutor(1 if record_type.runs_python else workers) as pool:
-        units = list(largest_first(workspace))
-        summaries = list(
-            pool.map(lambda unit: stage_unit(unit, job, record_type, workspace), units)
-        )
-    check_readable(summaries)
-    workspace.mark("plan")
-    specs = plan_shards(summaries, job, record_type, workspace)
-    workspace.mark("shard")
-    results = [write_shard(spec, record_type, workspace) for spec in specs]
-    commit(summaries, results, build.listing, build.started, job, record_type, workspace)
 
 
 def _renew_report(options: PreprocessOptions, base: Place) -> None:

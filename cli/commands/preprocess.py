@@ -150,7 +150,7 @@ def build_set(
         shown: The folder to name at the end, if it is not the output.
     """
     from beam_jobs.engine.interrupts import END_SECONDS, ends_within
-    from beam_jobs.engine.logs import beam_log, runs_here
+    from beam_jobs.engine.logs import beam_log, runs_here, submits_only
     from cli.console import Bars, native_noise_kept, print_json, say
     from cli.ledger import print_ledger, print_warnings
     from shard_format.errors import RESUMES
@@ -166,9 +166,10 @@ def build_set(
         beam_log(beam_args, bars.note),
     ):
         from beam_jobs.run import check_kept, preprocess
-        from beam_jobs.submit import submit, submits_only
 
         if submits_only(beam_args):
+            from beam_jobs.submit import submit  # loads Beam
+
             submitted = submit(options, beam_args)
             print_json(submitted._asdict()) if as_json else say(str(submitted))
             return

@@ -13,7 +13,7 @@ from cli.places import PLACE
 if TYPE_CHECKING:  # pyarrow takes a while to import
     from shard_format import Damage
     from shard_format.storage import Place
-    from shard_format.verify import Verified
+    from shard_format.verification import Verified
 
 
 class _Share(click.ParamType[Any]):
@@ -122,7 +122,12 @@ def run_with_bar(directory: Place, scope: Any, workers: int | None) -> Verified:
     """Verifies a set and shows the bytes that were read."""
     from cli.console import Bars
     from cli.shared_bars import SharedBars
-    from shard_format.verify import chosen_files, expected_files, manifest_to_verify, verify_set
+    from shard_format.verification import (
+        chosen_files,
+        expected_files,
+        manifest_to_verify,
+        verify_set,
+    )
 
     expected = expected_files(manifest_to_verify(directory))
     chosen = chosen_files(expected, scope)

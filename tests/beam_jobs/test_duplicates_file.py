@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shard_format import open_index
-from shard_format.verify import verify
+from shard_format.verification import verify
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from beam_jobs import ImageOptions, preprocess
 from shard_format import InputError, naming
-from shard_format.verify import verify
+from shard_format.verification import verify
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import pytest
 
 from beam_jobs import ImageOptions, preprocess, replacement
 from shard_format import InputError, UsageError, file_sha256, load_manifest, naming
-from shard_format.verify import verify
+from shard_format.verification import verify
 
 
 def files(out: Path) -> list[str]:

@@ -16,7 +16,7 @@ from beam_jobs.corpus.replacements import original_path
 from beam_jobs.quarantine import export, reasons, rejected_records, replay_options
 from beam_jobs.run import preprocess
 from shard_format import DamageError, InputError, load_manifest
-from shard_format.verify import verify
+from shard_format.verification import verify
 
 
 @pytest.fixture

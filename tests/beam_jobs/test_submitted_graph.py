@@ -12,10 +12,9 @@ from apache_beam.portability.api import beam_runner_api_pb2
 
 from beam_jobs import BuildShardSet, ImageOptions, TextOptions
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.transform import RunWork
 
 STAGES = ["ListUnits", "StageUnits", "PlanShards", "WriteShards", "Commit"]
-# What Beam keeps in every function.
-OF_BEAM = {"_type_hints", "input_batch_converter", "output_batch_converter"}
 SHUFFLED = {"KeepBuild", "SpreadUnits", "SpreadShards"}
 
 
@@ -51,8 +50,8 @@ def test_the_functions_of_the_stages_hold_the_options_and_no_open_files(graph):
     for step in steps(graph):
         stage = step.unique_name.removeprefix("BuildShardSet/")
         if stage in STAGES and step.spec.urn == "beam:transform:pardo:v1":
-            fields = vars(function_of(step))
-            found[stage] = {name: fields[name] for name in fields if name not in OF_BEAM}
+            fields = vars(function_of(step).work)
+            found[stage] = dict(fields)
     assert found.keys() == set(STAGES)
     for fields in found.values():
         options, run_id = fields.pop("_options"), fields.pop("_run_id")
@@ -72,9 +71,10 @@ def test_the_functions_are_those_of_the_installed_package(graph):
     """Pickled by name: workers import them, and need no main session."""
     for step in steps(graph):
         if step.spec.urn == "beam:transform:pardo:v1" and step.unique_name.count("/") == 1:
-            function = type(function_of(step))
-            assert function.__module__ == "beam_jobs.pipeline"
-            assert function.__name__ in [*STAGES, "ListCorpus"]
+            function = function_of(step)
+            assert type(function) is RunWork
+            assert type(function.work).__module__ == "beam_jobs.pipeline"
+            assert type(function.work).__name__ in [*STAGES, "ListCorpus"]
 
 
 def test_the_whole_graph_is_small(graph):

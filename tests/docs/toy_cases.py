@@ -230,7 +230,7 @@ CASES = [
         "a command",
         (
             File("cli/commands/toy.py"),
-            Line("cli/main.py", "_COMMANDS", "toy", "from cli.commands.toy import toy"),
+            Line("cli/main.py", "_COMMANDS", '"toy": "Make a toy."'),
         ),
         ("toy everybody",),
         lambda folder, out: "a toy for everybody" in out,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shard_format import load_manifest
-from shard_format.verify import verify
+from shard_format.verification import verify
 
 ROOT_HASH = "92da00d4a679f162cb740c7ba3ce22da2e3e4272184bf390e6755b1c5d4deb57"
 

@@ -1,0 +1,114 @@
+"""The job as a transform of Beam, for any of its engines: the steps of `pipeline` as ParDos."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.metrics import Metrics
+
+from beam_jobs.build import Build, resolve
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.pipeline import BUILDS, ListCorpus, Work, merging_of, steps
+from beam_jobs.stages.plan import Merging
+from shard_format import UsageError
+
+# Of the counters of the job.
+NAMESPACE = "shardmill"
+
+
+class BuildShardSet(beam.PTransform):
+    """Builds a shard set: a pipeline in, a PCollection with the root hash of the set out.
+
+        root_hash = pipeline | BuildShardSet(ImageOptions(("photos",), "set"))
+
+    Options are checked when the transform is constructed, on the machine that submits the pipeline;
+    the corpus is listed when it runs.
+
+    Args:
+        options: The job.
+        build: Of a launcher that has listed the corpus, and will finish the build.
+        run_id: A name that no other run has.
+        merging: Whether and how staged units are merged before shards are written; None to decide
+            by where they are, and by the size of the corpus if it is listed.
+    """
+
+    def __init__(
+        self,
+        options: PreprocessOptions,
+        build: Build | None = None,
+        run_id: str | None = None,
+        merging: Merging | None = None,
+    ) -> None:
+        super().__init__()
+        if build is None and options.overwrite:
+            raise UsageError(
+                "--overwrite needs a launcher that waits for the job, to replace the old set once "
+                "the new one is whole. Leave it out, and choose another --out."
+            )
+        self._options = options if build else resolve(options)
+        self._build = build
+        self._run_id = run_id or uuid.uuid4().hex
+        self._merging = merging or merging_of(self._options, build)
+
+    def expand(self, root: Any) -> Any:
+        """See beam.PTransform."""
+        launched = self._build is not None
+        collections = {BUILDS: self._builds(root)}
+        for step in steps(self._options, self._run_id, self._merging, launched=launched):
+            elements = collections[step.each]
+            if step.spread:
+                elements |= step.spread >> beam.Reshuffle()
+            # Lists as side inputs are barriers on every runner; the local one cannot wait for a
+            # Flatten.
+            whole = [beam.pvalue.AsList(collections[name]) for name in step.whole]
+            last = collections[step.name] = elements | step.name >> beam.ParDo(
+                RunWork(step.work), *whole
+            )
+        return last
+
+    def _builds(self, root: Any) -> Any:
+        """The one Build."""
+        if self._build is not None:
+            return root | BUILDS >> beam.Create([self._build])
+        lists = ListCorpus(self._options, self._run_id, launched=False)
+        return (
+            root
+            | "Start" >> beam.Create([None])
+            | BUILDS >> beam.ParDo(RunWork(lists))
+            | "KeepBuild" >> beam.Reshuffle()  # a retry of a later stage must not list again
+        )
+
+
+class RunWork(beam.DoFn):
+    """The work of a step as a function of Beam, with its counters.
+
+    Args:
+        work: Pickled by name, like this class: workers import it.
+    """
+
+    def __init__(self, work: Work) -> None:
+        super().__init__()
+        self.work = work
+
+    def setup(self) -> None:
+        """See beam.DoFn."""
+        self.work.setup(_count)
+
+    def process(self, element: Any, *whole: Any) -> Iterator[Any]:
+        """See beam.DoFn."""
+        yield from self.work.process(element, *whole)
+
+    def finish_bundle(self) -> None:
+        """See beam.DoFn."""
+        self.work.finish()
+
+
+def _count(name: str, value: int) -> None:
+    """Adds to a counter that the pages of Flink and Dataflow show, and the pipeline's result has.
+
+    The ledger of a set does not come from them: where an engine repeats work, it may count again.
+    """
+    Metrics.counter(NAMESPACE, name).inc(value)
