@@ -8,6 +8,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
+from apache_beam.typehints.decorators import no_annotations
 
 from beam_jobs.build import Build, resolve
 from beam_jobs.options import PreprocessOptions
@@ -97,6 +98,7 @@ class RunWork(beam.DoFn):
         """See beam.DoFn."""
         self.work.setup(_count)
 
+    @no_annotations  # Beam takes `*whole: Any` for a type that lists as side inputs violate
     def process(self, element: Any, *whole: Any) -> Iterator[Any]:
         """See beam.DoFn."""
         yield from self.work.process(element, *whole)

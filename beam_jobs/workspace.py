@@ -229,6 +229,18 @@ def read_table(place: Place) -> pa.Table:
     return pa.ipc.open_file(storage.open_arrow(place)).read_all()
 
 
+def read_batches(place: Place) -> Iterator[pa.Table]:
+    """The rows of an Arrow file, one batch at a time; of a local file, only that is in memory."""
+    path = storage.local_path(place)
+    # Not mapped: pages that were read would stay as long as the mapping.
+    source = pa.OSFile(str(path)) if path else pa.BufferReader(storage.read_bytes(place))
+    with source, pa.ipc.open_file(source) as reader:
+        for number in range(reader.num_record_batches):
+            batch = reader.get_batch(number)
+            if len(batch):
+                yield pa.Table.from_batches([batch])
+
+
 def read_json(place: Place) -> Any | None:
     """The content of a JSON file, or None if there is none or it was cut off."""
     try:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray, first_of_run, run_starts
+from beam_jobs.columns import IntArray, first_of_run, int64, run_starts
 from beam_jobs.dedup.exact import NO_PAIRS, Pairs
 from beam_jobs.dedup.union_find import components
 from beam_jobs.staging.sidecars import Sidecars
@@ -42,16 +42,21 @@ class Clusters(NamedTuple):
 
     Attributes:
         members: One row per record in a cluster, sorted by (kept_id, record_id): the columns of
-            CLUSTER_SCHEMA, including the kept records.
-        dropped: [n] int64, numbers of the records to leave out, ascending.
+            CLUSTER_SCHEMA, including the kept records. Of many, a file that is mapped.
+        num_dropped: Number of records to leave out.
         conflicts: Clusters whose records have different labels.
         lost_to_conflict: Records left out only because the labels of their cluster differ.
     """
 
     members: pa.Table
-    dropped: IntArray
+    num_dropped: int
     conflicts: int
     lost_to_conflict: int
+
+    @property
+    def dropped(self) -> IntArray:
+        """[n] int64, numbers of the records to leave out, ascending."""
+        return np.sort(int64(self.members.filter(self.members["dropped"])["record"]))
 
     @property
     def number(self) -> int:
@@ -116,7 +121,7 @@ def find_clusters(
     ).cast(CLUSTER_SCHEMA)
     return Clusters(
         members=table.sort_by([("kept_id", "ascending"), ("record_id", "ascending")]),
-        dropped=np.sort(records[dropped]),
+        num_dropped=int(dropped.sum()),
         conflicts=len(np.unique(roots[conflict])),
         lost_to_conflict=int(lost.sum()),
     )
@@ -139,7 +144,7 @@ def join_clusters(before: Clusters, after: Clusters) -> Clusters:
     members = pa.concat_tables([old, after.members])
     return Clusters(
         members=members.sort_by([("kept_id", "ascending"), ("record_id", "ascending")]),
-        dropped=np.union1d(before.dropped, after.dropped),
+        num_dropped=len(np.union1d(before.dropped, after.dropped)),
         conflicts=before.conflicts + after.conflicts,
         lost_to_conflict=before.lost_to_conflict + after.lost_to_conflict,
     )

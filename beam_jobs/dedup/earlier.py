@@ -154,7 +154,7 @@ def relate(
     return Related(
         clusters=Clusters(
             members=table.sort_by([("kept_id", "ascending"), ("record_id", "ascending")]),
-            dropped=np.sort(int64(table.filter(table["dropped"])["record"])),
+            num_dropped=int(pc.sum(table["dropped"]).as_py() or 0),
             conflicts=_count(remaining.filter(remaining["conflict"])["kept_id"])
             + _count(new_conflicts),
             lost_to_conflict=int(pc.sum(lost.filter(untouched)).as_py() or 0),

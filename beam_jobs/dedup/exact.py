@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.columns import IntArray, fixed_bytes, repeated, run_starts
-from beam_jobs.staging.sidecars import PARTITION_ROWS, Sidecars
+from beam_jobs.staging.partitions import rows_of_partition
+from beam_jobs.staging.sidecars import Sidecars
 
 # [n, 2] int64: numbers of two equal records.
 Pairs = IntArray
@@ -26,23 +27,40 @@ Confirm = Callable[[IntArray], npt.NDArray[np.uint8]]
 
 
 def exact_pairs(
-    sidecars: Sidecars, confirm: Confirm | None = None, partition_rows: int = PARTITION_ROWS
+    sidecars: Sidecars, confirm: Confirm | None = None, rows: int | None = None
 ) -> Pairs:
     """Pairs of records with equal fingerprints that connect each set of them.
 
     Args:
         sidecars: All staged units.
         confirm: Decides where equal fingerprints do not suffice.
-        partition_rows: About how many rows are compared at a time.
+        rows: About how many are compared at a time; None for as many as suit the corpus.
     """
-    pairs = [NO_PAIRS]
-    for records in _repeated(sidecars, -(-sidecars.records // partition_rows)):
+    number = num_partitions(sidecars, rows)
+    return np.concatenate([NO_PAIRS, *exact_pairs_by_partition(sidecars, confirm, number)])
+
+
+def num_partitions(sidecars: Sidecars, rows: int | None = None) -> int:
+    """How many partitions of about so many rows there are; None for as many as suit the corpus."""
+    return -(-sidecars.records // (rows or rows_of_partition(sidecars.records)))
+
+
+def exact_pairs_by_partition(
+    sidecars: Sidecars, confirm: Confirm | None, number: int
+) -> Iterator[Pairs]:
+    """`exact_pairs`, in parts that have no record in common.
+
+    Args:
+        sidecars: All staged units.
+        confirm: See `exact_pairs`.
+        number: Of partitions.
+    """
+    for records in _repeated(sidecars, number):
         fingerprints = fixed_bytes(sidecars.take(records, ["fingerprint"])["fingerprint"], 16)
         if confirm is not None:
             records = np.unique(_equal(records, fingerprints))
             fingerprints = confirm(records)
-        pairs.append(_equal(records, fingerprints))
-    return np.concatenate(pairs)
+        yield _equal(records, fingerprints)
 
 
 def _repeated(sidecars: Sidecars, number: int) -> Iterator[IntArray]:

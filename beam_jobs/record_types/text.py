@@ -182,7 +182,7 @@ class TextRecords(RecordType):
                 drop_conflicts=self._options.conflicts == "drop",
                 partition_rows=partition_rows,
             )
-            again = len(found.dropped) - found.lost_to_conflict
+            again = found.num_dropped - found.lost_to_conflict
             clusters = join_clusters(clusters, found)
         short = remainders.filtered.total()
         notes = [

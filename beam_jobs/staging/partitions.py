@@ -18,9 +18,18 @@ import numpy.typing as npt
 
 from beam_jobs.columns import IntArray
 
-_HELD_ROWS = 1 << 20  # that wait for a place in a file: some 20 MiB
+_HELD_ROWS = 1 << 16  # that wait for a place in a file: some 2 MiB
+
+# Rows of a partition: 24 bytes each while sorted, some 200 if they are duplicates.
+_LEAST_ROWS, _MOST_ROWS = 1 << 16, 4 << 20
+_MOST_PARTITIONS = 256  # each with an open file for a moment, and with a look at every unit
 
 StructuredArray = npt.NDArray[np.void]
+
+
+def rows_of_partition(records: int) -> int:
+    """Rows of a partition of a corpus: the same for up to 16 million records."""
+    return min(_MOST_ROWS, max(_LEAST_ROWS, -(-records // _MOST_PARTITIONS)))
 
 
 class Partitions:

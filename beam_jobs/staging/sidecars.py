@@ -18,9 +18,6 @@ from beam_jobs.staging.partitions import Partitions
 from beam_jobs.workspace import Workspace, read_table
 from shard_format import decode_example, finish_example, storage, unframe
 
-# Rows of one partition: 24 bytes each while sorted, so about 100 MiB.
-PARTITION_ROWS = 4 << 20
-
 
 class Sidecars:
     """The Arrow sidecars of a corpus.

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import click
 import pytest
 
 
@@ -38,13 +39,15 @@ def _seconds_of_children():
 
 @pytest.mark.parametrize("command", [[], ["preprocess", "images"], ["preprocess", "text"]])
 def test_help_is_fast_and_loads_nothing_heavy(repository, command):
+    heavy = {"tensorflow", "keras", "apache_beam", "cv2", "rich", "tokenizers", "fasttext"}
+    if not command:
+        heavy |= {"numpy", "pyarrow", "trainer", "beam_jobs", "reader"}
     program = (
         f"import sys; sys.argv = {['shardmill', *command, '--help']!r}\n"
         "from cli.main import shardmill\n"
         "try: shardmill()\n"
         "except SystemExit: pass\n"
-        "heavy = {'tensorflow', 'keras', 'apache_beam', 'cv2', 'rich', 'tokenizers', 'fasttext'}\n"
-        "print('LOADED', sorted(heavy & set(sys.modules)))\n"
+        f"print('LOADED', sorted({heavy!r} & set(sys.modules)))\n"
     )
     seconds = []
     for _ in range(3):
@@ -281,3 +284,15 @@ def test_another_runner_is_honoured(repository, samples, tmp_path):
     done = run_module(repository, samples, "--out", out, "--runner=NoSuchRunner")
     assert done.returncode != 0
     assert "NoSuchRunner" in done.stderr
+
+
+def test_the_list_of_commands_has_every_command(repository):
+    """Their modules are imported only to run them, so the list could name others."""
+    from cli.main import _COMMANDS, shardmill
+
+    files = {path.stem for path in (repository / "cli" / "commands").glob("[a-z]*.py")}
+    assert {name.replace("-", "_") for name in _COMMANDS} == files
+    with click.Context(shardmill) as context:
+        for name in _COMMANDS:
+            _, command, rest = shardmill.resolve_command(context, [name, "--help"])
+            assert command.name == name and command.callback and rest == ["--help"]

@@ -8,44 +8,81 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from beam_jobs.columns import IntArray
-from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, Clusters, find_clusters
-from beam_jobs.dedup.exact import NO_PAIRS, exact_pairs
+from beam_jobs.dedup.cluster_runs import ClusterRuns
+from beam_jobs.dedup.clusters import CLUSTER_SCHEMA, NO_NEAR_PAIRS, Clusters, find_clusters
+from beam_jobs.dedup.exact import (
+    NO_PAIRS,
+    exact_pairs,
+    exact_pairs_by_partition,
+    num_partitions,
+)
 from beam_jobs.dedup.union_find import components
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RecordType
 from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.workspace import Workspace, read_table, write_table
 
 
 def find_duplicates(
     sidecars: Sidecars,
     options: PreprocessOptions,
     record_type: RecordType,
-    partition_rows: int,
+    workspace: Workspace,
+    rows: int,
 ) -> Clusters:
-    """Finds the duplicates that the options ask for.
+    """Finds the duplicates that the options ask for, and writes `workspace.clusters`.
+
+    Near duplicates are found in memory, since what connects them is known only at the end.
 
     Args:
         sidecars: All staged units.
         options: The job.
         record_type: Confirms exact duplicates and finds near ones.
-        partition_rows: About how many rows are compared at a time.
+        workspace: Of the build.
+        rows: About how many are compared at a time.
     """
+    join = partial(
+        find_clusters,
+        sidecars,
+        keep_all=options.duplicates == "keep",
+        drop_conflicts=options.conflicts == "drop",
+    )
+    confirm = record_type.confirm and partial(_confirm, sidecars, record_type.confirm)
+    number = num_partitions(sidecars, rows)
+    if options.dedup == "exact" and number > 1:
+        parts = exact_pairs_by_partition(sidecars, confirm, number)
+        with ClusterRuns(workspace.scratch_file(), number, rows) as runs:
+            for pairs in parts:
+                runs.add(join(pairs, NO_NEAR_PAIRS))
+            return _sorted_clusters(runs, workspace)
     exact, near = NO_PAIRS, NO_NEAR_PAIRS
     if options.dedup != "off":
-        confirm = record_type.confirm and partial(_confirm, sidecars, record_type.confirm)
-        exact = exact_pairs(sidecars, confirm, partition_rows)
+        exact = exact_pairs(sidecars, confirm, rows)
     if options.dedup == "near" and sidecars.records:
         # Of exact duplicates only the first record is compared.
         first = components(sidecars.records, exact) == np.arange(sidecars.records)
         near = record_type.near_duplicates(sidecars, np.flatnonzero(first))
-    return find_clusters(
-        sidecars,
-        exact,
-        near,
-        keep_all=options.duplicates == "keep",
-        drop_conflicts=options.conflicts == "drop",
+    clusters = join(exact, near)
+    write_table(workspace, workspace.clusters, clusters.members)
+    return clusters
+
+
+def _sorted_clusters(runs: ClusterRuns, workspace: Workspace) -> Clusters:
+    """Clusters whose rows are in a file."""
+    with (
+        workspace.write_arrow(workspace.clusters) as sink,
+        pa.ipc.new_file(sink, CLUSTER_SCHEMA) as writer,
+    ):
+        for table in runs.in_order():
+            writer.write_table(table)
+    return Clusters(
+        members=read_table(workspace.clusters),
+        num_dropped=runs.dropped,
+        conflicts=runs.conflicts,
+        lost_to_conflict=runs.lost_to_conflict,
     )
 
 

@@ -2,8 +2,9 @@
 
 The result is a recipe for every shard: (unit, row) of its records in final order. No payload is
 read, and there is never one Python object per record. Memory is one byte per record of the corpus;
-the rest is bounded by PARTITION_ROWS, by the number of units or by that of duplicates, except with
-near duplicates, --stratify or --balance (tens of bytes per record each). Time is linear.
+the rest is bounded by the rows of a partition or by the number of units, except with near
+duplicates, --duplicates keep, --stratify or --balance (tens of bytes per record each). Time is
+linear.
 """
 
 from __future__ import annotations
@@ -43,9 +44,10 @@ from beam_jobs.stages.plan.splits import (
 )
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.assignment import LEFT_OUT, SPLITS_FILE, Assignment
+from beam_jobs.staging.partitions import rows_of_partition
 from beam_jobs.staging.sample import TrainingSample
-from beam_jobs.staging.sidecars import PARTITION_ROWS, Sidecars
-from beam_jobs.workspace import Workspace, write_json, write_table
+from beam_jobs.staging.sidecars import Sidecars
+from beam_jobs.workspace import Workspace, read_batches, write_json, write_table
 from shard_format import InputError, label_column, storage
 from shard_format.keys import UInt64Array
 from shard_format.wording import parse_size
@@ -89,7 +91,7 @@ def plan_shards(
     record_type: RecordType,
     workspace: Workspace,
     merging: Merging = NO_MERGING,
-    partition_rows: int = PARTITION_ROWS,
+    partition_rows: int | None = None,
 ) -> list[ShardSpec]:
     """Plans every shard and writes its recipe; if units are to be merged, the recipes of that.
 
@@ -99,7 +101,8 @@ def plan_shards(
         record_type: Its record type.
         workspace: Where the sidecars are and the plan goes.
         merging: Whether units may be merged before shards are written.
-        partition_rows: About how many rows are held in memory at a time.
+        partition_rows: About how many rows are held in memory at a time; None for as many as suit
+            the corpus.
 
     Returns:
         All shards; none if units are to be merged first (`merge_plan`).
@@ -111,15 +114,17 @@ def plan_shards(
     sidecars = Sidecars(workspace, summaries, partial(report, workspace.progress, "plan"))
     sidecars.fetch()
     report(workspace.progress, "plan", total=_work(sidecars, options, record_type))
-    clusters = find_duplicates(sidecars, options, record_type, partition_rows)
+    partition_rows = partition_rows or rows_of_partition(sidecars.records)
+    clusters = find_duplicates(sidecars, options, record_type, workspace, partition_rows)
     earlier = None
     if options.base:
         earlier = find_earlier(sidecars, clusters, options, record_type)
         clusters = earlier.related.clusters
-    write_table(workspace, workspace.clusters, clusters.members)
+        write_table(workspace, workspace.clusters, clusters.members)
 
     assignment = Assignment(workspace.plan_file(SPLITS_FILE), sidecars)
-    assignment.split_of[clusters.dropped] = LEFT_OUT
+    for members in read_batches(workspace.clusters):
+        assignment.split_of[int64(members.filter(members["dropped"])["record"])] = LEFT_OUT
     class_names, notes = _class_names(assignment, sidecars, options)
     if earlier is not None:
         class_names, notes = earlier.class_names(class_names)
@@ -151,7 +156,7 @@ def plan_shards(
         num_shards=num_shards,
         training=assignment.names[assignment.training],
         class_names=class_names,
-        duplicates=len(clusters.dropped)
+        duplicates=clusters.num_dropped
         - clusters.lost_to_conflict
         + (changes.duplicates if changes else 0),
         filtered={reason: count for reason, count in filtered.items() if count},
@@ -197,8 +202,8 @@ def plan_shards(
         return []
     storage.delete(workspace.plan / MERGE_PLAN)  # of a build with other options
     writer = RecipeWriter(workspace, options.name, num_shards, sidecars.keys, key_salt, columns)
-    rows = sorted_partitions(sidecars, assignment, repeats, splits, partition_rows)
-    return _write_recipes(writer, rows, splits)
+    partitions = sorted_partitions(sidecars, assignment, repeats, splits, partition_rows)
+    return _write_recipes(writer, partitions, splits)
 
 
 def load_plan(workspace: Workspace) -> Plan:

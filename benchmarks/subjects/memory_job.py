@@ -1,0 +1,50 @@
+"""A whole job whose memory is watched from outside; a file says in which stage it is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from beam_jobs.engine.logs import quiet_beam
+
+
+def main() -> None:
+    """Arguments: image|text SOURCE OUT DEDUP WORKERS STAGE_FILE."""
+    record_type, source, out, dedup, workers, stage_file = sys.argv[1:]
+    quiet_beam()
+    from beam_jobs.options import OPTIONS
+    from beam_jobs.run import preprocess
+
+    further = (
+        {"resize": "none"} if record_type == "image" else {"text_column": "text", "clean": "nfc"}
+    )
+    shutil.rmtree(out, ignore_errors=True)
+    options = OPTIONS[record_type](
+        (source,), out, dedup=dedup, workers=int(workers), no_report=True, **further
+    )
+    begun, entered = time.perf_counter(), set[str]()
+
+    def note(stage: str, done: int, total: int) -> None:
+        if stage not in entered:
+            entered.add(stage)
+            Path(stage_file).write_text(stage)
+
+    report = preprocess(options, on_progress=note)
+    ledger = report.manifest.ledger
+    print(
+        json.dumps(
+            {
+                "read": ledger.read,
+                "duplicates": ledger.duplicates,
+                "root_hash": report.manifest.root_hash,
+                "seconds": round(time.perf_counter() - begun, 1),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

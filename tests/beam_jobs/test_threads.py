@@ -1,0 +1,120 @@
+"""The local engine: the steps of a job in threads, without Beam."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from beam_jobs.engine.threads import fits_threads, num_threads, run_in_threads
+from beam_jobs.pipeline import BUILDS, Step
+
+
+class Double:
+    """Counts its copies: an engine gives each worker one."""
+
+    set_up: list[Double] = []
+
+    def setup(self, count):
+        self.set_up.append(self)
+        self.thread = threading.get_ident()
+
+    def process(self, element, *whole):
+        assert threading.get_ident() == self.thread
+        yield 2 * element
+        yield sum(map(sum, whole))
+
+    def finish(self):
+        self.finished = True
+
+
+class Collect:
+    def __init__(self, into):
+        self.into = into
+
+    def setup(self, count):
+        pass
+
+    def process(self, element, *whole):
+        self.into.append((element, *whole))
+        return iter(())
+
+    def finish(self):
+        pass
+
+
+class List(Double):
+    def process(self, element):
+        yield from range(100)
+
+
+def test_elements_and_whole_lists_arrive_in_order():
+    found: list[object] = []
+    Double.set_up = []
+    steps = [
+        Step("List", List(), BUILDS),
+        Step("Twice", Double(), "List", spread="Spread"),
+        Step("Again", Double(), BUILDS, ("List",)),
+        Step("Collect", Collect(found), BUILDS, ("Twice", "Again")),
+    ]
+    run_in_threads(steps, 7, workers=4)
+    twice = [value for number in range(100) for value in (2 * number, 0)]
+    assert found == [(7, twice, [14, sum(range(100))])]
+    assert all(one.finished for one in Double.set_up)
+    assert len({id(one) for one in Double.set_up}) == len(Double.set_up) <= 1 + 4 + 1
+
+
+def test_an_error_drops_what_waits_and_awaits_what_runs():
+    done, wait = [], threading.Event()
+
+    class Fails(List):
+        def process(self, element):
+            if element == 0:
+                wait.wait(10)
+                done.append(element)
+            elif element == 1:
+                wait.set()
+                raise ValueError("the second")
+            elif element > 2:
+                done.append(element)
+            yield element
+
+    steps = [Step("List", List(), BUILDS), Step("Fails", Fails(), "List", spread="Spread")]
+    with pytest.raises(ValueError, match="the second"):
+        run_in_threads(steps, None, workers=2)
+    assert 0 in done and len(done) < 100
+
+
+@pytest.mark.parametrize(
+    ("runs_python", "corpus_bytes", "expected"),
+    [(False, 1 << 40, True), (True, 1 << 20, True), (True, 1 << 30, False)],
+)
+def test_kernels_that_hold_the_lock_get_processes(runs_python, corpus_bytes, expected):
+    assert fits_threads(runs_python=runs_python, corpus_bytes=corpus_bytes) == expected
+
+
+def test_threads_that_wait_for_an_object_store_are_more(monkeypatch):
+    monkeypatch.setattr("beam_jobs.engine.threads.usable_cores", lambda: 1.5)
+    assert (num_threads(None, remote=False), num_threads(None, remote=True)) == (2, 4)
+    assert num_threads(3, remote=False) == 3
+
+
+def test_a_local_job_loads_neither_beam_nor_tensorflow(make_images, tmp_path, repository):
+    program = (
+        "import sys\n"
+        "from cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print('LOADED', sorted({'apache_beam', 'tensorflow', 'pandas'} & set(sys.modules)))\n"
+    )
+    command = ["preprocess", "images", make_images(6), "--out", tmp_path / "set", "--workers", 2]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, command)],
+        capture_output=True,
+        text=True,
+        cwd=repository,
+        check=True,
+    )
+    assert "root hash" in done.stdout and "LOADED []" in done.stdout
