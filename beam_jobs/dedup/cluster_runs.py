@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -106,11 +107,7 @@ class _Cursor:
                     return
                 self._rest = pa.Table.from_batches([self._reader.get_batch(self._next)])
                 self._next += 1
-            rows = len(self._rest)
-            if end is not None:
-                rows = bisect.bisect_left(
-                    range(rows), end, key=lambda row, rest=self._rest: _place(rest, row)
-                )
+            rows = len(self._rest) if end is None else _rows_before(self._rest, end)
             if rows:
                 yield self._rest.slice(0, rows)
             self._rest = self._rest.slice(rows)
@@ -119,6 +116,10 @@ class _Cursor:
 
     def close(self) -> None:
         self._file.close()
+
+
+def _rows_before(table: pa.Table, end: _Place) -> int:
+    return bisect.bisect_left(range(len(table)), end, key=partial(_place, table))
 
 
 def _place(table: pa.Table, row: int) -> _Place:

@@ -7,6 +7,7 @@ import itertools
 import pyarrow.parquet as pq
 import pytest
 
+from beam_jobs.stages.commit import duplicates
 from shard_format import open_index
 from shard_format.verification import verify
 
@@ -58,6 +59,18 @@ def test_what_was_left_out_and_for_what(kind, corpus, build, tmp_path):
         assert row["kept_id"] in index["record_id"].to_pylist()
     assert any("1 of 3 duplicate clusters" in note for note in report.build["notes"])
     assert verify(tmp_path / "set")[1] == []
+
+
+def test_rows_that_come_one_by_one_make_the_same_file(corpus, build, monkeypatch):
+    """As of many duplicates, whose clusters do not end where a batch does."""
+    expected = build(corpus, "one").manifest
+    read = duplicates.read_batches
+    monkeypatch.setattr(
+        duplicates,
+        "read_batches",
+        lambda place: (rows.slice(at, 1) for rows in read(place) for at in range(len(rows))),
+    )
+    assert build(corpus, "many").manifest.root_hash == expected.root_hash
 
 
 def test_contradictory_clusters_are_left_out_on_request(kind, corpus, build, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from typing import ClassVar
 
 import pytest
 
@@ -15,7 +16,7 @@ from beam_jobs.pipeline import BUILDS, Step
 class Double:
     """Counts its copies: an engine gives each worker one."""
 
-    set_up: list[Double] = []
+    set_up: ClassVar[list[Double]] = []
 
     def setup(self, count):
         self.set_up.append(self)
@@ -52,7 +53,7 @@ class List(Double):
 
 def test_elements_and_whole_lists_arrive_in_order():
     found: list[object] = []
-    Double.set_up = []
+    Double.set_up.clear()
     steps = [
         Step("List", List(), BUILDS),
         Step("Twice", Double(), "List", spread="Spread"),

@@ -5,11 +5,19 @@ from __future__ import annotations
 import collections
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, NearPairs, find_clusters
+from beam_jobs.dedup.cluster_runs import ClusterRuns
+from beam_jobs.dedup.clusters import (
+    CLUSTER_SCHEMA,
+    NO_NEAR_PAIRS,
+    Clusters,
+    NearPairs,
+    find_clusters,
+)
 from beam_jobs.dedup.exact import exact_pairs
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
 from shard_format import UsageError
@@ -120,3 +128,42 @@ def test_no_duplicates(sidecars):
     of = sidecars([{"id": "a"}, {"id": "b"}])
     found = find_clusters(of, exact_pairs(of), NO_NEAR_PAIRS, keep_all=False, drop_conflicts=True)
     assert (found.number, len(found.dropped), len(found.members)) == (0, 0, 0)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(
+    st.lists(st.lists(st.integers(0, 30), min_size=2, max_size=40), max_size=12),
+    st.integers(1, 200),
+)
+def test_runs_of_clusters_are_sorted_on_disk(tmp_path_factory, parts, rows):
+    """As one sort of all rows, with any number of rows in memory."""
+    tables = [_cluster_rows(number, values) for number, values in enumerate(parts)]
+    folder = tmp_path_factory.getbasetemp() / "runs"
+    with ClusterRuns(folder, len(parts), rows) as runs:
+        for table in tables:
+            order = [("kept_id", "ascending"), ("record_id", "ascending")]
+            runs.add(Clusters(table.sort_by(order), len(table) - 1, 1, 0))
+        found = list(runs.in_order())
+    assert not folder.exists()
+    whole = pa.concat_tables([CLUSTER_SCHEMA.empty_table(), *tables])
+    whole = whole.sort_by([("kept_id", "ascending"), ("record_id", "ascending")])
+    assert pa.concat_tables([CLUSTER_SCHEMA.empty_table(), *found]).equals(whole)
+    assert (runs.dropped, runs.conflicts) == (len(whole) - len(parts), len(parts))
+
+
+def _cluster_rows(part, values):
+    """Clusters of a partition; the same ids sort before and behind those of other partitions."""
+    kept = [f"{value % 7}é-{part}" for value in values]
+    return pa.table(
+        {
+            "record_id": [f"{value}-{part}-{row}" for row, value in enumerate(values)],
+            "label": [None] * len(values),
+            "kept_id": kept,
+            "kept_label": [None] * len(values),
+            "kind": ["exact"] * len(values),
+            "similarity": [1.0] * len(values),
+            "conflict": [True] * len(values),
+            "dropped": [row > 0 for row in range(len(values))],
+            "record": list(range(len(values))),
+        }
+    ).cast(CLUSTER_SCHEMA)
