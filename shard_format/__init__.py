@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from shard_format.example import encode_example as encode_example
     from shard_format.example import encode_features as encode_features
     from shard_format.example import finish_example as finish_example
+    from shard_format.file_checksums import file_info as file_info
+    from shard_format.file_checksums import file_sha256 as file_sha256
     from shard_format.index import LABELS_FIELD as LABELS_FIELD
     from shard_format.index import IndexWriter as IndexWriter
     from shard_format.index import index_schema as index_schema
@@ -50,7 +52,6 @@ if TYPE_CHECKING:
     from shard_format.tfrecord import unframe_all as unframe_all
     from shard_format.tfrecord import unframe_many as unframe_many
     from shard_format.verification import Scope as Scope
-    from shard_format.verification import file_sha256 as file_sha256
     from shard_format.verification import verify as verify
     from shard_format.verification import verify_set as verify_set
 
@@ -79,7 +80,8 @@ _HOMES = {
     "decode_example": "shard_format.example",
     "encode_example": "shard_format.example",
     "encode_features": "shard_format.example",
-    "file_sha256": "shard_format.verification",
+    "file_info": "shard_format.file_checksums",
+    "file_sha256": "shard_format.file_checksums",
     "finish_example": "shard_format.example",
     "frame": "shard_format.tfrecord",
     "id_hash": "shard_format.keys",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -119,12 +119,15 @@ def _report_damages(
         yield Damage(naming.REPORT, problem)
 
 
-def extra_names(directory: Place, manifest: Manifest) -> Iterator[tuple[str, int | None]]:
+def extra_names(
+    directory: Place, manifest: Manifest, absent: Collection[str] = ()
+) -> Iterator[tuple[str, int | None]]:
     """Yields (name, size) of all that is not part of the set; of a folder, its name alone.
 
     Args:
         directory: The set.
         manifest: Its manifest.
+        absent: Names of files that a set may have, and this one lacks.
     """
     shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
     known = {*shards, *manifest.files, naming.MANIFEST}
@@ -135,6 +138,7 @@ def extra_names(directory: Place, manifest: Manifest) -> Iterator[tuple[str, int
         known |= {below(folder, name) for name in files}
         known |= {below(folder, naming.table_file(split)) for split in manifest.splits}
     known |= {f"{naming.INDEX_DIR}/{shard}{naming.EXPORTED_SUFFIX}" for shard in shards}
+    known -= set(absent)
     folders = {str(parent) for name in known for parent in PurePosixPath(name).parents} - {"."}
     for folder in ("", *sorted(folders)):
         place = directory / folder if folder else directory
@@ -144,7 +148,8 @@ def extra_names(directory: Place, manifest: Manifest) -> Iterator[tuple[str, int
             continue
         for entry in entries:
             name = below(folder, entry.name)
-            if name.startswith(naming.GENERATIONS_DIR) and name not in known:
+            is_generations = naming.GENERATIONS_DIR in (folder, name)
+            if is_generations and name not in folders:
                 continue  # of an append or a compaction that is not at its end
             if entry.kind == storage.FOLDER:
                 if name not in folders and entry.name != naming.WORK_DIR:

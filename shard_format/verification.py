@@ -1,9 +1,9 @@
 """Verification: every byte of a shard set is compared with what was written.
 
 The manifest has the size and SHA-256 of every file but those: itself, whose bytes follow from its
-content; build.json and report.html, which have checksums of their own; croissant.json and its
-tables, which are compared with each other and with the manifest. Files are read once, in
-parallel. Where a checksum differs, the damage gets an address: file, byte offset, record id. Files
+content; build.json and report.html, which have checksums of their own; the stored records, whose
+checksum build.json has; croissant.json and its tables, which are compared with each other and with
+the manifest. Files are read once, in parallel. Where a checksum differs, the damage gets an address: file, byte offset, record id. Files
 that are not part of the set are named too.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -29,15 +29,14 @@ from shard_format.damaged_records import (
 )
 from shard_format.derived_files import derived_files
 from shard_format.errors import DamageError, ShardmillError
+from shard_format.expected_files import Expected, StoredFiles, expected_files, stored_files
+from shard_format.file_checksums import OnBytes, file_sha256
 from shard_format.index import open_index
 from shard_format.machine import usable_cores
 from shard_format.manifest import Manifest, load_manifest
 from shard_format.storage import Place
 from shard_format.unnamed_files import extra_names, own_damages, own_sets
 
-OnBytes = Callable[[int], None]
-
-_BLOCK_BYTES = 1 << 20  # 1 MiB: hashing releases the GIL, larger blocks are no faster
 _REMOTE_WORKERS = 16  # reads of an object store wait for the network
 _SHOWN_RECORDS = 3  # damaged ones of a shard, in its problem
 
@@ -48,7 +47,7 @@ class Scope:
 
     Attributes:
         share: Least part of the bytes to read, in [0, 1]: whole files, chosen by a hash of their
-            names and the seed. 1 is every file, 0 none: also not build.json and report.html.
+            names and the seed. 1 is every file, 0 none but the manifest and build.json.
         seed: Another one chooses other files.
     """
 
@@ -64,8 +63,9 @@ class Verified(NamedTuple):
         damages: All that was found; an empty list means that nothing was.
         files_read: How many files were read.
         bytes_read: Their bytes.
-        files: How many files the manifest names.
+        files: How many files have a known checksum.
         bytes: Their bytes.
+        notes: Which files cannot be checked, and why.
     """
 
     manifest: Manifest
@@ -74,27 +74,7 @@ class Verified(NamedTuple):
     bytes_read: int
     files: int
     bytes: int
-
-
-class Expected(NamedTuple):
-    """A file as the manifest names it; `split` and `number` of a shard, else "" and 0."""
-
-    file: str
-    bytes: int
-    sha256: str
-    split: str = ""
-    number: int = 0
-
-
-def expected_files(manifest: Manifest) -> list[Expected]:
-    """Every file that a manifest names."""
-    shards = [
-        Expected(shard.file, shard.bytes, shard.sha256, split, number)
-        for split, info in manifest.splits.items()
-        for number, shard in enumerate(info.shards)
-    ]
-    others = manifest.files.items()
-    return shards + [Expected(file, info["bytes"], info["sha256"]) for file, info in others]
+    notes: list[str]
 
 
 def verify(
@@ -133,10 +113,10 @@ def verify_set(
     """
     scope = scope or Scope()
     manifest = manifest_to_verify(directory)
-    expected = expected_files(manifest)
+    stored = stored_files(directory, manifest)
+    expected = expected_files(manifest) + stored.expected
     chosen = chosen_files(expected, scope)
-    names_of = {(one.bytes, one.sha256): one.file for one in reversed(expected)}
-    check = _Check(directory, manifest, names_of, on_bytes)
+    check = _Check(directory, manifest, expected, on_bytes)
     if workers is None:
         remote = storage.local_path(directory) is None
         workers = max(math.ceil(usable_cores()), _REMOTE_WORKERS if remote else 1)
@@ -153,15 +133,8 @@ def verify_set(
     damages += _index_damages(directory, manifest, chosen - unlike.keys())
     shards = [one.file in unlike for one in expected if one.split]
     is_strange = 2 * sum(shards) > len(shards)
-    for own in own_sets(directory, manifest):
-        damages += own_damages(directory, own, read=scope.share > 0, is_strange=is_strange)
-        if scope.share > 0:
-            folder = directory / own.folder if own.folder else directory
-            damages += [
-                Damage(naming.below(own.folder, file), problem)
-                for file, problem in find_problems(folder, own.manifest)
-            ]
-    damages += check.extra_files(read=scope.share >= 1)
+    damages += _unnamed_damages(directory, manifest, read=scope.share > 0, is_strange=is_strange)
+    damages += check.extra_files(stored, read=scope.share >= 1)
     read = [one for one in expected if one.file in chosen]
     return Verified(
         manifest,
@@ -170,7 +143,26 @@ def verify_set(
         sum(one.bytes for one in read),
         len(expected),
         sum(one.bytes for one in expected),
+        stored.notes,
     )
+
+
+def _unnamed_damages(
+    directory: Place, manifest: Manifest, *, read: bool, is_strange: bool
+) -> Iterator[Damage]:
+    """Yields damage of files without a known checksum; see `own_damages`."""
+    if manifest.newest:
+        file = naming.view_file(manifest.newest)
+        if storage.stat(directory / file) is None:
+            yield Damage(file, "is missing")
+        elif storage.read_bytes(directory / file) != manifest.to_text().encode():
+            yield Damage(file, f"must have the content of {naming.MANIFEST}")
+    for own in own_sets(directory, manifest):
+        yield from own_damages(directory, own, read=read, is_strange=is_strange)
+        if read:
+            folder = directory / own.folder if own.folder else directory
+            for file, problem in find_problems(folder, own.manifest):
+                yield Damage(naming.below(own.folder, file), problem)
 
 
 def manifest_to_verify(directory: Place) -> Manifest:
@@ -222,36 +214,13 @@ def chosen_files(expected: list[Expected], scope: Scope) -> set[str]:
     return chosen
 
 
-def file_sha256(place: Place, on_bytes: OnBytes = lambda size: None) -> str:
-    """SHA-256 of a file's content, in hex; `on_bytes` is called with the size of every block."""
-    digest = hashlib.sha256()
-    for block in _blocks(place):
-        digest.update(block)
-        on_bytes(len(block))
-    return digest.hexdigest()
-
-
-def _blocks(place: Place) -> Iterator[memoryview | bytes]:
-    """The content of a file in blocks, each valid until the next one."""
-    path = storage.local_path(place)
-    if path is None:
-        with storage.open_input(place) as remote:
-            while block := remote.read(_BLOCK_BYTES):
-                yield block
-        return
-    buffer = memoryview(bytearray(_BLOCK_BYTES))  # one for all blocks, so that it stays in cache
-    with path.open("rb", buffering=0) as file:
-        while size := file.readinto(buffer):
-            yield buffer[:size]
-
-
 class _Check:
     """The checks of the files that a manifest names.
 
     Args:
         directory: The set.
         manifest: Its manifest.
-        names_of: A file of the set by size and SHA-256.
+        expected: The files whose checksums are known.
         on_bytes: See `verify_set`.
     """
 
@@ -259,14 +228,14 @@ class _Check:
         self,
         directory: Place,
         manifest: Manifest,
-        names_of: dict[tuple[int, str], str],
+        expected: list[Expected],
         on_bytes: OnBytes,
     ) -> None:
         self._directory = directory
         self._manifest = manifest
         self._indexes = {manifest.index_file(split): split for split in manifest.splits}
-        self._names_of = names_of
-        self._sizes = {size for size, _ in names_of}
+        self._names_of = {(one.bytes, one.sha256): one.file for one in reversed(expected)}
+        self._sizes = {one.bytes for one in expected}
         self._on_bytes = on_bytes
         remote = storage.local_path(directory) is None
         # One listing, where a look at a single file is a request.
@@ -360,15 +329,16 @@ class _Check:
         at = next((at for at, (a, b) in pairs if a != b), min(len(found), len(right)))
         return _because(damage, f"differs from byte {at} on")
 
-    def extra_files(self, *, read: bool) -> Iterator[Damage]:
+    def extra_files(self, stored: StoredFiles, *, read: bool) -> Iterator[Damage]:
         """Yields what is in the folders of the set and is not part of it.
 
         A reader by glob would take a shard for one of the set, and copies take room.
 
         Args:
+            stored: Of the set.
             read: Whether to compare contents with those of the set.
         """
-        for name, size in sorted(extra_names(self._directory, self._manifest)):
+        for name, size in sorted(extra_names(self._directory, self._manifest, stored.absent)):
             problem, same = "is not part of the set", ""
             if read and size is not None:
                 try:

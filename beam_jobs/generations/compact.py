@@ -14,7 +14,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -30,7 +30,6 @@ from beam_jobs.generations.settling import State, read_state, settle, target_of,
 from beam_jobs.generations.views import known_builds
 from beam_jobs.images.statistics import merge_pixels
 from beam_jobs.integer_histograms import summarize
-from beam_jobs.stages.commit import file_info
 from beam_jobs.stages.commit.statistics import class_statistics
 from beam_jobs.stages.labels import label_features
 from beam_jobs.staging.reader import Source, read_frames
@@ -45,6 +44,7 @@ from shard_format import (
     ShardInfo,
     SplitInfo,
     encode_features,
+    file_info,
     index_schema,
     label_column,
     load_build,
@@ -54,6 +54,7 @@ from shard_format import (
     storage,
 )
 from shard_format.croissant import write_croissant
+from shard_format.expected_files import STORED_KEY
 from shard_format.machine import usable_cores
 from shard_format.own_checksums import build_text
 from shard_format.storage import Place
@@ -197,14 +198,21 @@ def _write_set(
         home="",
     )
     write_croissant(out, manifest, workspace.scratch_of)
-    _write_build(base, before, manifest, workspace)
+    stored = leftovers.write_stored(base, before, ids, workspace)
+    _write_build(base, before, manifest, stored, workspace)
     with workspace.write(out / naming.MANIFEST, durable=True) as file:
         file.write(manifest.to_text().encode())
     workspace.remove()
     return manifest
 
 
-def _write_build(base: Place, before: Manifest, manifest: Manifest, workspace: Workspace) -> None:
+def _write_build(
+    base: Place,
+    before: Manifest,
+    manifest: Manifest,
+    stored: Mapping[str, Any] | None,
+    workspace: Workspace,
+) -> None:
     """build.json: the options of the first build, and which sources the set has.
 
     Notes of the builds are left out: they may name records that are removed.
@@ -216,7 +224,7 @@ def _write_build(base: Place, before: Manifest, manifest: Manifest, workspace: W
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     value: dict[str, Any] = {"build_id": "", "started": now, "compacted": known, "notes": []}
     with workspace.write(workspace.out / naming.BUILD, durable=True) as file:
-        file.write(build_text(value | kept, manifest))
+        file.write(build_text(value | kept | {STORED_KEY: stored}, manifest))
 
 
 def _write_split(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,7 @@ from beam_jobs.stages.commit.duplicates import write_rows
 from beam_jobs.stages.commit.quarantine import write_parts
 from beam_jobs.staging.stored import fingerprints_file
 from beam_jobs.workspace import Workspace, read_table
-from shard_format import Ledger, Manifest, open_index, storage
+from shard_format import Ledger, Manifest, file_info, open_index, storage
 from shard_format.dropped import duplicates_files, quarantine_batches, quarantine_files
 from shard_format.storage import Place
 
@@ -105,13 +105,12 @@ def find(base: Place, manifest: Manifest, ids: frozenset[str]) -> Found:
 
 
 def write(base: Place, manifest: Manifest, ids: frozenset[str], workspace: Workspace) -> list[str]:
-    """Writes quarantine, duplicates and stored records of all generations, without some.
+    """Writes quarantine and duplicates of all generations, without some.
 
     Returns:
-        Names of the files that belong into the manifest, relative to the set.
+        Names of the files, relative to the set.
     """
     wanted = pa.array(sorted(ids), pa.string())
-    _write_stored(base, manifest, wanted, workspace)
     names = []
     tables = [pq.read_table(storage.open_arrow(base / name)) for name in duplicates_files(manifest)]
     if tables:
@@ -147,8 +146,15 @@ def _kept_rejects(base: Place, manifest: Manifest, ids: pa.Array) -> Iterator[pa
             yield left.slice(row, 1)
 
 
-def _write_stored(base: Place, manifest: Manifest, ids: pa.Array, workspace: Workspace) -> None:
-    """One file of stored records, if every generation has one."""
+def write_stored(
+    base: Place, manifest: Manifest, removed: frozenset[str], workspace: Workspace
+) -> dict[str, Any] | None:
+    """Writes the stored records of all generations, without some.
+
+    Returns:
+        Bytes and SHA-256 of the file; None if no generation has one.
+    """
+    ids = pa.array(sorted(removed), pa.string())
     folders = [one.folder for one in manifest.generations] or [""]
     places = [base / fingerprints_file(folder) for folder in folders]
     final = workspace.out / fingerprints_file("")
@@ -156,7 +162,7 @@ def _write_stored(base: Place, manifest: Manifest, ids: pa.Array, workspace: Wor
     # A generation without a staged record has none.
     present = [place for place in places if storage.stat(place) is not None]
     if not present:
-        return
+        return None
     tables = [read_table(place) for place in present]
     storage.make_folder(final.parent)
     with (
@@ -170,3 +176,4 @@ def _write_stored(base: Place, manifest: Manifest, ids: pa.Array, workspace: Wor
                 own = pc.is_in(rows["record_id"], value_set=ids)
                 for left in rows.filter(pc.invert(pc.or_(own, through))).to_batches():
                     writer.write_batch(left)
+    return file_info(final)

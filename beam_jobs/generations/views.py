@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from beam_jobs.columns import int64
 from beam_jobs.integer_histograms import summarize
-from beam_jobs.stages.commit import file_info
 from beam_jobs.stages.plan.balance import class_weights
 from beam_jobs.workspace import Workspace
 from shard_format import (
@@ -24,6 +23,7 @@ from shard_format import (
     Ledger,
     Manifest,
     SplitInfo,
+    file_info,
     index_schema,
     load_manifest,
     naming,

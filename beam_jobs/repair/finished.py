@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from shard_format import file_sha256, storage
+from shard_format.expected_files import Expected
 from shard_format.storage import Place
-from shard_format.verification import Expected
 
 _COPY_BYTES = 4 << 20  # 4 MiB
 

@@ -44,9 +44,9 @@ from shard_format import (
     unframe,
 )
 from shard_format.damaged_records import rows_of_shard, whole_frames
+from shard_format.expected_files import Expected
 from shard_format.machine import usable_cores
 from shard_format.storage import Place
-from shard_format.verification import Expected
 
 OnBytes = Callable[[int, int], None]
 

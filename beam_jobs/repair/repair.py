@@ -43,8 +43,9 @@ from shard_format import (
 from shard_format.croissant import write_croissant
 from shard_format.derived_files import derived_files
 from shard_format.errors import file_error
+from shard_format.expected_files import Expected, expected_files
 from shard_format.storage import Place
-from shard_format.verification import Expected, Verified, expected_files, manifest_to_verify
+from shard_format.verification import Verified, manifest_to_verify
 
 _OTHER_BUILD = "the sources or the libraries have changed: a build has another root hash"
 REPAIR_DIR = f"{naming.WORK_DIR}/repair"

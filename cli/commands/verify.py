@@ -16,6 +16,9 @@ if TYPE_CHECKING:  # pyarrow takes a while to import
     from shard_format.verification import Verified
 
 
+_COUNTS = ("files_read", "bytes_read", "files", "bytes")
+
+
 class _Share(click.ParamType[Any]):
     """A share as "1%" or "0.01", above 0 and at most 1."""
 
@@ -66,9 +69,12 @@ def verify(
 ) -> None:
     """Check every file of a shard set against its manifest: checksums, counts, extra files.
 
-    Also build.json and report.html, which have checksums of their own; index/*.idx of
-    'export-index' are left out. Prints damage by file, byte offset and record; the exit code is
-    then 4.
+    Checked are manifest.json, shards, index, class names and other metadata, tokenizer, quarantine,
+    duplicates, croissant.json and its tables, of every generation; by checksums of their own
+    build.json and report.html; by one in build.json fingerprints/, which sets of earlier versions
+    lack (a note says so). Left out are index/*.idx of 'export-index', and generations/ of an
+    unfinished append or compaction. Prints damage by file, byte offset and record; the exit code
+    is then 4.
 
     \b
     Examples:
@@ -96,13 +102,16 @@ def verify(
         checked = {
             "mode": "quick" if quick else "sample" if sample else "full",
             "seed": seed,
-            **{name: getattr(verified, name) for name in verified._fields[2:]},
+            **{name: getattr(verified, name) for name in _COUNTS},
         }
-        found = {"intact": not damages, "damages": [_as_json(one) for one in damages]}
+        found: dict[str, Any] = {"intact": not damages, "notes": verified.notes}
+        found["damages"] = [_as_json(one) for one in damages]
         print_json(verified.manifest.summary() | found | {"checked": checked})
     else:
         for damage in damages:
             say(f"{damage.file}: {damage.problem}")
+        for note in verified.notes:
+            say(f"note       {note}")
     files = len({damage.file for damage in damages if not damage.is_extra})
     extra = sum(damage.is_extra for damage in damages)
     if files:
@@ -122,14 +131,11 @@ def run_with_bar(directory: Place, scope: Any, workers: int | None) -> Verified:
     """Verifies a set and shows the bytes that were read."""
     from cli.console import Bars
     from cli.shared_bars import SharedBars
-    from shard_format.verification import (
-        chosen_files,
-        expected_files,
-        manifest_to_verify,
-        verify_set,
-    )
+    from shard_format.expected_files import expected_files, stored_files
+    from shard_format.verification import chosen_files, manifest_to_verify, verify_set
 
-    expected = expected_files(manifest_to_verify(directory))
+    manifest = manifest_to_verify(directory)
+    expected = expected_files(manifest) + stored_files(directory, manifest).expected
     chosen = chosen_files(expected, scope)
     total = sum(one.bytes for one in expected if one.file in chosen)
     done, lock = 0, threading.Lock()

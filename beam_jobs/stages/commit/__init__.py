@@ -1,5 +1,5 @@
 """Stage 5, commit: index, metadata and quarantine; the manifest is written last of all."""
 
-from beam_jobs.stages.commit.shard_set import commit, file_info
+from beam_jobs.stages.commit.shard_set import commit
 
-__all__ = ["commit", "file_info"]
+__all__ = ["commit"]

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -18,6 +18,7 @@ from beam_jobs.stages.plan import Plan
 from beam_jobs.staging import UnitSummary
 from beam_jobs.workspace import Workspace
 from shard_format import Manifest, naming
+from shard_format.expected_files import STORED_KEY
 from shard_format.own_checksums import build_text
 
 _LEAST_SECONDS = 1e-3
@@ -35,6 +36,7 @@ def write_build_info(
     summaries: Sequence[UnitSummary],
     options: PreprocessOptions,
     manifest: Manifest,
+    stored: Mapping[str, Any] | None,
 ) -> None:
     """Writes build.json.
 
@@ -46,6 +48,7 @@ def write_build_info(
         summaries: All units.
         options: The job, stored so that it can be replayed with other files or options.
         manifest: The manifest that will be written.
+        stored: Bytes and SHA-256 of the stored records, which no manifest names; None without.
     """
     seconds = max(time.time() - started, _LEAST_SECONDS)  # clocks may be set back meanwhile
     value = {
@@ -72,6 +75,7 @@ def write_build_info(
             "python": platform.python_version(),
         },
         "packages": {name: _version(name) for name in ("shardmill", *_PACKAGES)},
+        STORED_KEY: stored,
     }
     with workspace.write(workspace.out / naming.BUILD, durable=True) as file:
         file.write(build_text(value, manifest))

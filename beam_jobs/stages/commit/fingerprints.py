@@ -1,12 +1,14 @@
 """fingerprints/records.arrow: what records of a later generation are compared with.
 
 A row per staged record, dropped ones included, a unit at a time. Nothing is written where
-the index has all that is needed. The manifest does not name it: rows are in the order of the units.
+the index has all that is needed. The manifest does not name it, since rows are in the order of the
+units; build.json has its checksum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +22,7 @@ from beam_jobs.staging.assignment import SPLITS_FILE
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import STORED_FIELDS, fingerprints_file
 from beam_jobs.workspace import Workspace, read_table
-from shard_format import storage
+from shard_format import file_info, storage
 
 _BATCH_ROWS = 1 << 16
 
@@ -31,7 +33,7 @@ def write_fingerprints(
     record_type: RecordType,
     options: PreprocessOptions,
     names: Sequence[str],
-) -> None:
+) -> dict[str, Any] | None:
     """Writes the file, if later generations need it.
 
     Args:
@@ -40,12 +42,15 @@ def write_fingerprints(
         record_type: Which columns near duplicates are found by.
         options: The job.
         names: Of the splits, by their numbers in the plan.
+
+    Returns:
+        Its bytes and SHA-256, for build.json; None if there is none.
     """
     place = workspace.out / fingerprints_file("")
     storage.delete(place)
     needed = needs_stored(options, record_type)
     if needed is None or options.no_fingerprints or not sidecars.records:
-        return
+        return None
     fields = [*STORED_FIELDS, *(_field(name, record_type) for name in needed)]
     kept_of = _kept_ids(workspace)
     storage.make_folder(place.parent)
@@ -65,6 +70,7 @@ def write_fingerprints(
             rows = pa.table({field.name: columns[field.name] for field in fields})
             for batch in rows.cast(pa.schema(fields)).to_batches(_BATCH_ROWS):
                 writer.write_batch(batch)
+    return file_info(place)
 
 
 def _field(name: str, record_type: RecordType) -> pa.Field:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from beam_jobs.counters import sum_counters
 from beam_jobs.options import PreprocessOptions
@@ -33,13 +32,12 @@ from shard_format import (
     Ledger,
     Manifest,
     SplitInfo,
-    file_sha256,
+    file_info,
     naming,
     open_index,
     storage,
 )
 from shard_format.croissant import write_croissant
-from shard_format.storage import Place
 from shard_format.tfds_metadata import dataset_info_text, features_text, label_files
 
 
@@ -87,7 +85,7 @@ def commit(
     sidecars = Sidecars(workspace, summaries)
     files += write_duplicates(workspace, sidecars, record_type, list(plan.num_shards))
     files += write_quarantine(workspace, summaries)
-    write_fingerprints(workspace, sidecars, record_type, options, list(plan.num_shards))
+    stored = write_fingerprints(workspace, sidecars, record_type, options, list(plan.num_shards))
     manifest = Manifest(
         name=options.name,
         schema=schema,
@@ -98,7 +96,7 @@ def commit(
     )
     _remove_strangers(workspace, manifest)
     write_croissant(workspace.out, manifest, workspace.scratch_of)
-    write_build_info(workspace, listing, started, plan, summaries, options, manifest)
+    write_build_info(workspace, listing, started, plan, summaries, options, manifest, stored)
     # A manifest that survives a power cut must not name files that do not: all of them are durable.
     _write_manifest(workspace, manifest.to_text().encode())
     return manifest
@@ -178,13 +176,6 @@ def _write_manifest(workspace: Workspace, content: bytes) -> None:
                 f"Another build has finished a set in {workspace.out} meanwhile. Choose another "
                 "--out."
             ) from None
-
-
-def file_info(place: Place) -> dict[str, Any]:
-    """Bytes and SHA-256 of a file, as a manifest has them."""
-    blocks: list[int] = []
-    digest = file_sha256(place, blocks.append)
-    return {"bytes": sum(blocks), "sha256": digest}
 
 
 def _remove_strangers(workspace: Workspace, manifest: Manifest) -> None:

@@ -1,0 +1,96 @@
+"""The files of a set whose size and SHA-256 are known: from its manifest, and from build.json.
+
+build.json has those of `fingerprints/records.arrow`: the order of its rows is not reproducible, so
+no root hash may cover it. build.json has a checksum of its own, and is written after that file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from shard_format import naming, storage
+from shard_format.manifest import Manifest
+from shard_format.own_checksums import check_build
+from shard_format.storage import Place
+from shard_format.unnamed_files import own_sets
+
+# In build.json: bytes and SHA-256 of that file, null if the build has none. Earlier versions lack
+# the key.
+STORED_KEY = "stored_records"
+
+
+class Expected(NamedTuple):
+    """A file as it was written; `split` and `number` of a shard, else "" and 0."""
+
+    file: str
+    bytes: int
+    sha256: str
+    split: str = ""
+    number: int = 0
+
+
+class StoredFiles(NamedTuple):
+    """The files of stored records of a set, one per generation at most.
+
+    Attributes:
+        expected: Those with a checksum.
+        absent: Names that no file of the set has.
+        notes: Why others cannot be checked.
+    """
+
+    expected: list[Expected]
+    absent: list[str]
+    notes: list[str]
+
+
+def expected_files(manifest: Manifest) -> list[Expected]:
+    """Every file that a manifest names."""
+    shards = [
+        Expected(shard.file, shard.bytes, shard.sha256, split, number)
+        for split, info in manifest.splits.items()
+        for number, shard in enumerate(info.shards)
+    ]
+    others = manifest.files.items()
+    return shards + [Expected(file, info["bytes"], info["sha256"]) for file, info in others]
+
+
+def stored_files(directory: Place, manifest: Manifest) -> StoredFiles:
+    """What each build.json of a set says of the stored records; reads no other file.
+
+    Args:
+        directory: The set.
+        manifest: Its manifest.
+    """
+    found = StoredFiles([], [], [])
+    for own in own_sets(directory, manifest):
+        file = naming.below(own.folder, naming.STORED_RECORDS)
+        build_file = naming.below(own.folder, naming.BUILD)
+        content = whole_build(directory / own.folder if own.folder else directory)
+        entry = content.get(STORED_KEY)
+        if is_entry(entry):
+            found.expected.append(Expected(file, entry["bytes"], entry["sha256"]))
+        elif STORED_KEY in content:
+            found.absent.append(file)
+        elif storage.stat(directory / file) is not None:
+            why = "an earlier version built the set" if content else f"{build_file} is not whole"
+            found.notes.append(f"{file} has no checksum and was not checked: {why}")
+    return found
+
+
+def is_entry(value: object) -> bool:
+    """Whether a value of build.json says size and SHA-256 of a file."""
+    return (
+        isinstance(value, Mapping)
+        and isinstance(value.get("bytes"), int)
+        and isinstance(value.get("sha256"), str)
+    )
+
+
+def whole_build(directory: Place) -> dict[str, Any]:
+    """The content of a build.json that matches its checksum; empty if there is none."""
+    try:
+        build = check_build(storage.read_bytes(directory / naming.BUILD))
+    except OSError:
+        return {}
+    return build.content if build.has_checksum else {}
