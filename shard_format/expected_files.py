@@ -7,7 +7,7 @@ no root hash may cover it. build.json has a checksum of its own, and is written 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from shard_format import naming, storage
 from shard_format.manifest import Manifest
@@ -78,7 +78,7 @@ def stored_files(directory: Place, manifest: Manifest) -> StoredFiles:
     return found
 
 
-def is_entry(value: object) -> bool:
+def is_entry(value: object) -> TypeGuard[Mapping[str, Any]]:
     """Whether a value of build.json says size and SHA-256 of a file."""
     return (
         isinstance(value, Mapping)

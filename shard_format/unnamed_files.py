@@ -29,12 +29,14 @@ class OwnSet(NamedTuple):
         manifest: Of the build.
         manifest_file: Where that is, relative to the set.
         described: The root hash in a report of the folder.
+        newest: The folder of the newest build, whose options say whether there is a report.
     """
 
     folder: str
     manifest: Manifest
     manifest_file: str
     described: str
+    newest: str = ""
 
 
 def own_sets(directory: Place, manifest: Manifest) -> Iterator[OwnSet]:
@@ -46,7 +48,8 @@ def own_sets(directory: Place, manifest: Manifest) -> Iterator[OwnSet]:
         file = below(one.folder, naming.MANIFEST) if one.folder else naming.view_file(0)
         with contextlib.suppress(ShardmillError, OSError):
             own = parse_manifest(storage.read_bytes(directory / file), file)
-            yield OwnSet(one.folder, own, file, one.root_hash if one.folder else root_hash)
+            described = one.root_hash if one.folder else root_hash
+            yield OwnSet(one.folder, own, file, described, manifest.generations[-1].folder)
 
 
 def own_damages(directory: Place, own: OwnSet, *, read: bool, is_strange: bool) -> Iterator[Damage]:
@@ -89,7 +92,7 @@ def _own_damages(base: Place, own: OwnSet, *, read: bool, is_strange: bool) -> I
                 f"has its root hash, but not the bytes that {naming.BUILD} says: the order of its "
                 "keys was changed",
             )
-    yield from _report_damages(directory, own, build, read=read)
+    yield from _report_damages(base, own, build, read=read)
 
 
 def _sha256_of(place: Place) -> str:
@@ -97,14 +100,11 @@ def _sha256_of(place: Place) -> str:
 
 
 def _report_damages(
-    directory: Place, own: OwnSet, build: CheckedBuild, *, read: bool
+    base: Place, own: OwnSet, build: CheckedBuild, *, read: bool
 ) -> Iterator[Damage]:
-    place = directory / naming.REPORT
+    place = (base / own.folder if own.folder else base) / naming.REPORT
     if storage.stat(place) is None:
-        options = build.content.get("options", {})
-        # One report is about all generations, and the last append may have had --no-report.
-        is_due = own.manifest_file == naming.MANIFEST and not options.get("no_report", True)
-        if build.has_checksum and is_due:
+        if read and _has_report(base, own, build):
             yield Damage(naming.REPORT, "is missing; 'shardmill report' writes it again")
         return
     if not read:
@@ -117,6 +117,17 @@ def _report_damages(
     problem = report_problem(data, own.described, needs_checksum=build.has_checksum)
     if problem:
         yield Damage(naming.REPORT, problem)
+
+
+def _has_report(base: Place, own: OwnSet, build: CheckedBuild) -> bool:
+    """Whether the newest build wrote the report, which is in the folder of the first one."""
+    if own.folder:
+        return False
+    if own.newest:
+        with contextlib.suppress(OSError):
+            build = check_build(storage.read_bytes(base / own.newest / naming.BUILD))
+    options = build.content.get("options", {})
+    return build.has_checksum and not options.get("no_report", True)
 
 
 def extra_names(

@@ -6,8 +6,10 @@ A view names files where they are, so nothing old is copied or changed but rows 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,38 +46,66 @@ def publish(base: Place, number: int) -> Manifest:
     Returns:
         The new manifest of the set.
     """
-    folder, home = naming.generation_folder(number), naming.view_folder(number)
-    before, own = load_manifest(base), load_manifest(base / folder)
+    before, own = load_manifest(base), load_manifest(base / naming.generation_folder(number))
     workspace = Workspace(base, None)
     workspace.create()
-    files: dict[str, Mapping[str, Any]] = dict(before.files)
-    files |= {below(folder, name): info for name, info in own.files.items()}
     if number == 1:
         _write(workspace, base / naming.view_file(0), before.to_text().encode())
-    named = [below(folder, naming.MANIFEST), naming.view_file(number - 1)]
-    splits = {}
-    storage.make_folder(base / home / naming.INDEX_DIR)
-    for name in dict.fromkeys([*before.splits, *own.splits]):
-        place = below(home, naming.index_file(name))
-        _write_index(workspace, base, name, before, (own, folder), base / place)
-        named.append(place)
-        splits[name] = _split(name, folder, before, own, open_index(base / place))
-    files |= {name: file_info(base / name) for name in named}
-    known = before.generations or (Generation("", before.root_hash, ""),)
-    known = (*known[:-1], dataclasses.replace(known[-1], view=before.root_hash))
-    manifest = dataclasses.replace(
-        before,
-        schema=own.schema,
-        splits=splits,
-        ledger=added(before.ledger, own.ledger),
-        files=files,
-        generations=(*known, Generation(folder, own.root_hash, "")),
-        home=home,
-    )
+    home = base / naming.view_folder(number)
+    scratch = workspace.scratch_of(home / naming.MANIFEST)
+    manifest = make_view(base, number, before, own, home, scratch)
     content = manifest.to_text().encode()
     _write(workspace, base / naming.view_file(number), content)
     _write(workspace, base / naming.MANIFEST, content)  # last of all
     return manifest
+
+
+def make_view(
+    base: Place,
+    number: int,
+    before: Manifest,
+    own: Manifest,
+    home: Place,
+    scratch: Path | None = None,
+) -> Manifest:
+    """The manifest of all generations up to one; writes their index.
+
+    Args:
+        base: The set.
+        number: Of the generation.
+        before: The view of the generation before it.
+        own: Manifest of the generation alone.
+        home: The folder to write the index to.
+        scratch: See `storage.create`.
+    """
+    folder, final = naming.generation_folder(number), naming.view_folder(number)
+    files: dict[str, Mapping[str, Any]] = dict(before.files)
+    files |= {below(folder, name): info for name, info in own.files.items()}
+    splits, indexes = {}, {}
+    storage.make_folder(home / naming.INDEX_DIR)
+    for name in dict.fromkeys([*before.splits, *own.splits]):
+        place = home / naming.index_file(name)
+        _write_index(base, name, before, (own, folder), place, scratch)
+        indexes[below(final, naming.index_file(name))] = file_info(place)
+        splits[name] = _split(name, folder, before, own, open_index(place))
+    files[below(folder, naming.MANIFEST)] = _text_info(own)
+    files[naming.view_file(number - 1)] = _text_info(before)
+    known = before.generations or (Generation("", before.root_hash, ""),)
+    known = (*known[:-1], dataclasses.replace(known[-1], view=before.root_hash))
+    return dataclasses.replace(
+        before,
+        schema=own.schema,
+        splits=splits,
+        ledger=added(before.ledger, own.ledger),
+        files=files | indexes,
+        generations=(*known, Generation(folder, own.root_hash, "")),
+        home=final,
+    )
+
+
+def _text_info(manifest: Manifest) -> dict[str, Any]:
+    text = manifest.to_text().encode()
+    return {"bytes": len(text), "sha256": hashlib.sha256(text).hexdigest()}
 
 
 def known_builds(build: Mapping[str, Any]) -> list[str]:
@@ -103,12 +133,12 @@ def _write(workspace: Workspace, place: Place, content: bytes) -> None:
 
 
 def _write_index(
-    workspace: Workspace,
     base: Place,
     split: str,
     before: Manifest,
     appended: tuple[Manifest, str],
     place: Place,
+    scratch: Path | None,
 ) -> None:
     """Writes the rows of all shards of a split: those of the new ones behind all others."""
     parts = []
@@ -120,7 +150,6 @@ def _write_index(
         parts.append((open_index(base / folder / own.index_file(split)), shards))
     common = set(index_schema([]).names)
     columns = [field for field in parts[0][0].schema if field.name not in common]
-    scratch = workspace.scratch_of(place)
     with IndexWriter(place, columns, durable=True, scratch=scratch) as writer:
         for table, shards in parts:
             for rows in _by_shard(table):

@@ -47,6 +47,7 @@ class PreprocessOptions:
             `shardmill quarantine replay` sets them.
         notes: What a look at SRC settled that people may not expect.
         base: The set that a new generation is added to; --append sets it.
+        base_generation: Its newest generation that records are compared with; None for all.
     """
 
     # The job of `shardmill preprocess` and `python -m beam_jobs`, and its help.
@@ -56,7 +57,7 @@ class PreprocessOptions:
     # Paths, workers and names: `config` leaves them out, for they do not change the records.
     WITHOUT_EFFECT: ClassVar[frozenset[str]] = frozenset(
         "sources out repaired notes name labels workers on_bad on_unreadable staging unit_size "
-        "no_report overwrite append new_classes base no_fingerprints".split()
+        "no_report overwrite append new_classes base base_generation no_fingerprints".split()
     )
 
     # Options added since the first version, with the value at which records are as before. The
@@ -80,6 +81,7 @@ class PreprocessOptions:
     repaired: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     base: str = ""
+    base_generation: int | None = None
     name: str = option(
         "set",
         "First part of every shard's file name.",

@@ -1,10 +1,12 @@
 """Repair of a damaged shard set: only what is damaged is written again.
 
-repair    what is damaged, in which order it is had, and what remains lost
-finished  files that are ready, by their SHA-256, until they replace the damaged ones
-job       the options of the build, from build.json or the manifest
-records   the damaged records of shards, from staged units or the sources
-rebuild   a whole build next to the set, where single records are not enough
+repair       what is damaged, and what remains lost
+set_files    the damaged files of one build, in which order they are had
+generations  a set of several builds: one after the other, and the views of them
+finished     files that are ready, by their SHA-256, until they replace the damaged ones
+job          the options of the build, from build.json or the manifest
+records      the damaged records of shards, from staged units or the sources
+rebuild      a whole build next to the set, where single records are not enough
 """
 
 from beam_jobs.repair.records import LostRecord

@@ -37,7 +37,12 @@ class FinishedFiles:
 
     Args:
         folder: Where, on the file system of the set.
+
+    Attributes:
+        is_replacing: While swapped files are whole in the folder alone.
     """
+
+    is_replacing = False
 
     def __init__(self, folder: Place) -> None:
         self._folder = folder
@@ -78,8 +83,15 @@ class FinishedFiles:
         os.replace(path, own / one.sha256)
         return True
 
-    def install(self, one: Expected, directory: Place) -> None:
-        """Puts a file that is ready in its place in the set."""
+    def replace(self, ready: Iterable[Expected], directory: Place) -> None:
+        """Puts files that are ready in their places below a directory."""
+        ready = list(ready)
+        self.is_replacing = bool(ready)
+        for one in ready:
+            self._install(one, directory)
+        self.is_replacing = False
+
+    def _install(self, one: Expected, directory: Place) -> None:
         ready, final = self._folder / one.sha256, directory / one.file
         make_room(final)
         with storage.create(final, durable=True, scratch=self._scratch()) as file:

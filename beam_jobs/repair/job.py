@@ -1,4 +1,4 @@
-"""The options of the build of a set, and its build.json written again."""
+"""The options of the build of a set, and the content of a new build.json."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from beam_jobs.like import options_of_config
 from beam_jobs.options import OPTIONS, PreprocessOptions
 from beam_jobs.record_types import RECORD_TYPES
 from shard_format import Manifest, ShardmillError, load_build, naming, storage
+from shard_format.expected_files import whole_build
 from shard_format.options import with_absolute_paths
-from shard_format.own_checksums import build_text, check_build
 from shard_format.storage import Place
 
 # The manifest has the hash of a tokenizer, and cleaning as it is applied, not as it was asked for.
@@ -95,22 +95,11 @@ def _agrees(job: PreprocessOptions, manifest: Manifest) -> bool:
     )
 
 
-def whole_build(directory: Place) -> dict[str, Any]:
-    """The content of a build.json that matches its checksum; empty if there is none."""
-    try:
-        build = check_build(storage.read_bytes(directory / naming.BUILD))
-    except OSError:
-        return {}
-    return build.content if build.has_checksum else {}
-
-
-def build_again(job: PreprocessOptions, build_id: str, manifest: Manifest) -> bytes:
-    """A build.json without times and versions, which only the lost one had.
+def build_again(job: PreprocessOptions, build_id: str) -> dict[str, Any]:
+    """The content of a build.json without times and versions, which only the lost one had.
 
     Args:
         job: The options, with the sources as they are now.
         build_id: Of these sources and options, so that the same command finds the set built.
-        manifest: Of the set.
     """
-    content = {"build_id": build_id, "options": dataclasses.asdict(job), "repaired": True}
-    return build_text(content, manifest)
+    return {"build_id": build_id, "options": dataclasses.asdict(job), "repaired": True}

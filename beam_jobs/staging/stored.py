@@ -63,10 +63,11 @@ class StoredRecords:
         base: The set.
         needed: Columns that only a file of stored records has.
         complete: Whether records that were dropped are needed.
+        generation: The last one whose records count; None for the newest.
 
     Attributes:
         base: The set.
-        manifest: Of its newest generation.
+        manifest: Of that generation.
         keys: [n] uint64.
         fingerprints: [n, 16] uint8.
 
@@ -74,9 +75,16 @@ class StoredRecords:
         InputError: The set has not stored what is needed.
     """
 
-    def __init__(self, base: Place, needed: Sequence[str], *, complete: bool) -> None:
+    def __init__(
+        self,
+        base: Place,
+        needed: Sequence[str],
+        *,
+        complete: bool,
+        generation: int | None = None,
+    ) -> None:
         self.base = base
-        self.manifest = load_manifest(base)
+        self.manifest = load_manifest(base, generation)
         self._pieces: list[_Piece] = []
         folders = [one.folder for one in self.manifest.generations] or [""]
         for number, folder in enumerate(folders):

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shard_format import DamageError, naming, verify_set
+from shard_format import DamageError, load_build, load_manifest, naming, verify_set
+from shard_format.expected_files import STORED_KEY
+from shard_format.own_checksums import build_text
 from tests.fixtures.damage import FAULTS, files_of, put_fault
 
 
@@ -22,6 +24,15 @@ def found_in(directory: Path) -> set[str]:
     except DamageError as error:
         assert naming.MANIFEST in str(error)
         return {naming.MANIFEST}
+
+
+def _flipped(data: bytes) -> bytes:
+    at = len(data) // 3
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def _cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
 
 
 def test_an_undamaged_set_is_clean(built):
@@ -50,6 +61,45 @@ def test_seeded_faults_are_found(built, tmp_path):
 @pytest.mark.proof
 def test_a_thousand_seeded_faults_are_found(built, tmp_path):
     _find_all(built, tmp_path / "set", range(34, 640))
+
+
+def test_seeded_faults_of_generations_are_found(built_twice, tmp_path):
+    assert found_in(built_twice / "set") == found_in(built_twice / "other") == set()
+    _find_all(built_twice, tmp_path / "set", range(34))
+
+
+@pytest.mark.proof
+def test_five_hundred_faults_of_generations_are_found(built_twice, tmp_path):
+    _find_all(built_twice, tmp_path / "set", range(34, 534))
+
+
+@pytest.mark.parametrize("spoil", [_flipped, _cut, None])
+def test_every_file_is_checked(built_twice, tmp_path, spoil):
+    """No file of a set is left out but those that `verify --help` names."""
+    directory = tmp_path / "set"
+    shutil.copytree(built_twice / "set", directory)
+    for name in files_of(directory):
+        whole = (directory / name).read_bytes()
+        if spoil is None:
+            (directory / name).unlink()
+        else:
+            (directory / name).write_bytes(spoil(whole))
+        assert name in found_in(directory)
+        (directory / name).write_bytes(whole)
+
+
+def test_a_set_without_a_checksum_of_stored_records_is_whole(built, tmp_path):
+    """As earlier versions wrote it: a note says what cannot be checked."""
+    directory = tmp_path / "set"
+    shutil.copytree(built / "set", directory)
+    build = load_build(directory)
+    del build[STORED_KEY]
+    (directory / naming.BUILD).write_bytes(build_text(build, load_manifest(directory)))
+    verified = verify_set(directory)
+    assert verified.damages == []
+    assert [note.partition(" ")[0] for note in verified.notes] == [naming.STORED_RECORDS]
+    shutil.rmtree(directory / naming.FINGERPRINTS_DIR)
+    assert verify_set(directory)[1:2] == ([],) and verify_set(directory).notes == []
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -153,7 +153,9 @@ def find_earlier(
     """
     needed = needs_stored(options, record_type)
     base = storage.place_of(options.base)
-    stored = StoredRecords(base, needed or (), complete=needed is not None)
+    stored = StoredRecords(
+        base, needed or (), complete=needed is not None, generation=options.base_generation
+    )
     confirm = None
     if record_type.confirm is not None:
         digest = record_type.confirm

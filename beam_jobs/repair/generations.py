@@ -1,0 +1,202 @@
+"""The repair of a set with several generations.
+
+Each generation is a build of its own, planned against those before it, so they are repaired in
+order. The view of a generation, manifest and index of all up to it, follows from theirs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from beam_jobs.generations.views import make_view
+from beam_jobs.repair.finished import make_room
+from beam_jobs.repair.set_files import RepairJob, SetRepair
+from shard_format import (
+    Generation,
+    InputError,
+    Manifest,
+    ShardmillError,
+    naming,
+    parse_manifest,
+    storage,
+)
+from shard_format.expected_files import Expected
+from shard_format.storage import Place
+
+
+def repair_generations(job: RepairJob, manifest: Manifest, names: set[str]) -> list[SetRepair]:
+    """Repairs every generation, and the view of each.
+
+    Args:
+        job: The repair.
+        manifest: Of the newest view.
+        names: The damaged files, relative to the set, and no others.
+
+    Raises:
+        InputError: A compaction of the set is not at its end.
+    """
+    if manifest.generations[0].folder:
+        raise InputError(
+            f"A compaction of {job.directory} is not at its end. Run 'shardmill compact "
+            f"{job.directory}' first."
+        )
+    parts: list[SetRepair] = []
+    before: Manifest | None = None
+    blocked = ""
+    for number, one in enumerate(manifest.generations):
+        part = SetRepair(job, number, blocked)
+        parts.append(part)
+        own = _own_manifest(job, number, one, manifest, names, part)
+        if own is None:
+            blocked = f"it needs generation {number}, whose manifest cannot be had"
+            continue
+        part_names = _names_of(number, names)
+        part.mend(own, part_names)
+        part.write_own_files(own, part_names)
+        if part.rest:
+            blocked = blocked or f"it needs generation {number}, which cannot be had"
+        if number and before is not None:
+            before = _repair_view(job, number, before, own, manifest, names, part)
+        else:
+            before = None if number else own
+        if before is None:
+            blocked = blocked or f"it needs the view of generation {number}, which cannot be had"
+    return parts
+
+
+def _names_of(number: int, names: set[str]) -> set[str]:
+    """The damaged files of a generation, relative to its folder."""
+    if not number:
+        return {name for name in names if not name.startswith(f"{naming.GENERATIONS_DIR}/")}
+    prefix = f"{naming.generation_folder(number)}/"
+    return {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
+
+
+def _own_manifest(
+    job: RepairJob,
+    number: int,
+    one: Generation,
+    manifest: Manifest,
+    names: set[str],
+    part: SetRepair,
+) -> Manifest | None:
+    """The manifest of a generation alone; None if it is damaged and cannot be had."""
+    folder = naming.generation_folder(number)
+    file = naming.below(folder, naming.MANIFEST) if number else naming.view_file(0)
+    place = job.directory / file
+    if file not in names:
+        return parse_manifest(storage.read_bytes(place), str(place))
+    built = part.built(None, one.root_hash, naming.MANIFEST)
+    if built is None or not _install(job, file, manifest.files, built, part):
+        return None
+    return built
+
+
+def _install(
+    job: RepairJob,
+    file: str,
+    files: Mapping[str, Mapping[str, Any]],
+    content: Manifest,
+    part: SetRepair,
+) -> bool:
+    wanted = Expected(file, **files[file])
+    if not job.finished.write(wanted, [content.to_text().encode()]):
+        return False
+    job.finished.replace([wanted], job.directory)
+    part.repaired.append(file)
+    return True
+
+
+def _repair_view(
+    job: RepairJob,
+    number: int,
+    before: Manifest,
+    own: Manifest,
+    manifest: Manifest,
+    names: set[str],
+    part: SetRepair,
+) -> Manifest | None:
+    """The view of a generation, whose damaged files are written again; None if it cannot be had.
+
+    Args:
+        job: The repair.
+        number: Of the generation.
+        before: The view of the generation before it.
+        own: The manifest of the generation alone.
+        manifest: Of the newest view.
+        names: All damaged files.
+        part: The repair of the generation.
+    """
+    file, home = naming.view_file(number), naming.view_folder(number)
+    damaged = {name for name in names if name == file or name.startswith(f"{home}/")}
+    is_newest = number == manifest.newest
+    if not damaged:
+        place = job.directory / file
+        return manifest if is_newest else parse_manifest(storage.read_bytes(place), str(place))
+    if damaged == {file} and is_newest:
+        _write(job, file, manifest)
+        part.repaired.append(file)
+        return manifest
+    if any(one.file.startswith(naming.INDEX_DIR) for one in part.rest):
+        return None
+    work = job.work / f"view-{number:04d}"
+    view = make_view(job.directory, number, before, own, work)
+    if is_newest:
+        if view.root_hash != manifest.root_hash:
+            return None
+        if file in damaged:
+            _write(job, file, manifest)
+            part.repaired.append(file)
+    elif file in damaged and not _install(job, file, manifest.files, view, part):
+        return None
+    ready = []
+    for name in sorted(damaged - {file}):
+        wanted = Expected(name, **manifest.files[name])
+        if job.finished.copy(wanted, work / name.removeprefix(f"{home}/")):
+            ready.append(wanted)
+    job.finished.replace(ready, job.directory)
+    part.repaired += [one.file for one in ready]
+    return view if len(ready) == len(damaged - {file}) else None
+
+
+def _write(job: RepairJob, file: str, content: Manifest) -> None:
+    make_room(job.directory / file)
+    storage.write_bytes(job.directory / file, content.to_text().encode(), durable=True)
+
+
+def newest_view(directory: Place, work: Place) -> Manifest | None:
+    """The manifest of a set whose manifest.json is lost, from its newest view.
+
+    A view that is damaged follows from the one before it, and from its own generation. None for a
+    set of one generation, or if that is not enough.
+
+    Args:
+        directory: The set.
+        work: A folder for indexes that are made meanwhile.
+    """
+    if not storage.is_folder(directory / naming.GENERATIONS_DIR):
+        return None
+    entries = storage.list_folder(directory / naming.GENERATIONS_DIR)
+    numbers = sorted(int(one.name) for one in entries if re.fullmatch(r"\d{4,}", one.name))
+    view: Manifest | None = None
+    for number in numbers:
+        place = directory / naming.view_file(number)
+        if storage.stat(place) is None:
+            break  # of an append that was not at its end
+        found = _parsed(place)
+        if found is None and number and view is not None:
+            own = _parsed(directory / naming.generation_folder(number) / naming.MANIFEST)
+            if own is None:
+                return None
+            found = make_view(directory, number, view, own, work / f"view-{number:04d}")
+        view = found
+    return view if view is not None and view.generations else None
+
+
+def _parsed(place: Place) -> Manifest | None:
+    try:
+        return parse_manifest(storage.read_bytes(place), str(place))
+    except (ShardmillError, OSError):
+        return None

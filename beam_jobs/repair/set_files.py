@@ -1,0 +1,322 @@
+"""The damaged files of one build: of a whole set, or of a generation.
+
+The cheapest source of a file comes first: the manifest, the whole records of a damaged shard with
+others from the sources, a whole build. Names are relative to the folder of the build.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from beam_jobs.build import resolve
+from beam_jobs.like import options_of_config
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.progress import OnProgress
+from beam_jobs.record_types import RECORD_TYPES
+from beam_jobs.repair.finished import FinishedFiles, make_room
+from beam_jobs.repair.job import build_again, job_of
+from beam_jobs.repair.rebuild import Rebuild
+from beam_jobs.repair.records import LostRecord, RecordRepair, has_own_records
+from beam_jobs.stages.list import list_corpus
+from beam_jobs.stages.plan.appending import needs_stored
+from beam_jobs.workspace import Workspace
+from shard_format import (
+    Manifest,
+    ShardmillError,
+    file_info,
+    load_build,
+    naming,
+    storage,
+)
+from shard_format.croissant import write_croissant
+from shard_format.derived_files import derived_files
+from shard_format.expected_files import (
+    STORED_KEY,
+    Expected,
+    expected_files,
+    is_entry,
+    whole_build,
+)
+from shard_format.naming import below
+from shard_format.own_checksums import build_text
+from shard_format.storage import Place
+
+_SET = "set"  # a whole build, in the work folder of a build that is repaired
+OTHER_BUILD = "the sources or the libraries have changed: a build has another root hash"
+
+
+class RepairJob(NamedTuple):
+    """What all parts of a repair share.
+
+    Attributes:
+        directory: The set.
+        work: A folder for what is built.
+        sources: Where the corpus is now; none if it has not moved.
+        finished: Files that are ready.
+        on_progress: See `repair`.
+        on_note: See `repair`.
+    """
+
+    directory: Place
+    work: Place
+    sources: Sequence[str]
+    finished: FinishedFiles
+    on_progress: OnProgress
+    on_note: Callable[[str], None]
+
+
+class SetRepair:
+    """The repair of one build.
+
+    Args:
+        job: The repair.
+        number: Of the generation; None if the set has only one.
+        blocked: Why no whole build can be had, if that is known.
+
+    Attributes:
+        repaired: Files that were written again, relative to the set.
+        lost: Records that cannot be had.
+        rest: Files that cannot be had, relative to the folder of the build.
+        reason: Why files were not had from a build; "" if none was needed.
+    """
+
+    def __init__(self, job: RepairJob, number: int | None, blocked: str = "") -> None:
+        self._all = job
+        self._folder = naming.generation_folder(number) if number else ""
+        self._directory = job.directory / self._folder if number else job.directory
+        self._work = job.work / f"{number or 0:04d}"
+        self._number = number or 0
+        self._is_only = number is None
+        self._blocked = blocked
+        self._rebuild: Rebuild | None = None
+        self.repaired: list[str] = []
+        self.lost: list[LostRecord] = []
+        self.rest: list[Expected] = []
+        self.reason = ""
+
+    def mend(self, manifest: Manifest, names: set[str]) -> None:
+        """Replaces damaged files, each from its cheapest source.
+
+        Args:
+            manifest: Of the build.
+            names: The damaged files, and no others.
+        """
+        own = [*expected_files(manifest), *self._stored()]
+        self.rest = [one for one in own if one.file in names]
+        for take in (self._take_derived, self._take_built, self._take_records):
+            ready = list(take(manifest, self.rest)) if self.rest else []
+            self._all.finished.replace(ready, self._directory)
+            self.repaired += [below(self._folder, one.file) for one in ready]
+            self.rest = [one for one in self.rest if one not in ready]
+        if any(one.file == naming.STORED_RECORDS for one in self.rest):
+            self._take_stored(manifest)
+
+    def _stored(self) -> list[Expected]:
+        entry = whole_build(self._directory).get(STORED_KEY)
+        if not is_entry(entry):
+            return []
+        return [Expected(naming.STORED_RECORDS, entry["bytes"], entry["sha256"])]
+
+    def _job(self, manifest: Manifest | None) -> PreprocessOptions | None:
+        """The options that the build had; None if nothing says them."""
+        job = job_of(self._directory, manifest, self._sources())
+        if job is None or not self._number:
+            return job
+        base = str(self._all.directory)
+        return dataclasses.replace(job, base=base, base_generation=self._number - 1)
+
+    def _sources(self) -> Sequence[str]:
+        """Where the corpus of this build is now: of several generations, by the names of folders.
+
+        Empty if it has not moved.
+        """
+        given = self._all.sources
+        if not given or self._is_only:
+            return given
+        options = load_build(self._directory).get("options")
+        before = options.get("sources") if isinstance(options, dict) else None
+        known = [str(source) for source in before] if isinstance(before, list) else []
+        by_name = {storage.place_of(source).name: source for source in given}
+        names = [storage.place_of(source).name for source in known]
+        if known and all(name in by_name for name in names):
+            return [by_name[name] for name in names]
+        is_there = known and all(storage.exists(storage.place_of(source)) for source in known)
+        return () if is_there else given
+
+    def _build(self, manifest: Manifest | None, why: str) -> Rebuild | None:
+        """A whole build; None if nothing says with which options."""
+        if self._rebuild is None:
+            job = self._job(manifest)
+            if job is None or self._blocked:
+                self.reason = self._blocked or self._no_job(manifest)
+                return None
+            what = f"generation {self._number}" if self._folder else "the set"
+            note = f"{why} needs a whole build next to the set, as large as {what}"
+            self._all.on_note(note)
+            self._rebuild = Rebuild(self._work / _SET, job, self._all.on_progress)
+        return self._rebuild
+
+    def built(self, manifest: Manifest | None, root_hash: str, why: str) -> Manifest | None:
+        """The manifest of a whole build, if that is this very set; else None, and a `reason`.
+
+        Args:
+            manifest: Of the damaged build; None if it is lost.
+            root_hash: What it must have.
+            why: The file that needs it, relative to the folder.
+        """
+        rebuild = self._build(manifest, below(self._folder, why))
+        if rebuild is None:
+            return None
+        built = rebuild.manifest()
+        if built is None or built.root_hash != root_hash:
+            self.reason = rebuild.problem or OTHER_BUILD
+            return None
+        return built
+
+    def _take_derived(self, manifest: Manifest, wanted: list[Expected]) -> Iterator[Expected]:
+        """Yields files that follow from the manifest."""
+        contents = derived_files(manifest)
+        for one in wanted:
+            if one.file in contents and self._all.finished.write(one, [contents[one.file]]):
+                yield one
+
+    def _take_built(self, manifest: Manifest, wanted: list[Expected]) -> list[Expected]:
+        """Files of a whole build, if one of them is neither a shard nor had otherwise."""
+        indexes = {naming.index_file(one.split) for one in wanted if one.split}
+        needed = [one for one in wanted if not one.split]
+        if not needed and has_own_records(manifest) and not indexes & {one.file for one in wanted}:
+            return []
+        why = below(self._folder, needed[0].file) if needed else "shards"
+        rebuild = self._build(manifest, why)
+        if rebuild is None:
+            return []
+        ready = rebuild.take(wanted, self._all.finished)
+        if len(ready) < len(wanted):
+            self.reason = rebuild.problem or OTHER_BUILD
+        return ready
+
+    def _take_records(self, manifest: Manifest, wanted: list[Expected]) -> list[Expected]:
+        """Shards that are put together from whole records and those of the corpus."""
+        shards = [one for one in wanted if one.split]
+        indexes = {naming.index_file(one.split) for one in shards}
+        broken = {one.file for one in wanted} & indexes
+        if broken:
+            self.reason += f" Without {', '.join(sorted(broken))} no record can be named."
+            shards = [one for one in shards if naming.index_file(one.split) not in broken]
+        if not shards:
+            return []
+        job = self._job(manifest)
+        staging = storage.place_of(job.staging) if job is not None and job.staging else None
+        work = Workspace(self._work / "records", staging)
+        records = RecordRepair(self._directory, manifest, shards, work)
+        records.take_copies()
+        reason = self.reason
+        if records.missing and has_own_records(manifest):
+            if job is None:
+                reason = self._no_job(manifest)
+            else:
+                show = self._all.on_progress
+                reason = records.take_from_sources(
+                    job, lambda done, total: show("stage", done, total)
+                )
+                records.take_from_staging(job)
+        ready, lost = records.finish(self._all.finished, reason)
+        self.lost = [one._replace(file=below(self._folder, one.file)) for one in lost]
+        return ready
+
+    # Files that the manifest does not name
+
+    def _take_stored(self, manifest: Manifest) -> None:
+        """Takes the stored records of a build of this very set; their rows may be in other order.
+
+        The order is that of the keys of units, which depend on modification times. So build.json
+        gets the new checksum.
+        """
+        if self._build_stored(manifest):
+            self._write_build(whole_build(self._directory), manifest)
+            self.reason = ""
+            self.rest = [one for one in self.rest if one.file != naming.STORED_RECORDS]
+
+    def _build_stored(self, manifest: Manifest) -> bool:
+        if self.built(manifest, manifest.root_hash, naming.STORED_RECORDS) is None:
+            return False
+        place = self._work / _SET / naming.STORED_RECORDS
+        if storage.stat(place) is None:  # a set with the same records, and no need for them
+            return False
+        one = Expected(naming.STORED_RECORDS, **file_info(place))
+        if not self._all.finished.copy(one, place):
+            return False
+        self._all.finished.replace([one], self._directory)
+        self.repaired.append(below(self._folder, naming.STORED_RECORDS))
+        return True
+
+    def _write_build(self, content: dict[str, Any], manifest: Manifest) -> None:
+        """Writes build.json with the checksum of the stored records that are there now."""
+        place = self._directory / naming.STORED_RECORDS
+        stored = file_info(place) if storage.stat(place) is not None else None
+        self._write(naming.BUILD, build_text({**content, STORED_KEY: stored}, manifest))
+
+    def _write(self, name: str, content: bytes) -> None:
+        make_room(self._directory / name)
+        storage.write_bytes(self._directory / name, content, durable=True)
+        self.repaired.append(below(self._folder, name))
+
+    def write_own_files(self, manifest: Manifest, names: set[str]) -> None:
+        """Writes those damaged files again that the manifest does not name, but for the report."""
+        described = {naming.CROISSANT, *map(naming.table_file, manifest.splits)} & names
+        if described and not self.rest:
+            for name in described:
+                make_room(self._directory / name)
+            write_croissant(self._directory, manifest)
+            self.repaired += [below(self._folder, name) for name in sorted(described)]
+        if naming.BUILD not in names:
+            return
+        job = self._job(manifest)
+        if job is None:
+            self.reason = self.reason or self._no_job(manifest)
+            return
+        build_id = self._build_id(job)
+        if build_id:
+            content = build_again(job, build_id)
+            self._write_lost_build(content, job, manifest)
+
+    def _write_lost_build(
+        self, content: dict[str, Any], job: PreprocessOptions, manifest: Manifest
+    ) -> None:
+        """Writes build.json; stored records count as whole only if something says so."""
+        place = self._directory / naming.STORED_RECORDS
+        entry = load_build(self._directory).get(STORED_KEY)
+        is_there = storage.stat(place) is not None
+        if is_entry(entry) and is_there and file_info(place) == entry:
+            self._write_build(content, manifest)  # another part of build.json was damaged
+            return
+        due = needs_stored(job, RECORD_TYPES[job.record_type](job)) is not None
+        if due and not job.no_fingerprints and self._build_stored(manifest):
+            self._write_build(content, manifest)
+        elif is_there:
+            self._write(naming.BUILD, build_text(content, manifest))  # says nothing of them
+        else:
+            self._write_build(content, manifest)
+
+    def _no_job(self, manifest: Manifest | None) -> str:
+        """Why there are no options of the build."""
+        known = isinstance(load_build(self._directory).get("options"), dict)
+        if known or (manifest is not None and options_of_config(manifest.config)):
+            return "no source is known; name SRC"
+        return (
+            f"{self._directory / naming.BUILD} does not say how the set was built, and the "
+            "manifest has too little; restore it from a copy"
+        )
+
+    def _build_id(self, job: PreprocessOptions) -> str:
+        """The address of the build in build.json, by a listing of the sources; "" without them."""
+        work = Workspace(self._work / "listing", None)
+        try:
+            work.create()
+            job = resolve(dataclasses.replace(job, out=str(work.out)))
+            return list_corpus(job, RECORD_TYPES[job.record_type](job), work).build_id
+        except (ShardmillError, OSError) as error:
+            self.reason = self.reason or str(error)
+            return ""

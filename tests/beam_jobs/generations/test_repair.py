@@ -1,0 +1,137 @@
+"""Repair of sets with several generations: the same bytes again, of whichever generation."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from beam_jobs.repair import repair
+from shard_format import DamageError, load_manifest, naming, verify_set
+from tests.fixtures.damage import files_of
+
+# A file of each kind, and the generation that its repair must be planned against.
+KINDS = (
+    *(
+        "images-train.tfrecord-00000-of-00001",
+        "generations/0002/images-train.tfrecord-00000-of-00001",
+    ),
+    *("generations/0001/manifest.json", "generations/0000/view.json", "manifest.json"),
+    *("generations/0001/view/index/train.arrow", "generations/0002/view.json"),
+    *("generations/0002/duplicates.parquet", "generations/0002/fingerprints/records.arrow"),
+    *("generations/0001/croissant.json", "generations/0001/label.labels.txt", "report.html"),
+)
+
+
+@pytest.fixture
+def grown(write_corpus, begin_set, append_to, tmp_path):
+    """A set of three generations with near duplicates in `set`; a copy of it in `whole`."""
+    for name, seeds in (("one", range(12)), ("two", range(9, 18)), ("three", range(16, 24))):
+        write_corpus(name, {f"c{seed % 2}/{name}{seed}": seed for seed in seeds})
+    (tmp_path / "two" / "c0" / "broken.jpg").write_bytes(b"no image")
+    begin_set(tmp_path / "one", dedup="near")
+    append_to(tmp_path / "two")
+    append_to(tmp_path / "three", no_report=False)
+    shutil.copytree(tmp_path / "set", tmp_path / "whole")
+    return tmp_path / "set"
+
+
+def damage(place: Path) -> None:
+    data = bytearray(place.read_bytes())
+    data[len(data) // 2] ^= 16
+    place.write_bytes(data)
+
+
+def damaged(directory: Path) -> set[str]:
+    try:
+        return {one.file for one in verify_set(directory).damages}
+    except DamageError:
+        return {naming.MANIFEST}
+
+
+def check_same(directory: Path, whole: Path) -> None:
+    assert verify_set(directory).damages == []
+    assert files_of(directory) == files_of(whole)
+    assert load_manifest(directory).root_hash == load_manifest(whole).root_hash
+    for name in files_of(whole):
+        if not name.endswith(naming.BUILD):  # it has times
+            assert (directory / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+def test_a_file_of_each_kind_is_repaired(grown):
+    whole = grown.with_name("whole")
+    for name in KINDS:
+        damage(grown / name)
+        assert name in damaged(grown), name
+        done = repair(grown)
+        assert (done.left, done.lost, done.reason) == ([], [], ""), name
+        assert done.repaired == [name], name
+        check_same(grown, whole)
+
+
+@pytest.mark.proof
+def test_every_file_is_repaired(grown):
+    whole = grown.with_name("whole")
+    for name in files_of(whole):
+        for spoil in (damage, Path.unlink):
+            spoil(grown / name)
+            assert name in damaged(grown), name
+            done = repair(grown)
+            # Without any build.json of the generation nothing says where its sources are.
+            if name.endswith(naming.BUILD) and done.left:
+                shutil.copy(whole / name, grown / name)
+                continue
+            assert (done.left, done.lost) == ([], []), f"{name}: {done.reason}"
+            check_same(grown, whole)
+
+
+def test_all_generations_at_once(grown):
+    shards = [name for name in files_of(grown) if naming.parse_shard_file(Path(name).name)]
+    one, two, *others = shards
+    first, second = (grown / one).read_bytes(), (grown / two).read_bytes()
+    (grown / one).write_bytes(second)
+    (grown / two).write_bytes(first)
+    for name in others:
+        damage(grown / name)
+    (grown / naming.MANIFEST).unlink()
+    damage(grown / "generations/0002/view.json")
+    done = repair(grown)
+    assert (done.left, done.lost) == ([], []), done.reason
+    check_same(grown, grown.with_name("whole"))
+
+
+def test_records_without_a_source_are_named(grown, tmp_path):
+    shutil.rmtree(tmp_path / "two")
+    name = "generations/0001/images-train.tfrecord-00000-of-00001"
+    damage(grown / name)
+    damage(grown / "images-train.tfrecord-00000-of-00001")
+    done = repair(grown)
+    assert {one.file for one in done.lost} == {name}
+    assert done.repaired == ["images-train.tfrecord-00000-of-00001"]
+    assert all("two" in one.record_id for one in done.lost)
+    # What has moved is found by the name of its folder.
+    shutil.copytree(tmp_path / "one", tmp_path / "elsewhere" / "one")
+    shutil.rmtree(tmp_path / "one")
+    damage(grown / "images-test.tfrecord-00000-of-00001")
+    done = repair(grown, [str(tmp_path / "elsewhere" / "one")])
+    assert done.repaired == ["images-test.tfrecord-00000-of-00001"], done.reason
+    assert {one.file for one in done.lost} == {name}
+
+
+def test_a_lost_checksum_of_stored_records_is_made_again(grown):
+    build = grown / "generations/0001/build.json"
+    build.write_text(build.read_text().replace('"started"', '"Started"'))
+    damage(grown / "generations/0001/fingerprints/records.arrow")
+    done = repair(grown)
+    assert done.left == [], done.reason
+    assert verify_set(grown).notes == []
+    check_same(grown, grown.with_name("whole"))
+
+
+def test_without_sources_stored_records_stay_and_have_no_checksum(grown, tmp_path):
+    shutil.rmtree(tmp_path / "two")
+    damage(grown / "generations/0001/fingerprints/records.arrow")
+    done = repair(grown)
+    assert [one.file for one in done.left] == ["generations/0001/fingerprints/records.arrow"]
+    assert str(tmp_path / "two") in done.reason
