@@ -152,12 +152,13 @@ def check_appendable(base: Place, manifest: Manifest) -> None:
     """
     config = manifest.config
     reasons = {
-        "balance": "it repeats or leaves out records by the counts of all classes. Use class "
-        "weights, or sample='balanced' in the reader, in a set without it",
-        "dedup_parts": "it compares the lines or paragraphs of all documents",
+        "balance": "the records that it left out of large classes would be needed now, and are not "
+        "in the set. Use class weights, or sample='balanced' in the reader, in a set without it",
+        "dedup_parts": "a line or paragraph that a new document has too may have to be taken out "
+        "of an old one",
     }
     for name, reason in reasons.items():
-        if config.get(name, "none") not in ("none", "off"):
+        if config.get(name, "none") not in ("none", "off", "oversample"):
             raise InputError(
                 f"{base} was built with {flag_of(name)} {config[name]} and cannot be appended to: "
                 f"{reason}. Build the set again, from all sources."

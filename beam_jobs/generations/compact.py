@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from beam_jobs.columns import IntArray, int64, uint64
 from beam_jobs.generations import leftovers, settling
 from beam_jobs.generations.append import lock_of
+from beam_jobs.generations.rebalance import count_copies, is_rebalanced, rebalanced
 from beam_jobs.generations.settling import State, read_state, settle, target_of, write_state
 from beam_jobs.generations.views import known_builds
 from beam_jobs.images.statistics import merge_pixels
@@ -172,9 +173,10 @@ def _write_set(
             done += size
             on_progress("compact", done, total)
 
-    splits = {
-        name: _write_split(base, before, name, ids, workspace, count) for name in before.splits
-    }
+    splits, repeated = {}, 0
+    for name in before.splits:
+        splits[name], copies = _write_split(base, before, name, ids, workspace, count)
+        repeated += copies
     texts = {
         naming.FEATURES: features_text(before.schema),
         naming.DATASET_INFO: dataset_info_text(before.name, before.schema, splits),
@@ -192,7 +194,7 @@ def _write_set(
     manifest = dataclasses.replace(
         before,
         splits=splits,
-        ledger=found.ledger(before.ledger),
+        ledger=dataclasses.replace(found.ledger(before.ledger), repeated=repeated),
         files={name: file_info(out / name) for name in files},
         generations=(),
         home="",
@@ -234,12 +236,17 @@ def _write_split(
     ids: frozenset[str],
     workspace: Workspace,
     on_bytes: Callable[[int], None],
-) -> SplitInfo:
+) -> tuple[SplitInfo, int]:
+    """Writes the shards and the index of a split; returns them, and the number of copies."""
     info = before.splits[name]
     rows = open_index(base / before.index_file(name))
     if ids:
         unwanted = pc.is_in(rows["record_id"], value_set=pa.array(sorted(ids), pa.string()))
         rows = rows.filter(pc.invert(unwanted))
+    copies = 0
+    if is_rebalanced(before, name):
+        rows = rebalanced(rows, int(before.config["seed"]))
+        copies = count_copies(rows)
     order = pc.sort_indices(rows, sort_keys=[("key", "ascending"), ("record_id", "ascending")])
     rows = rows.take(order).combine_chunks()
     edges = _edges(uint64(rows["key"]), _num_shards(before, rows))
@@ -261,7 +268,7 @@ def _write_split(
         for number in range(count):
             own = rows.slice(edges[number], edges[number + 1] - edges[number])
             writer.append(_placed(own, number))
-    return SplitInfo(shards, _statistics(info, open_index(place), before))
+    return SplitInfo(shards, _statistics(info, open_index(place), before)), copies
 
 
 def _num_shards(manifest: Manifest, rows: pa.Table) -> int:
@@ -345,6 +352,8 @@ def _write_shard(
 
 def _placed(rows: pa.Table, shard: int) -> pa.Table:
     """Rows of the index with their places in a new shard."""
+    # Copied: of a slice, Arrow would write up to 63 bytes of the rows behind it.
+    rows = rows.take(pa.array(np.arange(len(rows))))
     lengths = int64(rows["length"])
     columns = {
         "shard": pa.array(np.full(len(rows), shard), pa.int32()),

@@ -191,7 +191,7 @@ class PreprocessOptions:
         "the set, and others must be equal.",
         type=bool,
         excludes={
-            "--balance": "keeps old records as they are",
+            "--balance undersample": "keeps old records as they are",
             "--overwrite": "keeps the set that is there",
         },
     )

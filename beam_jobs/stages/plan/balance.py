@@ -56,26 +56,48 @@ def balance(
         What is repeated, and how many records are left out.
     """
     records, labels, hashes = _training(assignment, sidecars, class_names)
-    # By class, then by hash. A tie of two 64-bit hashes at the boundary of what is taken happens
-    # once in 10**12 builds of a million records.
-    order = np.lexsort((hashes, labels))
-    counts = np.bincount(labels, minlength=len(class_names))
-    begins = np.cumsum(counts) - counts
-    rank = np.arange(len(order)) - begins[labels[order]]
-    present = counts[counts > 0]
-    if not len(present):
+    if not len(records):
         return NO_REPEATS, 0
     if mode == "undersample":
-        out = records[order][rank >= present.min()]
+        order, rank, counts = _ranked(labels, hashes, len(class_names))
+        out = records[order][rank >= counts[counts > 0].min()]
         assignment.split_of[out] = LEFT_OUT
         return NO_REPEATS, len(out)
-    size = np.maximum(counts, 1)[labels[order]]
-    target = int(present.max())
-    copies = target // size + (rank < target % size)
-    repeated = copies > 1
-    chosen, extra = records[order][repeated], copies[repeated] - 1
-    by_record = np.argsort(chosen)
-    return Repeats(chosen[by_record], extra[by_record]), 0
+    extra = extra_copies(labels, hashes, len(class_names))
+    repeated = np.flatnonzero(extra)
+    return Repeats(records[repeated], extra[repeated]), 0
+
+
+def extra_copies(labels: IntArray, hashes: UInt64Array, classes: int) -> IntArray:
+    """[n] int64: how many copies of each record make all classes as large as the largest.
+
+    Args:
+        labels: [n] int64, the class of each record, in [0, classes).
+        hashes: [n] uint64, see `balance_hashes`.
+        classes: How many there are.
+    """
+    order, rank, counts = _ranked(labels, hashes, classes)
+    size, target = counts[labels[order]], int(counts.max())
+    extra = np.zeros(len(labels), np.int64)
+    extra[order] = target // size + (rank < target % size) - 1
+    return extra
+
+
+def balance_hashes(id_hashes: UInt64Array) -> UInt64Array:
+    """What decides which records of a class are repeated or left out first."""
+    return mix(id_hashes ^ _BALANCE_STREAM)
+
+
+def _ranked(
+    labels: IntArray, hashes: UInt64Array, classes: int
+) -> tuple[IntArray, IntArray, IntArray]:
+    """The order of records by class, then by hash; the rank of each in its class; class counts."""
+    # A tie of two 64-bit hashes at the boundary of what is taken happens once in 10**12 builds of a
+    # million records.
+    order = np.lexsort((hashes, labels))
+    counts = np.bincount(labels, minlength=classes)
+    begins = np.cumsum(counts) - counts
+    return order, np.arange(len(order)) - begins[labels[order]], counts
 
 
 def balance_notes(repeats: Repeats, undersampled: int) -> list[str]:
@@ -91,6 +113,22 @@ def balance_notes(repeats: Repeats, undersampled: int) -> list[str]:
     return []
 
 
+def generation_note(
+    class_names: list[str], assignment: Assignment, sidecars: Sidecars
+) -> list[str]:
+    """Of an appended generation: that classes without a new record fall behind the others."""
+    labels = _training(assignment, sidecars, class_names)[1]
+    counts = np.bincount(labels, minlength=len(class_names))
+    lacking = int((counts == 0).sum())
+    if not counts.max(initial=0) or not lacking:
+        return []
+    return [
+        f"--balance oversample makes the classes of this generation equal; {lacking} of "
+        f"{len(counts)} classes have no new training record, and fall {counts.max():,} records "
+        "behind until 'shardmill compact'"
+    ]
+
+
 def _training(
     assignment: Assignment, sidecars: Sidecars, class_names: list[str]
 ) -> tuple[IntArray, IntArray, UInt64Array]:
@@ -104,7 +142,7 @@ def _training(
         inside = np.flatnonzero((split_of == assignment.training) & (label >= 0))
         records.append(inside + sidecars.begins[unit])
         labels.append(label[inside])
-        hashes.append(mix(uint64(table["id_hash"])[inside] ^ _BALANCE_STREAM))
+        hashes.append(balance_hashes(uint64(table["id_hash"])[inside]))
     return np.concatenate(records), np.concatenate(labels), np.concatenate(hashes)
 
 

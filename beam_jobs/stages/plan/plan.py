@@ -27,7 +27,13 @@ from beam_jobs.record_types import RecordType
 from beam_jobs.stages.labels import names_in, sorted_names
 from beam_jobs.stages.list import read_units
 from beam_jobs.stages.plan.appending import find_earlier
-from beam_jobs.stages.plan.balance import NO_REPEATS, Repeats, balance, balance_notes
+from beam_jobs.stages.plan.balance import (
+    NO_REPEATS,
+    Repeats,
+    balance,
+    balance_notes,
+    generation_note,
+)
 from beam_jobs.stages.plan.boundaries import Quantiles, histogram_bits
 from beam_jobs.stages.plan.empty_splits import empty_split_warnings, split_counts
 from beam_jobs.stages.plan.find_duplicates import conflict_notes, find_duplicates
@@ -138,11 +144,11 @@ def plan_shards(
         class_names, notes = _class_names(assignment, sidecars, options)
         notes += changes.notes
     repeats, undersampled = NO_REPEATS, 0
-    if options.balance != "none":
-        _check_trains(assignment)
+    if options.balance != "none" and _trains(assignment, options):
         main = class_names["label"]
         repeats, undersampled = balance(options.balance, assignment, sidecars, main)
         notes += balance_notes(repeats, undersampled)
+        notes += generation_note(main, assignment, sidecars) if options.base else []
     splits = _measure(assignment, sidecars, repeats)
     num_shards = {split.name: _num_shards(split, options, notes) for split in splits}
     _choose_boundaries(splits, num_shards, assignment, sidecars, repeats)
@@ -346,13 +352,19 @@ def _num_shards(split: SplitKeys, options: PreprocessOptions, notes: list[str]) 
     return min(records, options.num_shards)
 
 
-def _check_trains(assignment: Assignment) -> None:
-    """Only a training split may be balanced: evaluation must see the corpus unchanged."""
-    if assignment.role(assignment.training) not in ("train", ""):
+def _trains(assignment: Assignment, options: PreprocessOptions) -> bool:
+    """Whether there is a training split: evaluation must see the corpus unchanged.
+
+    Raises:
+        InputError: There is none. A generation may have records of other splits only.
+    """
+    found = assignment.role(assignment.training) in ("train", "")
+    if not found and not options.base:
         raise InputError(
             f"--balance needs a training split, and there are only {', '.join(assignment.names)}. "
             "Leave --balance out, or correct --split."
         )
+    return found
 
 
 def _write_recipes(

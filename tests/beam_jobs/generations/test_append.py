@@ -88,8 +88,8 @@ def test_other_options_are_refused(write_corpus, begin_set, append_to, tmp_path)
 
 
 def test_sets_that_depend_on_all_records_are_refused(write_corpus, begin_set, append_to):
-    begin_set(write_corpus("old", OLD), balance="oversample")
-    with pytest.raises(InputError, match="was built with --balance oversample"):
+    begin_set(write_corpus("old", OLD), balance="undersample")
+    with pytest.raises(InputError, match="was built with --balance undersample"):
         append_to(write_corpus("new", NEW))
 
 

@@ -167,8 +167,33 @@ def test_a_copied_record_is_removed_with_its_copies(write_corpus, begin_set, tmp
     begin_set(write_corpus("corpus", images), split="train=1", balance="oversample")
     assert load_manifest(tmp_path / "set").ledger.repeated == 6
     found = compact(tmp_path / "set", ["b/x.jpg"])
-    assert found.manifest.ledger.kept == 9 and found.manifest.ledger.repeated == 3
-    assert found.manifest.splits["train"].statistics["class_counts"] == {"a": 8, "b": 4}
+    # As a build without it: the other record of its class has more copies.
+    assert found.manifest.ledger.kept == 9 and found.manifest.ledger.repeated == 7
+    assert found.manifest.splits["train"].statistics["class_counts"] == {"a": 8, "b": 8}
+
+
+def test_a_balanced_set_is_that_of_all_sources(write_corpus, begin_set, append_to, tmp_path):
+    """Old shards stay as they are; the copies of all generations are chosen again."""
+    pieces = [
+        {f"a/{n}": n for n in range(14)} | {f"b/{n}": 100 + n for n in range(5)},
+        {f"b/new{n}": 200 + n for n in range(9)} | {"a/new": 300, "c/new": 301, "a/copy": 0},
+        {f"c/last{n}": 400 + n for n in range(4)},
+    ]
+    everything = {path: seed for piece in pieces for path, seed in piece.items()}
+    options = {"balance": "oversample", "num_shards": 2}
+    whole = begin_set(write_corpus("all", everything), "whole", **options)
+    begin_set(write_corpus("0", pieces[0]), **options)
+    shards = {path: path.read_bytes() for path in (tmp_path / "set").glob("*tfrecord*")}
+    for number, piece in enumerate(pieces[1:], start=1):
+        own = append_to(write_corpus(str(number), piece)).own
+        counts = own.splits["train"].statistics["class_counts"]
+        assert len(set(counts.values()) - {0}) == 1
+    assert {path: path.read_bytes() for path in shards} == shards
+    assert load_manifest(tmp_path / "set").ledger.repeated > 0
+    assert verify(tmp_path / "set")[1] == []
+    found = compact(tmp_path / "set").manifest
+    assert found.root_hash == whole.root_hash
+    assert verify(tmp_path / "set")[1] == []
 
 
 def test_what_was_appended_is_known_after_it(two_generations, append_to, tmp_path):
