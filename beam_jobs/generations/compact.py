@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import math
 import threading
@@ -27,6 +28,7 @@ from beam_jobs.columns import IntArray, int64, uint64
 from beam_jobs.generations import leftovers, settling
 from beam_jobs.generations.append import lock_of
 from beam_jobs.generations.rebalance import count_copies, is_rebalanced, rebalanced
+from beam_jobs.generations.repack import Repacker, documents_of
 from beam_jobs.generations.settling import State, read_state, settle, target_of, write_state
 from beam_jobs.generations.views import known_builds
 from beam_jobs.images.statistics import merge_pixels
@@ -40,7 +42,6 @@ from shard_format import (
     LABELS_FIELD,
     Feature,
     IndexWriter,
-    InputError,
     Manifest,
     ShardInfo,
     SplitInfo,
@@ -109,7 +110,6 @@ def compact(
         on_note: See `run.preprocess`.
 
     Raises:
-        InputError: The set has packed sequences.
         DamageError: A shard is damaged.
     """
     base = storage.place_of(storage.absolute(str(directory)))
@@ -123,7 +123,6 @@ def compact(
                 return Compacted(manifest, state.merged, state.removed, state.not_found, True)
             state = None
         before = load_manifest(base)
-        _check_not_packed(base, before)
         found = leftovers.find(base, before, ids)
         not_found = sorted(ids - found.ids)
         merged = before.newest + 1
@@ -142,14 +141,6 @@ def compact(
 def had_report(base: Place) -> bool:
     """Whether the set has a report, which is then written again."""
     return storage.stat(base / naming.REPORT) is not None
-
-
-def _check_not_packed(base: Place, manifest: Manifest) -> None:
-    if manifest.config.get("pack"):
-        raise InputError(
-            f"{base} has packed sequences, which hold parts of several documents: they cannot be "
-            "merged or taken out one by one. Build the set again, from all sources."
-        )
 
 
 def _write_set(
@@ -240,6 +231,9 @@ def _write_split(
     """Writes the shards and the index of a split; returns them, and the number of copies."""
     info = before.splits[name]
     rows = open_index(base / before.index_file(name))
+    sources = [_ShardSource(base / shard.file, 0, lambda: None, None) for shard in info.shards]
+    if before.config.get("pack"):
+        return _write_packed(before, name, rows, sources, ids, workspace, on_bytes), 0
     if ids:
         unwanted = pc.is_in(rows["record_id"], value_set=pa.array(sorted(ids), pa.string()))
         rows = rows.filter(pc.invert(unwanted))
@@ -250,7 +244,6 @@ def _write_split(
     order = pc.sort_indices(rows, sort_keys=[("key", "ascending"), ("record_id", "ascending")])
     rows = rows.take(order).combine_chunks()
     edges = _edges(uint64(rows["key"]), _num_shards(before, rows))
-    sources = [_ShardSource(base / shard.file, 0, lambda: None, None) for shard in info.shards]
     count = len(edges) - 1
 
     def write(number: int) -> ShardInfo:
@@ -261,14 +254,50 @@ def _write_split(
     with ThreadPoolExecutor(max(1, math.ceil(usable_cores()))) as pool:
         shards = tuple(pool.map(write, range(count)))
     place = workspace.out / naming.index_file(name)
-    common = set(index_schema([]).names)
-    columns = [field for field in rows.schema if field.name not in common]
-    scratch = workspace.scratch_of(place)
-    with IndexWriter(place, columns, durable=True, scratch=scratch) as writer:
+    with _index_writer(place, rows, workspace) as writer:
         for number in range(count):
             own = rows.slice(edges[number], edges[number + 1] - edges[number])
             writer.append(_placed(own, number))
     return SplitInfo(shards, _statistics(info, open_index(place), before)), copies
+
+
+def _write_packed(
+    before: Manifest,
+    name: str,
+    rows: pa.Table,
+    sources: Sequence[Source],
+    ids: frozenset[str],
+    workspace: Workspace,
+    on_bytes: Callable[[int], None],
+) -> SplitInfo:
+    """Packs the documents of a split again, in the order of their keys."""
+    place = workspace.out / naming.index_file(name)
+    shards = []
+    with (
+        documents_of(rows, sources, ids, before, workspace, _BLOCK_BYTES) as documents,
+        _index_writer(place, rows, workspace) as writer,
+    ):
+        wanted = before.config.get("num_shards")
+        aim = max(1, round(int(int64(rows["length"]).sum()) / int(before.config["shard_size"])))
+        most = aim if wanted is None else int(wanted)
+        edges = _edges(documents.keys, min(len(documents.ids), most))
+        repacker = Repacker(before, documents)
+        for number, (first, end) in enumerate(itertools.pairwise(edges)):
+            file = naming.shard_file(before.name, name, number, len(edges) - 1)
+            info, own = repacker.write(first, end, file, number, workspace, on_bytes)
+            shards.append(info)
+            writer.append(own)
+    statistics = _statistics(before.splits[name], open_index(place), before)
+    if "packing" in statistics and shards:
+        statistics |= repacker.statistics()
+    return SplitInfo(tuple(shards), statistics)
+
+
+def _index_writer(place: Place, rows: pa.Table, workspace: Workspace) -> IndexWriter:
+    """Writes an index with the columns of another one."""
+    common = set(index_schema([]).names)
+    columns = [field for field in rows.schema if field.name not in common]
+    return IndexWriter(place, columns, durable=True, scratch=workspace.scratch_of(place))
 
 
 def _num_shards(manifest: Manifest, rows: pa.Table) -> int:

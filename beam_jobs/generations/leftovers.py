@@ -87,7 +87,10 @@ def find(base: Place, manifest: Manifest, ids: frozenset[str]) -> Found:
         return Found(frozenset(), 0, 0, 0, reasons, 0)
     for split in manifest.splits:
         index = open_index(base / manifest.index_file(split))
-        rows = index["record_id"].filter(pc.is_in(index["record_id"], value_set=wanted))
+        names = index["record_id"]
+        if "documents" in index.column_names:  # a document may be in several sequences
+            names = pc.list_flatten(index["documents"]).unique()
+        rows = names.filter(pc.is_in(names, value_set=wanted))
         own = set(rows.to_pylist())
         kept, copies = kept + len(own), copies + len(rows) - len(own)
         found |= own

@@ -143,8 +143,8 @@ class TokenRecords(TextRecords):
     def training_statistics(self, index: pa.Table, counters: pa.Table) -> dict[str, Any]:
         """Tokens, the use of the vocabulary, and how documents fill sequences."""
         counted = {name: summarize(*counts_of(counters, name)) for name in self._counted}
-        packing = _packing_statistics(counters) if self._options.pack is not None else {}
-        return counted | _token_statistics(counters) | packing
+        packing = packing_statistics(counters) if self._options.pack is not None else {}
+        return counted | token_statistics(counters) | packing
 
     def _tokenizer(self, workspace: Workspace) -> Tokenizer:
         """The settled tokenizer; loaded once, since that takes up to a second."""
@@ -217,7 +217,7 @@ def _shortfall(trained: str | None, size: int) -> list[str]:
     return [f"--train-tokenizer {trained} found {size:,} tokens only: the sample has no more"]
 
 
-def _token_statistics(counters: pa.Table) -> dict[str, Any]:
+def token_statistics(counters: pa.Table) -> dict[str, Any]:
     """Tokens per document (without the end token), and the use of the vocabulary.
 
     Returns:
@@ -241,7 +241,7 @@ def _token_statistics(counters: pa.Table) -> dict[str, Any]:
     }
 
 
-def _packing_statistics(counters: pa.Table) -> dict[str, Any]:
+def packing_statistics(counters: pa.Table) -> dict[str, Any]:
     """How documents fill sequences.
 
     Returns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,15 +76,14 @@ class PackedExampleBuilder(ExampleBuilder):
     def __post_init__(self) -> None:
         self._encoder = _Encoder(self.tokenizer)
         self._rows: list[int] = []
-        self._counts: Counter[str] = Counter()
         self._table = pa.table({})
+        self._packer = SequencePacker(self.features, self.packing, self.length, self.pad)
 
     def build(self, table: pa.Table, staged: Iterator[StagedRecord]) -> Iterator[BuiltExample]:
         """See ExampleBuilder."""
         self._table = table
         ids = table["record_id"]
-        for pieces in self.packing(self._pieces(staged), self.length):
-            yield self._sequence(pieces, [ids[piece.row].as_py() for piece in pieces])
+        return self._packer.build(self._pieces(staged), lambda row: ids[row].as_py())
 
     def _pieces(self, staged: Iterator[StagedRecord]) -> Iterator[Piece]:
         end = np.array([self.end], np.int32)
@@ -92,6 +91,41 @@ class PackedExampleBuilder(ExampleBuilder):
             self._rows.append(one.record.row)
             tokens = np.concatenate((one.ids, end))
             yield Piece(one.record.row, 0, tokens, len(tokens))
+
+    def counters(self) -> pa.Table:
+        """See ExampleBuilder."""
+        rows = np.array(self._rows, np.int64)
+        return sum_counters(
+            [
+                *self._encoder.counters(),
+                *(count_values(name, int64(self._table[name])[rows]) for name in self.summarized),
+                *self._packer.counters(),
+            ]
+        )
+
+
+class SequencePacker:
+    """Tokens of documents to examples of packed sequences.
+
+    Args:
+        features: Of an example.
+        packing: Which documents, or parts of them, share a sequence.
+        length: Tokens of a sequence.
+        pad: The id that fills up a sequence.
+    """
+
+    def __init__(
+        self, features: Sequence[Feature], packing: Packing, length: int, pad: int
+    ) -> None:
+        self.features, self.packing, self.length, self.pad = features, packing, length, pad
+        self._counts: Counter[str] = Counter()
+
+    def build(
+        self, documents: Iterator[Piece], id_of: Callable[[int], str]
+    ) -> Iterator[BuiltExample]:
+        """The examples of whole documents, each with the token that ends it, in order of rows."""
+        for pieces in self.packing(documents, self.length):
+            yield self._sequence(pieces, [id_of(piece.row) for piece in pieces])
 
     def _sequence(self, pieces: list[Piece], documents: list[str]) -> BuiltExample:
         tokens = np.full(self.length, self.pad, np.int64)
@@ -124,16 +158,39 @@ class PackedExampleBuilder(ExampleBuilder):
         example = finish_example(encode_features(self.features, values))
         return BuiltExample(example, pieces[0].row, columns)
 
-    def counters(self) -> pa.Table:
-        """See ExampleBuilder."""
-        rows = np.array(self._rows, np.int64)
-        return sum_counters(
-            [
-                *self._encoder.counters(),
-                *(count_values(name, int64(self._table[name])[rows]) for name in self.summarized),
-                *(count_once(what, 1, number) for what, number in self._counts.items()),
-            ]
-        )
+    def counters(self) -> list[pa.Table]:
+        """Of sequences, tokens stored in them, padding, and documents that were cut."""
+        return [count_once(what, 1, number) for what, number in self._counts.items()]
+
+
+class TokenCounts:
+    """Counts tokens and documents.
+
+    Args:
+        size: One more than the largest id.
+        unknown: The id of what is unknown to the tokenizer; None if nothing is.
+    """
+
+    def __init__(self, size: int, unknown: int | None) -> None:
+        self._unknown = unknown
+        self._lengths: list[int] = []
+        self._used = np.zeros(size, np.int64)
+
+    def add(self, documents: Sequence[Ids]) -> None:
+        """Counts some documents, without the tokens that end them."""
+        self._lengths += [len(ids) for ids in documents]
+        self._used += np.bincount(np.concatenate(documents), minlength=len(self._used))
+
+    def counters(self) -> list[pa.Table]:
+        """Of "tokens" (per document), "id", "unknown" and "vocabulary" (its size)."""
+        size = len(self._used)
+        unknown = 0 if self._unknown is None else int(self._used[self._unknown])
+        return [
+            count_values("tokens", np.array(self._lengths, np.int64)),
+            count("id", np.arange(size), self._used),
+            count_once("unknown", 1, unknown),
+            count_once("vocabulary", size, 1),
+        ]
 
 
 class _Encoded(NamedTuple):
@@ -149,9 +206,8 @@ class _Encoder:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._unknown = tokenizer.vocabulary.unknown
-        self._lengths: list[int] = []
-        self._used = np.zeros(tokenizer.vocabulary.size, np.int64)
+        self._counts = TokenCounts(tokenizer.vocabulary.size, tokenizer.vocabulary.unknown)
+        self.counters = self._counts.counters
 
     def __call__(self, staged: Iterator[StagedRecord]) -> Iterator[_Encoded]:
         """Every document with its ids."""
@@ -169,21 +225,9 @@ class _Encoder:
 
     def _encode(self, batch: list[tuple[StagedRecord, str, dict[str, Any]]]) -> Iterator[_Encoded]:
         encoded = self._tokenizer.encode([text for _, text, _ in batch])
-        self._lengths += [len(ids) for ids in encoded]
-        self._used += np.bincount(np.concatenate(encoded), minlength=len(self._used))
+        self._counts.add(encoded)
         for (record, _, values), ids in zip(batch, encoded, strict=True):
             yield _Encoded(record, values, ids)
-
-    def counters(self) -> list[pa.Table]:
-        """Of "tokens" (per document), "id", "unknown" and "vocabulary" (its size)."""
-        size = len(self._used)
-        unknown = 0 if self._unknown is None else int(self._used[self._unknown])
-        return [
-            count_values("tokens", np.array(self._lengths, np.int64)),
-            count("id", np.arange(size), self._used),
-            count_once("unknown", 1, unknown),
-            count_once("vocabulary", size, 1),
-        ]
 
 
 def staged_text(entries: bytes) -> tuple[str, dict[str, Any]]:

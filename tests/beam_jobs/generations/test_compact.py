@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from beam_jobs.generations.compact import compact
 from beam_jobs.generations.log import generations
-from shard_format import InputError, load_build, load_manifest, open_index, verify
+from shard_format import load_build, load_manifest, open_index, verify
 from tests.fixtures.generations import Killed, die_after
 
 # (class, seed of the image, piece): equal seeds are duplicates.
@@ -226,14 +227,61 @@ def test_duplicates_and_quarantine_of_all_generations(two_generations, tmp_path)
     assert rejects["record_id"].to_pylist() == ["a/bad-old.jpg", "a/bad-new.jpg"]
 
 
-def test_packed_sequences_are_refused(tmp_path, begin_set):
-    (tmp_path / "texts").mkdir()
-    for number in range(4):
-        (tmp_path / "texts" / f"{number}.txt").write_text(f"some words number {number} " * 9)
-    options = {"no_labels": True, "train_tokenizer": "bpe:280", "pack": 16}
-    begin_set(tmp_path / "texts", kind="text", **options)
-    with pytest.raises(InputError, match="has packed sequences"):
-        compact(tmp_path / "set", ["0.txt"])
+@pytest.fixture
+def write_texts(tmp_path):
+    """Writes documents of random words and lengths; equal seeds are equal documents."""
+
+    def write(name, seeds):
+        (tmp_path / name).mkdir()
+        for seed in seeds:
+            words = np.random.default_rng(seed).integers(0, 99, 1 + seed * 7 % 40)
+            (tmp_path / name / f"{seed}.txt").write_text(" ".join(f"w{word}" for word in words))
+        return tmp_path / name
+
+    return write
+
+
+def _shards(directory):
+    return {path.name: path.read_bytes() for path in directory.glob("*tfrecord*")}
+
+
+@pytest.mark.parametrize("packing", ["concat", "best-fit"])
+def test_packed_documents_are_packed_again(packing, tmp_path, begin_set, append_to, write_texts):
+    """Sequences are those of a build of all documents with the tokenizer of the first build."""
+    options = {"kind": "text", "no_labels": True, "pack": 16, "packing": packing, "num_shards": 2}
+    begin_set(write_texts("one", range(1, 20)), train_tokenizer="bpe:300", **options)
+    for name, seeds in (("two", range(18, 30)), ("three", range(30, 36))):
+        append_to(write_texts(name, seeds), kind="text", no_labels=True)
+    tokenizer = tmp_path / "tokenizer.json"
+    tokenizer.write_bytes((tmp_path / "set/tokenizer.json").read_bytes())
+    whole = begin_set(
+        write_texts("all", range(1, 36)),
+        "whole",
+        tokenizer=str(tokenizer),
+        end_token="</s>",
+        **options,
+    )
+    found = compact(tmp_path / "set").manifest
+    assert verify(tmp_path / "set")[1] == []
+    assert _shards(tmp_path / "set") == _shards(tmp_path / "whole")
+    for split in whole.splits:
+        one, two = (
+            open_index(tmp_path / out / whole.index_file(split)) for out in ("set", "whole")
+        )
+        assert one.equals(two)
+    for name in ("tokens", "vocabulary", "packing"):
+        of_whole = whole.splits["train"].statistics[name]
+        assert found.splits["train"].statistics[name] == of_whole, name
+    # Without some documents, also in the middle of a sequence: a build without them.
+    gone = [f"{seed}.txt" for seed in range(3, 33, 4)]
+    kept = [seed for seed in range(1, 36) if f"{seed}.txt" not in gone]
+    begin_set(
+        write_texts("kept", kept), "less", tokenizer=str(tokenizer), end_token="</s>", **options
+    )
+    found = compact(tmp_path / "set", gone)
+    assert found.not_found == [] and found.manifest.ledger.kept == len(kept)
+    assert _shards(tmp_path / "set") == _shards(tmp_path / "less")
+    assert verify(tmp_path / "set")[1] == []
 
 
 def test_the_log(two_generations, tmp_path):
