@@ -1,7 +1,7 @@
 """The files of a set whose size and SHA-256 are known: from its manifest, and from build.json.
 
-build.json has those of `fingerprints/records.arrow`: the order of its rows is not reproducible, so
-no root hash may cover it. build.json has a checksum of its own, and is written after that file.
+build.json has those of `fingerprints/`, which follows from modification times too, so no root hash
+may cover it. build.json has a checksum of its own, and is written after these files.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from shard_format.own_checksums import check_build
 from shard_format.storage import Place
 from shard_format.unnamed_files import own_sets
 
-# In build.json: bytes and SHA-256 of that file, null if the build has none. Earlier versions lack
-# the key.
-STORED_KEY = "stored_records"
+# In build.json: bytes and SHA-256 of each file in that folder, by name. Earlier versions lack it.
+FINGERPRINTS_KEY = "fingerprints"
+_NAMES = (naming.STORED_RECORDS, naming.READ_ITEMS)
 
 
 class Expected(NamedTuple):
@@ -31,7 +31,7 @@ class Expected(NamedTuple):
 
 
 class StoredFiles(NamedTuple):
-    """The files of stored records of a set, one per generation at most.
+    """The files in `fingerprints/` of all generations of a set.
 
     Attributes:
         expected: Those with a checksum.
@@ -56,7 +56,7 @@ def expected_files(manifest: Manifest) -> list[Expected]:
 
 
 def stored_files(directory: Place, manifest: Manifest) -> StoredFiles:
-    """What each build.json of a set says of the stored records; reads no other file.
+    """What each build.json of a set says of its `fingerprints/`; reads no other file.
 
     Args:
         directory: The set.
@@ -64,21 +64,35 @@ def stored_files(directory: Place, manifest: Manifest) -> StoredFiles:
     """
     found = StoredFiles([], [], [])
     for own in own_sets(directory, manifest):
-        file = naming.below(own.folder, naming.STORED_RECORDS)
-        build_file = naming.below(own.folder, naming.BUILD)
-        content = whole_build(directory / own.folder if own.folder else directory)
-        entry = content.get(STORED_KEY)
-        if is_entry(entry):
-            found.expected.append(Expected(file, entry["bytes"], entry["sha256"]))
-        elif STORED_KEY in content:
-            found.absent.append(file)
-        elif storage.stat(directory / file) is not None:
-            why = "an earlier version built the set" if content else f"{build_file} is not whole"
-            found.notes.append(f"{file} has no checksum and was not checked: {why}")
+        folder = directory / own.folder if own.folder else directory
+        content = whole_build(folder)
+        has_key = FINGERPRINTS_KEY in content
+        named = {one.file: one for one in fingerprint_files(content)}
+        for name in _NAMES:
+            file = naming.below(own.folder, name)
+            if name in named:
+                found.expected.append(named[name]._replace(file=file))
+            elif has_key:
+                found.absent.append(file)
+            elif storage.stat(folder / name) is not None:
+                why = f"{naming.BUILD} does not have it: an earlier version built the set"
+                why = why if content else f"{naming.BUILD} is not whole"
+                found.notes.append(f"{file} has no checksum and was not checked: {why}")
     return found
 
 
-def is_entry(value: object) -> TypeGuard[Mapping[str, Any]]:
+def fingerprint_files(build: Mapping[str, Any]) -> list[Expected]:
+    """The files in `fingerprints/` that the content of a build.json names."""
+    named = build.get(FINGERPRINTS_KEY)
+    entries = named if isinstance(named, Mapping) else {}
+    return [
+        Expected(name, entry["bytes"], entry["sha256"])
+        for name in _NAMES
+        if _is_entry(entry := entries.get(name))
+    ]
+
+
+def _is_entry(value: object) -> TypeGuard[Mapping[str, Any]]:
     """Whether a value of build.json says size and SHA-256 of a file."""
     return (
         isinstance(value, Mapping)

@@ -23,6 +23,7 @@ EXPORTED_SUFFIX = ".idx"  # index/SHARD.idx, for other readers
 GENERATIONS_DIR = "generations"  # of what was appended
 FINGERPRINTS_DIR = "fingerprints"  # what later generations are compared with
 STORED_RECORDS = f"{FINGERPRINTS_DIR}/records.arrow"
+READ_ITEMS = f"{FINGERPRINTS_DIR}/items.arrow"  # what a build has read: hashes of files
 WORK_DIR = ".shardmill"  # of a build in progress; removed at its end
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")

@@ -145,7 +145,8 @@ def extra_names(
     if manifest.generations:
         known.add(naming.view_file(manifest.newest))
     for folder in [one.folder for one in manifest.generations] or [""]:
-        files = (naming.BUILD, naming.REPORT, naming.CROISSANT, naming.STORED_RECORDS)
+        files: tuple[str, ...] = (naming.BUILD, naming.REPORT, naming.CROISSANT)
+        files += (naming.STORED_RECORDS, naming.READ_ITEMS)
         known |= {below(folder, name) for name in files}
         known |= {below(folder, naming.table_file(split)) for split in manifest.splits}
     known |= {f"{naming.INDEX_DIR}/{shard}{naming.EXPORTED_SUFFIX}" for shard in shards}

@@ -3,9 +3,8 @@
 The manifest has the size and SHA-256 of every file but those: itself, whose bytes follow from its
 content; build.json and report.html, which have checksums of their own; the stored records, whose
 checksum build.json has; croissant.json and its tables, which are compared with each other and with
-the manifest. Files are read once, in parallel. Where
-a checksum differs, the damage gets an address: file, byte offset, record id. Files that are not
-part of the set are named too.
+the manifest. Files are read once, in parallel. Where a checksum differs, the damage gets an
+address: file, byte offset, record id. Files that are not part of the set are named too.
 """
 
 from __future__ import annotations

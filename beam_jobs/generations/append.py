@@ -21,7 +21,7 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import OnProgress
 from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.run import run_build
-from beam_jobs.stages.list import list_corpus
+from beam_jobs.stages.list import Listing, list_corpus
 from beam_jobs.workspace import Workspace, write_json
 from shard_format import (
     InputError,
@@ -35,6 +35,7 @@ from shard_format import (
 )
 from shard_format.options import declared, flag_of
 from shard_format.storage import Place
+from shard_format.wording import counted, format_bytes
 
 # Options that an appended generation may have of its own.
 _OWN = frozenset({"source", "id_prefix"})
@@ -112,10 +113,12 @@ def append(
         workspace, run_id = workspace_of(job), uuid.uuid4().hex
         with locked_output(workspace, on_note):
             build = _begin(job, record_type, workspace, run_id, on_progress)
-            known = _known(base, before, build.listing.build_id)
+            known = _known(base, before, build.listing)
             if known is not None:
                 _discard(workspace)
                 return _report(base, before, known, build, already_built=True)
+            if build.listing.known:
+                on_note(_known_note(build.listing))
             if not build.complete:
                 run_build(
                     job, record_type, build, workspace, run_id, beam_args, on_progress, on_note
@@ -235,13 +238,23 @@ def _discard(workspace: Workspace) -> None:
             path.rmdir()
 
 
-def _known(base: Place, manifest: Manifest, build_id: str) -> int | None:
-    """The generation that was built from the same sources with the same options."""
+def _known(base: Place, manifest: Manifest, listing: Listing) -> int | None:
+    """The generation that has the same sources, read with the same options."""
+    if not listing.items:
+        return listing.known_to
     folders = [one.folder for one in manifest.generations] or [""]
     for number, folder in enumerate(folders):
-        if build_id in known_builds(load_build(base / folder if folder else base)):
+        if listing.build_id in known_builds(load_build(base / folder if folder else base)):
             return number
     return None
+
+
+def _known_note(listing: Listing) -> str:
+    of = f"{listing.known:,} of {counted(listing.items + listing.known, 'file')}"
+    return (
+        f"{of}, {format_bytes(listing.known_bytes)}, were read by earlier generations and have "
+        f"not changed: {counted(listing.items, 'file')}, {format_bytes(listing.bytes)}, to read"
+    )
 
 
 def _renew_report(options: PreprocessOptions, base: Place) -> None:

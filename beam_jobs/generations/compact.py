@@ -35,6 +35,7 @@ from beam_jobs.images.statistics import merge_pixels
 from beam_jobs.integer_histograms import summarize
 from beam_jobs.stages.commit.statistics import class_statistics
 from beam_jobs.stages.labels import label_features
+from beam_jobs.staging.read_items import merge_read_items
 from beam_jobs.staging.reader import Source, read_frames
 from beam_jobs.workspace import Workspace, read_json, write_json
 from shard_format import (
@@ -56,7 +57,7 @@ from shard_format import (
     storage,
 )
 from shard_format.croissant import write_croissant
-from shard_format.expected_files import STORED_KEY
+from shard_format.expected_files import FINGERPRINTS_KEY
 from shard_format.machine import usable_cores
 from shard_format.own_checksums import build_text
 from shard_format.storage import Place
@@ -191,8 +192,9 @@ def _write_set(
         home="",
     )
     write_croissant(out, manifest, workspace.scratch_of)
-    stored = leftovers.write_stored(base, before, ids, workspace)
-    _write_build(base, before, manifest, stored, workspace)
+    fingerprints = leftovers.write_stored(base, before, ids, workspace)
+    fingerprints |= merge_read_items(base, before, workspace)
+    _write_build(base, before, manifest, fingerprints, workspace)
     with workspace.write(out / naming.MANIFEST, durable=True) as file:
         file.write(manifest.to_text().encode())
     workspace.remove()
@@ -203,7 +205,7 @@ def _write_build(
     base: Place,
     before: Manifest,
     manifest: Manifest,
-    stored: Mapping[str, Any] | None,
+    fingerprints: Mapping[str, Any],
     workspace: Workspace,
 ) -> None:
     """build.json: the options of the first build, and which sources the set has.
@@ -217,7 +219,7 @@ def _write_build(
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     value: dict[str, Any] = {"build_id": "", "started": now, "compacted": known, "notes": []}
     with workspace.write(workspace.out / naming.BUILD, durable=True) as file:
-        file.write(build_text(value | kept | {STORED_KEY: stored}, manifest))
+        file.write(build_text(value | kept | {FINGERPRINTS_KEY: fingerprints}, manifest))
 
 
 def _write_split(

@@ -19,7 +19,7 @@ from beam_jobs.stages.commit.duplicates import write_rows
 from beam_jobs.stages.commit.quarantine import write_parts
 from beam_jobs.staging.stored import fingerprints_file
 from beam_jobs.workspace import Workspace, read_table
-from shard_format import Ledger, Manifest, file_info, open_index, storage
+from shard_format import Ledger, Manifest, file_info, naming, open_index, storage
 from shard_format.dropped import duplicates_files, quarantine_batches, quarantine_files
 from shard_format.storage import Place
 
@@ -151,11 +151,11 @@ def _kept_rejects(base: Place, manifest: Manifest, ids: pa.Array) -> Iterator[pa
 
 def write_stored(
     base: Place, manifest: Manifest, removed: frozenset[str], workspace: Workspace
-) -> dict[str, Any] | None:
+) -> dict[str, Any]:
     """Writes the stored records of all generations, without some.
 
     Returns:
-        Bytes and SHA-256 of the file; None if no generation has one.
+        Bytes and SHA-256 of the file by its name; empty if no generation has one.
     """
     ids = pa.array(sorted(removed), pa.string())
     folders = [one.folder for one in manifest.generations] or [""]
@@ -165,7 +165,7 @@ def write_stored(
     # A generation without a staged record has none.
     present = [place for place in places if storage.stat(place) is not None]
     if not present:
-        return None
+        return {}
     tables = [read_table(place) for place in present]
     storage.make_folder(final.parent)
     with (
@@ -179,4 +179,4 @@ def write_stored(
                 own = pc.is_in(rows["record_id"], value_set=ids)
                 for left in rows.filter(pc.invert(pc.or_(own, through))).to_batches():
                     writer.write_batch(left)
-    return file_info(final)
+    return {naming.STORED_RECORDS: file_info(final)}

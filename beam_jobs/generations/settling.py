@@ -143,7 +143,8 @@ def _names(base: Place, new: Manifest) -> list[str]:
 def _unnamed(base: Place, new: Manifest) -> list[str]:
     """The files of the new set that its manifest does not name."""
     tables = map(naming.table_file, new.splits)
-    found = (naming.BUILD, naming.CROISSANT, *tables, naming.STORED_RECORDS)
+    fingerprints = (naming.STORED_RECORDS, naming.READ_ITEMS)
+    found = (naming.BUILD, naming.CROISSANT, *tables, *fingerprints)
     return [name for name in found if storage.stat(target_of(base) / name) is not None]
 
 

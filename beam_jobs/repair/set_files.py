@@ -19,8 +19,8 @@ from beam_jobs.repair.finished import FinishedFiles, make_room
 from beam_jobs.repair.job import build_again, job_of
 from beam_jobs.repair.rebuild import Rebuild
 from beam_jobs.repair.records import LostRecord, RecordRepair, has_own_records
-from beam_jobs.stages.list import list_corpus
-from beam_jobs.stages.plan.appending import needs_stored
+from beam_jobs.stages.list import Listing, list_corpus
+from beam_jobs.staging.read_items import write_read_items
 from beam_jobs.workspace import Workspace
 from shard_format import (
     Manifest,
@@ -33,16 +33,17 @@ from shard_format import (
 from shard_format.croissant import write_croissant
 from shard_format.derived_files import derived_files
 from shard_format.expected_files import (
-    STORED_KEY,
+    FINGERPRINTS_KEY,
     Expected,
     expected_files,
-    is_entry,
+    fingerprint_files,
     whole_build,
 )
 from shard_format.naming import below
 from shard_format.own_checksums import build_text
 from shard_format.storage import Place
 
+_FINGERPRINTS = (naming.STORED_RECORDS, naming.READ_ITEMS)
 _SET = "set"  # a whole build, in the work folder of a build that is repaired
 OTHER_BUILD = "the sources or the libraries have changed: a build has another root hash"
 
@@ -103,8 +104,9 @@ class SetRepair:
             manifest: Of the build.
             names: The damaged files, and no others.
         """
-        own = [*expected_files(manifest), *self._stored()]
-        self.rest = [one for one in own if one.file in names]
+        build = whole_build(self._directory)
+        own = [*expected_files(manifest), *fingerprint_files(build)]
+        self.rest = [one for one in own if one.file in names and one.file != naming.READ_ITEMS]
         for take in (self._take_derived, self._take_built, self._take_records):
             ready = list(take(manifest, self.rest)) if self.rest else []
             self._all.finished.replace(ready, self._directory)
@@ -112,12 +114,8 @@ class SetRepair:
             self.rest = [one for one in self.rest if one not in ready]
         if any(one.file == naming.STORED_RECORDS for one in self.rest):
             self._take_stored(manifest)
-
-    def _stored(self) -> list[Expected]:
-        entry = whole_build(self._directory).get(STORED_KEY)
-        if not is_entry(entry):
-            return []
-        return [Expected(naming.STORED_RECORDS, entry["bytes"], entry["sha256"])]
+        if naming.READ_ITEMS in names and build:
+            self._list_items(build, manifest)
 
     def _job(self, manifest: Manifest | None) -> PreprocessOptions | None:
         """The options that the build had; None if nothing says them."""
@@ -252,11 +250,33 @@ class SetRepair:
         self.repaired.append(below(self._folder, naming.STORED_RECORDS))
         return True
 
+    def _list_items(self, build: dict[str, Any], manifest: Manifest) -> None:
+        """Lists the sources of the build again; without them nothing says what it has read.
+
+        The set is whole without the list: the next append reads all of its sources.
+        """
+        job = self._job(manifest)
+        listed = self._list(job) if job is not None else None
+        if listed is None or listed[0].build_id != build.get("build_id"):
+            self._all.on_note(
+                f"{below(self._folder, naming.READ_ITEMS)} is left out: the sources have changed "
+                "or are gone. An append of the same sources reads them again"
+            )
+            storage.delete(self._directory / naming.READ_ITEMS)
+        else:
+            write_read_items(Workspace(self._directory, None), (), listed[1])
+        self.repaired.append(below(self._folder, naming.READ_ITEMS))
+        self._write_build(build, manifest)
+
     def _write_build(self, content: dict[str, Any], manifest: Manifest) -> None:
-        """Writes build.json with the checksum of the stored records that are there now."""
-        place = self._directory / naming.STORED_RECORDS
-        stored = file_info(place) if storage.stat(place) is not None else None
-        self._write(naming.BUILD, build_text({**content, STORED_KEY: stored}, manifest))
+        """Writes build.json with the checksums of the files in `fingerprints/` that are there."""
+        places = {name: self._directory / name for name in _FINGERPRINTS}
+        found = {name: file_info(place) for name, place in places.items() if storage.stat(place)}
+        text = build_text({**content, FINGERPRINTS_KEY: found}, manifest)
+        if storage.stat(self._directory / naming.BUILD) is None or text != storage.read_bytes(
+            self._directory / naming.BUILD
+        ):
+            self._write(naming.BUILD, text)
 
     def _write(self, name: str, content: bytes) -> None:
         make_room(self._directory / name)
@@ -277,28 +297,26 @@ class SetRepair:
         if job is None:
             self.reason = self.reason or self._no_job(manifest)
             return
-        build_id = self._build_id(job)
-        if build_id:
-            content = build_again(job, build_id)
-            self._write_lost_build(content, job, manifest)
-
-    def _write_lost_build(
-        self, content: dict[str, Any], job: PreprocessOptions, manifest: Manifest
-    ) -> None:
-        """Writes build.json; stored records count as whole only if something says so."""
-        place = self._directory / naming.STORED_RECORDS
-        entry = load_build(self._directory).get(STORED_KEY)
-        is_there = storage.stat(place) is not None
-        if is_entry(entry) and is_there and file_info(place) == entry:
-            self._write_build(content, manifest)  # another part of build.json was damaged
+        listed = self._list(job)
+        if listed is None:
             return
-        due = needs_stored(job, RECORD_TYPES[job.record_type](job)) is not None
-        if due and not job.no_fingerprints and self._build_stored(manifest):
-            self._write_build(content, manifest)
-        elif is_there:
-            self._write(naming.BUILD, build_text(content, manifest))  # says nothing of them
-        else:
-            self._write_build(content, manifest)
+        listing, work = listed
+        known = {one.file: one for one in fingerprint_files(load_build(self._directory))}
+        if not self._is_whole(known.get(naming.READ_ITEMS)) and not job.no_fingerprints:
+            write_read_items(Workspace(self._directory, None), (), work)
+        content = build_again(job, listing.build_id)
+        place = self._directory / naming.STORED_RECORDS
+        # Another part of build.json may be damaged, so that it still says the right checksum.
+        if storage.stat(place) and not self._is_whole(known.get(naming.STORED_RECORDS)):
+            if not self._build_stored(manifest):
+                self._write(naming.BUILD, build_text(content, manifest))  # says nothing of them
+                return
+        self._write_build(content, manifest)
+
+    def _is_whole(self, one: Expected | None) -> bool:
+        if one is None or storage.stat(self._directory / one.file) is None:
+            return False
+        return file_info(self._directory / one.file) == {"bytes": one.bytes, "sha256": one.sha256}
 
     def _no_job(self, manifest: Manifest | None) -> str:
         """Why there are no options of the build."""
@@ -310,13 +328,13 @@ class SetRepair:
             "manifest has too little; restore it from a copy"
         )
 
-    def _build_id(self, job: PreprocessOptions) -> str:
-        """The address of the build in build.json, by a listing of the sources; "" without them."""
+    def _list(self, job: PreprocessOptions) -> tuple[Listing, Workspace] | None:
+        """A listing of the sources, and where it is; None, and a `reason`, without them."""
         work = Workspace(self._work / "listing", None)
         try:
             work.create()
             job = resolve(dataclasses.replace(job, out=str(work.out)))
-            return list_corpus(job, RECORD_TYPES[job.record_type](job), work).build_id
+            return list_corpus(job, RECORD_TYPES[job.record_type](job), work), work
         except (ShardmillError, OSError) as error:
             self.reason = self.reason or str(error)
-            return ""
+            return None

@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+from array import array
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -27,15 +28,26 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.command import command_line
 from beam_jobs.options.values import splits_are_given
 from beam_jobs.record_types import RECORD_TYPES, RecordType
+from beam_jobs.staging.read_items import (
+    KnownItems,
+    item_hash,
+    item_identity,
+    note_items,
+    reading_key,
+)
 from beam_jobs.staging.units import Unit
 from beam_jobs.workspace import Workspace, read_table, write_table
-from shard_format import InputError, id_hash, storage
+from shard_format import InputError, id_hash, load_manifest, storage
 from shard_format.storage import Place
 from shard_format.wording import parse_size
 
 # Raised whenever the files of a staged unit change their layout.
 UNIT_VERSION = 3
 
+_UNIT_SCHEMA = pa.schema(
+    [pa.field("key", pa.string())]
+    + [pa.field(name, pa.int64()) for name in Unit._fields if name != "key"]
+)
 _MAGIC_BYTES = 8  # before the schema, in Arrow's IPC file format
 _BATCH_ROWS = 8192  # rows per Arrow record batch: about a megabyte of paths
 _MIN_UNIT_BYTES = 2 << 20  # 2 MiB: under this, opening files costs more than reading them
@@ -56,6 +68,9 @@ class Listing(NamedTuple):
         build_id: Content address of the whole input with all options.
         inputs: What it is made of, see `beam_jobs.changes`.
         changes: What is staged anew because it changed, for the user; "" if nothing is known to.
+        known: Items that earlier generations have read, and that are not read again.
+        known_bytes: Their bytes.
+        known_to: The last of these generations; -1 if there is none.
     """
 
     items: int
@@ -64,6 +79,9 @@ class Listing(NamedTuple):
     build_id: str
     inputs: dict[str, Any]
     changes: str = ""
+    known: int = 0
+    known_bytes: int = 0
+    known_to: int = -1
 
 
 def resolve_options(options: PreprocessOptions) -> PreprocessOptions:
@@ -96,8 +114,11 @@ def list_corpus(
     ignored: list[str] = []
     listing = CorpusListing(options, record_type.payload, ignored.append)
     items = listing.items([storage.place_of(path) for path in options.sources])
-    found = _write_listing(items, workspace, on_progress)
-    _check_not_empty(options, found, workspace)
+    how = [options.source, *(getattr(options, name) for name in options.READING)]
+    unread = _Unread(options, reading_key(how))
+    found = _write_listing(items, unread, workspace, on_progress)
+    if not unread.known:
+        _check_not_empty(options, found, workspace)
     unit_bytes = (
         parse_size("--unit-size", options.unit_size)
         if options.unit_size is not None
@@ -108,7 +129,7 @@ def list_corpus(
         "record_type": options.record_type,
         "version": record_type.version,
         "seed": options.seed,
-        "reading": [options.source, *(getattr(options, name) for name in options.READING)],
+        "reading": how,
         # Fractions are for planning: other ones find the staged units as they are.
         "split": options.split if splits_are_given(options.split) else "",
         **record_type.stage_options(),
@@ -118,13 +139,18 @@ def list_corpus(
     build = hashlib.blake2b(digest_size=16)
     build.update(json.dumps([options.config(), options.name, stage_options]).encode())
     summaries = SourceSummaries(options.sources)
-    cut = _cut(workspace.listing, unit_bytes, stage_options, build, summaries)
+    hashes = array("Q")
+    cut = _cut(workspace.listing, unit_bytes, stage_options, build, summaries, unread, hashes)
     units = [found.located(unit)._asdict() for unit in cut]
-    write_table(workspace, workspace.unit_table, pa.Table.from_pylist(units))
+    write_table(workspace, workspace.unit_table, pa.Table.from_pylist(units, _UNIT_SCHEMA))
+    note_items(workspace, hashes)
     inputs = build_inputs(options, stage_options, summaries)
     changes = note_changes(workspace, options.sources, stage_options, [one["key"] for one in units])
     workspace.mark("stage")
-    return Listing(found.items, found.bytes, len(ignored), build.hexdigest(), inputs, changes)
+    return Listing(
+        *(found.items, found.bytes, len(ignored), build.hexdigest(), inputs, changes),
+        *(unread.known, unread.known_bytes, unread.known_to),
+    )
 
 
 def read_units(workspace: Workspace) -> Iterator[Unit]:
@@ -176,16 +202,58 @@ class _Written(NamedTuple):
         return unit._replace(listed_at=begin, listed_bytes=self.places[last] - begin)
 
 
+class _Unread:
+    """Leaves out items that earlier generations of the set have read.
+
+    Args:
+        options: The job; only with `base` there are any.
+        reading: How items are read, see `item_hash`.
+
+    Attributes:
+        known: Number of items that were left out.
+        known_bytes: Their bytes.
+        known_to: The last generation that has read one of them; -1 for none.
+    """
+
+    def __init__(self, options: PreprocessOptions, reading: bytes) -> None:
+        self._reading = reading
+        self._items: KnownItems | None = None
+        if options.base:
+            base = storage.place_of(options.base)
+            self._items = KnownItems(base, load_manifest(base, options.base_generation))
+        self.known = self.known_bytes = 0
+        self.known_to = -1
+
+    def hash(self, identity: bytes) -> int:
+        """The hash of an item; see `item_identity`."""
+        return item_hash(identity, self._reading)
+
+    def of(self, items: list[SourceItem]) -> list[SourceItem]:
+        """Those that no generation has read."""
+        if self._items is None:
+            return items
+        hashes = [self.hash(item_identity(item)) for item in items]
+        known = self._items.generation_of(np.array(hashes, np.uint64))
+        self.known += int((known >= 0).sum())
+        self.known_to = max(self.known_to, int(known.max(initial=-1)))
+        self.known_bytes += sum(items[row].size for row in np.flatnonzero(known >= 0).tolist())
+        return [items[row] for row in np.flatnonzero(known < 0).tolist()]
+
+
 def _write_listing(
-    items: Iterator[SourceItem], workspace: Workspace, on_progress: Callable[[int], None]
+    items: Iterator[SourceItem],
+    unread: _Unread,
+    workspace: Workspace,
+    on_progress: Callable[[int], None],
 ) -> _Written:
+    new = (item for rows in _batched(items) for item in unread.of(rows))
     count = usable = total_bytes = 0
     with (
         workspace.write_arrow(workspace.listing) as sink,
         pa.ipc.new_file(sink, ITEM_SCHEMA) as writer,
     ):
         places = [_MAGIC_BYTES + ITEM_SCHEMA.serialize().size]
-        while rows := list(itertools.islice(items, _BATCH_ROWS)):
+        for rows in _batched(new):
             writer.write_batch(item_batch(rows))
             places.append(sink.tell())
             count += len(rows)
@@ -193,6 +261,11 @@ def _write_listing(
             total_bytes += sum(item.size for item in rows)
             on_progress(count)
     return _Written(count, usable, total_bytes, places)
+
+
+def _batched(items: Iterator[SourceItem]) -> Iterator[list[SourceItem]]:
+    while rows := list(itertools.islice(items, _BATCH_ROWS)):
+        yield rows
 
 
 def _check_not_empty(options: PreprocessOptions, found: _Written, workspace: Workspace) -> None:
@@ -238,6 +311,8 @@ def _cut(
     stage_options: dict[str, Any],
     build: hashlib.blake2b,
     summaries: SourceSummaries,
+    unread: _Unread,
+    hashes: array[int],
 ) -> Iterator[Unit]:
     """Cuts where a hash of the record id says so, not every N bytes.
 
@@ -255,9 +330,8 @@ def _cut(
                 yield Unit(digest.hexdigest(), start, position, size)
                 digest, start, size = hashlib.blake2b(prefix, digest_size=16), position, 0
                 ends = False
-            # Without paths: the corpus may be mounted elsewhere the next time.
-            replaced = b"replaced" if item.replacement else b""
-            identity = repr(item._replace(path=b"", block=0, replacement=replaced)).encode()
+            identity = item_identity(item)
+            hashes.append(unread.hash(identity))
             digest.update(identity)
             build.update(identity)
             summaries.add(item, identity)

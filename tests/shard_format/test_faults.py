@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shard_format import DamageError, load_build, load_manifest, naming, verify_set
-from shard_format.expected_files import STORED_KEY
+from shard_format.expected_files import FINGERPRINTS_KEY
 from shard_format.own_checksums import build_text
 from tests.fixtures.damage import FAULTS, files_of, put_fault
 
@@ -93,11 +93,12 @@ def test_a_set_without_a_checksum_of_stored_records_is_whole(built, tmp_path):
     directory = tmp_path / "set"
     shutil.copytree(built / "set", directory)
     build = load_build(directory)
-    del build[STORED_KEY]
+    del build[FINGERPRINTS_KEY]
     (directory / naming.BUILD).write_bytes(build_text(build, load_manifest(directory)))
     verified = verify_set(directory)
     assert verified.damages == []
-    assert [note.partition(" ")[0] for note in verified.notes] == [naming.STORED_RECORDS]
+    names = [note.partition(" ")[0] for note in verified.notes]
+    assert names == [naming.STORED_RECORDS, naming.READ_ITEMS]
     shutil.rmtree(directory / naming.FINGERPRINTS_DIR)
     assert verify_set(directory)[1:2] == ([],) and verify_set(directory).notes == []
 

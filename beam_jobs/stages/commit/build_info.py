@@ -18,7 +18,7 @@ from beam_jobs.stages.plan import Plan
 from beam_jobs.staging import UnitSummary
 from beam_jobs.workspace import Workspace
 from shard_format import Manifest, naming
-from shard_format.expected_files import STORED_KEY
+from shard_format.expected_files import FINGERPRINTS_KEY
 from shard_format.own_checksums import build_text
 
 _LEAST_SECONDS = 1e-3
@@ -36,7 +36,7 @@ def write_build_info(
     summaries: Sequence[UnitSummary],
     options: PreprocessOptions,
     manifest: Manifest,
-    stored: Mapping[str, Any] | None,
+    fingerprints: Mapping[str, Any],
 ) -> None:
     """Writes build.json.
 
@@ -48,7 +48,7 @@ def write_build_info(
         summaries: All units.
         options: The job, stored so that it can be replayed with other files or options.
         manifest: The manifest that will be written.
-        stored: Bytes and SHA-256 of the stored records, which no manifest names; None without.
+        fingerprints: Bytes and SHA-256 by name of the files that no manifest names.
     """
     seconds = max(time.time() - started, _LEAST_SECONDS)  # clocks may be set back meanwhile
     value = {
@@ -75,7 +75,7 @@ def write_build_info(
             "python": platform.python_version(),
         },
         "packages": {name: _version(name) for name in ("shardmill", *_PACKAGES)},
-        STORED_KEY: stored,
+        FINGERPRINTS_KEY: fingerprints,
     }
     with workspace.write(workspace.out / naming.BUILD, durable=True) as file:
         file.write(build_text(value, manifest))

@@ -22,7 +22,7 @@ from beam_jobs.staging.assignment import SPLITS_FILE
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import STORED_FIELDS, fingerprints_file
 from beam_jobs.workspace import Workspace, read_table
-from shard_format import file_info, storage
+from shard_format import file_info, naming, storage
 
 _BATCH_ROWS = 1 << 16
 
@@ -33,7 +33,7 @@ def write_fingerprints(
     record_type: RecordType,
     options: PreprocessOptions,
     names: Sequence[str],
-) -> dict[str, Any] | None:
+) -> dict[str, Any]:
     """Writes the file, if later generations need it.
 
     Args:
@@ -44,13 +44,13 @@ def write_fingerprints(
         names: Of the splits, by their numbers in the plan.
 
     Returns:
-        Its bytes and SHA-256, for build.json; None if there is none.
+        Its bytes and SHA-256 by its name, for build.json; empty if there is none.
     """
     place = workspace.out / fingerprints_file("")
     storage.delete(place)
     needed = needs_stored(options, record_type)
     if needed is None or options.no_fingerprints or not sidecars.records:
-        return None
+        return {}
     fields = [*STORED_FIELDS, *(_field(name, record_type) for name in needed)]
     kept_of = _kept_ids(workspace)
     storage.make_folder(place.parent)
@@ -70,7 +70,7 @@ def write_fingerprints(
             rows = pa.table({field.name: columns[field.name] for field in fields})
             for batch in rows.cast(pa.schema(fields)).to_batches(_BATCH_ROWS):
                 writer.write_batch(batch)
-    return file_info(place)
+    return {naming.STORED_RECORDS: file_info(place)}
 
 
 def _field(name: str, record_type: RecordType) -> pa.Field:

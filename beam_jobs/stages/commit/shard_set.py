@@ -24,6 +24,7 @@ from beam_jobs.stages.plan import Plan, load_plan
 from beam_jobs.stages.shard import ShardResult, counters_part, index_part
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.parallel import in_parallel
+from beam_jobs.staging.read_items import write_read_items
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_table
 from shard_format import (
@@ -85,7 +86,10 @@ def commit(
     sidecars = Sidecars(workspace, summaries)
     files += write_duplicates(workspace, sidecars, record_type, list(plan.num_shards))
     files += write_quarantine(workspace, summaries)
-    stored = write_fingerprints(workspace, sidecars, record_type, options, list(plan.num_shards))
+    fingerprints = write_fingerprints(
+        workspace, sidecars, record_type, options, list(plan.num_shards)
+    )
+    fingerprints |= {} if options.no_fingerprints else write_read_items(workspace, summaries)
     manifest = Manifest(
         name=options.name,
         schema=schema,
@@ -96,7 +100,7 @@ def commit(
     )
     _remove_strangers(workspace, manifest)
     write_croissant(workspace.out, manifest, workspace.scratch_of)
-    write_build_info(workspace, listing, started, plan, summaries, options, manifest, stored)
+    write_build_info(workspace, listing, started, plan, summaries, options, manifest, fingerprints)
     # A manifest that survives a power cut must not name files that do not: all of them are durable.
     _write_manifest(workspace, manifest.to_text().encode())
     return manifest

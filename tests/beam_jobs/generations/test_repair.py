@@ -20,6 +20,7 @@ KINDS = (
     *("generations/0001/manifest.json", "generations/0000/view.json", "manifest.json"),
     *("generations/0001/view/index/train.arrow", "generations/0002/view.json"),
     *("generations/0002/duplicates.parquet", "generations/0002/fingerprints/records.arrow"),
+    *("fingerprints/items.arrow", "generations/0002/fingerprints/items.arrow"),
     *("generations/0001/croissant.json", "generations/0001/label.labels.txt", "report.html"),
 )
 

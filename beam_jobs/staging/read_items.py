@@ -1,0 +1,125 @@
+"""Which files a set has read: so that an append to it reads only what is new in a grown folder.
+
+`fingerprints/items.arrow` has a 64-bit hash of every item of the listing: id, size, modification
+time, label and place in an archive, which is what the keys of units are made of too. An item with a
+known hash was read before and has not changed. Hashes name no record; those of records that
+`compact --remove` took out stay, so a later append does not bring them back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from beam_jobs.columns import IntArray, uint64
+from beam_jobs.corpus.record import SourceItem
+from beam_jobs.staging.units import UNREADABLE, UnitSummary
+from beam_jobs.workspace import Workspace, read_table
+from shard_format import Manifest, file_info, naming, storage
+from shard_format.keys import UInt64Array
+from shard_format.naming import below
+from shard_format.storage import Place
+
+_SCHEMA = pa.schema([pa.field("item", pa.uint64(), nullable=False)])
+_BATCH_ROWS = 1 << 20
+
+
+def item_identity(item: SourceItem) -> bytes:
+    """What decides how an item is staged, without its path: a corpus may be mounted elsewhere."""
+    replaced = b"replaced" if item.replacement else b""
+    return repr(item._replace(path=b"", block=0, replacement=replaced)).encode()
+
+
+def item_hash(identity: bytes, reading: bytes) -> int:
+    """The hash of an item; `reading` is how it is read."""
+    digest = hashlib.blake2b(identity, digest_size=8, key=reading[:64]).digest()
+    return int.from_bytes(digest, "big")
+
+
+def reading_key(reading: Sequence[Any]) -> bytes:
+    """The options that decide how items are read, as a key for `item_hash`."""
+    return hashlib.blake2b(repr(list(reading)).encode(), digest_size=16).digest()
+
+
+class KnownItems:
+    """What the generations of a set have read.
+
+    Args:
+        base: The set.
+        manifest: Of the last generation that counts.
+    """
+
+    def __init__(self, base: Place, manifest: Manifest) -> None:
+        self._hashes = [_read(place) for place in _places(base, manifest)]
+
+    def generation_of(self, hashes: UInt64Array) -> IntArray:
+        """[n] int64: the last generation that has read each item; -1 if none has."""
+        found = np.full(len(hashes), -1, np.int64)
+        for number, known in enumerate(self._hashes):
+            if len(known):
+                at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+                found[known[at] == hashes] = number
+        return found
+
+
+def note_items(workspace: Workspace, hashes: Iterable[int]) -> None:
+    """Keeps the hashes of a listing until the build commits."""
+    _write(workspace.work / "items.arrow", np.fromiter(hashes, np.uint64))
+
+
+def write_read_items(
+    workspace: Workspace, summaries: Sequence[UnitSummary], listed: Workspace | None = None
+) -> dict[str, Any]:
+    """Writes the items of a build, unless some could not be read because of I/O errors.
+
+    Args:
+        workspace: The build.
+        summaries: Of all units.
+        listed: Where the listing is; None if there.
+
+    Returns:
+        Bytes and SHA-256 of the file by its name, for build.json; empty if there is none.
+    """
+    final = workspace.out / naming.READ_ITEMS
+    storage.delete(final)
+    noted = (listed or workspace).work / "items.arrow"
+    if any(UNREADABLE in one.refused for one in summaries) or storage.stat(noted) is None:
+        return {}
+    return _write_final(workspace, [_read(noted)])
+
+
+def merge_read_items(base: Place, manifest: Manifest, workspace: Workspace) -> dict[str, Any]:
+    """Writes the items of all generations; see `write_read_items`."""
+    known = [_read(place) for place in _places(base, manifest)]
+    storage.delete(workspace.out / naming.READ_ITEMS)
+    return _write_final(workspace, known) if any(map(len, known)) else {}
+
+
+def _write_final(workspace: Workspace, hashes: Sequence[UInt64Array]) -> dict[str, Any]:
+    final = workspace.out / naming.READ_ITEMS
+    storage.make_folder(final.parent)
+    _write(final, np.unique(np.concatenate(hashes)))
+    return {naming.READ_ITEMS: file_info(final)}
+
+
+def _places(base: Place, manifest: Manifest) -> list[Place]:
+    folders = [one.folder for one in manifest.generations] or [""]
+    return [base / below(folder, naming.READ_ITEMS) for folder in folders]
+
+
+def _read(place: Place) -> UInt64Array:
+    if storage.stat(place) is None:
+        return np.zeros(0, np.uint64)
+    return uint64(read_table(place)["item"])
+
+
+def _write(place: Place, hashes: UInt64Array) -> None:
+    with (
+        storage.create_arrow(place, durable=True) as sink,
+        pa.ipc.new_file(sink, _SCHEMA) as writer,
+    ):
+        writer.write_table(pa.table([pa.array(hashes)], schema=_SCHEMA), _BATCH_ROWS)
