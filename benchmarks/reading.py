@@ -1,9 +1,10 @@
-"""Reading: `python -m benchmarks.reading [--peers PYTHON] [--only cold|warm]`.
+"""Reading: `python -m benchmarks.reading [--peers PYTHON] [--only cold|warm|turns]`.
 
 The same images, randomly cropped to 224 and mirrored, in batches of 64, uint8: by a hand-tuned
 tf.data chain, by this reader, by TFDS, and, with --peers, by WebDataset and MosaicML Streaming.
-Cold: the files are evicted from the page cache before every run. The last two use PyTorch and run
-in their own environment:
+Cold: the files are evicted from the page cache before every run. Turns: warm, in ten turns of three
+seconds that subjects take from each other, for ratios of a few percent. The last two libraries use
+PyTorch and run in their own environment:
 
     python -m venv peers
     peers/bin/pip install -r benchmarks/requirements-peers.txt
@@ -14,6 +15,7 @@ Results go to benchmarks/results/reading.json.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import functools
 import json
@@ -27,6 +29,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.corpus import make_corpus
+from benchmarks.interleaved import opened
+from benchmarks.interleaved import take_turns as take_short_turns
 from benchmarks.measure import Run, Subjects, machine, run, take_turns
 from benchmarks.page_cache import drop, fill
 
@@ -68,6 +72,9 @@ SUBJECTS = {
     "MosaicML Streaming, OpenCV": Subject("mosaicml_read", "mosaicml", ("tuned",), peer=True),
 }
 
+# In short turns, where all are open at once.
+_IN_TURNS = (_TUNED, "reader, window", "reader, full", "reader, off")
+
 # Required ratios, in addition to those to the hand-tuned chain: one subject to another.
 RATIOS = (
     ("reader, window", _TUNED),
@@ -90,7 +97,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=12, help="on the clock of each run")
     parser.add_argument("--repeat", type=int, default=3, help="turns; the median counts")
     parser.add_argument("--work", type=Path, default=_HERE / ".work", help="scratch folder")
-    parser.add_argument("--only", choices=["cold", "warm"], action="append")
+    parser.add_argument("--only", choices=["cold", "warm", "turns"], action="append")
+    parser.add_argument("--turns", type=int, default=10, help="of a subject, in the state turns")
+    parser.add_argument("--turn-seconds", type=float, default=3)
     parser.add_argument("--subject", choices=SUBJECTS, action="append", help="only these")
     parser.add_argument("--peers", metavar="PYTHON", help="the interpreter that has the peers")
     parser.add_argument("--out", type=Path, default=_HERE / "results" / "reading.json")
@@ -107,7 +116,15 @@ def main() -> None:
         "records": records,
         "megabytes": {name: round(_bytes(folder) / 1e6, 1) for name, folder in sets.items()},
     }
-    for state in arguments.only or ["cold", "warm"]:
+    before = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
+    states = arguments.only or ["cold", "warm", "turns"]
+    if "turns" in states:
+        names = arguments.subject or _IN_TURNS
+        results["turns"] = _in_turns(sets, {name: SUBJECTS[name] for name in names}, arguments)
+        arguments.out.write_text(json.dumps(before | results, indent=1) + "\n")
+    for state in states:
+        if state == "turns":
+            continue
         subjects: Subjects = {
             name: functools.partial(
                 _read,
@@ -124,9 +141,23 @@ def main() -> None:
         results[state] = found
         results[f"{state}, ratios"] = _ratios(found)
         _print_details(state, found, results[f"{state}, ratios"])
-        before = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
         arguments.out.write_text(json.dumps(before | results, indent=1) + "\n")
     print(f"written to {arguments.out}")
+
+
+def _in_turns(
+    sets: dict[str, Path], subjects: dict[str, Subject], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """All subjects at once, warm, in short turns."""
+    with contextlib.ExitStack() as stack:
+        readers = {}
+        for name, subject in subjects.items():
+            folder = sets[subject.data]
+            fill([path for path in sorted(folder.rglob("*")) if path.is_file()])
+            python = arguments.peers if subject.peer else sys.executable
+            command = (subject.module, folder, *subject.arguments, 0)
+            readers[name] = stack.enter_context(opened(command, python))
+        return take_short_turns(readers, arguments.turns, arguments.turn_seconds)
 
 
 def _read(

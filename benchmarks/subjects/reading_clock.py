@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ BATCH = 64
 SIDE = 224
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of the random crops, everywhere
 _WARM_UP_BATCHES = 60  # until autotuning has settled and buffers are full
+_REFILL_SECONDS = 0.7  # before the clock of a turn begins
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -27,7 +29,7 @@ def measure(open_stream: Callable[[], Any], seconds: float, most: int = 0) -> No
 
     Args:
         open_stream: Opens the data set and returns an iterable of batches; imports are done.
-        seconds: How long to read.
+        seconds: How long to read. 0 is for several turns: their lengths come as lines of the input.
         most: Records after which it ends even so, warm-up included: what is read a second time is
             not cold any more. 0 is no limit.
 
@@ -41,6 +43,8 @@ def measure(open_stream: Callable[[], Any], seconds: float, most: int = 0) -> No
     first_batch = time.perf_counter() - opened
     for _ in range(_WARM_UP_BATCHES - 1):
         next(batches)
+    if not seconds:
+        _take_turns(batches)
     most_batches = most // BATCH - _WARM_UP_BATCHES if most else 1 << 62
     batch_count, before, begun = 0, _taken(), time.perf_counter()
     while (passed := time.perf_counter() - begun) < seconds and batch_count < most_batches:
@@ -62,6 +66,24 @@ def measure(open_stream: Callable[[], Any], seconds: float, most: int = 0) -> No
         },
     }
     print(json.dumps(found), flush=True)
+    _end()
+
+
+def _take_turns(batches: Iterator[Any]) -> None:
+    """Reads whenever a line of the input says for how long; prints a line of JSON each time."""
+    print(json.dumps({"warm": True}), flush=True)
+    for line in sys.stdin:
+        # What was prefetched before the turn has cost nothing in it.
+        begun = time.perf_counter()
+        while time.perf_counter() - begun < _REFILL_SECONDS:
+            next(batches)
+        batch_count, before, begun = 0, _taken(), time.perf_counter()
+        while (passed := time.perf_counter() - begun) < float(line):
+            next(batches)
+            batch_count += 1
+        cpu_seconds = _taken()["cpu_seconds"] - before["cpu_seconds"]
+        found = {"records": batch_count * BATCH, "seconds": passed, "cpu_seconds": cpu_seconds}
+        print(json.dumps(found), flush=True)
     _end()
 
 

@@ -44,6 +44,15 @@ class OpenFiles:
             data += rest
         return data
 
+    def expect(self, file: int, offset: int, length: int) -> None:
+        """Has the system fetch a range that will be read soon, if it is not in memory.
+
+        Raises:
+            OSError: The file cannot be opened.
+        """
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._get(file).number, offset, length, os.POSIX_FADV_WILLNEED)
+
     def _get(self, file: int) -> _Descriptor:
         with self._lock:
             opened = self._open.get(file)

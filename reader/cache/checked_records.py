@@ -1,12 +1,13 @@
 """Records by their byte ranges, each checked here: what is damaged is named, or skipped.
 
-It reads sets at a URL, which TensorFlow cannot read, and the windows of local sets in which
-TensorFlow found damage, which it can neither name nor pass over.
+TensorFlow cannot read sets at a URL, and neither name nor pass over what is damaged. Of local sets
+it opens a file anew for every range, in a data set of its own: 106 us of CPU for a single record of
+28 kB, where this takes 29; for chunks of 64 records both take 20 us a record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
+from reader.access.open_files import OpenFiles
 from reader.cache.inventory import is_whole
 from reader.cache.locations import missing, unreachable
 from reader.damage import SkippedRecords
@@ -28,6 +30,10 @@ Payloads = npt.NDArray[np.object_]
 
 _REQUEST_BYTES = 8 << 20  # 8 MiB: above that, two requests are faster than one
 _SEARCHED = 256  # records that are read at a time to find one that is whole
+# Of local files: what one call of Python reads.
+_PIECE_BYTES, _PIECE_RECORDS = 8 << 20, 2048
+_OPEN_FILES = 64  # in a call
+_EXPECTED = 64  # ranges that the system fetches ahead, from a disk or NFS many at a time
 
 
 class _Run(NamedTuple):
@@ -89,22 +95,38 @@ class CheckedRecordReader:
         self._skipped = skipped
         self._ends = np.cumsum([shard.records for shard in split.shards])
         self._bytes = np.array([shard.bytes for shard in split.shards], np.int64)
+        mean_bytes = max(1, split.bytes // max(1, split.records))
+        self._piece_records = min(_PIECE_RECORDS, max(1, _PIECE_BYTES // mean_bytes))
         self._filler: tuple[int, bytes] | None = None
 
     def read(self, numbers: Any) -> Any:
         """See `reader.records.readers.RecordReader.read`."""
         # Without a state: with one, a data set that has to be deterministic would be sequential.
-        serialized = tf.numpy_function(self.read_now, [numbers], tf.string, stateful=False)
-        serialized.set_shape([None])
-        return serialized
+        return self._in_pieces(self.read_now, numbers, tf.string)
 
     def read_skipping(self, numbers: Any) -> Any:
         """See `reader.records.readers.RecordReader.read_skipping`."""
-        types = (tf.string, tf.int64)
-        found = tf.numpy_function(self.read_skipping_now, [numbers], types, stateful=False)
-        for one in found:
-            one.set_shape([None])
-        return tuple(found)
+        return self._in_pieces(self.read_skipping_now, numbers, (tf.string, tf.int64))
+
+    def _in_pieces(self, read: Callable[[Int64Array], Any], numbers: Any, types: Any) -> Any:
+        """What a function of [n] int64 numbers gives, called for some of them at a time.
+
+        TensorFlow copies what Python returns, so all of a window would be in memory twice. From a
+        URL it is: fewer requests in flight would cost more.
+        """
+
+        def call(piece: Any) -> Any:
+            found = tf.numpy_function(read, [piece], types, stateful=False)
+            for one in tf.nest.flatten(found):
+                one.set_shape([None])
+            return found if types is tf.string else tuple(found)
+
+        if isinstance(self._source, Url):
+            return call(numbers)
+        pieces = tf.data.Dataset.from_tensors(numbers).unbatch().batch(self._piece_records)
+        # One after the other: calls at the same time would hand the interpreter's lock to and fro.
+        found = pieces.map(call).unbatch()
+        return found.batch(tf.size(numbers, tf.int64)).get_single_element()
 
     def read_now(self, numbers: Int64Array) -> Payloads:
         """[n] bytes: the serialized records of [n] int64 numbers.
@@ -164,27 +186,26 @@ class CheckedRecordReader:
         lost: set[int] = set()
         if skipping:  # a request for a missing file would end all others
             lost = {number for number in shards - copied if not self._exists(number)}
-        requested = self._requested(run for run in runs if run.shard not in copied | lost)
+        local, source = {number: self._copies[number] for number in copied}, self._source
+        requested: Iterator[bytes] = iter(())
+        if isinstance(source, Url):
+            far = [run for run in runs if run.shard not in copied | lost]
+            requested = storage.read_many(
+                Range(source / self._shards[run.shard].file, run.begin, run.size) for run in far
+            )
+        else:
+            local |= {shard: source / self._shards[shard].file for shard in shards - copied - lost}
+        near = _read_near([run for run in runs if run.shard in local], local)
         for run in runs:
             try:
                 if run.shard in lost:
                     yield b""
-                elif run.shard in copied:
-                    yield storage.read_range(self._copies[run.shard], run.begin, run.size)
                 else:
-                    yield next(requested)
+                    yield next(near if run.shard in local else requested)
             except FileNotFoundError as error:
                 raise ShardSetError(missing(str(error.filename))) from error
             except OSError as error:
                 raise ShardSetError(unreachable(str(error.filename), error)) from error
-
-    def _requested(self, runs: Iterator[_Run]) -> Iterator[bytes]:
-        if not isinstance(self._source, Url):
-            return (storage.read_range(self._file(run.shard), run.begin, run.size) for run in runs)
-        source = self._source
-        return storage.read_many(
-            Range(source / self._shards[run.shard].file, run.begin, run.size) for run in runs
-        )
 
     def _from_source(self, number: int) -> bytes | None:
         """The record that is damaged in a copy; None if it is damaged in the set too."""
@@ -265,6 +286,21 @@ class CheckedRecordReader:
             return visible(pc.take(self._record_ids, row)[0].as_py())
         except (pa.ArrowInvalid, UnicodeDecodeError):
             return f"number {number}"
+
+
+def _read_near(runs: list[_Run], paths: dict[int, Path]) -> Iterator[bytes]:
+    """The bytes of each run, of local files by shard; fewer where a file ends before."""
+    place = {shard: number for number, shard in enumerate(paths)}
+    files = OpenFiles(list(paths.values()), _OPEN_FILES)
+    for number, run in enumerate(runs):
+        if number % _EXPECTED == 0:  # of these the first is awaited, the others come meanwhile
+            for next_one in runs[number : number + _EXPECTED]:
+                files.expect(place[next_one.shard], next_one.begin, next_one.size)
+        try:
+            data = files.read(place[run.shard], run.begin, run.size)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(paths[run.shard])) from error
+        yield data
 
 
 def _runs(shards: Int64Array, begins: Int64Array, ends: Int64Array) -> Iterator[_Run]:

@@ -12,12 +12,12 @@ from reader.records.readers import FileRecordReader, RecordReader
 
 
 class ContainedRecordReader:
-    """Reads windows with TensorFlow, and those in which it finds damage record by record.
+    """Reads local files by byte ranges in Python, and with TensorFlow in another process.
 
-    So damage is named, or skipped, and a split without damage costs no call of Python.
+    The first is faster, and names damage or skips it.
 
     Args:
-        files: Reads local files.
+        files: Reads with TensorFlow.
         checked: Reads the same records.
 
     Attributes:
@@ -29,17 +29,11 @@ class ContainedRecordReader:
 
     def read(self, numbers: Any) -> Any:
         """See `reader.records.readers.RecordReader.read`."""
-        serialized = self.portable.read_if_whole(numbers)
-        whole = tf.size(serialized) > 0
-        return tf.cond(whole, lambda: serialized, lambda: self._checked.read(numbers))
+        return self._checked.read(numbers)
 
     def read_skipping(self, numbers: Any) -> Any:
         """See `reader.records.readers.RecordReader.read_skipping`."""
-        serialized = self.portable.read_if_whole(numbers)
-        whole = tf.size(serialized) > 0
-        return tf.cond(
-            whole, lambda: (serialized, numbers), lambda: self._checked.read_skipping(numbers)
-        )
+        return self._checked.read_skipping(numbers)
 
 
 # To TensorFlow, a path with one of these is a pattern.

@@ -112,15 +112,6 @@ class FileRecordReader:
         """See `RecordReader.read_skipping`; damage is an error here."""
         return self.read(numbers), numbers
 
-    def read_if_whole(self, numbers: Any) -> Any:
-        """[n] string as `read` gives them, or [0] where that would be an error."""
-        # One element, which is there or not. Without the map, errors of a data set would not be
-        # passed over one by one: a file that cannot be opened gives another one for ever.
-        found = tf.data.Dataset.range(1).map(lambda _: self.read(numbers))
-        found = found.ignore_errors(log_warning=False)
-        none = tf.data.Dataset.from_tensors(tf.zeros([0], tf.string))
-        return found.concatenate(none).take(1).get_single_element()
-
 
 @dataclasses.dataclass(frozen=True)
 class MemoryRecordReader:
