@@ -99,6 +99,7 @@ class RecordType(abc.ABC):
         planning_passes: How often `near_duplicates` and `plan_changes` read all sidecars.
         runs_python: Whether its kernels hold the interpreter's lock, so that the local engine
             should use processes instead of threads.
+        batch_bytes: Originals that `prepare_batch` gets at a time, or one record if it is larger.
     """
 
     payload: Payload
@@ -111,6 +112,7 @@ class RecordType(abc.ABC):
     late_columns: tuple[pa.Field, ...] = ()
     planning_passes: int = 0
     runs_python: bool = False
+    batch_bytes: int = 4 << 20  # 4 MiB
 
     def check(self) -> None:
         """Checks the files that the options name, before a job begins.
@@ -264,6 +266,8 @@ class RecordType(abc.ABC):
 
 class SingleRecords(RecordType):
     """Records that are prepared one at a time, since each may be large."""
+
+    batch_bytes = 1 << 20  # 1 MiB: a larger batch gains nothing, and its results are held
 
     @abc.abstractmethod
     def prepare(self, record_id: str, data: Any) -> Prepared:

@@ -27,6 +27,8 @@ from beam_jobs.workspace import Workspace, read_json, read_table, write_json, wr
 from shard_format import ShardInfo, frame, index_schema, storage
 from shard_format.storage import Place
 
+_ROWS = 1 << 13  # of a shard that are in memory at a time; of photographs a shard has 5,000
+
 
 class ShardResult(NamedTuple):
     """A finished shard; its index rows are in `index_part`."""
@@ -72,37 +74,62 @@ def write_shard(
     # The marker describes a shard that is about to be replaced.
     storage.delete(marker)
     plan = load_plan(workspace)
-    if spec.cells:
-        cells = [Cell(*cell) for cell in spec.cells]
-        table, sources = read_cells(cells, workspace, block_bytes)
-    else:
-        recipe = read_table(storage.place_of(spec.recipe))
-        table = recipe_rows(recipe, record_type.planning_columns, workspace)
-        sources = unit_sources(recipe_units(recipe), workspace)
-    labels = Labels(table, record_type.schema, plan.class_names)
-    staged = _staged(table, sources, labels, workspace, block_bytes)
-    digest, lengths = hashlib.sha256(), []
-    written = _Written(record_type)
     builder = record_type.example_builder(workspace, spec.split)
+    schema = index_schema(record_type.index_columns)
+    digest, records, shard_bytes = hashlib.sha256(), 0, 0
     # Under its final name: without a manifest, OUT is not a shard set yet.
-    with workspace.write(workspace.out / spec.file, durable=True) as file:
-        for built in builder.build(table, staged):
-            framed = frame(built.example)
-            digest.update(framed)
-            file.write(framed)
-            lengths.append(len(framed))
-            written.append(built)
-    info = ShardInfo(spec.file, len(lengths), sum(lengths), digest.hexdigest())
-    write_table(
-        workspace,
-        index_part(workspace, spec.file),
-        written.index_rows(spec, table, labels, lengths),
-    )
+    with (
+        workspace.write(workspace.out / spec.file, durable=True) as file,
+        workspace.write_arrow(index_part(workspace, spec.file)) as sink,
+        pa.ipc.new_file(sink, schema) as index,
+    ):
+        whole = builder.joins_records
+        for table, sources in _tables(spec, record_type, workspace, block_bytes, whole=whole):
+            labels = Labels(table, record_type.schema, plan.class_names)
+            staged = _staged(table, sources, labels, workspace, block_bytes)
+            written = _Written(schema)
+            for built in builder.build(table, staged):
+                framed = frame(built.example)
+                digest.update(framed)
+                file.write(framed)
+                written.append(built, len(framed))
+            index.write_table(written.index_rows(spec.shard, shard_bytes, table, labels))
+            records += len(written.lengths)
+            shard_bytes += sum(written.lengths)
+    info = ShardInfo(spec.file, records, shard_bytes, digest.hexdigest())
     counters = builder.counters()
     if counters is not None:
         write_table(workspace, counters_part(workspace, spec.file), counters)
     write_json(workspace, marker, {"recipe_key": spec.recipe_key, "info": info.__dict__})
     return ShardResult(spec.split, spec.shard, info, reused=False)
+
+
+def _tables(
+    spec: ShardSpec,
+    record_type: RecordType,
+    workspace: Workspace,
+    block_bytes: int,
+    *,
+    whole: bool,
+) -> Iterator[tuple[pa.Table, list[Source]]]:
+    """The rows of the shard in order, some at a time, and where their payload is.
+
+    A shard of tiny records has a hundred thousand rows, of some hundred bytes each.
+    """
+    if spec.cells:
+        cells = [Cell(*cell) for cell in spec.cells]
+        table, sources = read_cells(cells, workspace, block_bytes)
+        step = len(table) if whole else _ROWS
+        for start in range(0, len(table), step):
+            yield table.slice(start, step), sources
+        return
+    recipe = read_table(storage.place_of(spec.recipe))
+    sources = unit_sources(recipe_units(recipe), workspace)
+    remote = storage.local_path(workspace.units) is None  # where every look at a unit is a request
+    step = len(recipe) if whole or remote else _ROWS
+    for start in range(0, len(recipe), step):
+        rows = recipe.slice(start, step)
+        yield recipe_rows(rows, record_type.planning_columns, workspace), sources
 
 
 def _done_before(spec: ShardSpec, marker: Place, workspace: Workspace) -> ShardResult | None:
@@ -132,22 +159,34 @@ def _staged(
 
 
 class _Written:
-    """The rows of the shard's table that go to the index, and the columns that differ there."""
+    """The rows of a table that go to the index, and the columns that differ there.
 
-    def __init__(self, record_type: RecordType) -> None:
-        self._schema = index_schema(record_type.index_columns)
+    Attributes:
+        lengths: Of the frames, in bytes.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.lengths: list[int] = []
+        self._schema = schema
         self._rows: list[int] = []
         self._changed: dict[str, list[Any]] = {}
 
-    def append(self, built: BuiltExample) -> None:
+    def append(self, built: BuiltExample, length: int) -> None:
+        self.lengths.append(length)
         self._rows.append(built.row)
         for name, value in built.columns.items():
             self._changed.setdefault(name, []).append(value)
 
-    def index_rows(
-        self, spec: ShardSpec, table: pa.Table, labels: Labels, lengths: list[int]
-    ) -> pa.Table:
-        length = np.array(lengths, np.int64)
+    def index_rows(self, shard: int, begin: int, table: pa.Table, labels: Labels) -> pa.Table:
+        """The rows of the index.
+
+        Args:
+            shard: Number of the shard.
+            begin: Position in it of the first frame.
+            table: The rows of the records.
+            labels: Their labels.
+        """
+        length = np.array(self.lengths, np.int64)
         schema = self._schema
         columns = {name: table[name] for name in schema.names if name in table.column_names}
         columns |= {name: pa.chunked_array([values]) for name, values in labels.columns().items()}
@@ -159,8 +198,8 @@ class _Written:
             for name, values in self._changed.items()
         }
         place = {
-            "shard": np.full(len(length), spec.shard, np.int32),
-            "offset": np.cumsum(length) - length,
+            "shard": np.full(len(length), shard, np.int32),
+            "offset": begin + np.cumsum(length) - length,
             "length": length,
         }
         return pa.table(columns | changed | place).select(schema.names).cast(schema)

@@ -46,7 +46,6 @@ from shard_format import (
     storage,
 )
 
-_BATCH_BYTES = 4 << 20  # 4 MiB of originals, or one record if it is larger
 _BATCH_RECORDS = 4096
 
 
@@ -180,7 +179,8 @@ class UnitAtWork:
             return
         self._waiting.append((position, result))
         self._waiting_bytes += len(result.original)
-        if self._waiting_bytes >= _BATCH_BYTES or len(self._waiting) == _BATCH_RECORDS:
+        full = self._waiting_bytes >= self._record_type.batch_bytes
+        if full or len(self._waiting) == _BATCH_RECORDS:
             self.flush()
 
     def flush(self) -> None:

@@ -42,12 +42,21 @@ class BuiltExample(NamedTuple):
 class ExampleBuilder(abc.ABC):
     """Turns the staged records of one shard, in order, into its examples."""
 
+    @property
+    def joins_records(self) -> bool:
+        """Whether an example may have several records.
+
+        `build` is then called once, with the table of the whole shard, else for some rows at a
+        time.
+        """
+        return False
+
     @abc.abstractmethod
     def build(self, table: pa.Table, staged: Iterator[StagedRecord]) -> Iterator[BuiltExample]:
         """The examples in order; their `row` never decreases.
 
         Args:
-            table: Sidecar rows of the shard in final order, with the other columns of its recipe.
+            table: Sidecar rows in final order, with the other columns of the shard's recipe.
             staged: The same records with their payload, read on demand.
         """
 

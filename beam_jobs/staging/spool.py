@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-import mmap
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-_HELD_BYTES = 16 << 20  # 16 MiB per worker; larger units go through a file of the page cache
+# 1 MiB per worker: a unit of any size takes the same. The rest goes through a file, that the page
+# cache holds, and that is read and not mapped: pages of a map would count as memory of the job.
+_HELD_BYTES = 1 << 20
 _WRITE_BYTES = 1 << 20  # 1 MiB a system call
 
 
@@ -44,14 +45,10 @@ class Spool:
             yield from (self._held[number] for number in order)
             return
         self._file.close()
-        places = list(itertools.pairwise(self._ends))
-        with (
-            self._path.open("rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as frames,
-        ):
+        with self._path.open("rb", buffering=0) as file:
             for number in order:
-                start, end = places[number]
-                yield frames[start:end]
+                start, end = self._ends[number : number + 2]
+                yield os.pread(file.fileno(), end - start, start)
 
     def __enter__(self) -> Spool:
         return self

@@ -79,6 +79,11 @@ class PackedExampleBuilder(ExampleBuilder):
         self._table = pa.table({})
         self._packer = SequencePacker(self.features, self.packing, self.length, self.pad)
 
+    @property
+    def joins_records(self) -> bool:
+        """See ExampleBuilder."""
+        return True
+
     def build(self, table: pa.Table, staged: Iterator[StagedRecord]) -> Iterator[BuiltExample]:
         """See ExampleBuilder."""
         self._table = table

@@ -121,6 +121,11 @@ class SegmentRemover(ExampleBuilder):
     builder: ExampleBuilder
     measure: Measure | None
 
+    @property
+    def joins_records(self) -> bool:
+        """See ExampleBuilder."""
+        return self.builder.joins_records
+
     def build(self, table: pa.Table, staged: Iterator[StagedRecord]) -> Iterator[BuiltExample]:
         """See ExampleBuilder."""
         # (row, index columns) of the records that were passed on.

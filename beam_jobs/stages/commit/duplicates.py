@@ -6,6 +6,7 @@ is known of each cluster, two bytes, and then for the rows.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -86,9 +87,13 @@ class _Described(NamedTuple):
 
 def _describe_clusters(workspace: Workspace) -> _Described:
     splits, conflicts = bytearray(), bytearray()
+    rows = _numbered(workspace)
+    first = next(rows, None)
+    if first is None:  # perhaps there are no records, and no splits
+        return _Described(np.zeros(0, np.int8), np.zeros(0, bool))
     with workspace.local_copy(workspace.plan / SPLITS_FILE) as path:
         split_of = np.load(path, mmap_mode="r")
-        for table, cluster, _ in _numbered(workspace):
+        for table, cluster, _ in itertools.chain([first], rows):
             new = int(cluster[-1]) + 1 - len(splits)
             splits += np.full(new, LEFT_OUT, np.int8).tobytes()
             conflicts += bytes(new)

@@ -13,7 +13,7 @@ from PIL import Image
 from beam_jobs.stages import stage
 from beam_jobs.stages.plan import plan
 from beam_jobs.stages.plan.boundaries import Quantiles
-from beam_jobs.staging import sidecars
+from beam_jobs.staging.partitions import rows_of_partition
 from shard_format import open_index
 
 uint64 = st.integers(0, 2**64 - 1)
@@ -121,11 +121,10 @@ def test_colliding_keys_are_ordered_by_record_id(kind, build, monkeypatch, tmp_p
     assert len(roots) == 1
 
 
-def test_duplicates_in_one_partition_or_many(kind, build, tmp_path):
-    corpus = kind.make(10)
-    report = build(corpus, staging=str(tmp_path / "staging"), unit_size="2KiB")
-    assert report.manifest.ledger.duplicates == 0
-    assert sidecars.PARTITION_ROWS > 1 << 20
+def test_a_partition_has_the_same_rows_for_up_to_16_million_records():
+    assert {rows_of_partition(records) for records in (0, 1, 10**6, 1 << 24)} == {1 << 16}
+    assert rows_of_partition(10**8) == -(-(10**8) // 256)  # each partition looks at every unit
+    assert rows_of_partition(1 << 40) == 4 << 20
 
 
 @pytest.mark.parametrize("num_shards", [1, 3, 7, 16])
