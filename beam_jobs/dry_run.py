@@ -7,6 +7,7 @@ import math
 import shutil
 import tempfile
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,14 +18,19 @@ import pyarrow.compute as pc
 from beam_jobs.build import holds_set, is_whole, load_built_id, resolve, workspace_of
 from beam_jobs.columns import int64
 from beam_jobs.corpus.names import LABEL_SEPARATOR
+from beam_jobs.generations.append import generation_job, generation_with
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import DEFAULT_SPLIT
 from beam_jobs.progress import OnProgress
-from beam_jobs.record_types import RECORD_TYPES
+from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.stages.list import Listing, list_corpus
-from beam_jobs.stages.trial import Trial, stage_trial
+from beam_jobs.stages.plan.appending import find_earlier
+from beam_jobs.stages.plan.find_duplicates import find_duplicates
+from beam_jobs.stages.trial import TRIAL_UNIT, Trial, stage_trial
+from beam_jobs.staging import UnitSummary
+from beam_jobs.staging.sidecars import PARTITION_ROWS, Sidecars
 from beam_jobs.workspace import Workspace, read_table
-from shard_format import storage
+from shard_format import load_manifest, storage
 from shard_format.errors import file_error
 from shard_format.machine import usable_cores
 from shard_format.options import declared
@@ -64,6 +70,30 @@ class Estimate(NamedTuple):
     seconds: float
 
 
+class Growth(NamedTuple):
+    """What `--append` would do.
+
+    Attributes:
+        base: The set.
+        generation: Number of the generation that it would add, or that has these sources.
+        already_built: Whether a generation has these sources, so that there is nothing to do.
+        known: Items that a generation has read without change, and that are not read again.
+        known_bytes: Their bytes.
+        new: Records of the sample that the set would keep.
+        duplicates: Records of the sample that are duplicates of one in the set.
+        repeated: Records of the sample that are duplicates of another one in it.
+    """
+
+    base: str
+    generation: int
+    already_built: bool
+    known: int
+    known_bytes: int
+    new: int
+    duplicates: int
+    repeated: int
+
+
 class DryRun(NamedTuple):
     """What a job would do.
 
@@ -86,6 +116,7 @@ class DryRun(NamedTuple):
         trial: A sample of records, as they were staged.
         estimate: For the whole corpus; None if the sample does not tell.
         free_bytes: On the file system of the output; None in an object store.
+        growth: With --append: what would be added; else None.
     """
 
     options: PreprocessOptions
@@ -106,6 +137,7 @@ class DryRun(NamedTuple):
     trial: Trial
     estimate: Estimate | None
     free_bytes: int | None
+    growth: Growth | None = None
 
     def as_json(self) -> dict[str, Any]:
         """All of it, as values of JSON."""
@@ -114,66 +146,117 @@ class DryRun(NamedTuple):
             "rejected": {name: items._asdict() for name, items in self.rejected.items()},
             "trial": self.trial._asdict(),
             "estimate": self.estimate and self.estimate._asdict(),
+            "growth": self.growth and self.growth._asdict(),
         }
 
 
 def dry_run(
     options: PreprocessOptions,
     on_progress: OnProgress = lambda stage, done, total: None,
+    given: Collection[str] | None = None,
 ) -> DryRun:
-    """Finds out what `preprocess` would do, and writes nothing into the output or --staging.
+    """Finds out what `preprocess` or `append` would do, and writes nothing into output or staging.
 
     Args:
         options: The job.
         on_progress: Called with (stage, done, in all) for the stages "list", in items, and
             "sample".
+        given: With `append`: names of the options that the user gave, see `append`.
 
     Raises:
         UsageError: An option is wrong.
-        InputError: The corpus or the output folder cannot be used.
+        InputError: The corpus or the output folder cannot be used, or the set not be appended to.
     """
-    asked, options = options, resolve(options)
-    record_type = RECORD_TYPES[options.record_type](options)
+    asked, base = options, None
+    if options.append:
+        base = storage.place_of(storage.absolute(options.out))
+        options = generation_job(options, base, given)
+    options = resolve(options)
     try:
         with tempfile.TemporaryDirectory(prefix="shardmill-") as folder:
             scratch = Workspace(Path(folder), None)
             scratch.create()
-            found = list_corpus(
-                options, record_type, scratch, lambda done: on_progress("list", done, 0)
-            )
-            on_progress("list", found.items, found.items)
-            listing, units = read_table(scratch.listing), read_table(scratch.unit_table)
-            workspace = workspace_of(options)
-            complete = _holds(workspace, found, options) and is_whole(workspace)
-            unfinished = storage.is_folder(workspace.plan)
-            staged, left_bytes = _staged(units, workspace)
-            on_progress("sample", 0, 1)
-            trial = stage_trial(listing, options, record_type, scratch)
-            on_progress("sample", 1, 1)
-            workers = options.workers or math.ceil(usable_cores())
-            usable = listing.filter(pc.equal(listing["reason"], ""))
-            return DryRun(
-                options=options,
-                given=_given(asked),
-                detected=_detected(asked, options),
-                state="complete" if complete else "unfinished" if unfinished else "new",
-                files=len(pc.unique(listing["path"])),
-                items=found.items,
-                bytes=found.bytes,
-                kinds=_kinds(listing["record_id"]),
-                ignored=found.ignored,
-                rejected=_rejected(listing),
-                classes=_classes(usable["label"]),
-                workers=workers,
-                units=len(units),
-                units_staged=staged,
-                unit_bytes=found.bytes // len(units),
-                trial=trial,
-                estimate=_estimate(trial, usable, left_bytes / max(1, found.bytes), workers),
-                free_bytes=_free_bytes(workspace.out),
-            )
+            return _look(asked, options, base, scratch, on_progress)
     except OSError as error:
         raise file_error(error, tempfile.gettempdir(), resumes=False) from error
+
+
+def _look(
+    asked: PreprocessOptions,
+    options: PreprocessOptions,
+    base: Place | None,
+    scratch: Workspace,
+    on_progress: OnProgress,
+) -> DryRun:
+    record_type = RECORD_TYPES[options.record_type](options)
+    found = list_corpus(options, record_type, scratch, lambda done: on_progress("list", done, 0))
+    on_progress("list", found.items, found.items)
+    listing, units = read_table(scratch.listing), read_table(scratch.unit_table)
+    workspace = workspace_of(options)
+    complete = _holds(workspace, found, options) and is_whole(workspace)
+    unfinished = storage.is_folder(workspace.plan)
+    staged, left_bytes = _staged(units, workspace)
+    on_progress("sample", 0, 1)
+    trial = stage_trial(listing, options, record_type, scratch)
+    on_progress("sample", 1, 1)
+    workers = options.workers or math.ceil(usable_cores())
+    usable = listing.filter(pc.equal(listing["reason"], ""))
+    growth = _growth(base, found, trial, options, record_type, scratch) if base else None
+    complete = growth.already_built if growth is not None else complete
+    return DryRun(
+        options=options,
+        given=_given(asked),
+        detected={} if base else _detected(asked, options),
+        state="complete" if complete else "unfinished" if unfinished else "new",
+        files=len(pc.unique(listing["path"])),
+        items=found.items,
+        bytes=found.bytes,
+        kinds=_kinds(listing["record_id"]),
+        ignored=found.ignored,
+        rejected=_rejected(listing),
+        classes=_classes(usable["label"]),
+        workers=workers,
+        units=len(units),
+        units_staged=staged,
+        unit_bytes=found.bytes // max(1, len(units)),
+        trial=trial,
+        estimate=_estimate(trial, usable, left_bytes / max(1, found.bytes), workers),
+        free_bytes=_free_bytes(workspace.out),
+        growth=growth,
+    )
+
+
+def _growth(
+    base: Place,
+    listing: Listing,
+    trial: Trial,
+    options: PreprocessOptions,
+    record_type: RecordType,
+    scratch: Workspace,
+) -> Growth:
+    """Compares the staged sample with the records of the set, as planning would.
+
+    Raises:
+        InputError: An id is taken, or the set has not stored what is needed.
+    """
+    manifest = load_manifest(base)
+    known = generation_with(base, manifest, listing)
+    sample = UnitSummary(TRIAL_UNIT, trial.read, trial.kept, {}, {}, reused=False)
+    sidecars = Sidecars(scratch, [sample])
+    clusters = find_duplicates(sidecars, options, record_type, PARTITION_ROWS)
+    related = find_earlier(sidecars, clusters, options, record_type).related
+    dropped = related.clusters.dropped
+    of_set = int(np.isin(dropped, related.records).sum())
+    return Growth(
+        base=str(base),
+        generation=manifest.newest + 1 if known is None else known,
+        already_built=known is not None,
+        known=listing.known,
+        known_bytes=listing.known_bytes,
+        new=trial.kept - len(dropped),
+        duplicates=of_set,
+        repeated=len(dropped) - of_set,
+    )
 
 
 def _holds(workspace: Workspace, listing: Listing, options: PreprocessOptions) -> bool:

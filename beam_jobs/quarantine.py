@@ -176,10 +176,10 @@ def _parents(directory: Place, files: Path, chosen: Sequence[str]) -> set[Path]:
 def replay_options(
     directory: Place, repaired: Place | None, sources: Sequence[str], changes: dict[str, Any]
 ) -> PreprocessOptions:
-    """The job that built a set, with replacement files and other options.
+    """The job that built a set, or one generation, with replacement files and other options.
 
     Args:
-        directory: The set.
+        directory: The set, or the folder of an appended generation.
         repaired: A folder that `export` wrote, or one of files by record id; None if only options
             change.
         sources: Where the corpus is now; none if it has not moved.
@@ -189,14 +189,15 @@ def replay_options(
         InputError: The set does not say how it was built, or the folder is missing.
         UsageError: Jobs on such records do not have one of the options.
     """
-    manifest = load_manifest(directory)
-    if manifest.generations:
+    build = load_build(directory)
+    builds = len(build.get("compacted", ()))
+    if builds > 1 and not sources:
         raise UsageError(
-            f"{directory} has {len(manifest.generations)} generations, and a replay builds one set "
-            "of the first sources. Repair the files in a folder of their own, and append it with "
+            f"{directory} was compacted from {builds} builds, and {naming.BUILD} has the sources "
+            "of the first alone. Name all of them with --sources, or append repaired files with "
             "'shardmill preprocess ... --append'."
         )
-    saved = load_build(directory).get("options")
+    saved = build.get("options")
     if not isinstance(saved, dict):
         raise InputError(
             f"{directory / naming.BUILD} has no options of the build, so it cannot be replayed. "

@@ -73,7 +73,8 @@ class Replacement:
         if "options" in build:
             build["options"]["out"] = str(self.directory)
             with Workspace(self.new, None).write(self.new / naming.BUILD, durable=True) as file:
-                file.write(build_text(build, load_manifest(self.new)))
+                # That of a set with generations belongs to the manifest of the first one.
+                file.write(build_text(build, load_manifest(self.new, 0)))
         (self.directory / naming.WORK_DIR / _MARK).touch()
         if not _exchange(self.new, self.directory):
             before = self.new / naming.WORK_DIR / _BEFORE

@@ -13,6 +13,7 @@ from shard_format.wording import counted, format_bytes, visible
 
 if TYPE_CHECKING:
     from beam_jobs import DryRun
+    from beam_jobs.dry_run import Growth
 
 _WIDTH = 80
 _INDENT = " " * 11
@@ -63,14 +64,40 @@ def _lines(found: DryRun) -> Iterator[tuple[str, str]]:
             f"{format_bytes(found.unit_bytes)}"
         ),
     )
-    if found.state == "complete":
+    if found.growth is not None:
+        yield from _growth(found, found.growth)
+    elif found.state == "complete":
         yield "output", f"{options.out} holds this very set already; there is nothing to do"
     elif found.units_staged:
         yield "resumes", f"{found.units_staged:,} of {found.units:,} units are staged already"
     reasons = f"; rejected or filtered: {_listed(trial.reasons)}" if trial.reasons else ""
-    yield "sample", f"{counted(trial.read, 'record')}, {trial.kept:,} kept{reasons}"
-    yield from _estimated(found)
+    if trial.read:
+        yield "sample", f"{counted(trial.read, 'record')}, {trial.kept:,} kept{reasons}"
+    if trial.read:
+        yield from _estimated(found)
     yield "next", "nothing was written; leave out --dry-run to begin"
+
+
+def _growth(found: DryRun, growth: Growth) -> Iterator[tuple[str, str]]:
+    if growth.known:
+        yield (
+            "known",
+            f"{counted(growth.known, 'item')}, {format_bytes(growth.known_bytes)}, were read by "
+            "earlier generations and have not changed; they are not read again",
+        )
+    if growth.already_built:
+        yield (
+            "append",
+            f"{growth.base} has these sources already: generation {growth.generation}; there is "
+            "nothing to do",
+        )
+        return
+    yield (
+        "append",
+        f"generation {growth.generation} of {growth.base}; of the sample {growth.new:,} new, "
+        f"{counted(growth.duplicates, 'duplicate')} of the set, {growth.repeated:,} of one "
+        f"another, {found.trial.read - found.trial.kept:,} rejected or filtered",
+    )
 
 
 def _estimated(found: DryRun) -> Iterator[tuple[str, str]]:

@@ -102,18 +102,15 @@ def append(
     with lock_of(base, on_note):
         recover(base)
         before = load_manifest(base)
-        check_appendable(base, before)
-        options = like_the_set(options, base, before, given)
         number = before.newest + 1
-        out = base / naming.generation_folder(number)
-        job = resolve(dataclasses.replace(options, out=str(out), base=str(base), append=False))
+        job = resolve(generation_job(options, base, given))
         for note in job.notes:
             on_note(note)
         record_type = RECORD_TYPES[job.record_type](job)
         workspace, run_id = workspace_of(job), uuid.uuid4().hex
         with locked_output(workspace, on_note):
             build = _begin(job, record_type, workspace, run_id, on_progress)
-            known = _known(base, before, build.listing)
+            known = generation_with(base, before, build.listing)
             if known is not None:
                 _discard(workspace)
                 return _report(base, before, known, build, already_built=True)
@@ -126,8 +123,29 @@ def append(
             # Before it is published: no later command looks into the folder of this build.
             finish_build(dataclasses.replace(job, no_report=True), workspace, rebuilt=False)
         manifest = publish(base, number)
-        _renew_report(options, base)
+        _renew_report(job, base)
         return _report(base, manifest, number, build, already_built=False)
+
+
+def generation_job(
+    options: PreprocessOptions, base: Place, given: Collection[str] | None
+) -> PreprocessOptions:
+    """The options of the build of the next generation of a set.
+
+    Args:
+        options: What was asked for.
+        base: The set.
+        given: See `append`.
+
+    Raises:
+        UsageError: An option differs from that of the set.
+        InputError: The set cannot be appended to.
+    """
+    manifest = load_manifest(base)
+    check_appendable(base, manifest)
+    options = like_the_set(options, base, manifest, given)
+    out = base / naming.generation_folder(manifest.newest + 1)
+    return dataclasses.replace(options, out=str(out), base=str(base), append=False)
 
 
 @contextlib.contextmanager
@@ -238,7 +256,7 @@ def _discard(workspace: Workspace) -> None:
             path.rmdir()
 
 
-def _known(base: Place, manifest: Manifest, listing: Listing) -> int | None:
+def generation_with(base: Place, manifest: Manifest, listing: Listing) -> int | None:
     """The generation that has the same sources, read with the same options."""
     if not listing.items:
         return listing.known_to

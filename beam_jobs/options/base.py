@@ -48,6 +48,8 @@ class PreprocessOptions:
         notes: What a look at SRC settled that people may not expect.
         base: The set that a new generation is added to; --append sets it.
         base_generation: Its newest generation that records are compared with; None for all.
+        only_items: A list of items, `fingerprints/items.arrow`, to read no others, in a repair.
+        without_items: Lists of items not to read, in a replay.
     """
 
     # The job of `shardmill preprocess` and `python -m beam_jobs`, and its help.
@@ -57,7 +59,8 @@ class PreprocessOptions:
     # Paths, workers and names: `config` leaves them out, for they do not change the records.
     WITHOUT_EFFECT: ClassVar[frozenset[str]] = frozenset(
         "sources out repaired notes name labels workers on_bad on_unreadable staging unit_size "
-        "no_report overwrite append new_classes base base_generation no_fingerprints".split()
+        "no_report overwrite append new_classes no_fingerprints "
+        "base base_generation only_items without_items".split()
     )
 
     # Options added since the first version, with the value at which records are as before. The
@@ -82,6 +85,8 @@ class PreprocessOptions:
     notes: tuple[str, ...] = ()
     base: str = ""
     base_generation: int | None = None
+    only_items: str = ""
+    without_items: tuple[str, ...] = ()
     name: str = option(
         "set",
         "First part of every shard's file name.",

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from beam_jobs.build import resolve
 from beam_jobs.like import options_of_config
+from beam_jobs.moved_sources import sources_now
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import OnProgress
 from beam_jobs.record_types import RECORD_TYPES
@@ -120,7 +121,14 @@ class SetRepair:
     def _job(self, manifest: Manifest | None) -> PreprocessOptions | None:
         """The options that the build had; None if nothing says them."""
         job = job_of(self._directory, manifest, self._sources())
-        if job is None or not self._number:
+        if job is None:
+            return None
+        # Files that were added since are those of later generations, or of none.
+        read = self._directory / naming.READ_ITEMS
+        named = {one.file: one for one in fingerprint_files(load_build(self._directory))}
+        if self._is_whole(named.get(naming.READ_ITEMS)):
+            job = dataclasses.replace(job, only_items=str(read))
+        if not self._number:
             return job
         base = str(self._all.directory)
         return dataclasses.replace(job, base=base, base_generation=self._number - 1)
@@ -133,15 +141,7 @@ class SetRepair:
         given = self._all.sources
         if not given or self._is_only:
             return given
-        options = load_build(self._directory).get("options")
-        before = options.get("sources") if isinstance(options, dict) else None
-        known = [str(source) for source in before] if isinstance(before, list) else []
-        by_name = {storage.place_of(source).name: source for source in given}
-        names = [storage.place_of(source).name for source in known]
-        if known and all(name in by_name for name in names):
-            return [by_name[name] for name in names]
-        is_there = known and all(storage.exists(storage.place_of(source)) for source in known)
-        return () if is_there else given
+        return sources_now(load_build(self._directory), given)
 
     def _build(self, manifest: Manifest | None, why: str) -> Rebuild | None:
         """A whole build; None if nothing says with which options."""

@@ -32,6 +32,7 @@ from beam_jobs.staging.read_items import (
     KnownItems,
     item_hash,
     item_identity,
+    items_of,
     note_items,
     reading_key,
 )
@@ -203,7 +204,7 @@ class _Written(NamedTuple):
 
 
 class _Unread:
-    """Leaves out items that earlier generations of the set have read.
+    """Leaves out items that other generations of the set have read.
 
     Args:
         options: The job; only with `base` there are any.
@@ -220,7 +221,9 @@ class _Unread:
         self._items: KnownItems | None = None
         if options.base:
             base = storage.place_of(options.base)
-            self._items = KnownItems(base, load_manifest(base, options.base_generation))
+            self._items = items_of(base, load_manifest(base, options.base_generation))
+        self._others = KnownItems(map(storage.place_of, options.without_items))
+        self._own = KnownItems(map(storage.place_of, filter(None, [options.only_items])))
         self.known = self.known_bytes = 0
         self.known_to = -1
 
@@ -230,10 +233,17 @@ class _Unread:
 
     def of(self, items: list[SourceItem]) -> list[SourceItem]:
         """Those that no generation has read."""
+        if self._items is None and not self._others and not self._own:
+            return items
+        hashes = np.array([self.hash(item_identity(item)) for item in items], np.uint64)
+        left = self._others.generation_of(hashes) < 0
+        if self._own:
+            left &= self._own.generation_of(hashes) >= 0
+        items = [items[row] for row in np.flatnonzero(left).tolist()]
         if self._items is None:
             return items
-        hashes = [self.hash(item_identity(item)) for item in items]
-        known = self._items.generation_of(np.array(hashes, np.uint64))
+        hashes = hashes[left]
+        known = self._items.generation_of(hashes)
         self.known += int((known >= 0).sum())
         self.known_to = max(self.known_to, int(known.max(initial=-1)))
         self.known_bytes += sum(items[row].size for row in np.flatnonzero(known >= 0).tolist())

@@ -24,12 +24,16 @@ from beam_jobs.record_types import RecordType
 from beam_jobs.rejects import RejectWriter
 from beam_jobs.stages.stage import UnitAtWork
 from beam_jobs.staging.spool import Spool
-from beam_jobs.workspace import Workspace
+from beam_jobs.staging.units import unit_files
+from beam_jobs.workspace import Workspace, write_table
 from shard_format import InputError, storage
 
 _ITEMS = 64
 _SECONDS = 2.0  # for all of them
 _BYTES = 256 << 20  # 256 MiB of originals
+
+
+TRIAL_UNIT = "trial"  # key of the staged sample
 
 
 class Trial(NamedTuple):
@@ -62,7 +66,7 @@ class Trial(NamedTuple):
 def stage_trial(
     listing: pa.Table, options: PreprocessOptions, record_type: RecordType, workspace: Workspace
 ) -> Trial:
-    """Stages random items of a listing, for about two seconds.
+    """Stages random items of a listing as the unit TRIAL_UNIT, for about two seconds.
 
     Args:
         listing: Rows of ITEM_SCHEMA, at least one of them usable.
@@ -91,9 +95,11 @@ def stage_trial(
                 f"Cannot read a source: {error}. Nothing was written. Run the same command again "
                 "when it can be read, or with --on-unreadable quarantine."
             ) from error
-        with workspace.write(workspace.scratch_file()) as payload:
+        files = unit_files(workspace, TRIAL_UNIT)
+        with workspace.write(files["tfrecord"]) as payload:
             sidecar = work.unit.write_in_shuffle_order(payload)
             staged_bytes = payload.tell()
+    write_table(workspace, files["arrow"], sidecar)
     labels = pc.value_counts(sidecar["label"].drop_null()).to_pylist()
     return Trial(
         read=work.unit.read,

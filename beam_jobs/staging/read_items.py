@@ -46,24 +46,31 @@ def reading_key(reading: Sequence[Any]) -> bytes:
 
 
 class KnownItems:
-    """What the generations of a set have read.
+    """Lists of items that were read, such as those of the generations of a set.
 
     Args:
-        base: The set.
-        manifest: Of the last generation that counts.
+        places: The lists; one that is missing has no item.
     """
 
-    def __init__(self, base: Place, manifest: Manifest) -> None:
-        self._hashes = [_read(place) for place in _places(base, manifest)]
+    def __init__(self, places: Iterable[Place]) -> None:
+        self._hashes = [_read(place) for place in places]
+
+    def __bool__(self) -> bool:
+        return bool(self._hashes)
 
     def generation_of(self, hashes: UInt64Array) -> IntArray:
-        """[n] int64: the last generation that has read each item; -1 if none has."""
+        """[n] int64: the number of the last list that has each item; -1 if none has."""
         found = np.full(len(hashes), -1, np.int64)
         for number, known in enumerate(self._hashes):
             if len(known):
                 at = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
                 found[known[at] == hashes] = number
         return found
+
+
+def items_of(base: Place, manifest: Manifest) -> KnownItems:
+    """What the generations of a set have read, up to that of a manifest."""
+    return KnownItems(_places(base, manifest))
 
 
 def note_items(workspace: Workspace, hashes: Iterable[int]) -> None:

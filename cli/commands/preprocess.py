@@ -15,7 +15,7 @@ from cli.places import PLACE
 
 if TYPE_CHECKING:  # pyarrow takes a while to import
     from shard_format.storage import Place
-from shard_format import Schema, UsageError
+from shard_format import Schema
 
 
 class _WithBeamOptions(click.Command):
@@ -82,12 +82,8 @@ def _job(options: type[PreprocessOptions]) -> click.Command:
             further = {"sources": asked.sources, "out": asked.out}
             save(save_config, asked, further, f"shardmill preprocess {options.COMMAND}")
         beam_args: list[str] = ctx.obj
-        if dry_run and asked.append:
-            raise UsageError(
-                "--dry-run shows builds, not what --append adds. Leave one of them out."
-            )
         if dry_run:
-            show_dry_run(asked, as_json)
+            show_dry_run(asked, _given(ctx), as_json)
         elif asked.append:
             append_to_set(asked, _given(ctx), beam_args, as_json)
         else:
@@ -121,8 +117,8 @@ for _options in OPTIONS.values():
     preprocess.add_command(_job(_options))
 
 
-def show_dry_run(options: PreprocessOptions, as_json: bool) -> None:
-    """Prints what the job would do, after a look at the corpus."""
+def show_dry_run(options: PreprocessOptions, given: set[str], as_json: bool) -> None:
+    """Prints what the job would do, after a look at the corpus; see `append_to_set`."""
     from beam_jobs.dry_run import dry_run
     from cli.console import Bars, native_noise_kept, print_json
     from cli.dry_run import print_dry_run
@@ -130,7 +126,9 @@ def show_dry_run(options: PreprocessOptions, as_json: bool) -> None:
     with native_noise_kept() as stderr, Bars(stderr) as bars:
         units = {"list": "files", "sample": ""}
         found = dry_run(
-            options, lambda stage, done, total: bars.update(stage, done, total, units[stage])
+            options,
+            lambda stage, done, total: bars.update(stage, done, total, units[stage]),
+            given,
         )
     if as_json:
         print_json(found.as_json())

@@ -147,7 +147,8 @@ def replay(
     """Build DIR again with the repaired files of FOLDER, or with other options.
 
     The result has the same bytes as a set built from the repaired corpus. The corpus is read
-    again; if DIR was built with --staging, only units with repaired files are prepared again.
+    again; if DIR was built with --staging, only units with repaired files are prepared again. Of
+    a set with several generations each is built again, from its own sources.
 
     \b
     Examples:
@@ -161,7 +162,7 @@ def replay(
     from beam_jobs.replacement import replacement_at
     from cli.commands.preprocess import build_set
     from cli.console import say
-    from shard_format import UsageError
+    from shard_format import UsageError, load_manifest
 
     changes = {name: value for name, value in changes.items() if value is not None}
     if repaired is None and not changes:
@@ -171,6 +172,9 @@ def replay(
         )
     if out is None:
         replacement_at(directory)  # of one that was killed, the set gets its name back
+    if load_manifest(directory).generations:
+        _replay_generations(directory, repaired, sources, changes, out, as_json=as_json)
+        return
     options = replay_options(directory, repaired, sources, changes)
     if out is not None:
         build_set(dataclasses.replace(options, out=out), [], as_json)
@@ -179,3 +183,31 @@ def replay(
     build_set(options, [], as_json, shown=str(directory))
     if not as_json:
         say(f"replaced   {directory}")
+
+
+def _replay_generations(
+    directory: Place,
+    repaired: Place | None,
+    sources: tuple[str, ...],
+    changes: dict[str, Any],
+    out: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    from beam_jobs.generations.replay import replay_generations
+    from cli.console import Bars, native_noise_kept, print_json, say
+
+    units = {"list": "files", "stage": "bytes"}
+    with native_noise_kept() as stderr, Bars(stderr) as bars:
+
+        def show(stage: str, done: int, total: int) -> None:
+            bars.update(stage, done, total, units.get(stage, "records"))
+
+        manifest = replay_generations(directory, repaired, sources, changes, out, show, bars.note)
+    if as_json:
+        print_json(manifest.summary())
+        return
+    ledger = manifest.ledger
+    say(f"read       {ledger.read:,}, kept {ledger.kept:,}, quarantined {ledger.quarantined:,}")
+    done = f"built      {out}" if out else f"replaced   {directory}"
+    say(f"{done}; 'shardmill log' lists the generations")

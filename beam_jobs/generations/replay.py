@@ -1,0 +1,125 @@
+"""`quarantine replay` of a set with several generations.
+
+Every generation is built again in its order, from its own sources, with the repaired files, into
+OUT.new; then both folders exchange their names. So records that are kept now are in the generation
+that rejected them, and the result is that of builds and appends that never failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from beam_jobs.generations.append import append
+from beam_jobs.moved_sources import sources_now
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.progress import OnProgress
+from beam_jobs.quarantine import replay_options
+from beam_jobs.replacement import Replacement, replacement_at
+from beam_jobs.workspace import Workspace
+from shard_format import InputError, Manifest, load_build, load_manifest, naming, storage
+from shard_format.own_checksums import build_text
+from shard_format.storage import Place
+
+
+def replay_generations(
+    directory: Place,
+    repaired: Place | None = None,
+    sources: Sequence[str] = (),
+    changes: Mapping[str, Any] | None = None,
+    out: str | None = None,
+    on_progress: OnProgress = lambda stage, done, total: None,
+    on_note: Callable[[str], None] = lambda note: None,
+) -> Manifest:
+    """Builds all generations of a set again; one that was killed is resumed.
+
+    Args:
+        directory: The set.
+        repaired: See `replay_options`.
+        sources: Where the sources of all generations are now; none if they have not moved.
+        changes: Options by field name, for every generation.
+        out: Where to build; None replaces the set.
+        on_progress: See `run.preprocess`.
+        on_note: See `run.preprocess`; called before each generation too.
+
+    Returns:
+        The new manifest.
+
+    Raises:
+        UsageError: See `replay_options`.
+        InputError: A corpus or the output cannot be used.
+    """
+    jobs = list(_jobs(directory, repaired, sources, dict(changes or {})))
+
+    def build(place: str, *, resumes: bool) -> None:
+        for number, job in enumerate(jobs):
+            on_note(f"generation {number} of {len(jobs) - 1}")
+            job = dataclasses.replace(job, out=place)
+            _build_first(job, on_progress, on_note, resumes=resumes) if not number else append(
+                dataclasses.replace(job, append=True), None, (), on_progress, on_note
+            )
+
+    if out is not None:
+        build(out, resumes=False)
+        return load_manifest(storage.place_of(out))
+    replacement = replacement_at(directory)
+    if replacement is None:
+        raise InputError(f"{directory} has no manifest any more. Nothing was changed.")
+    with replacement.locked():
+        build(str(replacement.new), resumes=True)
+        _rename_builds(replacement)
+        replacement.finish()
+    return load_manifest(directory)
+
+
+def _jobs(
+    directory: Place, repaired: Place | None, sources: Sequence[str], changes: dict[str, Any]
+) -> Iterator[PreprocessOptions]:
+    generations = load_manifest(directory).generations
+    folders = [directory / one.folder if one.folder else directory for one in generations]
+    for number, folder in enumerate(folders):
+        moved = sources_now(load_build(folder), sources) if sources else ()
+        job = replay_options(folder, repaired, moved, changes)
+        # Of a folder that has grown, what a later generation has read is left to it.
+        later = tuple(str(one / naming.READ_ITEMS) for one in folders[number + 1 :])
+        yield dataclasses.replace(
+            job, base="", base_generation=None, overwrite=False, without_items=later
+        )
+
+
+def _build_first(
+    job: PreprocessOptions,
+    on_progress: OnProgress,
+    on_note: Callable[[str], None],
+    *,
+    resumes: bool,
+) -> None:
+    """Builds the first generation, in the place of what a replay of another kind has left."""
+    from beam_jobs.run import preprocess  # loads Beam
+
+    left = storage.stat(storage.place_of(job.out) / naming.MANIFEST) is not None
+    try:
+        preprocess(job, (), on_progress, on_note)
+    except InputError:
+        if not (left and resumes):
+            raise
+        storage.delete_tree(storage.place_of(job.out))
+        preprocess(job, (), on_progress, on_note)
+
+
+def _rename_builds(replacement: Replacement) -> None:
+    """Writes into every build.json of a generation where it will be; `finish` does the first."""
+    workspace = Workspace(replacement.new, None)
+    workspace.create()
+    for one in load_manifest(replacement.new).generations[1:]:
+        folder: Path = replacement.new / one.folder
+        build = load_build(folder)
+        with contextlib.suppress(KeyError):
+            build["options"]["out"] = str(replacement.directory / one.folder)
+            build["options"]["base"] = str(replacement.directory)
+            content = build_text(build, load_manifest(folder))
+            with workspace.write(folder / naming.BUILD, durable=True) as file:
+                file.write(content)

@@ -1,0 +1,29 @@
+"""Where the sources of a build are now, if they have moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shard_format import storage
+
+
+def sources_now(build: Mapping[str, Any], given: Sequence[str]) -> Sequence[str]:
+    """The sources of one of several builds of a set; empty if they are where they were.
+
+    Those of `given` that have the names of its folders and files; all of `given` if the sources of
+    the build are gone, and not all of them are named.
+
+    Args:
+        build: The content of its build.json.
+        given: Where the sources of all builds are now.
+    """
+    options = build.get("options")
+    before = options.get("sources") if isinstance(options, Mapping) else None
+    known = [str(source) for source in before] if isinstance(before, list | tuple) else []
+    by_name = {storage.place_of(source).name: source for source in given}
+    names = [storage.place_of(source).name for source in known]
+    if known and all(name in by_name for name in names):
+        return [by_name[name] for name in names]
+    is_there = known and all(storage.exists(storage.place_of(source)) for source in known)
+    return () if is_there else given

@@ -1,0 +1,69 @@
+"""quarantine replay of a set with several generations: as if nothing had been rejected."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from beam_jobs.generations.compact import compact
+from beam_jobs.generations.replay import replay_generations
+from beam_jobs.quarantine import export, replay_options
+from shard_format import UsageError, load_build, load_manifest, naming, verify_set
+from tests.fixtures.damage import files_of
+
+OLD = {f"{'ab'[n % 2]}/old{n}": n for n in range(8)}
+NEW = {f"{'ab'[n % 2]}/new{n}": 100 + n for n in range(4)}
+
+
+@pytest.fixture
+def rejected(write_corpus, begin_set, append_to, tmp_path):
+    """Two generations of one folder that has grown; a record of each is rejected."""
+    corpus = write_corpus("corpus", OLD)
+    (corpus / "a" / "bad-old.jpg").write_bytes(b"no image")
+    begin_set(corpus)
+    write_corpus("corpus", NEW)
+    (corpus / "b" / "bad-new.jpg").write_bytes(b"no image")
+    append_to(corpus)
+    export(tmp_path / "set", tmp_path / "refused")
+    for name, seed in (("a/bad-old.jpg", 500), ("b/bad-new.jpg", 501)):
+        good = write_corpus(f"good{seed}", {"x/1": seed}) / "x" / "1.jpg"
+        shutil.copy(good, tmp_path / "refused" / "files" / name)
+    return tmp_path / "set"
+
+
+def test_repaired_records_are_in_the_set(rejected, records_of, tmp_path):
+    before = records_of()
+    manifest = replay_generations(rejected, tmp_path / "refused")
+    assert manifest == load_manifest(rejected) and len(manifest.generations) == 2
+    assert (manifest.ledger.read, manifest.ledger.kept) == (14, 14)
+    found = records_of()
+    assert found.keys() - before.keys() == {"a/bad-old.jpg", "b/bad-new.jpg"}
+    assert {name: found[name] for name in before} == before
+    assert verify_set(rejected).damages == []
+    assert not rejected.with_name("set.new").exists()
+    build = load_build(rejected / "generations/0001")
+    assert build["options"]["base"] == str(rejected)
+    # Again: the same set.
+    assert replay_generations(rejected, tmp_path / "refused").root_hash == manifest.root_hash
+
+
+def test_it_can_be_built_elsewhere(rejected, tmp_path):
+    names = files_of(rejected)
+    manifest = replay_generations(rejected, changes={"min_side": 5}, out=str(tmp_path / "other"))
+    assert files_of(rejected) == names and manifest.config["min_side"] == 5
+    assert verify_set(tmp_path / "other").damages == []
+
+
+def test_a_compacted_set_needs_its_sources(rejected):
+    compact(rejected)
+    with pytest.raises(UsageError, match="was compacted from 2 builds"):
+        replay_options(rejected, None, (), {"seed": 1})
+
+
+def test_the_command(rejected, shardmill, tmp_path):
+    done = shardmill("quarantine", "replay", rejected, tmp_path / "refused")
+    assert done.returncode == 0, done.stderr
+    assert "quarantined 0" in done.stdout
+    assert load_manifest(rejected).ledger.kept == 14
+    assert not (rejected / naming.WORK_DIR).exists()
