@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import cv2
@@ -60,13 +61,15 @@ class PerceptualHash(NamedTuple):
     thumbnail: bytes
 
 
-def perceive(pixels: Pixels) -> PerceptualHash:
+def perceive(pixels: Pixels, to_srgb: Callable[[Pixels], Pixels] | None = None) -> PerceptualHash:
     """The perceptual hash and the thumbnail of an image.
 
     Args:
         pixels: [height, width, 3] uint8, RGB, upright, at least 1 x 1; best before any --resize.
+        to_srgb: See DecodedImage; here it converts the few pixels that are left.
     """
-    thumbnail = _thumbnail(pixels)
+    small = _square(pixels)
+    thumbnail = _thumbnail(small if to_srgb is None else to_srgb(small))
     luma = thumbnail[np.newaxis, :LUMA_BYTES].reshape(1, LUMA_SIDE, LUMA_SIDE)
     return PerceptualHash(hash_luma(luma).tobytes(), thumbnail.tobytes())
 
@@ -96,9 +99,9 @@ def hash_luma(luma: Pixels) -> Pixels:
     return hashes
 
 
-def _thumbnail(pixels: Pixels) -> Pixels:
-    """[THUMBNAIL_BYTES] of an image."""
-    small = _square(pixels).astype(np.int64)
+def _thumbnail(square: Pixels) -> Pixels:
+    """[THUMBNAIL_BYTES] of [LUMA_SIDE, LUMA_SIDE, 3]."""
+    small = square.astype(np.int64)
     red, green, blue = small[..., 0], small[..., 1], small[..., 2]
     luma = (77 * red + 150 * green + 29 * blue + 128) >> 8
     # Rec. 601 in 1/256, as in JPEG (JFIF 1.02); clipped, since pure colours round up to 256.

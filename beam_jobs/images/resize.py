@@ -11,6 +11,7 @@ docs/decisions/0005-same-bytes.md.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable
 from typing import NamedTuple
@@ -30,6 +31,9 @@ if hasattr(cv2, "ipp"):
     cv2.ipp.setUseIPP(False)
 
 MAX_SIDE = 65_500  # libjpeg's JPEG_MAX_DIMENSION
+
+Convert = Callable[[Pixels], Pixels]  # of the colours, see DecodedImage.to_srgb
+Scale = Callable[[Pixels, int, int], Pixels]  # image, width, height -> the image at that size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,18 +76,22 @@ def parse_resize(text: str, enlarge: bool = False) -> Resize:
     return Resize(mode, width, height, enlarge)
 
 
-def resize_image(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
+def resize_image(
+    image: Pixels, resize: Resize, max_pixels: int, convert: Convert | None = None
+) -> Pixels:
     """The resized image.
 
     Args:
         image: [height, width, 3] uint8.
         resize: What to do.
         max_pixels: A bound on any intermediate image, since a thin strip may become huge.
+        convert: Changes colours, and is applied where the image is smallest.
 
     Raises:
         Rejection: The image would be larger than `max_pixels` or than can be stored.
     """
-    return RESIZE_MODES[resize.mode].apply(image, resize, max_pixels)
+    scale = functools.partial(_scale, max_pixels=max_pixels, convert=convert)
+    return RESIZE_MODES[resize.mode].apply(image, resize, scale)
 
 
 def keeps_size(width: int, height: int, resize: Resize) -> bool:
@@ -149,23 +157,23 @@ def _box_size(width: int, height: int, resize: Resize) -> tuple[int, int]:
     return resize.width, resize.height
 
 
-def _scaled(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
+def _scaled(image: Pixels, resize: Resize, scale: Scale) -> Pixels:
     """The complete image."""
     height, width = image.shape[:2]
-    return _scale(image, *_scaled_size(width, height, resize), max_pixels)
+    return scale(image, *_scaled_size(width, height, resize))
 
 
-def _crop(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
+def _crop(image: Pixels, resize: Resize, scale: Scale) -> Pixels:
     """Cuts out the centre in the aspect ratio of the box first: no intermediate image is large."""
     height, width = image.shape[:2]
     cut_width, cut_height = _cut_size(width, height, resize)
     top, left = (height - cut_height) // 2, (width - cut_width) // 2
     centre = np.ascontiguousarray(image[top : top + cut_height, left : left + cut_width])
-    return _scale(centre, *_crop_size(width, height, resize), max_pixels)
+    return scale(centre, *_crop_size(width, height, resize))
 
 
-def _pad(image: Pixels, resize: Resize, max_pixels: int) -> Pixels:
-    fitted = _scaled(image, resize, max_pixels)
+def _pad(image: Pixels, resize: Resize, scale: Scale) -> Pixels:
+    fitted = _scaled(image, resize, scale)
     height, width = fitted.shape[:2]
     padded = np.zeros((resize.height, resize.width, 3), np.uint8)
     top, left = (resize.height - height) // 2, (resize.width - width) // 2
@@ -181,13 +189,13 @@ class Mode(NamedTuple):
         scale: (width, height, what to do) of an image -> (numerator, denominator) of the factor
             that makes it as large as the mode asks for.
         size: (width, height, what to do) of an image -> (width, height) of the result.
-        apply: (image, what to do, bound on the pixels of any image in between) -> the result.
+        apply: (image, what to do, how to scale) -> the result.
     """
 
     pattern: str
     scale: Callable[[int, int, Resize], tuple[int, int]]
     size: Callable[[int, int, Resize], tuple[int, int]] = _scaled_size
-    apply: Callable[[Pixels, Resize, int], Pixels] = _scaled
+    apply: Callable[[Pixels, Resize, Scale], Pixels] = _scaled
 
 
 _SIDE = r"(\d{1,9})"
@@ -205,15 +213,22 @@ def _part(side: int, numerator: int, denominator: int) -> int:
     return max(1, (2 * side * numerator + denominator) // (2 * denominator))
 
 
-def _scale(image: Pixels, width: int, height: int, max_pixels: int) -> Pixels:
+def _scale(
+    image: Pixels, width: int, height: int, max_pixels: int, convert: Convert | None
+) -> Pixels:
     if max(width, height) > MAX_SIDE or width * height > max_pixels:
         raise Rejection(
             "too-large-resized",
             f"it would be {width} x {height} pixels after --resize; a JPEG holds {MAX_SIDE} a side "
             f"and --max-pixels is {max_pixels}",
         )
+    convert = convert or (lambda pixels: pixels)
     if image.shape[:2] == (height, width):
-        return image
-    shrinks = width <= image.shape[1] and height <= image.shape[0]
-    kernel = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR_EXACT
+        return convert(image)
+    if width <= image.shape[1] and height <= image.shape[0]:
+        return convert(_resample(image, width, height, cv2.INTER_AREA))
+    return _resample(convert(image), width, height, cv2.INTER_LINEAR_EXACT)
+
+
+def _resample(image: Pixels, width: int, height: int, kernel: int) -> Pixels:
     return np.asarray(cv2.resize(image, (width, height), interpolation=kernel), np.uint8)

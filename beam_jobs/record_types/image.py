@@ -18,7 +18,7 @@ from beam_jobs.columns import IntArray
 from beam_jobs.dedup.clusters import NearPairs
 from beam_jobs.dedup.images.hash_format import HASH_BYTES, THUMBNAIL_BYTES
 from beam_jobs.dedup.images.near_duplicates import near_duplicates, near_earlier_ones
-from beam_jobs.images.decode import DecodedImage, DecodingOptions, Pixels, decode_image
+from beam_jobs.images.decode import DecodedImage, DecodingOptions, Pixels, decode_unconverted
 from beam_jobs.images.decode.base import parse_background
 from beam_jobs.images.encode import ENCODERS, decode_jpeg_strictly, decode_stored, preview
 from beam_jobs.images.filters import filter_options, make_checks
@@ -52,7 +52,7 @@ _NO_PIXELS: Pixels = np.zeros((0, 0, 3), np.uint8)
 class ImageRecords(SingleRecords):
     """Input: the bytes of an image in any format. Output: {"id": "hat/1.jpg", "image": jpeg}."""
 
-    version = 2
+    version = 3
     statistics = (
         pa.field("width", pa.int32()),  # pixels, as stored
         pa.field("height", pa.int32()),
@@ -110,7 +110,7 @@ class ImageRecords(SingleRecords):
         # Of changed and unchanged records alike: else those that need a change would weigh more.
         counts = not self._keeps or id_hash(record_id) % _COUNTED_OF_KEPT == 0
         kept = self._kept(data, counts) if self._keeps else None
-        image, fingerprint = kept or (decode_image(data, self._decoding), b"")
+        image, fingerprint = kept or (decode_unconverted(data, self._decoding), b"")
         for check in self._checks:
             check(image)
         if kept:
@@ -118,7 +118,7 @@ class ImageRecords(SingleRecords):
             upright = width, height
         else:
             upright = image.pixels.shape[1], image.pixels.shape[0]
-            pixels = resize_image(image.pixels, self._resize, self._max_pixels)
+            pixels = resize_image(image.pixels, self._resize, self._max_pixels, image.to_srgb)
             stored = ENCODERS[self._encoding](pixels, self._quality)
             height, width = pixels.shape[:2]
         size = {"height": height, "width": width} if self._encoding == "raw" else {}
@@ -133,7 +133,7 @@ class ImageRecords(SingleRecords):
                 "source_format": image.format,
                 "source_bytes": len(data),
                 **(count_pixels(pixels) if counts else NOT_COUNTED),
-                **(perceive(image.pixels)._asdict() if self._near else {}),
+                **(perceive(image.pixels, image.to_srgb)._asdict() if self._near else {}),
                 "not_enlarged": stays_smaller(*upright, self._resize),
             },
         )

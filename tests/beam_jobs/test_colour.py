@@ -10,7 +10,11 @@ import pytest
 import simplejpeg
 from PIL import Image, ImageCms
 
-from beam_jobs.images.decode import DecodingOptions, decode_image
+from beam_jobs.images import colour
+from beam_jobs.images.decode import DecodingOptions, decode_image, decode_unconverted
+from beam_jobs.images.resize import parse_resize, resize_image
+from beam_jobs.options import ImageOptions
+from beam_jobs.record_types.image import ImageRecords
 
 SIZE = 16
 
@@ -68,14 +72,28 @@ RED, GREEN, BLUE = (
 WHITE_POINT = (b"wtpt", xyz(0.96420, 1.0, 0.82491))
 
 
-def rgb_profile(red, green, blue):
+def rgb_profile(red, green, blue, curve=None):
     colorants = [(b"rXYZ", red), (b"gXYZ", green), (b"bXYZ", blue)]
-    curves = [(name, srgb_curve()) for name in (b"rTRC", b"gTRC", b"bTRC")]
+    curves = [(name, curve or srgb_curve()) for name in (b"rTRC", b"gTRC", b"bTRC")]
     return profile(b"RGB ", WHITE_POINT, *colorants, *curves)
 
 
 LIKE_SRGB = rgb_profile(RED, GREEN, BLUE)
 SWAPPED = rgb_profile(BLUE, GREEN, RED)
+ADOBE_RGB = rgb_profile(
+    xyz(0.60974, 0.31111, 0.01947),
+    xyz(0.20528, 0.62567, 0.06087),
+    xyz(0.14919, 0.06322, 0.74457),
+    gamma(2.19921875),
+)
+DISPLAY_P3 = rgb_profile(
+    xyz(0.51512, 0.24120, -0.00105), xyz(0.29198, 0.69225, 0.04189), xyz(0.15710, 0.06657, 0.78407)
+)
+PROPHOTO = rgb_profile(
+    xyz(0.79767, 0.28804, 0.0), xyz(0.13519, 0.71188, 0.0), xyz(0.03134, 0.00009, 0.82491),
+    gamma(1.8),
+)  # fmt: skip
+LINEAR_RGB = rgb_profile(RED, GREEN, BLUE, gamma(1.0))
 LINEAR_GRAY = profile(b"GRAY", WHITE_POINT, (b"kTRC", gamma(1.0)))
 
 
@@ -171,3 +189,83 @@ def test_lab_is_read():
     assert found.pixels[0, 0].max() <= 1 and found.pixels[0, 2].min() >= 254
     assert abs(found.pixels[0, 1].astype(int) - 119).max() <= 2  # L* 50 is sRGB 119
     assert found.repairs == {"colour"}
+
+
+def in_space(pixels, icc):
+    """sRGB pixels in the space of a profile, as a camera would have stored them."""
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
+    target = ImageCms.ImageCmsProfile(io.BytesIO(icc))
+    image = Image.fromarray(pixels)
+    return ImageCms.profileToProfile(image, srgb, target, outputMode="RGB")
+
+
+def by_pillow(image, icc):
+    """What Pillow converts at full size."""
+    flags = ImageCms.Flags.BLACKPOINTCOMPENSATION
+    source, srgb = ImageCms.ImageCmsProfile(io.BytesIO(icc)), ImageCms.createProfile("sRGB")
+    return np.asarray(ImageCms.profileToProfile(image, source, srgb, outputMode="RGB", flags=flags))
+
+
+# Levels between both orders: the mean, and the 99.9th percentile.
+ORDERS = {
+    "Adobe RGB": (ADOBE_RGB, True, 0.3, 4),
+    "Display P3": (DISPLAY_P3, True, 0.3, 4),
+    "ProPhoto RGB": (PROPHOTO, False, 0, 0),
+    "linear light": (LINEAR_RGB, False, 0, 0),
+    "exchanged": (SWAPPED, False, 0, 0),
+}
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "WEBP"])
+@pytest.mark.parametrize("name", ORDERS)
+def test_colours_are_those_of_a_conversion_at_full_size(photograph, name, kind):
+    """Only profiles that mix neighbours as sRGB does are converted after resizing."""
+    icc, later, mean, most = ORDERS[name]
+    photograph = np.ascontiguousarray(photograph[::2, ::2])
+    source = in_space(photograph, icc) if name != "exchanged" else Image.fromarray(photograph)
+    lossless = {"lossless": True} if kind == "WEBP" else {}
+    data = saved(source, kind, icc_profile=icc, **lossless)
+    found, full = decode_unconverted(data, DecodingOptions(10**6)), by_pillow(source, icc)
+    np.testing.assert_array_equal(found.in_srgb().pixels, full)
+    assert (found.to_srgb is not None) is (later or name == "exchanged")
+    for mode in ("shorter:75", "crop:45x30", "pad:50x50"):
+        resize = parse_resize(mode)
+        resized = resize_image(found.pixels, resize, 10**6, found.to_srgb).astype(int)
+        off = abs(resized - resize_image(full, resize, 10**6))
+        assert off.mean() <= mean and np.percentile(off, 99.9) <= most
+
+
+def test_an_enlarged_image_is_converted_first(photograph):
+    resize = parse_resize("shorter:500", enlarge=True)
+    data = saved(in_space(photograph, ADOBE_RGB), "JPEG", icc_profile=ADOBE_RGB)
+    found = decode_unconverted(data, DecodingOptions(10**6))
+    np.testing.assert_array_equal(
+        resize_image(found.pixels, resize, 10**6, found.to_srgb),
+        resize_image(found.in_srgb().pixels, resize, 10**6),
+    )
+
+
+def test_a_record_has_the_converted_colours_everywhere(photograph):
+    """What is stored, counted, filtered and compared is sRGB."""
+    records = ImageRecords(ImageOptions(("in",), "out", dedup="near", encoding="raw", blank=1.0))
+    small = photograph[:256, :256]  # of its own size
+    stored = in_space(small, ADOBE_RGB)
+    found = records.prepare("a", saved(stored, "PNG", icc_profile=ADOBE_RGB))
+    plain = records.prepare("a", saved(Image.fromarray(by_pillow(stored, ADOBE_RGB)), "PNG"))
+    assert found.values == plain.values and found.fingerprint == plain.fingerprint
+    assert found.statistics["pixel_sum"] == plain.statistics["pixel_sum"]
+    thumbnails = [np.frombuffer(one.statistics["thumbnail"], np.uint8) for one in (found, plain)]
+    assert abs(thumbnails[0].astype(int) - thumbnails[1]).max() <= 3
+
+
+def test_the_cache_of_profiles_is_bounded(monkeypatch):
+    judged = []
+    monkeypatch.setattr(colour, "_profiles", {})
+    monkeypatch.setattr(colour, "_CACHED_PROFILES", 4)
+    monkeypatch.setattr(
+        colour, "_judge", lambda *args: judged.append(args) or colour._Profile(None)
+    )
+    for number in (0, 1, 2, 3, 0, 4, 0, 1):  # 4 takes the place of 1, the least recently used
+        assert colour.is_srgb(b"%d" % number, "RGB")
+    assert [int(profile) for profile, _ in judged] == [0, 1, 2, 3, 4, 1]
+    assert len(colour._profiles) == 4

@@ -16,7 +16,12 @@ _JPEG = b"\xff\xd8"
 
 
 def decode_image(data: bytes, options: DecodingOptions) -> DecodedImage:
-    """Decodes an image file.
+    """Decodes an image file to sRGB; see `decode_unconverted`."""
+    return decode_unconverted(data, options).in_srgb()
+
+
+def decode_unconverted(data: bytes, options: DecodingOptions) -> DecodedImage:
+    """Decodes an image file, and leaves it to the caller to convert its colours.
 
     Args:
         data: The whole file.
@@ -35,4 +40,4 @@ def decode_image(data: bytes, options: DecodingOptions) -> DecodedImage:
     return within(options.time_limit, lambda: decode_with_pillow(data, options))
 
 
-__all__ = ["DecodedImage", "DecodingOptions", "Pixels", "decode_image"]
+__all__ = ["DecodedImage", "DecodingOptions", "Pixels", "decode_image", "decode_unconverted"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ REPAIRS = {
 
 
 class DecodedImage(NamedTuple):
-    """A decoded image: upright, opaque, sRGB.
+    """A decoded image: upright, opaque; sRGB, unless `to_srgb` says otherwise.
 
     Attributes:
         pixels: [height, width, 3] uint8, RGB, C-contiguous.
@@ -38,6 +39,7 @@ class DecodedImage(NamedTuple):
         repairs: Keys of REPAIRS. Empty for a JPEG whose bytes can be stored unchanged: baseline or
             progressive, YCbCr or gray, upright, without a profile or with an sRGB one, and decoded
             without a warning.
+        to_srgb: Converts pixels to sRGB, before or behind resizing; None if they are sRGB.
     """
 
     pixels: Pixels
@@ -45,6 +47,13 @@ class DecodedImage(NamedTuple):
     width: int
     height: int
     repairs: frozenset[str] = frozenset()
+    to_srgb: Callable[[Pixels], Pixels] | None = None
+
+    def in_srgb(self) -> DecodedImage:
+        """The image with its pixels in sRGB."""
+        if self.to_srgb is None:
+            return self
+        return self._replace(pixels=self.to_srgb(self.pixels), to_srgb=None)
 
 
 WHITE = (255, 255, 255)

@@ -15,7 +15,7 @@ import simplejpeg
 from PIL import Image
 
 from beam_jobs.corpus.record import Rejection
-from beam_jobs.images.colour import to_srgb
+from beam_jobs.images.colour import ToSrgb, later_to_srgb, to_srgb
 from beam_jobs.images.decode.base import DecodedImage, DecodingOptions, Pixels, check_pixels
 from beam_jobs.images.decode.orientation import turn_upright
 
@@ -60,6 +60,7 @@ def decode_jpeg(data: bytes, options: DecodingOptions) -> DecodedImage | None:
     scans = count_scans(data, header)
     if scans > MAX_SCANS:
         raise Rejection("too-many-scans", f"it has {scans} scans, more than {MAX_SCANS}")
+    convert = None
     if colour in ("CMYK", "YCCK"):
         # Stored inverted, as Adobe began and all readers expect.
         ink = 255 - _decode(data, "CMYK", (height, width, 4), options, repairs)
@@ -68,12 +69,12 @@ def decode_jpeg(data: bytes, options: DecodingOptions) -> DecodedImage | None:
     else:
         pixels = _decode(data, "RGB", (height, width, 3), options, repairs)
         if header is not None and header.icc is not None:
-            pixels = _without_profile(pixels, colour, header.icc, repairs)
+            pixels, convert = _without_profile(pixels, colour, header.icc, repairs)
     if header is not None and header.exif is not None:
         pixels = turn_upright(pixels, header.exif, repairs)
     if header is None or header.coding not in PLAIN_CODINGS or colour == "RGB":
         repairs.add("coding")
-    return DecodedImage(pixels, "JPEG", width, height, frozenset(repairs))
+    return DecodedImage(pixels, "JPEG", width, height, frozenset(repairs), convert)
 
 
 def _header(data: bytes, options: DecodingOptions, repairs: set[str]) -> tuple[int, int, str, str]:
@@ -153,10 +154,14 @@ def _from_cmyk(image: Image.Image, header: JpegHeader | None, repairs: set[str])
     return np.ascontiguousarray(np.asarray(converted.convert("RGB")))
 
 
-def _without_profile(pixels: Pixels, colour: str, profile: bytes, repairs: set[str]) -> Pixels:
-    image = Image.fromarray(pixels[:, :, 0] if colour.upper() == "GRAY" else pixels)
+def _without_profile(
+    pixels: Pixels, colour: str, profile: bytes, repairs: set[str]
+) -> tuple[Pixels, ToSrgb | None]:
+    if colour.upper() != "GRAY":
+        return later_to_srgb(pixels, profile, repairs)
+    image = Image.fromarray(pixels[:, :, 0])
     converted = to_srgb(image, profile, repairs)
-    return pixels if converted is image else np.ascontiguousarray(np.asarray(converted))
+    return pixels if converted is image else np.ascontiguousarray(np.asarray(converted)), None
 
 
 class JpegHeader(NamedTuple):

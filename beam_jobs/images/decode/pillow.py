@@ -105,10 +105,10 @@ def decode_with_pillow(data: bytes, options: DecodingOptions) -> DecodedImage:
             check_pixels(*size, options)
             _check_frames(image, options, repairs)
             _load(image, options, repairs)
-            pixels = to_rgb(image, data, options.background, repairs)
+            pixels, convert = to_rgb(image, data, options.background, repairs)
             pixels = _upright(image, pixels, repairs)
             name = "JPEG" if image.format in _JPEGS else image.format or "unknown"
-            return DecodedImage(pixels, name, *size, frozenset(repairs))
+            return DecodedImage(pixels, name, *size, frozenset(repairs), convert)
     except Rejection:
         raise
     except Image.DecompressionBombError as error:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from beam_jobs.corpus.record import Rejection
-from beam_jobs.images.colour import lab_to_srgb, to_srgb
+from beam_jobs.images.colour import ToSrgb, lab_to_srgb, later_to_srgb, to_srgb
 from beam_jobs.images.decode.base import Pixels
 
 _SIXTEEN_BIT_MODES = ("I;16", "I;16L", "I;16B", "I;16N")
@@ -17,8 +17,8 @@ _TIFF_BITS, _TIFF_PHOTOMETRIC, _WHITE_IS_ZERO = 258, 262, 0  # TIFF 6.0, section
 
 def to_rgb(
     image: Image.Image, data: bytes, background: tuple[int, int, int], repairs: set[str]
-) -> Pixels:
-    """[height, width, 3] uint8, RGB, C-contiguous.
+) -> tuple[Pixels, ToSrgb | None]:
+    """[height, width, 3] uint8, RGB, C-contiguous, and what converts them to sRGB later.
 
     Args:
         image: Loaded.
@@ -32,18 +32,22 @@ def to_rgb(
     colour, alpha = _colour_and_alpha(image, data, repairs)
     if colour.mode == "CMYK":
         repairs.add("colour")
+    profile = image.info.get("icc_profile")
+    profile = profile if isinstance(profile, bytes) else None
+    opaque = alpha is None or alpha.getextrema() == (255, 255)
+    if colour.mode == "RGB" and opaque:
+        return later_to_srgb(np.ascontiguousarray(np.asarray(colour)), profile, repairs)
     if colour.mode == "LAB":
         colour = lab_to_srgb(colour, repairs)
     else:
-        profile = image.info.get("icc_profile")
-        colour = to_srgb(colour, profile if isinstance(profile, bytes) else None, repairs)
+        colour = to_srgb(colour, profile, repairs)
     colour = colour.convert("RGB")
-    if alpha is not None and alpha.getextrema() != (255, 255):
+    if not opaque:  # the background is sRGB
         repairs.add("alpha")
         below = Image.new("RGB", colour.size, background)
         below.paste(colour, mask=alpha)
         colour = below
-    return np.ascontiguousarray(np.asarray(colour))
+    return np.ascontiguousarray(np.asarray(colour)), None
 
 
 def _colour_and_alpha(

@@ -21,7 +21,7 @@ def blank(deviation: float, image: DecodedImage) -> None:
             with a closed shutter less than 3.
         image: Decoded.
     """
-    variance = luma_variance(image.pixels)
+    variance = luma_variance(image.in_srgb().pixels)
     if variance < Fraction(repr(float(deviation))) ** 2:
         detail = (
             f"its luma deviates by {float(variance) ** 0.5:.2f} grey levels, and --blank is "
