@@ -120,10 +120,11 @@ def _option_differences(
     named = set()
     for field in dataclasses.fields(options):
         name = field.name
-        if name in without or not saved or saved.get(name, field.default) == now[name]:
+        then = saved.get(name, options.ADDED.get(name, field.default))
+        if name in without or not saved or then == now[name]:
             continue
         named.add(name)
-        yield f"{flag_of(name)}: {_shown(saved.get(name))} then, {_shown(now[name])} now"
+        yield f"{flag_of(name)}: {_shown(then)} then, {_shown(now[name])} now"
     config = json.loads(json.dumps(inputs["config"]))
     for name, value in (before.get("config") or config).items():
         if name not in named and config.get(name) != value and hasattr(options, name):

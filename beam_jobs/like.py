@@ -50,7 +50,7 @@ def options_like(directory: Place, kind: type[PreprocessOptions]) -> dict[str, A
     without = (kind.WITHOUT_EFFECT - _FILES) | _OF_THE_CORPUS
     values = {
         name: value
-        for name, value in saved.items()
+        for name, value in {**kind.ADDED, **saved}.items()  # of a set from before these options
         if name in fields and name not in without and value is not None
     }
     for name in naming.TOKENIZERS.values():

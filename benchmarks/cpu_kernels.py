@@ -12,6 +12,7 @@ from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.encode import ENCODERS
 from beam_jobs.images.jpeg_passthrough import shrunk
 from beam_jobs.images.perceptual_hash import perceive
+from beam_jobs.images.resample import FILTERS
 from beam_jobs.images.resize import parse_resize, resize_image
 from beam_jobs.images.statistics import count_pixels
 from benchmarks.corpus import REPOSITORY
@@ -24,7 +25,7 @@ _EVERY = 8  # photographs; an emulated CPU is slow
 
 def main() -> None:
     """Prints one hash per kernel."""
-    names = ("decoded", "shrunk", "enlarged", *ENCODERS, "eighth", "counted", "perceived")
+    names = ("decoded", "shrunk", "enlarged", *FILTERS, *ENCODERS, "eighth", "counted", "perceived")
     digests = {name: hashlib.sha256() for name in names}
     files = sorted((REPOSITORY / "samples" / "clothing").rglob("*-*-*-*-*.jpg"))[::_EVERY]
     for file in files:
@@ -33,6 +34,10 @@ def main() -> None:
         digests["decoded"].update(pixels.tobytes())
         digests["perceived"].update(b"".join(perceive(pixels)))
         digests["eighth"].update(shrunk(data).tobytes())
+        for name in FILTERS:
+            for mode in _SHRINK:
+                resized = resize_image(pixels, parse_resize(mode, False, name), _MAX_PIXELS)
+                digests[name].update(resized.tobytes())
         for mode in (*_SHRINK, *_ENLARGE):
             resized = resize_image(pixels, parse_resize(mode, enlarge=True), _MAX_PIXELS)
             digests["shrunk" if mode in _SHRINK else "enlarged"].update(resized.tobytes())

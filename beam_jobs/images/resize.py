@@ -1,11 +1,9 @@
-"""Resize modes, with one kernel per direction that gives the same pixels on every x86-64 CPU.
+"""Resize modes: how large an image becomes, and which part of it is kept.
 
 An image that is smaller than its mode asks for is scaled up only with --enlarge: interpolated
 pixels cost bytes and tell a model nothing new, and the reader can still enlarge.
 
-Shrinking uses OpenCV's INTER_AREA (every source pixel counts, no aliasing), enlarging its
-INTER_LINEAR_EXACT (fixed point). Both were compared bit by bit with SSE only, AVX2 and AVX-512:
-docs/decisions/0005-same-bytes.md.
+`resample` has the filters that shrink, by --resize-filter.
 """
 
 from __future__ import annotations
@@ -16,19 +14,13 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-import cv2
 import numpy as np
 
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.decode.base import Pixels
+from beam_jobs.images.resample import FILTERS, Filter, enlarge
 from shard_format import UsageError
 from shard_format.wording import did_you_mean
-
-# Beam already uses every core; threads inside OpenCV would only compete with it.
-cv2.setNumThreads(1)
-# IPP chooses kernels by CPU model; without it the bytes depend on the wheel only.
-if hasattr(cv2, "ipp"):
-    cv2.ipp.setUseIPP(False)
 
 MAX_SIDE = 65_500  # libjpeg's JPEG_MAX_DIMENSION
 
@@ -45,20 +37,23 @@ class Resize:
         width: Of its box in pixels; for `shorter`, the side.
         height: Likewise.
         enlarge: Whether smaller images are scaled up.
+        filter: A name in `resample.FILTERS`, by which larger ones are scaled down.
     """
 
     mode: str
     width: int = 0
     height: int = 0
     enlarge: bool = False
+    filter: str = "area"
 
 
-def parse_resize(text: str, enlarge: bool = False) -> Resize:
+def parse_resize(text: str, enlarge: bool = False, resize_filter: str = "area") -> Resize:
     """Parses "shorter:256", "fit:640x480", "crop:224x224", "pad:224x224" or "none".
 
     Args:
         text: The value of --resize.
         enlarge: The value of --enlarge.
+        resize_filter: The value of --resize-filter.
 
     Raises:
         UsageError: The mode is unknown, or its size is missing, malformed or too large.
@@ -73,7 +68,7 @@ def parse_resize(text: str, enlarge: bool = False) -> Resize:
             f"from 1 to {MAX_SIDE}. {near}Write for instance shorter:256."
         )
     width, height = (sides * 2)[:2] or (0, 0)
-    return Resize(mode, width, height, enlarge)
+    return Resize(mode, width, height, enlarge, resize_filter)
 
 
 def resize_image(
@@ -90,7 +85,9 @@ def resize_image(
     Raises:
         Rejection: The image would be larger than `max_pixels` or than can be stored.
     """
-    scale = functools.partial(_scale, max_pixels=max_pixels, convert=convert)
+    scale = functools.partial(
+        _scale, shrink=FILTERS[resize.filter], max_pixels=max_pixels, convert=convert
+    )
     return RESIZE_MODES[resize.mode].apply(image, resize, scale)
 
 
@@ -214,7 +211,12 @@ def _part(side: int, numerator: int, denominator: int) -> int:
 
 
 def _scale(
-    image: Pixels, width: int, height: int, max_pixels: int, convert: Convert | None
+    image: Pixels,
+    width: int,
+    height: int,
+    shrink: Filter,
+    max_pixels: int,
+    convert: Convert | None,
 ) -> Pixels:
     if max(width, height) > MAX_SIDE or width * height > max_pixels:
         raise Rejection(
@@ -226,9 +228,5 @@ def _scale(
     if image.shape[:2] == (height, width):
         return convert(image)
     if width <= image.shape[1] and height <= image.shape[0]:
-        return convert(_resample(image, width, height, cv2.INTER_AREA))
-    return _resample(convert(image), width, height, cv2.INTER_LINEAR_EXACT)
-
-
-def _resample(image: Pixels, width: int, height: int, kernel: int) -> Pixels:
-    return np.asarray(cv2.resize(image, (width, height), interpolation=kernel), np.uint8)
+        return convert(shrink(image, width, height))
+    return enlarge(convert(image), width, height)

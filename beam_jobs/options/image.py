@@ -12,6 +12,8 @@ from beam_jobs.options.values import parse_quality
 from shard_format import ENCODINGS, UsageError
 from shard_format.options import Limits, option, redeclared
 
+# Members of beam_jobs.images.resample.FILTERS, which is loaded only by jobs.
+RESIZE_FILTERS = ("area", "sharp", "bilinear", "bicubic", "lanczos")
 # How to read SRC: "image" files are in class folders, or in a table of labels.
 _SOURCES = ("auto", "class-folders", "table", *CONTAINERS, *formats_of("image")[1:])
 
@@ -45,6 +47,7 @@ Examples:
         **PreprocessOptions.ADDED,
         "keep_columns": None,
         "enlarge": True,
+        "resize_filter": "area",
     }
     READING: ClassVar[tuple[str, ...]] = ("image_column", *PreprocessOptions.READING)
 
@@ -70,6 +73,12 @@ Examples:
         "MODE",
     )
     enlarge: bool = option(False, "Scale smaller images up to what --resize asks for.", type=bool)
+    resize_filter: str = option(
+        "sharp",
+        "How images are scaled down. sharp is nearer to lanczos than area, and faster; bilinear, "
+        "bicubic and lanczos are those of Pillow.",
+        choices=RESIZE_FILTERS,
+    )
     encoding: str = option("jpeg", "Encoding of the stored images.", choices=ENCODINGS)
     quality: str = option(
         "90",
@@ -144,5 +153,6 @@ Examples:
         keeps, quality = parse_quality(self.quality)
         values = super().config() | {"quality": f"keep:{quality}" if keeps else quality}
         if self.resize == "none":
-            values.pop("enlarge", None)  # nothing is scaled
+            for name in ("enlarge", "resize_filter"):  # nothing is scaled
+                values.pop(name, None)
         return values

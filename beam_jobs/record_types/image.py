@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import struct
 from collections.abc import Callable, Mapping
@@ -69,7 +70,7 @@ class ImageRecords(SingleRecords):
     def __init__(self, options: ImageOptions) -> None:
         self._options = options
         self.payload = ImagePayload(options)
-        self._resize = parse_resize(options.resize, options.enlarge)
+        self._resize = parse_resize(options.resize, options.enlarge, options.resize_filter)
         self._keeps, self._quality = parse_quality(options.quality)
         self._encoding = options.encoding
         self._max_pixels = options.max_pixels
@@ -96,7 +97,7 @@ class ImageRecords(SingleRecords):
         if self._encoding == "webp":
             kernels.append(features.version("webp"))
         return {
-            "resize": [resize.mode, resize.width, resize.height, resize.enlarge],
+            "resize": list(dataclasses.astuple(resize)),
             "encoding": self._encoding,
             "quality": [self._keeps, self._quality],
             "decoding": self._decoding,

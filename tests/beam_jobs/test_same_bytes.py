@@ -10,7 +10,14 @@ import shutil
 
 import pytest
 
-OPTIONS = {"resize": "shorter:128", "enlarge": True, "num_shards": 4, "name": "clothing"}
+# The filter is that of all sets before there was a choice.
+OPTIONS = {
+    "resize": "shorter:128",
+    "enlarge": True,
+    "resize_filter": "area",
+    "num_shards": 4,
+    "name": "clothing",
+}
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +211,7 @@ def test_processes_and_threads(samples, tmp_path, golden):
         {"num_shards": 5},
         {"name": "x"},
         {"enlarge": False},
+        {"resize_filter": "sharp"},
     ],
 )
 def test_other_options_give_another_hash(root_hash, golden, change):

@@ -1,6 +1,6 @@
-"""Resizing in TensorFlow operations, with the pixels that preprocessing gave.
+"""`--resize-filter area` in TensorFlow operations, with the pixels that preprocessing gave.
 
-Preprocessing shrinks with OpenCV's INTER_AREA. TensorFlow's own area kernel sums in another order
+That is OpenCV's INTER_AREA. TensorFlow's own area kernel sums in another order
 and so rounds some pixels differently. Here the sums are OpenCV's, tap by tap in float32: columns
 first, then rows, and a division of whole numbers where both factors are whole.
 """
@@ -15,32 +15,22 @@ import tensorflow as tf
 _LEAST_COVER = 1e-3
 
 
-def resize(image: Any, height: Any, width: Any) -> Any:
-    """The image at another size: shrunk by area, else enlarged between neighbors.
-
-    Enlarging rounds once, where preprocessing uses fixed point, so values may differ by 1.
+def shrink_by_area(image: Any, height: Any, width: Any) -> Any:
+    """The image at a smaller size.
 
     Args:
         image: [rows, columns, 3] uint8.
-        height: Scalar int32, at least 1.
+        height: Scalar int32, at least 1 and at most as many as there are rows.
         width: Likewise.
 
     Returns:
         [height, width, 3] uint8.
     """
     rows, columns = tf.shape(image)[0], tf.shape(image)[1]
-    shrinks = (height <= rows) & (width <= columns)
-    is_whole = (rows % height == 0) & (columns % width == 0)
-    return tf.case(
-        [
-            (
-                (height == rows) & (width == columns),
-                lambda: tf.ensure_shape(image, [None, None, 3]),
-            ),
-            (shrinks & is_whole, lambda: _by_whole_factors(image, height, width)),
-            (shrinks, lambda: _by_area(image, height, width)),
-        ],
-        default=lambda: _enlarged(image, height, width),
+    return tf.cond(
+        (rows % height == 0) & (columns % width == 0),
+        lambda: _by_whole_factors(image, height, width),
+        lambda: _by_area(image, height, width),
     )
 
 
@@ -100,15 +90,6 @@ def _taps(source: Any, target: Any) -> tuple[Any, Any]:
     at_end = (tap > 0) & (place == last) & (behind > _LEAST_COVER)
     share = tf.where(at_end, tf.minimum(tf.minimum(behind, 1.0), cell) / cell, share)
     return tf.clip_by_value(place, 0, source - 1), tf.cast(share, tf.float32)
-
-
-def _enlarged(image: Any, height: Any, width: Any) -> Any:
-    values = tf.raw_ops.ResizeBilinear(
-        images=tf.cast(image, tf.float32)[None],
-        size=tf.stack([height, width]),
-        half_pixel_centers=True,
-    )
-    return _as_uint8(values[0])
 
 
 def _as_uint8(values: Any) -> Any:

@@ -53,7 +53,10 @@ def report_of(run: Any, options: ExportOptions, models: tuple[Measured, ...]) ->
         "root_hash": run.manifest.root_hash,
         "preprocessing": {
             name: run.manifest.config.get(name)
-            for name in ("resize", "enlarge", "encoding", "quality", "background", "clean")
+            for name in (
+                *("resize", "enlarge", "resize_filter", "encoding", "quality"),
+                *("background", "clean"),
+            )
             if name in run.manifest.config
         },
         "models": [dataclasses.asdict(model) for model in models],

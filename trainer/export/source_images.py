@@ -15,8 +15,8 @@ from typing import Any
 import tensorflow as tf
 
 from shard_format import UsageError
-from trainer.export.area_resize import resize
 from trainer.export.orientation import orientation, turned_upright
+from trainer.export.resizing import FILTERS, resize
 
 _DEFAULT_QUALITY = 90  # of --quality keep
 _MODES = ("shorter", "fit", "crop", "pad", "none")
@@ -32,6 +32,7 @@ class SourceImages:
         width: Of its box in pixels; for "shorter" the side.
         height: Likewise.
         enlarge: Whether smaller images are scaled up.
+        filter: Of --resize-filter, by which larger ones are scaled down.
         encoding: Of the set: "jpeg", "png", "webp" or "raw".
         quality: Of JPEG, 1 to 100.
         keeps: Whether a JPEG that needs no change keeps its bytes.
@@ -42,6 +43,7 @@ class SourceImages:
     width: int
     height: int
     enlarge: bool
+    filter: str
     encoding: str
     quality: int
     keeps: bool
@@ -77,13 +79,14 @@ class SourceImages:
             smaller = self._stays_smaller(*self._scale(height, width))
             size = tf.shape(image)[:2]
             size = tf.where(smaller, size, [self.height, self.width])
-            return resize(image, size[0], size[1])
+            return resize(image, size[0], size[1], self.filter)
         numerator, denominator = self._scale(height, width)
         smaller = self._stays_smaller(numerator, denominator)
         done = resize(
             image,
             tf.where(smaller, height, _part(height, numerator, denominator)),
             tf.where(smaller, width, _part(width, numerator, denominator)),
+            self.filter,
         )
         if self.mode != "pad":
             return done
@@ -141,6 +144,12 @@ def source_images(config: Mapping[str, Any], encoding: str) -> SourceImages:
             f"The set was built with --resize {config.get('resize')}, which this version does not "
             f"know: it has {', '.join(_MODES)}. Export with the version that built it."
         )
+    resize_filter = str(config.get("resize_filter", "area"))
+    if resize_filter not in FILTERS:
+        raise UsageError(
+            f"The set was built with --resize-filter {resize_filter}, which this version does not "
+            f"know: it has {', '.join(FILTERS)}. Export with the version that built it."
+        )
     width, height = (sides * 2)[:2] or (0, 0)
     quality = str(config.get("quality", _DEFAULT_QUALITY))
     digits = quality.rpartition(":")[2]
@@ -149,6 +158,7 @@ def source_images(config: Mapping[str, Any], encoding: str) -> SourceImages:
         width=width,
         height=height,
         enlarge=bool(config.get("enlarge", False)),
+        filter=resize_filter,
         encoding=encoding,
         quality=int(digits) if digits.isdecimal() else _DEFAULT_QUALITY,
         keeps=quality.startswith("keep"),

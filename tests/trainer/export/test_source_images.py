@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 
 import cv2
@@ -13,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from beam_jobs.images import resample
 from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.resize import parse_resize, resize_image
-from trainer.export.area_resize import resize
+from beam_jobs.options.image import RESIZE_FILTERS
 from trainer.export.orientation import orientation
+from trainer.export.resizing import FILTERS, resize
 from trainer.export.source_images import source_images
 
 _SPECS = [
@@ -24,21 +27,34 @@ _SPECS = [
     tf.TensorSpec([], tf.int32),
     tf.TensorSpec([], tf.int32),
 ]
-RESIZE = tf.function(resize, input_signature=_SPECS)
+RESIZE = {
+    name: tf.function(functools.partial(resize, resize_filter=name), input_signature=_SPECS)
+    for name in FILTERS
+}
 
 
-@settings(max_examples=60, deadline=None)
+def test_the_filters_are_those_of_preprocessing():
+    assert tuple(FILTERS) == tuple(resample.FILTERS) == RESIZE_FILTERS
+
+
+@settings(max_examples=100, deadline=None)
 @given(
-    st.integers(1, 90), st.integers(1, 90), st.integers(1, 90), st.integers(1, 90), st.booleans()
+    st.sampled_from(RESIZE_FILTERS),
+    st.integers(1, 90),
+    st.integers(1, 90),
+    st.integers(1, 90),
+    st.integers(1, 90),
+    st.booleans(),
 )
-def test_shrinking_gives_the_pixels_of_opencv(rows, columns, height, width, whole):
-    height, width = min(rows, height), min(columns, width)
-    if whole:
+def test_resizing_gives_the_pixels_of_preprocessing(name, rows, columns, height, width, whole):
+    shrinks = height <= rows and width <= columns
+    if whole and shrinks:
         rows, columns = height * max(1, rows // height), width * max(1, columns // width)
     noise = np.random.default_rng(rows * 97 + columns)
     image = noise.integers(0, 256, (rows, columns, 3), dtype=np.uint8)
-    expected = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
-    np.testing.assert_array_equal(RESIZE(image, height, width), expected)
+    resized = resample.FILTERS[name] if shrinks else resample.enlarge
+    expected = resized(image, width, height) if image.shape[:2] != (height, width) else image
+    np.testing.assert_array_equal(RESIZE[name](image, height, width), expected)
 
 
 @pytest.fixture(scope="module")
