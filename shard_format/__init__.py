@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from shard_format.example import encode_example as encode_example
     from shard_format.example import encode_features as encode_features
     from shard_format.example import finish_example as finish_example
+    from shard_format.example_columns import encode_columns as encode_columns
     from shard_format.file_checksums import file_info as file_info
     from shard_format.file_checksums import file_sha256 as file_sha256
     from shard_format.index import LABELS_FIELD as LABELS_FIELD
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from shard_format.tfrecord import FRAME_BYTES as FRAME_BYTES
     from shard_format.tfrecord import Readable as Readable
     from shard_format.tfrecord import frame as frame
+    from shard_format.tfrecord import frame_columns as frame_columns
     from shard_format.tfrecord import masked_crc as masked_crc
     from shard_format.tfrecord import read_records as read_records
     from shard_format.tfrecord import unframe as unframe
@@ -78,12 +80,14 @@ _HOMES = {
     "SplitInfo": "shard_format.manifest",
     "UsageError": "shard_format.errors",
     "decode_example": "shard_format.example",
+    "encode_columns": "shard_format.example_columns",
     "encode_example": "shard_format.example",
     "encode_features": "shard_format.example",
     "file_info": "shard_format.file_checksums",
     "file_sha256": "shard_format.file_checksums",
     "finish_example": "shard_format.example",
     "frame": "shard_format.tfrecord",
+    "frame_columns": "shard_format.tfrecord",
     "id_hash": "shard_format.keys",
     "index_schema": "shard_format.index",
     "label_column": "shard_format.index",

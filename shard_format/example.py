@@ -26,9 +26,9 @@ Value = bytes | str | int | float | Sequence[bytes] | Sequence[int] | Sequence[f
 Values = list[bytes] | list[int] | list[float]
 
 # (field number << 3) | wire type; wire type 2 is "length-delimited", 0 varint, 5 four bytes.
-_FIELD_1, _FIELD_2, _FIELD_3 = 0x0A, 0x12, 0x1A
-_STORAGE_TAG = {"bytes_list": _FIELD_1, "float_list": _FIELD_2, "int64_list": _FIELD_3}
-_STORAGE_NAME = {tag: name for name, tag in _STORAGE_TAG.items()}
+FIELD_1, FIELD_2, _FIELD_3 = 0x0A, 0x12, 0x1A
+STORAGE_TAG = {"bytes_list": FIELD_1, "float_list": FIELD_2, "int64_list": _FIELD_3}
+_STORAGE_NAME = {tag: name for name, tag in STORAGE_TAG.items()}
 _UINT64 = 1 << 64
 # For fewer numbers plain Python is faster than numpy.
 _FEW = 16
@@ -62,7 +62,7 @@ def encode_features(features: Sequence[Feature], values: Mapping[str, Value]) ->
 
 def finish_example(entries: bytes) -> bytes:
     """The tf.train.Example whose features are these entries."""
-    return _delimited(_FIELD_1, entries)
+    return delimited(FIELD_1, entries)
 
 
 def _encode_entry(feature: Feature, value: Value) -> bytes:
@@ -76,34 +76,34 @@ def _encode_entry(feature: Feature, value: Value) -> bytes:
             f"Feature {feature.name!r} is of kind {feature.kind}, but its value is a "
             f"{type(value).__name__} ({error}). Correct the record type."
         ) from error
-    name = _delimited(_FIELD_1, feature.name.encode())
-    return _delimited(_FIELD_1, name + _delimited(_FIELD_2, stored))
+    name = delimited(FIELD_1, feature.name.encode())
+    return delimited(FIELD_1, name + delimited(FIELD_2, stored))
 
 
 def _encode_bytes(name: str, value: bytes) -> bytes:
     """One value, such as an image, without copying it at every level."""
-    tail = bytes((_FIELD_1,)) + _varint(len(value))  # the value in its bytes_list
+    tail = bytes((FIELD_1,)) + _varint(len(value))  # the value in its bytes_list
     list_size = len(tail) + len(value)
-    tail = bytes((_STORAGE_TAG["bytes_list"],)) + _varint(list_size) + tail
+    tail = bytes((STORAGE_TAG["bytes_list"],)) + _varint(list_size) + tail
     feature_size = len(tail) + len(value)
-    tail = bytes((_FIELD_2,)) + _varint(feature_size) + tail
-    head = _delimited(_FIELD_1, name.encode()) + tail
-    return b"".join((bytes((_FIELD_1,)), _varint(len(head) + len(value)), head, value))
+    tail = bytes((FIELD_2,)) + _varint(feature_size) + tail
+    head = delimited(FIELD_1, name.encode()) + tail
+    return b"".join((bytes((FIELD_1,)), _varint(len(head) + len(value)), head, value))
 
 
 def _encode_list(storage: str, items: Sequence[object] | Numbers) -> bytes:
     if storage == "bytes_list":
         content = b"".join(
-            _delimited(_FIELD_1, item.encode() if isinstance(item, str) else _checked_bytes(item))
+            delimited(FIELD_1, item.encode() if isinstance(item, str) else _checked_bytes(item))
             for item in items
         )
     elif not len(items):
         content = b""  # an empty packed field is not written at all
     elif storage == "float_list":
-        content = _delimited(_FIELD_1, struct.pack(f"<{len(items)}f", *items))
+        content = delimited(FIELD_1, struct.pack(f"<{len(items)}f", *items))
     else:
-        content = _delimited(_FIELD_1, _encode_numbers(items))
-    return _delimited(_STORAGE_TAG[storage], content)
+        content = delimited(FIELD_1, _encode_numbers(items))
+    return delimited(STORAGE_TAG[storage], content)
 
 
 def _encode_numbers(items: Sequence[object] | Numbers) -> bytes:
@@ -127,7 +127,8 @@ def _checked_int64(item: object) -> int:
     return item % _UINT64  # two's complement, as protobuf writes negative numbers
 
 
-def _delimited(tag: int, content: bytes) -> bytes:
+def delimited(tag: int, content: bytes) -> bytes:
+    """A field of a message: its tag, the length of its content, and the content."""
     return bytes((tag,)) + _varint(len(content)) + content
 
 
@@ -154,10 +155,10 @@ def decode_example(serialized: bytes) -> dict[str, Values]:
     features: dict[str, Values] = {}
     try:
         for tag, content in _fields(serialized):
-            if tag != _FIELD_1:
+            if tag != FIELD_1:
                 continue
             for entry_tag, entry in _fields(_content(content)):
-                if entry_tag == _FIELD_1:
+                if entry_tag == FIELD_1:
                     name, values = _decode_entry(_content(entry))
                     features[name] = values
     except (IndexError, ValueError, struct.error) as error:
@@ -172,9 +173,9 @@ def _decode_entry(entry: bytes) -> tuple[str, Values]:
     name = ""
     values: Values = []
     for tag, content in _fields(entry):
-        if tag == _FIELD_1:
+        if tag == FIELD_1:
             name = _content(content).decode()
-        elif tag == _FIELD_2:
+        elif tag == FIELD_2:
             for list_tag, stored in _fields(_content(content)):
                 if list_tag in _STORAGE_NAME:
                     values = _decode_list(_STORAGE_NAME[list_tag], _content(stored))
@@ -183,7 +184,7 @@ def _decode_entry(entry: bytes) -> tuple[str, Values]:
 
 def _decode_list(storage: str, stored: bytes) -> Values:
     if storage == "bytes_list":
-        return [_content(content) for tag, content in _fields(stored) if tag == _FIELD_1]
+        return [_content(content) for tag, content in _fields(stored) if tag == FIELD_1]
     if storage == "float_list":
         packed = b"".join(_content(content) for _, content in _fields(stored))
         return list(struct.unpack(f"<{len(packed) // 4}f", packed))

@@ -5,13 +5,17 @@ Format: tensorflow/core/lib/io/record_writer.h. All integers are little-endian.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import struct
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from shard_format import storage
 from shard_format.errors import DamageError
@@ -24,6 +28,8 @@ FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES  # added to a payload
 _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 _HEADER = struct.Struct("<QI")
+_HEADERS = np.dtype([("length", "<u8"), ("crc", "<u4")])
+_NOTHING = pa.scalar(b"", pa.large_binary())
 _MASK_DELTA = 0xA282EAD8  # tensorflow/core/lib/hash/crc32c.h, kMaskDelta
 
 
@@ -46,6 +52,55 @@ def frame(payload: bytes) -> bytes:
     return b"".join(
         (length, _CRC.pack(masked_crc(length)), payload, _CRC.pack(masked_crc(payload)))
     )
+
+
+def frame_columns(payloads: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    """[n] large_binary, `frame` of each of [n] payloads."""
+    lengths = np.asarray(pc.binary_length(payloads), np.int64)
+    offsets, data = _buffers(payloads)
+    crc = google_crc32c.value
+    found = [crc(data[begin:end]) for begin, end in itertools.pairwise(offsets.tolist())]
+    headers = np.empty(len(lengths), _HEADERS)
+    headers["length"], headers["crc"] = lengths, _masked(_length_crcs(lengths))
+    footers = _masked(np.array(found, np.uint32)).astype("<u4")
+    return pc.binary_join_element_wise(
+        _fixed(headers, HEADER_BYTES), payloads, _fixed(footers, FOOTER_BYTES), _NOTHING
+    )
+
+
+def _buffers(column: pa.LargeBinaryArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """([n + 1] offsets, the bytes that they are in) of a column."""
+    _, places, values = column.buffers()
+    offsets = np.frombuffer(places, np.int64)[column.offset : column.offset + len(column) + 1]
+    return offsets, np.frombuffer(values or b"", np.uint8)
+
+
+def _fixed(values: npt.NDArray[Any], size: int) -> pa.LargeBinaryArray:
+    """[n] large_binary of [n] values of so many bytes."""
+    offsets = pa.py_buffer(np.arange(len(values) + 1, dtype=np.int64) * size)
+    buffers = [None, offsets, pa.py_buffer(values.tobytes())]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(values), buffers)
+
+
+def _masked(crcs: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """[n] checksums as TFRecord stores them."""
+    return (crcs >> np.uint32(15) | crcs << np.uint32(17)) + np.uint32(_MASK_DELTA)
+
+
+def _length_crcs(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
+    """[n] CRC-32C of numbers of 8 bytes, by the sum of what each byte of them adds."""
+    table = _crc_table()
+    crcs = np.full(len(lengths), table[0, 0])
+    for place in range(8):
+        crcs ^= table[place, (lengths >> (8 * place)) & 0xFF] ^ table[0, 0]
+    return crcs
+
+
+@functools.cache
+def _crc_table() -> npt.NDArray[np.uint32]:
+    """[8, 256] uint32, the checksum of 8 bytes that are all zero but one."""
+    zeros = [_LENGTH.pack(value << (8 * place)) for place in range(8) for value in range(256)]
+    return np.array([google_crc32c.value(data) for data in zeros], np.uint32).reshape(8, 256)
 
 
 def unframe(framed: bytes, where: str) -> bytes:

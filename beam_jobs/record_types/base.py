@@ -50,14 +50,14 @@ class PreparedBatch(NamedTuple):
     Attributes:
         rows: [n] int64, the rows of the batch that these are, ascending.
         values: [n] each: the value of every feature that is neither late nor a kept column, by
-            name; Python values as `shard_format.encode_features` takes them.
+            name; as `shard_format.encode_columns` takes them.
         fingerprints: [n] of 16 bytes: equal for exact duplicates.
         statistics: [n] each: every one of `RecordType.staged_columns`, by name.
         rejects: (row of the batch, why it is not among `rows`), for every other row.
     """
 
     rows: IntArray
-    values: Mapping[str, Sequence[Any]]
+    values: Mapping[str, pa.Array | Sequence[Any]]
     fingerprints: pa.Array | Sequence[bytes]
     statistics: Mapping[str, pa.Array | Sequence[Any]]
     rejects: list[tuple[int, Rejection]]

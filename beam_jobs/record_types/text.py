@@ -108,8 +108,8 @@ class TextRecords(RecordType):
         rows = pa.array(texts.rows)
         measured = texts.measured
         values: dict[str, Any] = {
-            "id": batch["record_id"].take(rows).to_pylist(),
-            "text": texts.text.to_pylist(),
+            "id": batch["record_id"].take(rows),
+            "text": texts.text,
         }
         return PreparedBatch(
             rows=texts.rows,

@@ -7,7 +7,7 @@ the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -36,10 +36,11 @@ from beam_jobs.staging.spool import Spool
 from beam_jobs.staging.units import SIDECAR_FIELDS, Unit, UnitSummary, done_before, unit_files
 from beam_jobs.workspace import Workspace, write_json, write_table
 from shard_format import (
+    Feature,
     InputError,
-    encode_features,
+    encode_columns,
     file_sha256,
-    frame,
+    frame_columns,
     id_hash,
     label_column,
     shuffle_keys,
@@ -133,6 +134,13 @@ def _unreadable(unit: Unit, items: Sequence[SourceItem], error: UnreadableError)
     )
 
 
+def encode_frames(
+    features: Sequence[Feature], values: Mapping[str, Any], records: int
+) -> pa.LargeBinaryArray:
+    """[records] large_binary: the frames of staged records."""
+    return frame_columns(encode_columns(features, values, records))
+
+
 class UnitAtWork:
     """The records of a unit on their way: waiting for a batch, spooled, or rejected.
 
@@ -202,11 +210,8 @@ class UnitAtWork:
                 further[label_column(name)] = kept
             else:
                 values[name] = kept
-        features, lengths = self._record_type.staged_features, []
-        for own in zip(*values.values(), strict=True):
-            framed = frame(encode_features(features, dict(zip(values, own, strict=True))))
-            self._spool.append(framed)
-            lengths.append(len(framed))
+        frames = encode_frames(self._record_type.staged_features, values, len(records))
+        self._spool.append(frames)
         ids = [record.record_id for record in records]
         hashes = [id_hash(record_id) for record_id in ids]
         groups = [record.annotations.group for record in records]
@@ -214,7 +219,7 @@ class UnitAtWork:
             "key": shuffle_keys(hashes, self._options.seed),
             "id_hash": pa.array(hashes, pa.uint64()),
             "offset": np.zeros(len(records), np.int64),  # until the order is known
-            "length": pa.array(lengths, pa.int64()),
+            "length": pc.binary_length(frames),
             "record_id": ids,
             "label": [record.annotations.label for record in records],
             "fingerprint": prepared.fingerprints,
@@ -231,7 +236,7 @@ class UnitAtWork:
         order = pc.sort_indices(
             sidecar, sort_keys=[("key", "ascending"), ("record_id", "ascending")]
         ).to_numpy()
-        payload.writelines(self._spool.take(order.tolist()))
+        payload.writelines(self._spool.take(order.astype(np.int64)))
         sidecar = sidecar.take(pa.array(order))
         lengths = int64(sidecar["length"])
         offsets = pa.array(np.cumsum(lengths) - lengths)

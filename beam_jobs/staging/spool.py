@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.columns import IntArray, bounds_of
 
 # 1 MiB per worker: a unit of any size takes the same. The rest goes through a file, that the page
 # cache holds, and that is read and not mapped: pages of a map would count as memory of the job.
 _HELD_BYTES = 1 << 20
 _WRITE_BYTES = 1 << 20  # 1 MiB a system call
+_TAKEN_RECORDS = 1024  # at a time
 
 
 class Spool:
@@ -23,31 +30,37 @@ class Spool:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._held: list[bytes] = []
-        self._ends: list[int] = [0]
+        self._held: list[pa.LargeBinaryArray] = []
+        self._held_bytes = 0
+        self._sizes: list[IntArray] = []
         self._file: BinaryIO | None = None
 
-    def append(self, framed: bytes) -> None:
-        """Adds a frame behind the others."""
-        self._ends.append(self._ends[-1] + len(framed))
+    def append(self, frames: pa.LargeBinaryArray) -> None:
+        """Adds [n] large_binary frames behind the others."""
+        sizes = np.asarray(pc.binary_length(frames), np.int64)
+        self._sizes.append(sizes)
         if self._file is not None:
-            self._file.write(framed)
+            self._file.write(_bytes_of(frames))
             return
-        self._held.append(framed)
-        if self._ends[-1] > _HELD_BYTES:
+        self._held.append(frames)
+        self._held_bytes += int(sizes.sum())
+        if self._held_bytes > _HELD_BYTES:
             self._file = self._path.open("wb", buffering=_WRITE_BYTES)
-            self._file.writelines(self._held)
+            self._file.writelines(map(_bytes_of, self._held))
             self._held.clear()
 
-    def take(self, order: Iterable[int]) -> Iterator[bytes]:
-        """The frames of these numbers; none may be added after that."""
+    def take(self, order: IntArray) -> Iterator[bytes | memoryview]:
+        """The frames of these numbers, one behind the other; none may be added after that."""
         if self._file is None:
-            yield from (self._held[number] for number in order)
+            held = pa.chunked_array(self._held, pa.large_binary()).combine_chunks()
+            for start in range(0, len(order), _TAKEN_RECORDS):
+                yield _bytes_of(held.take(pa.array(order[start : start + _TAKEN_RECORDS])))
             return
         self._file.close()
+        ends = bounds_of(np.concatenate(self._sizes))
+        places = zip(ends[order].tolist(), ends[order + 1].tolist(), strict=True)
         with self._path.open("rb", buffering=0) as file:
-            for number in order:
-                start, end = self._ends[number : number + 2]
+            for start, end in places:
                 yield os.pread(file.fileno(), end - start, start)
 
     def __enter__(self) -> Spool:
@@ -62,3 +75,10 @@ class Spool:
         if self._file is not None:
             self._file.close()
         self._path.unlink(missing_ok=True)
+
+
+def _bytes_of(frames: pa.LargeBinaryArray) -> memoryview:
+    """The frames of a column, one behind the other; not copied."""
+    _, places, values = frames.buffers()
+    offsets = np.frombuffer(places, np.int64)[frames.offset : frames.offset + len(frames) + 1]
+    return memoryview(values or b"")[int(offsets[0]) : int(offsets[-1])]

@@ -39,7 +39,7 @@ def _seconds_of_children():
 
 @pytest.mark.parametrize("command", [[], ["preprocess", "images"], ["preprocess", "text"]])
 def test_help_is_fast_and_loads_nothing_heavy(repository, command):
-    heavy = {"tensorflow", "keras", "apache_beam", "cv2", "rich", "tokenizers", "fasttext"}
+    heavy = {"tensorflow", "keras", "apache_beam", "cv2", "rich", "tokenizers", "ftfy"}
     if not command:
         heavy |= {"numpy", "pyarrow", "trainer", "beam_jobs", "reader"}
     program = (

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import struct
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from shard_format import (
     Schema,
     UsageError,
     decode_example,
+    encode_columns,
     encode_example,
     encode_features,
     finish_example,
@@ -64,6 +66,56 @@ def test_tensorflow_parses_the_same_values(value):
     assert list(parsed["numbers"].int64_list.value) == value["numbers"]
     assert list(parsed["reals"].float_list.value) == value["reals"]
     assert list(parsed["label"].int64_list.value) == [value["label"]]
+
+
+SIMPLE = (Feature("a", "text"), Feature("b" * 130, "bytes"), Feature("c", "int64"))
+rows = st.lists(
+    st.tuples(
+        st.text(st.characters(exclude_categories=["Cs"])),
+        st.one_of(st.binary(max_size=300), st.integers(0, 40_000).map(bytes)),
+        int64,
+    ),
+    max_size=8,
+)
+
+
+@given(rows, st.booleans())
+def test_columns_are_encoded_as_by_tensorflow(records, as_arrays):
+    import tensorflow as tf
+
+    columns = dict(zip(("a", "b" * 130, "c"), map(list, zip(*records, strict=True)), strict=False))
+    columns = columns or {feature.name: [] for feature in SIMPLE}
+    if as_arrays:
+        columns["a"] = pa.array(columns["a"], pa.string())
+        columns["b" * 130] = pa.array(columns["b" * 130], pa.large_binary())
+    encoded = encode_columns(SIMPLE, columns, len(records)).to_pylist()
+    for entries, (text, data, number) in zip(encoded, records, strict=True):
+        lists = (
+            tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()])),
+            tf.train.Feature(bytes_list=tf.train.BytesList(value=[data])),
+            tf.train.Feature(int64_list=tf.train.Int64List(value=[number])),
+        )
+        feature = {one.name: stored for one, stored in zip(SIMPLE, lists, strict=True)}
+        example = tf.train.Example(features=tf.train.Features(feature=feature))
+        assert finish_example(entries) == example.SerializeToString(deterministic=True)
+
+
+@given(st.lists(values, max_size=5))
+def test_columns_are_encoded_as_records(records):
+    columns = {feature.name: [one[feature.name] for one in records] for feature in SCHEMA.features}
+    found = encode_columns(SCHEMA.features, columns, len(records)).to_pylist()
+    assert found == [encode_features(SCHEMA.features, one) for one in records]
+
+
+@pytest.mark.parametrize("size", [1 << 7, 1 << 14, 1 << 21])
+def test_lengths_of_every_size_are_encoded_as_records(size):
+    texts = ["x" * (size - less) for less in range(-2, 24)]
+    found = encode_columns(SIMPLE[:1], {"a": texts}, len(texts)).to_pylist()
+    assert found == [encode_features(SIMPLE[:1], {"a": text}) for text in texts]
+
+
+def test_records_without_features_have_no_entries():
+    assert encode_columns((), {}, 2).to_pylist() == [b"", b""]
 
 
 @given(values)
@@ -130,6 +182,8 @@ def test_a_value_of_the_wrong_kind_is_refused(name, bad):
 def test_a_missing_feature_is_named():
     with pytest.raises(UsageError, match="'raw'"):
         encode_example(SCHEMA, {"id": "x"})
+    with pytest.raises(UsageError, match="'raw'"):
+        encode_columns(SCHEMA.features, {"id": ["x"]}, 1)
 
 
 @given(st.binary(max_size=200))

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shard_format import DamageError, frame, read_records, unframe
+from shard_format import DamageError, frame, frame_columns, read_records, unframe
 
 payloads = st.lists(st.binary(max_size=200), max_size=6)
 
@@ -27,6 +28,19 @@ def test_tensorflow_reads_what_is_framed(tmp_path_factory, records):
     path = tmp_path_factory.mktemp("frames") / "ours"
     path.write_bytes(b"".join(map(frame, records)))
     assert [record.numpy() for record in tf.data.TFRecordDataset(str(path))] == records
+
+
+@given(payloads, st.integers(0, 2))
+def test_columns_are_framed_as_records(records, skipped):
+    column = pa.array([*[b"x"] * skipped, *records], pa.large_binary())[skipped:]
+    assert frame_columns(column).to_pylist() == list(map(frame, records))
+
+
+def test_large_lengths_are_framed_as_records():
+    records = [bytes(size) for size in (255, 256, 65_535, 65_536, 1 << 24)]
+    assert frame_columns(pa.array(records, pa.large_binary())).to_pylist() == list(
+        map(frame, records)
+    )
 
 
 @given(payloads)
