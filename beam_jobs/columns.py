@@ -49,6 +49,17 @@ def string_buffers(text: pa.LargeStringArray) -> tuple[IntArray, ByteArray]:
     return offsets - offsets[0], data[offsets[0] : offsets[-1]]
 
 
+def bytes_of(column: pa.LargeBinaryArray) -> memoryview:
+    """The values of a column without nulls, one behind the other, not copied."""
+    if not len(column):
+        return memoryview(b"")
+    _, places, values = column.buffers()
+    offsets = np.frombuffer(places, np.int64)
+    return memoryview(values or b"")[
+        int(offsets[column.offset]) : int(offsets[column.offset + len(column)])
+    ]
+
+
 def run_starts(*columns: npt.NDArray[Any]) -> BoolArray:
     """[n] whether a row of sorted columns differs from the row before it."""
     starts = np.ones(len(columns[0]), bool)

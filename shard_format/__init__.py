@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from shard_format.example import encode_features as encode_features
     from shard_format.example import finish_example as finish_example
     from shard_format.example_columns import encode_columns as encode_columns
+    from shard_format.example_columns import finish_columns as finish_columns
     from shard_format.file_checksums import file_info as file_info
     from shard_format.file_checksums import file_sha256 as file_sha256
     from shard_format.index import LABELS_FIELD as LABELS_FIELD
@@ -85,6 +86,7 @@ _HOMES = {
     "encode_features": "shard_format.example",
     "file_info": "shard_format.file_checksums",
     "file_sha256": "shard_format.file_checksums",
+    "finish_columns": "shard_format.example_columns",
     "finish_example": "shard_format.example",
     "frame": "shard_format.tfrecord",
     "frame_columns": "shard_format.tfrecord",

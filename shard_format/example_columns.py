@@ -52,6 +52,18 @@ def encode_columns(
     return pc.binary_join_element_wise(*pieces, _NOTHING)
 
 
+def finish_columns(entries: pa.LargeBinaryArray, late: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    """[n] large_binary: the tf.train.Example with the entries of each record, and those of `late`.
+
+    Args:
+        entries: [n] large_binary, map entries as `encode_columns` returns them.
+        late: [n] large_binary, further ones.
+    """
+    sizes = pc.add(pc.binary_length(entries), pc.binary_length(late))
+    head = heads(bytes((FIELD_1,)), np.asarray(sizes, np.int64))
+    return pc.binary_join_element_wise(head, entries, late, _NOTHING)
+
+
 def _entries(feature: Feature, values: pa.Array | Sequence[Any]) -> list[pa.Array]:
     """Columns that make the entries of a feature when they are joined."""
     single = _single(feature, values)

@@ -9,22 +9,25 @@ in memory: 128 MiB in at most 16 reads of 8 MiB if units were merged, else one f
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from beam_jobs.columns import IntArray, bytes_of
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.labels import Labels
 from beam_jobs.stages.plan import LIMITS, ShardSpec, load_plan
-from beam_jobs.staging.examples import BuiltExample, StagedRecord
+from beam_jobs.staging.examples import BLOCK_BYTES, BuiltBlock, StagedBlock
 from beam_jobs.staging.reader import Source, read_staged, unit_sources
 from beam_jobs.staging.recipe_rows import recipe_rows, recipe_units
 from beam_jobs.staging.runs import Cell, read_cells
 from beam_jobs.workspace import Workspace, read_json, read_table, write_json, write_table
-from shard_format import ShardInfo, frame, index_schema, storage
+from shard_format import ShardInfo, frame_columns, index_schema, storage
 from shard_format.storage import Place
 
 _ROWS = 1 << 13  # of a shard that are in memory at a time; of photographs a shard has 5,000
@@ -88,14 +91,16 @@ def write_shard(
             labels = Labels(table, record_type.schema, plan.class_names)
             staged = _staged(table, sources, labels, workspace, block_bytes)
             written = _Written(schema)
-            for built in builder.build(table, staged):
-                framed = frame(built.example)
-                digest.update(framed)
-                file.write(framed)
-                written.append(built, len(framed))
+            for built in builder.build_blocks(table, staged):
+                frames = frame_columns(built.examples)
+                data = bytes_of(frames)
+                digest.update(data)
+                file.write(data)
+                written.append(built, frames)
             index.write_table(written.index_rows(spec.shard, shard_bytes, table, labels))
-            records += len(written.lengths)
-            shard_bytes += sum(written.lengths)
+            lengths = written.lengths
+            records += len(lengths)
+            shard_bytes += int(lengths.sum())
     info = ShardInfo(spec.file, records, shard_bytes, digest.hexdigest())
     counters = builder.counters()
     if counters is not None:
@@ -149,33 +154,37 @@ def _staged(
     labels: Labels,
     workspace: Workspace,
     block_bytes: int,
-) -> Iterator[StagedRecord]:
+) -> Iterator[StagedBlock]:
     """The records of the shard with their payload, in final order."""
     for start, payloads in read_staged(table, sources, block_bytes):
-        late = labels.entries(start, start + len(payloads))
-        for number, (payload, entry) in enumerate(zip(payloads, late, strict=True)):
-            yield StagedRecord(start + number, payload, entry)
+        # A block that was read from an object store is larger than what is built at a time.
+        block_of = np.cumsum(list(map(len, payloads))) // BLOCK_BYTES
+        edges = [0, *(np.flatnonzero(np.diff(block_of)) + 1).tolist(), len(payloads)]
+        for begin, end in itertools.pairwise(edges):
+            late = labels.entries(start + begin, start + end)
+            yield StagedBlock(start + begin, payloads[begin:end], late)
         report(workspace.progress, "shard", len(payloads))
 
 
 class _Written:
-    """The rows of a table that go to the index, and the columns that differ there.
-
-    Attributes:
-        lengths: Of the frames, in bytes.
-    """
+    """The rows of a table that go to the index, and the columns that differ there."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self.lengths: list[int] = []
         self._schema = schema
-        self._rows: list[int] = []
+        self._rows: list[IntArray] = [np.zeros(0, np.int64)]
+        self._lengths: list[IntArray] = [np.zeros(0, np.int64)]
         self._changed: dict[str, list[Any]] = {}
 
-    def append(self, built: BuiltExample, length: int) -> None:
-        self.lengths.append(length)
-        self._rows.append(built.row)
-        for name, value in built.columns.items():
-            self._changed.setdefault(name, []).append(value)
+    def append(self, built: BuiltBlock, frames: pa.LargeBinaryArray) -> None:
+        self._rows.append(built.rows)
+        self._lengths.append(np.asarray(pc.binary_length(frames), np.int64))
+        for name, values in built.columns.items():
+            self._changed.setdefault(name, []).extend(values)
+
+    @property
+    def lengths(self) -> IntArray:
+        """[n] int64, bytes of every frame."""
+        return np.concatenate(self._lengths)
 
     def index_rows(self, shard: int, begin: int, table: pa.Table, labels: Labels) -> pa.Table:
         """The rows of the index.
@@ -186,11 +195,11 @@ class _Written:
             table: The rows of the records.
             labels: Their labels.
         """
-        length = np.array(self.lengths, np.int64)
+        length = self.lengths
         schema = self._schema
         columns = {name: table[name] for name in schema.names if name in table.column_names}
         columns |= {name: pa.chunked_array([values]) for name, values in labels.columns().items()}
-        rows = np.array(self._rows, np.int64)
+        rows = np.concatenate(self._rows)
         if len(rows) != len(table) or np.any(np.diff(rows) != 1):
             columns = {name: column.take(pa.array(rows)) for name, column in columns.items()}
         changed = {

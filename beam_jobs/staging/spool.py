@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import IntArray, bounds_of
+from beam_jobs.columns import IntArray, bounds_of, bytes_of
 
 # 1 MiB per worker: a unit of any size takes the same. The rest goes through a file, that the page
 # cache holds, and that is read and not mapped: pages of a map would count as memory of the job.
@@ -40,13 +40,13 @@ class Spool:
         sizes = np.asarray(pc.binary_length(frames), np.int64)
         self._sizes.append(sizes)
         if self._file is not None:
-            self._file.write(_bytes_of(frames))
+            self._file.write(bytes_of(frames))
             return
         self._held.append(frames)
         self._held_bytes += int(sizes.sum())
         if self._held_bytes > _HELD_BYTES:
             self._file = self._path.open("wb", buffering=_WRITE_BYTES)
-            self._file.writelines(map(_bytes_of, self._held))
+            self._file.writelines(map(bytes_of, self._held))
             self._held.clear()
 
     def take(self, order: IntArray) -> Iterator[bytes | memoryview]:
@@ -54,7 +54,7 @@ class Spool:
         if self._file is None:
             held = pa.chunked_array(self._held, pa.large_binary()).combine_chunks()
             for start in range(0, len(order), _TAKEN_RECORDS):
-                yield _bytes_of(held.take(pa.array(order[start : start + _TAKEN_RECORDS])))
+                yield bytes_of(held.take(pa.array(order[start : start + _TAKEN_RECORDS])))
             return
         self._file.close()
         ends = bounds_of(np.concatenate(self._sizes))
@@ -75,10 +75,3 @@ class Spool:
         if self._file is not None:
             self._file.close()
         self._path.unlink(missing_ok=True)
-
-
-def _bytes_of(frames: pa.LargeBinaryArray) -> memoryview:
-    """The frames of a column, one behind the other; not copied."""
-    _, places, values = frames.buffers()
-    offsets = np.frombuffer(places, np.int64)[frames.offset : frames.offset + len(frames) + 1]
-    return memoryview(values or b"")[int(offsets[0]) : int(offsets[-1])]
