@@ -13,7 +13,7 @@ from beam_jobs.corpus.containers.base import ArchiveReport, Member
 from beam_jobs.corpus.containers.base import container as container_named
 from beam_jobs.corpus.dataset_metadata import feature_names
 from beam_jobs.corpus.discovery import FoundFile, OnIgnored, find_files
-from beam_jobs.corpus.formats.base import Split
+from beam_jobs.corpus.frames import BEGIN, FramedContent, at_frames, find_frames
 from beam_jobs.corpus.label_pattern import NameAnnotations
 from beam_jobs.corpus.label_table import LabelTable
 from beam_jobs.corpus.labels import (
@@ -267,33 +267,67 @@ class CorpusListing:
 
     def _splits(self, item: SourceItem) -> Iterator[SourceItem]:
         """The file, or its splits if it is large and of a format that can be split."""
-        form, splits = "", list[Split]()
+        splits = list[tuple[Locator, int]]()
         if not item.reason and item.size > _MIN_SPLIT_BYTES:
-            form, splits = self._split(item)
+            splits = self._split(item)
         if len(splits) < 2:
             yield item
             return
-        for start, end, seek, size in splits:
-            locator = Locator(format=form, start=start, end=end, seek=seek)
+        for locator, size in splits:
             # A name of its own, since units are cut by it.
-            name = f"{item.record_id}/{start:012d}"
+            name = f"{item.record_id}/{locator.start:012d}"
             yield item._replace(record_id=name, size=size, locator=locator)
 
-    def _split(self, item: SourceItem) -> tuple[str, list[Split]]:
-        """(format, splits) of a large file; none if it cannot be split."""
+    def _split(self, item: SourceItem) -> list[tuple[Locator, int]]:
+        """(where, bytes) of each split of a large file; none if it cannot be split."""
         path = item.replacement or item.path
         form = self._payload.known_format(item)
         if form and FORMATS[form].is_record:
-            return "", []
+            return []
         with opened(FileRange(path)) as file:
             head = file.head(HEAD_BYTES)
-        if codec_of(head):
-            return "", []
+        codec = codec_of(head)
+        if codec:
+            return [] if item.replacement else self._split_at_frames(item, codec)
         form = form or self._payload.format_of(head, item.record_id.rpartition("/")[2])
         if form not in FORMATS:
-            return "", []
+            return []
         with opened(FileRange(path), buffer_bytes=HEADER_BUFFER_BYTES) as file:
-            return form, self._formats(form).splits(file, item.size)
+            splits = self._formats(form).splits(file, item.size)
+        return [
+            (Locator(format=form, start=start, end=end, seek=seek), size)
+            for start, end, seek, size in splits
+        ]
+
+    def _split_at_frames(self, item: SourceItem, codec: str) -> list[tuple[Locator, int]]:
+        """As `_split`, of a compressed file; each split begins in another of its frames."""
+        frames = find_frames(item.path, codec)
+        if frames is None:
+            return []
+        content = functools.partial(FramedContent, item.path, codec, BEGIN, frames.end)
+        with opened(content()) as file:
+            head = file.head(HEAD_BYTES)
+        form = self._payload.format_of(head, item.record_id.rpartition("/")[2])
+        if form not in FORMATS or not self._formats(form).splits_bytes:
+            return []
+        with opened(content(), buffer_bytes=HEADER_BUFFER_BYTES) as file:
+            splits = self._formats(form).splits(file, frames.end.content)
+        return [
+            (
+                Locator(
+                    codec=codec,
+                    offset=frame.stored,
+                    size=frames.end.content,
+                    stored_size=frames.end.stored,
+                    format=form,
+                    start=split.start,
+                    end=split.end,
+                    seek=frame.content,
+                ),
+                split.bytes,
+            )
+            for split, frame in at_frames(splits, frames)
+        ]
 
     def _with_context(self, item: SourceItem) -> SourceItem:
         """The item with a hash of what else decides its records, so that its unit depends on it."""

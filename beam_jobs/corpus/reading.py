@@ -16,6 +16,7 @@ from beam_jobs.corpus.containers.base import NO_BYTES, container
 from beam_jobs.corpus.dataset_metadata import feature_names
 from beam_jobs.corpus.formats.base import FilePart, Format, FoundRecord, FoundRejection
 from beam_jobs.corpus.formats.tfrecord import is_frame
+from beam_jobs.corpus.frames import Frame, FramedContent
 from beam_jobs.corpus.labels import DEFAULT_LABEL, AnnotationReader
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import (
@@ -212,6 +213,12 @@ class CorpusReader:
         """
         if locator.size == NO_BYTES:
             raise Rejection("no-bytes", "the entry has no bytes of its own")
+        if locator.is_split and locator.codec:
+            frame, end = (
+                Frame(locator.offset, locator.seek),
+                Frame(locator.stored_size, locator.size),
+            )
+            return FramedContent(path, locator.codec, frame, end)
         if not locator.container:
             return FileRange(path)
         if locator.codec:

@@ -68,11 +68,14 @@ class Locator(NamedTuple):
 
     Attributes:
         container: "tar" or "zip" for a member of an archive.
-        codec: Compression around the whole tar archive.
+        codec: Compression around the whole tar archive, or of a file that was split.
         offset: First byte of the member in the decompressed archive; of a zip member its local
-            header.
-        size: Bytes of the member; -1 means that it has none (a link, a device).
-        stored_size: Bytes that a zip member occupies in the archive.
+            header; of a compressed file that was split, the stored byte where the frame begins
+            whose content begins at `seek`.
+        size: Bytes of the member, or of the content of a compressed file that was split; -1 means
+            that the member has none (a link, a device).
+        stored_size: Bytes that a zip member occupies in the archive; of a compressed file that was
+            split, those before the end of its last frame.
         crc: CRC-32 of a zip member.
         method: Compression method of a zip member; -1 for bytes that cannot be decompressed.
         gaps: Ranges of a damaged archive that belong to no member.

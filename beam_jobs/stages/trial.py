@@ -149,7 +149,7 @@ class _TimedWork:
         self.one_per_item &= self.unit.read == records + 1
         if whole or (self.one_per_item and not item.locator.is_split):
             self._count(item.size)
-        elif item.locator.container or _is_compressed(item):
+        elif item.locator.container or (not item.locator.is_split and _is_compressed(item)):
             self._count(None)
         else:
             self._count(min(item.size, self._original_bytes - original_bytes))

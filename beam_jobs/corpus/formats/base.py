@@ -129,7 +129,13 @@ class Format(abc.ABC):
     Args:
         options: The job.
         payload: What the record type takes out of a record.
+
+    Attributes:
+        splits_bytes: Whether its splits are ranges of bytes, which are read from their start on:
+            then files in several compressed frames are split, too.
     """
+
+    splits_bytes = False
 
     def __init__(self, options: PreprocessOptions, payload: Payload) -> None:
         self.options = options
@@ -158,7 +164,7 @@ class Format(abc.ABC):
         """Where a large file is split: a function of the file alone; one split is not to split.
 
         Args:
-            file: At its beginning, not compressed.
+            file: At its beginning, decompressed.
             size: Its bytes.
         """
         return [Split(0, -1, 0, size)]

@@ -37,6 +37,7 @@ class LineFormat(Format):
     """A format in which every line that is not blank is a record."""
 
     options: TextOptions
+    splits_bytes = True
 
     def find(self, part: FilePart) -> Iterator[Found]:
         """See Format."""
