@@ -28,7 +28,8 @@ from beam_jobs.stages.plan.appending import find_earlier
 from beam_jobs.stages.plan.find_duplicates import find_duplicates
 from beam_jobs.stages.trial import TRIAL_UNIT, Trial, stage_trial
 from beam_jobs.staging import UnitSummary
-from beam_jobs.staging.sidecars import PARTITION_ROWS, Sidecars
+from beam_jobs.staging.partitions import rows_of_partition
+from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_table
 from shard_format import load_manifest, storage
 from shard_format.errors import file_error
@@ -243,7 +244,8 @@ def _growth(
     known = generation_with(base, manifest, listing)
     sample = UnitSummary(TRIAL_UNIT, trial.read, trial.kept, {}, {}, reused=False)
     sidecars = Sidecars(scratch, [sample])
-    clusters = find_duplicates(sidecars, options, record_type, PARTITION_ROWS)
+    rows = rows_of_partition(sidecars.records)
+    clusters = find_duplicates(sidecars, options, record_type, scratch, rows)
     related = find_earlier(sidecars, clusters, options, record_type).related
     dropped = related.clusters.dropped
     of_set = int(np.isin(dropped, related.records).sum())
