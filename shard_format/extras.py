@@ -27,6 +27,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
         "tensorflow",
         "yaml",
     ),
+    "heic": ("pi_heif",),
     "export": ("ai_edge_litert", "onnx", "onnxruntime", "tf2onnx"),
 }
 

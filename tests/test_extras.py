@@ -197,6 +197,8 @@ def test_an_extra_in_a_fresh_environment_does_its_part(
     train = (shardmill, "train", shard_set, "--model", "small_cnn", "--epochs", "1")
     train = (*train, "--image-size", "32", "--run-dir", tmp_path / "run")
     parts = {"prepare": [prepare], "train": [read, train]}
+    heic = (binaries / "python", "-c", "import pi_heif")
+    run(*heic, code=0 if extra in ("all", "heic") else 1)
     installs = {"export": ("export", "train")}.get(extra, (extra,))
     for name, commands in parts.items():
         for command in commands:

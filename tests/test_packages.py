@@ -26,6 +26,7 @@ THIRD_PARTY = {
     },
     "beam_jobs": {
         *("PIL", "apache_beam", "chardet", "cv2", "ftfy", "numpy", "orjson"),
+        "pi_heif",
         *("psutil", "pyarrow", "resiliparse", "sentencepiece", "simplejpeg", "tokenizers"),
         "xxhash",
     },

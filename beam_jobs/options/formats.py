@@ -43,7 +43,10 @@ FORMATS = {
         f"{_FORMATS}.image_file:ImageFile",
         ("image",),
         (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"II*\0", b"MM\0*"),
-        ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "avif"),
+        (
+            *("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff", "ppm", "pgm", "avif"),
+            *("heic", "heif", "hif"),
+        ),
         is_record=True,
     ),
     "txt": FileFormat(

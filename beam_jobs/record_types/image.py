@@ -19,7 +19,7 @@ from beam_jobs.columns import IntArray
 from beam_jobs.dedup.clusters import NearPairs
 from beam_jobs.dedup.images.hash_format import HASH_BYTES, THUMBNAIL_BYTES
 from beam_jobs.dedup.images.near_duplicates import near_duplicates, near_earlier_ones
-from beam_jobs.images.decode import DecodedImage, DecodingOptions, Pixels, decode_unconverted
+from beam_jobs.images.decode import DecodedImage, DecodingOptions, Pixels, decode_unconverted, heif
 from beam_jobs.images.decode.base import parse_background
 from beam_jobs.images.encode import ENCODERS, decode_jpeg_strictly, decode_stored, preview
 from beam_jobs.images.filters import filter_options, make_checks
@@ -94,6 +94,8 @@ class ImageRecords(SingleRecords):
         resize = self._resize
         # Other versions may round differently, so units that they staged are not reused.
         kernels = [simplejpeg.__version__, cv2.__version__, PIL.__version__]
+        # With another decoder of HEIC, or with one at last, these units are staged anew.
+        kernels += [f"pi_heif {heif.version()}"] if heif.version() else []
         if self._encoding == "webp":
             kernels.append(features.version("webp"))
         return {

@@ -175,7 +175,7 @@ def test_too_many_scans_are_refused(progressive):
 
 def test_data_of_other_formats_have_their_name_in_the_reason():
     for magic, name in (
-        (b"\0\0\0\x18ftypheic", "HEIC"),
+        (b"\0\0\0\x0cJXL \r\n", "JPEG XL"),
         (b"8BPS\0\1", "PSD"),
         (b"%PDF-1.4", "PDF"),
     ):

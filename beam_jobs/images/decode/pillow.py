@@ -16,6 +16,7 @@ import zlib
 from PIL import AvifImagePlugin, Image, ImageFile, UnidentifiedImageError
 
 from beam_jobs.corpus.record import Rejection
+from beam_jobs.images.decode import heif
 from beam_jobs.images.decode.base import DecodedImage, DecodingOptions, Pixels, check_pixels
 from beam_jobs.images.decode.orientation import (
     ORIENTATION_TAG,
@@ -35,6 +36,7 @@ PILLOW_FORMATS = tuple(
 )
 
 _JPEGS = ("JPEG", "MPO")  # an MPO is a JPEG with others behind it
+_NAMES = {"MPO": "JPEG", heif.FORMAT: "HEIC"}  # Pillow's name: ours, where they differ
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 _SIGNATURE_BYTES = len(_PNG)
@@ -51,11 +53,12 @@ _MAGIC = (
     (0, b"\xff\xd8\xff", "JPEG"),
     (8, b"WEBP", "WEBP"),
     (4, b"ftypavi", "AVIF"),
+    (4, b"ftyphei", "HEIC"),
+    (4, b"ftyphev", "HEIC"),
+    (4, b"ftypmif1", "HEIF"),
+    (4, b"ftypmsf1", "HEIF"),
 )
 _UNREAD = (
-    (4, b"ftypheic", "HEIC"),
-    (4, b"ftypheix", "HEIC"),
-    (4, b"ftypmif1", "HEIF"),
     (0, b"\xff\x0a", "JPEG XL"),
     (4, b"JXL \r\n", "JPEG XL"),
     (4, b"jP  \r\n", "JPEG 2000"),
@@ -100,14 +103,20 @@ def decode_with_pillow(data: bytes, options: DecodingOptions) -> DecodedImage:
         if data.startswith(_PNG):
             data, damaged = check_png(data, options.lenient)
             repairs |= {"damage"} if damaged else set()
-        with Image.open(io.BytesIO(data), formats=PILLOW_FORMATS) as image:
+        formats: tuple[str, ...] = PILLOW_FORMATS
+        if heif.is_heif(data):
+            heif.load_decoder()
+            formats = (heif.FORMAT,)
+        with Image.open(io.BytesIO(data), formats=formats) as image:
             size = image.size
             check_pixels(*size, options)
             _check_frames(image, options, repairs)
             _load(image, options, repairs)
+            if heif.has_more_than_eight_bits(image):
+                repairs.add("depth")
             pixels, convert = to_rgb(image, data, options.background, repairs)
             pixels = _upright(image, pixels, repairs)
-            name = "JPEG" if image.format in _JPEGS else image.format or "unknown"
+            name = _NAMES.get(image.format or "", image.format or "unknown")
             return DecodedImage(pixels, name, *size, frozenset(repairs), convert)
     except Rejection:
         raise
