@@ -7,12 +7,16 @@ other; the elements of a step that is spread go to whichever worker is free.
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import ctypes
 import math
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any
+
+import pyarrow as pa
 
 from beam_jobs.build import Build
 from beam_jobs.engine.counts import count_nothing
@@ -69,6 +73,14 @@ def run_in_threads(steps: Iterable[Step], build: Build, workers: int) -> None:
             made[step.name] = crew.run(elements, threads)
         finally:
             crew.finish()
+        _release_memory()
+
+
+def _release_memory() -> None:
+    """Gives the system what is free inside of allocators: else each step adds to the last one."""
+    pa.default_memory_pool().release_unused()
+    with contextlib.suppress(OSError, AttributeError):  # only glibc has it
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class _Crew:

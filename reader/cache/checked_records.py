@@ -21,7 +21,15 @@ from reader.access.open_files import OpenFiles
 from reader.cache.inventory import is_whole
 from reader.cache.locations import missing, unreachable
 from reader.damage import SkippedRecords
-from shard_format import DamageError, ShardSetError, SplitInfo, storage, unframe, unframe_many
+from shard_format import (
+    FRAME_BYTES,
+    DamageError,
+    ShardSetError,
+    SplitInfo,
+    storage,
+    unframe,
+    unframe_many,
+)
 from shard_format.storage import Place, Range, Url
 from shard_format.wording import visible
 
@@ -238,7 +246,7 @@ class CheckedRecordReader:
         shard = int(np.searchsorted(self._ends, number, side="right"))
         (offset,), (length,) = _taken(self._offset, [number]), _taken(self._length, [number])
         where = f"{self._file(shard)} at byte {offset} (record {self._record_id(number)!r})"
-        if offset < 0 or length <= 0 or offset > self._bytes[shard] - length:
+        if offset < 0 or length < FRAME_BYTES or offset > self._bytes[shard] - length:
             return (
                 f"The index {self._where} is damaged: its row {number} is for bytes "
                 f"[{offset}, {offset + length}) of the {self._bytes[shard]} bytes of {where}."

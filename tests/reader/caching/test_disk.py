@@ -236,3 +236,14 @@ def test_the_copies_of_a_whole_set_are_what_the_manifest_says(
         batches(url, split=split, cache="disk", cache_dir=tmp_path)
     manifest, damages = verify(tmp_path / load_manifest(tiny).root_hash)
     assert manifest.root_hash == load_manifest(tiny).root_hash and damages == []
+
+
+@pytest.mark.parametrize("shuffle", ["window", "full"])
+def test_a_window_is_read_in_pieces(
+    tiny: Path, batches: Any, same: Any, monkeypatch: pytest.MonkeyPatch, shuffle: str
+) -> None:
+    """Python returns some records at a time, and few files are open."""
+    expected = batches(tiny, cache="off", shuffle=shuffle)[0]
+    for name, value in {"_PIECE_RECORDS": 7, "_EXPECTED": 2, "_OPEN_FILES": 1}.items():
+        monkeypatch.setattr(f"reader.cache.checked_records.{name}", value)
+    assert same(batches(tiny, cache="off", shuffle=shuffle)[0], expected)
