@@ -16,6 +16,7 @@ from beam_jobs.changes import differences
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.replacement import Replacement
+from beam_jobs.replacement_in_stores import ReplacementInStore
 from beam_jobs.stages.list import Listing, list_corpus, resolve_options
 from beam_jobs.staging.units import UNREADABLE
 from beam_jobs.workspace import Workspace, read_json, write_json
@@ -256,12 +257,10 @@ def holds_set(workspace: Workspace, listing: Listing, options: PreprocessOptions
     if build.get("build_id") != listing.build_id:
         found = differences(build, listing.inputs, options)
         shown = "".join(f"\n  {line}" for line in found)
-        remedy = (
-            "Choose another --out."
-            if storage.local_path(workspace.out) is None
-            else "Pass --overwrite to replace it, or choose another --out."
+        raise InputError(
+            f"{workspace.out} holds another set:{shown}\nPass --overwrite to replace it, or choose "
+            "another --out."
         )
-        raise InputError(f"{workspace.out} holds another set:{shown}\n{remedy}")
     return True
 
 
@@ -284,7 +283,7 @@ def finish(
     *,
     rebuilt: bool,
     on_progress: Callable[[int], None] = lambda done: None,
-    replacement: Replacement | None = None,
+    replacement: Replacement | ReplacementInStore | None = None,
 ) -> None:
     """Writes the report, if there is none of this build, and removes the work folder.
 

@@ -1,5 +1,7 @@
 """A new set in the place of an old one: built as OUT.new, then both change their names at once.
 
+`replacement_in_stores` is for object stores.
+
 Linux exchanges the names of two folders in one step, so OUT is the old set or the new one at every
 moment. A file system that cannot (NFS, FUSE) needs two renames; in between, OUT is not there. The
 lock of OUT is held from the beginning to the end, so that nobody else builds or replaces there, and
@@ -16,8 +18,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from beam_jobs.replacement_in_stores import ReplacementInStore
 from beam_jobs.workspace import Workspace, read_json
-from shard_format import InputError, UsageError, load_manifest, naming, storage
+from shard_format import InputError, load_manifest, naming, storage
 from shard_format.own_checksums import build_text
 from shard_format.storage import Place
 
@@ -123,24 +126,14 @@ class Replacement:
             )
 
 
-def replacement_at(out: Place) -> Replacement | None:
-    """The replacement of the set in a directory; None if there is no set.
-
-    Raises:
-        UsageError: There is one, in an object store.
-    """
+def replacement_at(out: Place) -> Replacement | ReplacementInStore | None:
+    """The replacement of the set in a directory; None if there is no set."""
     path = storage.local_path(out)
     if path is not None:
         replacement = Replacement(path)
         replacement.recover()
         return replacement if (replacement.directory / naming.MANIFEST).exists() else None
-    if storage.stat(out / naming.MANIFEST) is None:
-        return None
-    raise UsageError(
-        f"{out} cannot be replaced: an object store renames no folder, and readers of the old set "
-        "would find files of the new one. Pass --out with another place, such as a new version of "
-        "the set."
-    )
+    return ReplacementInStore(out) if storage.stat(out / naming.MANIFEST) is not None else None
 
 
 def _exchange(one: Path, other: Path) -> bool:

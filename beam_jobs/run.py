@@ -23,6 +23,7 @@ from beam_jobs.pipeline import kept_error, merging_of, steps
 from beam_jobs.progress import Follower, OnProgress
 from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.replacement import Replacement, replacement_at
+from beam_jobs.replacement_in_stores import ReplacementInStore
 from beam_jobs.workspace import Workspace
 from shard_format import (
     InputError,
@@ -110,7 +111,7 @@ def preprocess(
 def _build(
     options: PreprocessOptions,
     beam_args: Sequence[str],
-    replacement: Replacement | None,
+    replacement: Replacement | ReplacementInStore | None,
     on_progress: OnProgress,
     on_note: Callable[[str], None],
 ) -> BuildReport:
@@ -148,7 +149,7 @@ def _build(
         return _report(out, found.ignored, already_built=build.complete and replacement is None)
 
 
-def _is_there(replacement: Replacement, build_id: str) -> bool:
+def _is_there(replacement: Replacement | ReplacementInStore, build_id: str) -> bool:
     """Whether the old set is the one to build, and whole."""
     there = Workspace(replacement.directory, None)
     return load_built_id(there) == build_id and is_whole(there)

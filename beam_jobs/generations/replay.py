@@ -20,7 +20,15 @@ from beam_jobs.progress import OnProgress
 from beam_jobs.quarantine import replay_options
 from beam_jobs.replacement import Replacement, replacement_at
 from beam_jobs.workspace import Workspace
-from shard_format import InputError, Manifest, load_build, load_manifest, naming, storage
+from shard_format import (
+    InputError,
+    Manifest,
+    UsageError,
+    load_build,
+    load_manifest,
+    naming,
+    storage,
+)
 from shard_format.own_checksums import build_text
 from shard_format.storage import Place
 
@@ -66,8 +74,11 @@ def replay_generations(
         build(out, resumes=False)
         return load_manifest(storage.place_of(out))
     replacement = replacement_at(directory)
-    if replacement is None:
-        raise InputError(f"{directory} has no manifest any more. Nothing was changed.")
+    if not isinstance(replacement, Replacement):
+        raise UsageError(
+            f"{directory} has several generations and is in an object store, where they are not "
+            "built in their place. Pass --out with another place."
+        )
     with replacement.locked():
         build(str(replacement.new), resumes=True)
         _rename_builds(replacement)

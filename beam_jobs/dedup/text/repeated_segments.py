@@ -5,8 +5,9 @@ training data, not evaluation data), then that of the record whose id has the sm
 the first one in its document; so the choice depends neither on the seed nor on the order of
 reading.
 
-The hash space is processed in partitions, so memory has a bound; the result is a file with 8 bytes
-per removed segment.
+The hash space is processed in partitions, so memory has a bound: segments wait for theirs in files,
+32 bytes each, after one pass over the sidecars. The result is a file with 8 bytes per removed
+segment.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pyarrow.compute as pc
 from beam_jobs.columns import IntArray, bounds_of, ranges, repeated, run_starts, uint64
 from beam_jobs.dedup.text.segments import BLANK, SHORT
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
+from beam_jobs.staging.partitions import StructuredArray
 from beam_jobs.staging.sidecars import Sidecars
 from shard_format.keys import UInt64Array
 
@@ -28,6 +30,8 @@ SEGMENT_HASHES = "segment_hashes"  # column of a sidecar
 # Record and segment in one number. Segments after the 16,777,216th of a document are kept.
 _SEGMENT_BITS = np.uint64(24)
 _MAX_SEGMENTS = 1 << 24
+# A segment as it waits; the kept one of equal hashes is the least in the order of these fields.
+_SEGMENT = np.dtype([(name, np.uint64) for name in ("hash", "rank", "id_hash", "packed")])
 _KEPT_FIRST = {"test": 0, "validation": 1, "": 2, "train": 3}
 
 
@@ -83,11 +87,11 @@ def plan_removals(
         for _, table in sidecars
     )
     partitions = max(1, -(-total // partition_rows))
-    ranks = _split_ranks(assignment)
-    with path.open("wb") as file:
-        for partition in range(partitions):
-            found = _comparable(sidecars, assignment, ranks, partition, partitions)
-            segments = np.concatenate([np.zeros((4, 0), np.uint64), *found], axis=1)
+    with path.open("wb") as file, sidecars.partitions(_SEGMENT, partitions) as waiting:
+        for segments in _comparable(sidecars, assignment):
+            part = (segments["hash"] % np.uint64(partitions)).astype(np.int64)
+            waiting.add(part, segments)
+        for segments in waiting.take():
             file.write(_repeats(segments).tobytes())
     packed: UInt64Array = np.zeros(0, np.uint64)
     if path.stat().st_size:
@@ -105,37 +109,27 @@ def _split_ranks(assignment: Assignment) -> UInt64Array:
     return np.array(ranks, np.uint64)
 
 
-def _repeats(segments: UInt64Array) -> UInt64Array:
-    """All but the kept one of equal segments, packed, in no particular order.
-
-    Args:
-        segments: [4, n], see `_comparable`.
-    """
-    some = segments[:, repeated(segments[0])]
-    some = some[:, np.lexsort(some[::-1])]
-    return some[3, ~run_starts(some[0])]
+def _repeats(segments: StructuredArray) -> UInt64Array:
+    """All but the kept one of equal segments, packed, in no particular order."""
+    some = segments[repeated(segments["hash"])]
+    some = some[np.lexsort([some[name] for name in reversed(_SEGMENT.names or ())])]
+    packed: UInt64Array = some["packed"][~run_starts(some["hash"])]
+    return packed
 
 
-def _comparable(
-    sidecars: Sidecars,
-    assignment: Assignment,
-    ranks: UInt64Array,
-    partition: int,
-    partitions: int,
-) -> Iterator[UInt64Array]:
-    """The segments of one partition of the hash space, of records that are in a split.
-
-    Yields:
-        [4, n]: hash, rank of the split, hash of the record's id, and record and segment packed.
-    """
+def _comparable(sidecars: Sidecars, assignment: Assignment) -> Iterator[StructuredArray]:
+    """Yields the segments of the records of each unit that are in a split."""
+    ranks = _split_ranks(assignment)
     for unit, table, split_of in assignment.units(sidecars):
         hashes, row, number = _segments(table)
         inside = (hashes > SHORT) & (split_of[row] != LEFT_OUT) & (number < _MAX_SEGMENTS)
-        inside &= hashes % np.uint64(partitions) == partition
         hashes, row, number = hashes[inside], row[inside], number[inside]
         record = (row + sidecars.begins[unit]).astype(np.uint64)
-        packed = (record << _SEGMENT_BITS) | number.astype(np.uint64)
-        yield np.stack((hashes, ranks[split_of[row]], uint64(table["id_hash"])[row], packed))
+        segments = np.empty(len(hashes), _SEGMENT)
+        segments["hash"], segments["rank"] = hashes, ranks[split_of[row]]
+        segments["id_hash"] = uint64(table["id_hash"])[row]
+        segments["packed"] = (record << _SEGMENT_BITS) | number.astype(np.uint64)
+        yield segments
 
 
 def _segments(table: pa.Table) -> tuple[UInt64Array, IntArray, IntArray]:

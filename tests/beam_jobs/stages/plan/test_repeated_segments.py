@@ -79,6 +79,20 @@ def test_as_the_obvious_way(planned, found, units, partition_rows):
     assert planned(found, units, partition_rows) == obvious(found)
 
 
+def test_passes_do_not_grow_with_partitions(sidecars, planned, monkeypatch):
+    """Segments wait for their partition in files: time is linear in the corpus."""
+    kind, passes = type(sidecars([{"id": "r0"}], 1)), []
+    real = kind.__iter__
+    monkeypatch.setattr(kind, "__iter__", lambda self: passes.append(0) or real(self))
+    found = [([number % 5 + 2, 9, 10 + number], 0) for number in range(40)]
+    counts = []
+    for partition_rows in (1000, 7):
+        passes.clear()
+        assert planned(found, 3, partition_rows) == obvious(found)
+        counts.append(len(passes))
+    assert counts[0] == counts[1]
+
+
 def test_a_recipe_is_known_by_the_removed_segments(tmp_path):
     """A shard of a build that was stopped must not be used where other segments are removed."""
     workspace = Workspace(tmp_path / "out", None)
