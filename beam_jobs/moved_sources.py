@@ -1,4 +1,4 @@
-"""Where the sources of a build are now, if they have moved."""
+"""The sources of each build of a set, and where they are now, if they have moved."""
 
 from __future__ import annotations
 
@@ -6,6 +6,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shard_format import storage
+
+MERGED_KEY = "merged_options"  # in build.json, of a set that was made of several builds
+# Options that say what a build has read, and how its records are called.
+OF_SOURCES = ("sources", "source", "id_prefix")
+
+
+def merged_options(build: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Sources and what belongs to them, of each build that was merged into a set, in order.
+
+    Args:
+        build: The content of its build.json, or of one to merge.
+    """
+    merged = build.get(MERGED_KEY)
+    if isinstance(merged, list):
+        return [one for one in merged if isinstance(one, dict)]
+    options = build.get("options")
+    if not isinstance(options, Mapping):
+        return []
+    return [{name: options[name] for name in OF_SOURCES if name in options}]
 
 
 def sources_now(build: Mapping[str, Any], given: Sequence[str]) -> Sequence[str]:

@@ -33,6 +33,7 @@ from beam_jobs.generations.settling import State, read_state, settle, target_of,
 from beam_jobs.generations.views import known_builds
 from beam_jobs.images.statistics import merge_pixels
 from beam_jobs.integer_histograms import summarize
+from beam_jobs.moved_sources import MERGED_KEY, merged_options
 from beam_jobs.stages.commit.statistics import class_statistics
 from beam_jobs.stages.labels import label_features
 from beam_jobs.staging.read_items import merge_read_items
@@ -218,6 +219,7 @@ def _write_build(
     kept = {name: builds[0][name] for name in ("options", "packages") if name in builds[0]}
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     value: dict[str, Any] = {"build_id": "", "started": now, "compacted": known, "notes": []}
+    value[MERGED_KEY] = [own for build in builds for own in merged_options(build)]
     with workspace.write(workspace.out / naming.BUILD, durable=True) as file:
         file.write(build_text(value | kept | {FINGERPRINTS_KEY: fingerprints}, manifest))
 

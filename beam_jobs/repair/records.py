@@ -174,9 +174,10 @@ class RecordRepair:
             on_bytes: Called with (bytes of units staged, bytes of units to stage).
         """
         try:
-            job = dataclasses.replace(
-                job, out=str(self._workspace.out), on_bad="quarantine", on_unreadable="stop"
-            )
+            out = str(self._workspace.out)
+            job = dataclasses.replace(job, out=out, on_bad="quarantine", on_unreadable="stop")
+            # Items are found by their ids here, also those of a copy, which has other times.
+            job = dataclasses.replace(job, only_items="")
             job = resolve(job)
             record_type = RECORD_TYPES[job.record_type](job)
             list_corpus(job, record_type, self._workspace)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from beam_jobs.build import resolve
 from beam_jobs.like import options_of_config
-from beam_jobs.moved_sources import sources_now
+from beam_jobs.moved_sources import MERGED_KEY, OF_SOURCES, merged_options, sources_now
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import OnProgress
 from beam_jobs.record_types import RECORD_TYPES
@@ -215,14 +215,33 @@ class SetRepair:
             if job is None:
                 reason = self._no_job(manifest)
             else:
-                show = self._all.on_progress
-                reason = records.take_from_sources(
-                    job, lambda done, total: show("stage", done, total)
-                )
-                records.take_from_staging(job)
+                reason = self._take_from_corpus(records, job)
         ready, lost = records.finish(self._all.finished, reason)
         self.lost = [one._replace(file=below(self._folder, one.file)) for one in lost]
         return ready
+
+    def _take_from_corpus(self, records: RecordRepair, job: PreprocessOptions) -> str:
+        """Takes missing records from sources and staging; returns why not, or "".
+
+        The ids of a compacted set are those that its builds gave, each to its own sources.
+        """
+        show, reason = self._all.on_progress, ""
+        for one in [job, *self._merged_jobs(job)]:
+            if records.missing:
+                found = records.take_from_sources(
+                    one, lambda done, total: show("stage", done, total)
+                )
+                reason = reason or found
+        records.take_from_staging(job)
+        return reason
+
+    def _merged_jobs(self, job: PreprocessOptions) -> Iterator[PreprocessOptions]:
+        """The options of each build that was merged into this one."""
+        build = whole_build(self._directory)
+        for own in merged_options(build) if MERGED_KEY in build else []:
+            sources = sources_now({"options": own}, self._all.sources) or own.get("sources", ())
+            values = {name: own[name] for name in OF_SOURCES if name in own}
+            yield dataclasses.replace(job, **{**values, "sources": tuple(sources)})
 
     # Files that the manifest does not name
 

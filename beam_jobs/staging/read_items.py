@@ -75,7 +75,7 @@ def items_of(base: Place, manifest: Manifest) -> KnownItems:
 
 def note_items(workspace: Workspace, hashes: Iterable[int]) -> None:
     """Keeps the hashes of a listing until the build commits."""
-    _write(workspace.work / "items.arrow", np.fromiter(hashes, np.uint64))
+    _write(workspace, workspace.work / "items.arrow", np.fromiter(hashes, np.uint64))
 
 
 def write_read_items(
@@ -96,20 +96,22 @@ def write_read_items(
     noted = (listed or workspace).work / "items.arrow"
     if any(UNREADABLE in one.refused for one in summaries) or storage.stat(noted) is None:
         return {}
-    return _write_final(workspace, [_read(noted)])
+    return _write_final(listed or workspace, final, [_read(noted)])
 
 
 def merge_read_items(base: Place, manifest: Manifest, workspace: Workspace) -> dict[str, Any]:
     """Writes the items of all generations; see `write_read_items`."""
     known = [_read(place) for place in _places(base, manifest)]
-    storage.delete(workspace.out / naming.READ_ITEMS)
-    return _write_final(workspace, known) if any(map(len, known)) else {}
-
-
-def _write_final(workspace: Workspace, hashes: Sequence[UInt64Array]) -> dict[str, Any]:
     final = workspace.out / naming.READ_ITEMS
+    storage.delete(final)
+    return _write_final(workspace, final, known) if any(map(len, known)) else {}
+
+
+def _write_final(
+    workspace: Workspace, final: Place, hashes: Sequence[UInt64Array]
+) -> dict[str, Any]:
     storage.make_folder(final.parent)
-    _write(final, np.unique(np.concatenate(hashes)))
+    _write(workspace, final, np.unique(np.concatenate(hashes)))
     return {naming.READ_ITEMS: file_info(final)}
 
 
@@ -124,9 +126,9 @@ def _read(place: Place) -> UInt64Array:
     return uint64(read_table(place)["item"])
 
 
-def _write(place: Place, hashes: UInt64Array) -> None:
+def _write(workspace: Workspace, place: Place, hashes: UInt64Array) -> None:
     with (
-        storage.create_arrow(place, durable=True) as sink,
+        workspace.write_arrow(place, durable=True) as sink,
         pa.ipc.new_file(sink, _SCHEMA) as writer,
     ):
         writer.write_table(pa.table([pa.array(hashes)], schema=_SCHEMA), _BATCH_ROWS)

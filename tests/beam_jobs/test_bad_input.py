@@ -242,15 +242,15 @@ def test_a_full_disk_is_reported_without_losing_work(make_images, build, monkeyp
     from beam_jobs.stages import shard
 
     corpus = make_images(20)
-    real = shard.frame
+    real = shard.frame_columns
 
     def full(payload):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(shard, "frame", full)
+    monkeypatch.setattr(shard, "frame_columns", full)
     with pytest.raises(InputError, match=r"No space left.*same command again"):
         build(corpus)
-    monkeypatch.setattr(shard, "frame", real)
+    monkeypatch.setattr(shard, "frame_columns", real)
     report = build(corpus)
     assert report.build["units_reused"] == report.build["units"]
 

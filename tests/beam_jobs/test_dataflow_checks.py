@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from beam_jobs import preprocess
+from beam_jobs.engine.logs import submits_only
 from beam_jobs.options import ImageOptions
-from beam_jobs.submit import submit, submits_only
+from beam_jobs.submit import submit
 from shard_format import UsageError
 
 BUCKET = "--temp_location=gs://bkt-stage/tmp"

@@ -135,7 +135,7 @@ def test_a_full_disk_that_takes_no_note_either(make_images, build, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(shard, "frame", full)
+    monkeypatch.setattr(shard, "frame_columns", full)
     monkeypatch.setattr(pipeline, "write_json", full)
     with pytest.raises(InputError, match="No space left"):
         build(make_images())

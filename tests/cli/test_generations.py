@@ -49,10 +49,9 @@ def test_append_log_and_compact(a_set, shardmill, tmp_path):
     ("arguments", "code", "message"),
     [
         (("--seed", "0"), 2, "--seed is 0 and 3 in the set"),  # also where it is the default
-        (("--new-classes", "refuse"), 3, "1 classes that"),
-        (("--balance", "oversample"), 2, "cannot be combined"),
+        (("--new-classes", "refuse"), 3, "1 class that"),
+        (("--balance", "oversample"), 2, "--balance is oversample and none in the set"),
         (("--id-prefix", "../up"), 2, "Give one name"),
-        (("--dry-run",), 2, "--dry-run shows builds"),
     ],
 )
 def test_mistakes(a_set, shardmill, arguments, code, message):

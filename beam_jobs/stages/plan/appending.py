@@ -20,6 +20,7 @@ from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import StoredRecords
 from shard_format import InputError, decode_example, naming, open_index, storage, unframe
+from shard_format.wording import counted
 
 
 def needs_stored(options: PreprocessOptions, record_type: RecordType) -> list[str] | None:
@@ -63,12 +64,13 @@ class Earlier(NamedTuple):
             if not new:
                 continue
             shown = ", ".join(map(repr, new[:5])) + (", ..." if len(new) > 5 else "")
+            classes = counted(len(new), "class", "classes")
             if self.options.new_classes == "refuse":
                 raise InputError(
-                    f"SRC has {len(new)} classes that {self.stored.base} does not have: {shown}. "
+                    f"SRC has {classes} that {self.stored.base} does not have: {shown}. "
                     "Correct the labels, or use --new-classes add."
                 )
-            notes.append(f"{len(new)} new classes, behind those of the set: {shown}")
+            notes.append(f"{classes} more than in the set before: {shown}")
         return names, notes
 
     def assign(self, assignment: Assignment, sidecars: Sidecars) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from beam_jobs.generations.compact import compact
 from beam_jobs.repair import repair
 from shard_format import DamageError, load_manifest, naming, verify_set
 from tests.fixtures.damage import files_of
@@ -136,3 +137,22 @@ def test_without_sources_stored_records_stay_and_have_no_checksum(grown, tmp_pat
     done = repair(grown)
     assert [one.file for one in done.left] == ["generations/0001/fingerprints/records.arrow"]
     assert str(tmp_path / "two") in done.reason
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_records_of_a_compacted_set(grown, tmp_path, moved):
+    """Their ids are those of several builds, which had a source each."""
+    compact(grown)
+    expected = {name: (grown / name).read_bytes() for name in files_of(grown)}
+    (shard,) = (path for path in grown.glob("images-train.tfrecord-*"))
+    data = bytearray(shard.read_bytes())
+    data[100::200] = bytes(len(data[100::200]))
+    shard.write_bytes(data)
+    names = ["one", "two", "three"]
+    if moved:
+        (tmp_path / "new").mkdir()
+        for name in names:
+            shutil.move(tmp_path / name, tmp_path / "new" / name)
+    done = repair(grown, [str(tmp_path / "new" / name) for name in names] if moved else [])
+    assert (done.left, done.lost) == ([], [])
+    assert {name: (grown / name).read_bytes() for name in files_of(grown)} == expected
