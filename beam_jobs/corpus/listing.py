@@ -29,7 +29,7 @@ from beam_jobs.corpus.reading import formats_of_job
 from beam_jobs.corpus.record import Locator, Rejection, SourceItem
 from beam_jobs.corpus.replacements import Replacements
 from beam_jobs.corpus.sniffing import HEAD_BYTES
-from beam_jobs.corpus.source_io import UnreadableError, file_of
+from beam_jobs.corpus.source_io import UnreadableError, file_of, place_of
 from beam_jobs.corpus.streams import HEADER_BUFFER_BYTES, FileRange, opened
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.formats import FORMATS
@@ -290,7 +290,7 @@ class CorpusListing:
         if codec:
             return [] if item.replacement else self._split_at_frames(item, codec)
         form = form or self._payload.format_of(head, item.record_id.rpartition("/")[2])
-        if form not in FORMATS:
+        if form not in FORMATS or not self._may_split(form, path):
             return []
         with opened(FileRange(path), buffer_bytes=HEADER_BUFFER_BYTES) as file:
             splits = self._formats(form).splits(file, item.size)
@@ -298,6 +298,11 @@ class CorpusListing:
             (Locator(format=form, start=start, end=end, seek=seek), size)
             for start, end, seek, size in splits
         ]
+
+    def _may_split(self, form: str, path: bytes) -> bool:
+        """Whether looking for the splits of a file takes little time compared to its records."""
+        is_local = storage.local_path(place_of(path)) is not None
+        return is_local or not self._formats(form).reads_to_split
 
     def _split_at_frames(self, item: SourceItem, codec: str) -> list[tuple[Locator, int]]:
         """As `_split`, of a compressed file; each split begins in another of its frames."""
@@ -309,6 +314,8 @@ class CorpusListing:
             head = file.head(HEAD_BYTES)
         form = self._payload.format_of(head, item.record_id.rpartition("/")[2])
         if form not in FORMATS or not self._formats(form).splits_bytes:
+            return []
+        if not self._may_split(form, item.path):
             return []
         with opened(content(), buffer_bytes=HEADER_BUFFER_BYTES) as file:
             splits = self._formats(form).splits(file, frames.end.content)

@@ -133,9 +133,12 @@ class Format(abc.ABC):
     Attributes:
         splits_bytes: Whether its splits are ranges of bytes, which are read from their start on:
             then files in several compressed frames are split, too.
+        reads_to_split: Whether finding its splits reads the whole file, which is not done elsewhere
+            than on a local disk.
     """
 
     splits_bytes = False
+    reads_to_split = False
 
     def __init__(self, options: PreprocessOptions, payload: Payload) -> None:
         self.options = options

@@ -1,8 +1,9 @@
 """CSV and TSV: rows of columns, with line breaks and delimiters inside of quotes (RFC 4180).
 
 Python's csv module, strict: a quote that is not closed, or with more after it, is rejected and not
-guessed at. A file is not split, since a line break may be inside of a field, which only reading all
-before it shows.
+guessed at. A line break may be inside of a field, so a file is split where rows begin: after a line
+break with an even number of quotes before it. That is so only if quotes are around whole fields,
+which is checked for every one of them; other files are not split. See decision 0034.
 """
 
 from __future__ import annotations
@@ -10,26 +11,32 @@ from __future__ import annotations
 import csv
 import io
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from beam_jobs.corpus.encodings import Encoding, decode
+import numpy as np
+
+from beam_jobs.corpus.encodings import Encoding, decode, encoding_of_lines
 from beam_jobs.corpus.formats.base import (
     FilePart,
     Format,
     Found,
     FoundRecord,
     FoundRejection,
+    Split,
     first_records,
 )
-from beam_jobs.corpus.formats.lines import Line, read_lines
+from beam_jobs.corpus.formats.lines import Line, read_lines, split_starts, splits_at
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.corpus.source_io import TOO_LARGE
+from beam_jobs.corpus.streams import ByteStream
 from beam_jobs.options import TextOptions
 from beam_jobs.options.values import parse_names
 
 csv.field_size_limit(1 << 30)  # of the module: --max-record-bytes bounds a row before it is parsed
+_SCANNED_BYTES = 1 << 20  # 1 MiB at a time
+_QUOTE, _LINE_FEED, _RETURN = b'"\n\r'
 _MAX_UNCLOSED = 100  # unclosed quotes of a file after which reading begins again at the next line
 
 
@@ -53,6 +60,8 @@ class Csv(Format):
     """See Format."""
 
     options: TextOptions
+    splits_bytes = True
+    reads_to_split = True
     delimiter: ClassVar[str] = ","
 
     def __init__(self, options: TextOptions, payload: Payload) -> None:
@@ -61,11 +70,15 @@ class Csv(Format):
 
     def find(self, part: FilePart) -> Iterator[Found]:
         """See Format."""
+        start, end = part.locator.start, part.locator.end
+        names = self._names
+        if start and not names:
+            with part.open() as file:
+                names = self._header(file, encoding_of_lines(file, self.options.encoding))
         file, encoding = self.open_lines(part, self.options.encoding)
         with file:
-            lines = read_lines(file, encoding, self.limit)
-            rows = _Rows(lines, encoding, self.delimiter, self.limit)
-            names = self._names
+            lines = read_lines(file, encoding, self.limit, start, end)
+            rows = _Rows(lines, encoding, self.delimiter, self.limit, start)
             for row in rows:
                 context = Columns(names, encoding.name, row.offset, encoding.source)
                 if row.rejection is not None and not names:
@@ -78,7 +91,7 @@ class Csv(Format):
                     self._check_header(names, part)
                 else:
                     yield FoundRecord(self.place(row.offset), row.data, context, row.values)
-            if file.damage is not None:
+            if file.damage is not None and not 0 <= end <= rows.end:
                 context = Columns(names, encoding.name, rows.end)
                 yield self.after_damage(rows.end, file.damage, rows.cut or None, context)
 
@@ -95,6 +108,34 @@ class Csv(Format):
         annotations = self.annotations.read(row, part.annotations)
         payload = self.payload.from_fields(row)
         return RawRecord("", found.data, payload, annotations, source or encoding)
+
+    def splits(self, file: ByteStream, size: int) -> list[Split]:
+        """See Format."""
+        starts = None
+        try:
+            encoding = encoding_of_lines(file, self.options.encoding)
+            if _has_plain_ascii(encoding.name):
+                wanted = split_starts(size)
+                starts = row_starts(file, wanted, self.delimiter, self.limit)
+            if starts and not self._names:
+                file.seek(0)
+                self._header(file, encoding)
+        except Rejection:
+            starts = None
+        return splits_at(starts, size) if starts else super().splits(file, size)
+
+    def _header(self, file: ByteStream, encoding: Encoding) -> tuple[str, ...]:
+        """The names of the columns, of a file whose header can be used.
+
+        Raises:
+            Rejection: It cannot.
+        """
+        lines = read_lines(file, encoding, self.limit)
+        first = next(iter(_Rows(lines, encoding, self.delimiter, self.limit)))
+        if first.rejection is not None:
+            raise first.rejection
+        self._check_repeated(tuple(first.values))
+        return tuple(first.values)
 
     def inspect(self, part: FilePart) -> list[dict[str, Any]]:
         """See Format."""
@@ -120,6 +161,13 @@ class Csv(Format):
         return rows[0]
 
     def _check_header(self, names: tuple[str, ...], part: FilePart) -> None:
+        """As `_check_repeated`, with the bytes of the file."""
+        try:
+            self._check_repeated(names)
+        except Rejection as rejection:
+            raise rejection.with_data(self.readable_bytes(part)) from None
+
+    def _check_repeated(self, names: tuple[str, ...]) -> None:
         """Returns if each column that is read is there once at most.
 
         Raises:
@@ -128,7 +176,7 @@ class Csv(Format):
         for name in (*self.payload.columns, *self.annotations.columns):
             if names.count(name) > 1:
                 detail = f"the header names {name!r} {names.count(name)} times"
-                raise Rejection("repeated-column", detail, data=self.readable_bytes(part))
+                raise Rejection("repeated-column", detail)
 
 
 def _described(error: csv.Error) -> str:
@@ -143,6 +191,69 @@ class Tsv(Csv):
     """See Format."""
 
     delimiter = "\t"
+
+
+def _has_plain_ascii(encoding: str) -> bool:
+    """Whether quotes and line breaks are bytes of their own, as in UTF-8 and single-byte ones."""
+    ascii_bytes, others = bytes(range(128)), bytes(range(128, 256))
+    if ascii_bytes.decode(encoding, "replace") != ascii_bytes.decode():
+        return False
+    return encoding == "utf-8" or len(others.decode(encoding, "replace")) == len(others)
+
+
+def row_starts(
+    file: ByteStream, wanted: Sequence[int], delimiter: str, limit: int
+) -> list[int] | None:
+    """The first row that begins at or after each of some bytes; None if rows are not well-formed.
+
+    They are well-formed if every quote opens a field, closes it, or is one of two inside of it, and
+    outside of quotes a carriage return is a part of a line break. Then every line break with an
+    even number of quotes before it is the end of a row for csv.reader.
+
+    Args:
+        file: At its beginning; in an encoding with the line breaks and quotes of ASCII.
+        wanted: Ascending; the first is 0.
+        delimiter: Between fields.
+        limit: Most bytes of a row, beyond which it is rejected.
+    """
+    around = np.zeros(256, bool)
+    around[[ord(delimiter), *b'\r\n"']] = True
+    starts, quotes, position, last_end = [0], 0, 0, 0
+    before = b"\n"
+    left = deque(wanted[1:])
+    while block := file.read(_SCANNED_BYTES):
+        data = np.frombuffer(before + block, np.uint8)
+        at = np.flatnonzero(data[1:] == _QUOTE) + 1
+        opening = (np.arange(len(at)) + quotes) % 2 == 0
+        if not around[data[at[opening] - 1]].all():
+            return None
+        # The byte behind a closing quote may be in the next block.
+        closing = at[~opening]
+        if not around[data[closing[closing + 1 < len(data)] + 1]].all():
+            return None
+        is_closed = (quotes % 2 == 0) and data[0] == _QUOTE
+        if is_closed and not around[data[1]]:
+            return None
+        alone = np.flatnonzero((data[:-1] == _RETURN) & (data[1:] != _LINE_FEED))
+        if ((np.searchsorted(at, alone) + quotes) % 2 == 0).any():
+            return None
+        breaks = np.flatnonzero(data[1:] == _LINE_FEED) + 1
+        ends = breaks[(np.searchsorted(at, breaks) + quotes) % 2 == 0] + position
+        if len(ends):
+            sizes = np.diff(ends, prepend=last_end)
+            if int(sizes.max()) > limit:
+                return None
+            last_end = int(ends[-1])
+            while left and left[0] <= last_end:
+                start = int(ends[np.searchsorted(ends, left.popleft())])
+                if start > starts[-1]:
+                    starts.append(start)
+        quotes, position, before = quotes + len(at), position + len(block), block[-1:]
+        if position - last_end > limit:
+            return None
+    if before == b"\r" or quotes % 2 or file.damage is not None:
+        return None
+    return [start for start in starts if start < position]
 
 
 class _Row(NamedTuple):
@@ -161,9 +272,9 @@ class _Rows:
     """
 
     def __init__(
-        self, lines: Iterator[Line], encoding: Encoding, delimiter: str, limit: int
+        self, lines: Iterator[Line], encoding: Encoding, delimiter: str, limit: int, start: int = 0
     ) -> None:
-        self.end = 0
+        self.end = start
         self._limit = limit
         self.cut = b""
         self._lines = lines

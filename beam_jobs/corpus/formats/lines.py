@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -44,24 +45,14 @@ class LineFormat(Format):
         return self.find_lines(part)
 
     def splits(self, file: ByteStream, size: int) -> list[Split]:
-        """See Format; lines may be split anywhere, unless a line depends on those before it.
-
-        The length of a split is a power of two, so it rarely changes while a file grows.
-        """
+        """See Format; lines may be split anywhere, unless a line depends on those before it."""
         try:
             whole = encoding_of_lines(file, self.options.encoding).name in STATEFUL
         except Rejection:
             whole = True
         if whole:
             return super().splits(file, size)
-        aimed = size // _SPLITS_PER_FILE
-        step = 1 << max(0, aimed - 1).bit_length()
-        step = min(_MAX_SPLIT_BYTES, max(_MIN_SPLIT_BYTES, step))
-        starts = range(0, max(1, size), step)
-        return [
-            Split(at, at + step if at + step < size else -1, at, min(step, size - at))
-            for at in starts
-        ]
+        return splits_at(split_starts(size), size)
 
     def find_lines(self, part: FilePart, separator: str = "") -> Iterator[Found]:
         """Every line of a part that is not blank; the context is (encoding, first byte).
@@ -97,6 +88,25 @@ class LineFormat(Format):
             if file.damage is not None and not 0 <= stop <= end:
                 data = line.data if line.size <= self.limit else b""
                 yield self.after_damage(end, file.damage, data or None, (known.name, end))
+
+
+def split_starts(size: int) -> list[int]:
+    """Where the splits of a file of so many bytes begin, if it can be split anywhere.
+
+    The length of a split is a power of two, so it rarely changes while a file grows.
+    """
+    aimed = size // _SPLITS_PER_FILE
+    step = 1 << max(0, aimed - 1).bit_length()
+    step = min(_MAX_SPLIT_BYTES, max(_MIN_SPLIT_BYTES, step))
+    return list(range(0, max(1, size), step))
+
+
+def splits_at(starts: list[int], size: int) -> list[Split]:
+    """Splits of a file of so many bytes that begin there."""
+    return [
+        Split(start, end if end < size else -1, start, end - start)
+        for start, end in itertools.pairwise([*starts, size])
+    ]
 
 
 def read_lines(

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_jobs.corpus import streams
+from beam_jobs.corpus import listing, streams
+from beam_jobs.corpus.formats import delimited, lines
 from beam_jobs.corpus.formats.base import FilePart
 from beam_jobs.corpus.reading import read_part
 from beam_jobs.corpus.record import Locator
@@ -150,6 +151,82 @@ def test_csv_gives_back_what_was_written(rows):
     whole = outcomes(data, "csv", keep_columns="b,c")
     assert [one[2] for one in whole] == [row[0] for row in rows]
     assert b"".join(one[1] for one in whole) == data[len(b'"text","b","c"\r\n') :]
+
+
+FIELDS = st.sampled_from(
+    ["x", "", "a b", '"y\n"', '"z,"', '"q""\r\n"', '""', '"\r"', '"w\n\n,"', "\u00e9"]
+)
+# What makes rows malformed at most places.
+SLIPS = st.lists(
+    st.tuples(st.integers(0, 200), st.sampled_from(['"', "\r", 'a"', '"b', ' "', "\n"]))
+)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.tuples(FIELDS, FIELDS).map(",".join), max_size=14),
+    st.sampled_from(["\n", "\r\n"]),
+    st.one_of(st.just([]), SLIPS),
+    st.lists(st.integers(1, 150), max_size=8),
+    st.sampled_from([1, 3, 5, 64]),
+    st.sampled_from([14, 25, 1000]),
+)
+def test_csv_does_not_depend_on_cuts(rows, newline, slips, cuts, block, limit):
+    text = newline.join(rows) + newline
+    for place, slip in slips:
+        text = text[:place] + slip + text[place:]
+    data = b"text,label\n" + text.encode()
+    options = {"max_record_bytes": f"{limit}B"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delimited, "_SCANNED_BYTES", block)
+        wanted = sorted({0, *(cut for cut in cuts if cut < len(data))})
+        starts = delimited.row_starts(ByteStream(Memory(data)), wanted, ",", limit)
+    if starts is None:
+        assert slips or len(data) > limit
+        return
+    whole = outcomes(data, "csv", **options)
+    parts = [
+        outcomes(data, "csv", start, end, **options)
+        for start, end in zip(starts, [*starts[1:], -1], strict=True)
+    ]
+    assert [one for part in parts for one in part] == whole
+
+
+@pytest.mark.parametrize("block", [1, 2, 1000])
+@pytest.mark.parametrize(
+    "rows",
+    ['x "a"\n', '"a" x\n', "a\rb\n", "a\r", '"a\n', 'a"\n"b\n', f"{'x' * 100}\n", f'"{"x" * 100}'],
+)
+def test_csv_that_is_not_well_formed_is_not_split(rows, block, monkeypatch):
+    monkeypatch.setattr(delimited, "_SCANNED_BYTES", block)
+    for before in ("", "p,q\n", '"p\n","q"\n'):
+        stream = ByteStream(Memory((before + rows).encode()))
+        assert delimited.row_starts(stream, [0, 3], ",", 100) is None
+        stream = ByteStream(Memory((before + "p,q\n").encode()))
+        assert delimited.row_starts(stream, [0, 3], ",", 100) is not None
+
+
+def test_a_large_csv_is_split_where_rows_begin(file, documents, monkeypatch):
+    rows = [
+        (f'{number}, "so"\nto say' * (1 + number % 40), str(number % 7)) for number in range(900)
+    ]
+    sink = io.StringIO(newline="")
+    csv.writer(sink).writerows([("text", "label"), *rows])
+    data = sink.getvalue().encode()
+    monkeypatch.setattr(listing, "_MIN_SPLIT_BYTES", 1000)
+    monkeypatch.setattr(lines, "_MIN_SPLIT_BYTES", 1 << 14)
+    read = documents(file("a/t.csv", data))
+    assert len(read.items) > 10
+    assert list(read.texts.values()) == [text for text, _ in rows]
+    assert list(read.labels.values()) == [label for _, label in rows]
+    monkeypatch.undo()
+    whole = documents(file("b/t.csv", data))
+    assert len(whole.items) == 1 and whole.documents == read.documents
+    assert whole.originals == read.originals and list(whole.documents) == list(read.documents)
+    monkeypatch.setattr(listing, "_MIN_SPLIT_BYTES", 1000)
+    monkeypatch.setattr(lines, "_MIN_SPLIT_BYTES", 1 << 14)
+    for broken in (data + b'"never closed\n', data + b'5" disk,1\n', b"text,text\n" + data):
+        assert len(documents(file("c/t.csv", broken), label_column=None, no_labels=True).items) == 1
 
 
 @settings(max_examples=100)
