@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import random
+import struct
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
+
+import pyarrow as pa
 
 from benchmarks.corpus import REPOSITORY
 
@@ -84,6 +89,37 @@ def make_reviews(folder: Path, gigabytes: float, chars: int) -> Path:
             written += file.write(json.dumps({"text": text}) + "\n")
     draft.rename(path)
     return path
+
+
+def make_packed(source: Path, kind: str) -> Path:
+    """A file of JSON Lines as CSV, or compressed: "gz", "bgzf" (as bgzip does), "zst"; reused."""
+    name = {"csv": ".csv", "bgzf": ".bgzf.jsonl.gz"}.get(kind, f".jsonl.{kind}")
+    path = source.with_name(f"{source.stem}{name}")
+    if path.exists():
+        return path
+    draft = path.with_suffix(".draft")
+    with source.open("rb") as file, draft.open("wb") as sink:
+        if kind == "csv":
+            text = io.TextIOWrapper(sink, "utf-8", newline="")
+            csv.writer(text).writerows([["text"], *([json.loads(line)["text"]] for line in file)])
+            text.flush()
+        elif kind == "bgzf":
+            while data := file.read(60_000):
+                sink.write(_bgzip_block(data))
+        else:
+            stream = pa.CompressedOutputStream(sink, {"gz": "gzip", "zst": "zstd"}[kind])
+            while data := file.read(1 << 20):
+                stream.write(data)
+            stream.close()
+    draft.rename(path)
+    return path
+
+
+def _bgzip_block(data: bytes) -> bytes:
+    deflate = zlib.compressobj(6, zlib.DEFLATED, -15)
+    body = deflate.compress(data) + deflate.flush()
+    header = b"\x1f\x8b\x08\x04\0\0\0\0\0\xff\6\0BC\2\0" + struct.pack("<H", len(body) + 25)
+    return header + body + struct.pack("<2I", zlib.crc32(data), len(data))
 
 
 def make_large_jsonl(folder: Path, bytes_wanted: int) -> Path:

@@ -1,4 +1,4 @@
-"""Text: `python -m benchmarks.texts [--only throughput|datatrove|memory] [--datatrove PYTHON]`.
+"""Text: `python -m benchmarks.texts [--only throughput|datatrove|packed|memory] [--datatrove PYTHON]`.
 
 Preprocessing compared with the bare kernels, with a TFDS Beam builder with the same cleaning, and
 with datatrove's local executor, which runs in its own environment:
@@ -19,11 +19,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.measure import Subjects, machine, run, take_turns
-from benchmarks.text_corpus import make_jsonl, make_large_jsonl
+from benchmarks.text_corpus import make_jsonl, make_large_jsonl, make_packed
 
 _HERE = Path(__file__).parent
 _BANDS, _ROWS = 21, 6  # shardmill's at the threshold 0.8: 126 hashes
 _LARGE_BYTES = 2 << 30
+_CASES = ("throughput", "datatrove", "packed", "memory")
 
 
 def main() -> None:
@@ -33,10 +34,10 @@ def main() -> None:
     parser.add_argument("--recipe", choices=["default", "web-en"], action="append")
     parser.add_argument("--repeat", type=int, default=3, help="turns; the median counts")
     parser.add_argument("--work", type=Path, default=_HERE / ".work", help="scratch folder")
-    parser.add_argument("--only", choices=["throughput", "datatrove", "memory"], action="append")
+    parser.add_argument("--only", choices=_CASES, action="append")
     parser.add_argument("--datatrove", metavar="PYTHON", help="the interpreter that has it")
     arguments = parser.parse_args()
-    chosen = arguments.only or ["throughput", "datatrove", "memory"]
+    chosen = arguments.only or _CASES
     work, out = arguments.work / "texts", arguments.work / "out"
     results: dict[str, object] = {}
     if "throughput" in chosen:
@@ -48,6 +49,8 @@ def main() -> None:
     if "datatrove" in chosen and arguments.datatrove:
         source = make_jsonl(work, arguments.documents // 30)
         results["datatrove"] = _datatrove(source, out, arguments.datatrove)
+    if "packed" in chosen:
+        results["packed"] = _packed(work, out, arguments.documents, arguments.repeat)
     if "memory" in chosen:
         results["memory"] = _memory(work, out)
     _write(results)
@@ -90,6 +93,18 @@ def _datatrove(source: Path, out: Path, python: str) -> dict[str, object]:
         ),
     }
     return take_turns("datatrove", subjects, 1)
+
+
+def _packed(work: Path, out: Path, documents: int, repeat: int) -> dict[str, object]:
+    """One file of the same documents: plain, as CSV, and compressed in one frame and in many."""
+    plain = make_jsonl(work, documents)
+    sources = {"jsonl": plain}
+    sources |= {kind: make_packed(plain, kind) for kind in ("csv", "bgzf", "gz", "zst")}
+    subjects: Subjects = {
+        name: functools.partial(run, "shardmill_text", source, out, "default", "exact")
+        for name, source in sources.items()
+    }
+    return take_turns("packed", subjects, repeat)
 
 
 def _memory(work: Path, out: Path) -> dict[str, object]:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import bisect
 import contextlib
 import io
+import itertools
+import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -20,7 +22,7 @@ from beam_jobs.corpus.codecs import DECOMPRESSORS
 from beam_jobs.corpus.formats.base import Split
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.source_io import file_of, place_of, retried
-from beam_jobs.corpus.streams import ByteStream, Decompressed, FileRange, RawStream
+from beam_jobs.corpus.streams import ByteStream, Decompressed, FileRange, RawStream, opened
 from shard_format import storage
 from shard_format.storage import RandomAccessFile
 
@@ -63,10 +65,12 @@ class Frames(NamedTuple):
     Attributes:
         starts: Ascending; the first is that of the file.
         end: Where the last one ends.
+        alone: Into how many splits to divide the content of a single frame.
     """
 
     starts: list[Frame]
     end: Frame
+    alone: int = 0
 
 
 class _UnknownError(Exception):
@@ -100,27 +104,43 @@ def find_frames(path: bytes, codec: str) -> Frames | None:
     return retried(found, path) if finders else None
 
 
+def one_frame(path: bytes, codec: str) -> Frames | None:
+    """A file whose content is read from its beginning for each split; None if that is too slow.
+
+    It is decompressed here, to know how large its content is, and then up to the end of each split:
+    in 8 splits 4.5 times. Cleaning takes 30 times as long as decompressing gzip once.
+    """
+    if codec not in _ALONE or storage.local_path(place_of(path)) is None:
+        return None
+    content = 0
+    with opened(FileRange(path), codec) as file:
+        while data := file.read(_READ_BYTES):
+            content += len(data)
+        if file.damage is not None:
+            return None
+        with FileRange(path) as raw:
+            stored = raw.seek(0, os.SEEK_END)
+    return Frames([BEGIN], Frame(stored, content), _ALONE[codec])
+
+
 def at_frames(splits: Sequence[Split], frames: Frames) -> Iterator[tuple[Split, Frame]]:
     """Splits of the content, and the frame with which reading each begins.
 
     Neighbours that would begin with the same frame are one split: it would be decompressed for
-    each of them.
+    each of them. Of a single frame there are a few all the same, which pays off.
     """
     contents = [frame.content for frame in frames.starts]
-    first: tuple[Split, Frame] | None = None
-    for split in splits:
+    alone = -(-len(splits) // frames.alone) if frames.alone else 0
+
+    def place(number: int) -> tuple[int, int]:
         # Whether a record begins at its start is seen in the code unit before it.
-        place = bisect.bisect_right(contents, max(0, split.start - _MOST_UNIT_BYTES)) - 1
-        frame = frames.starts[place]
-        if first is not None and first[1] == frame:
-            before = first[0]
-            first = before._replace(end=split.end, bytes=before.bytes + split.bytes), frame
-            continue
-        if first is not None:
-            yield first
-        first = split, frame
-    if first is not None:
-        yield first
+        before = max(0, splits[number].start - _MOST_UNIT_BYTES)
+        return bisect.bisect_right(contents, before) - 1, number // alone if alone else 0
+
+    for (number, _), same in itertools.groupby(range(len(splits)), place):
+        own = [splits[one] for one in same]
+        size = sum(one.bytes for one in own)
+        yield own[0]._replace(end=own[-1].end, bytes=size), frames.starts[number]
 
 
 def _joined(frames: Iterator[Frame]) -> Frames | None:
@@ -308,6 +328,9 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
         if data[at - 1] < 0x80:
             return number, at
 
+
+# By codec: the splits of a single frame. bzip2 and xz take too long.
+_ALONE = {"gzip": 8, "zstd": 16}
 
 # By codec: what finds frames, and whether it reads something of every block.
 _FINDERS: dict[str, tuple[tuple[Callable[[RandomAccessFile], Iterator[Frame]], bool], ...]] = {

@@ -13,7 +13,7 @@ from beam_jobs.corpus.containers.base import ArchiveReport, Member
 from beam_jobs.corpus.containers.base import container as container_named
 from beam_jobs.corpus.dataset_metadata import feature_names
 from beam_jobs.corpus.discovery import FoundFile, OnIgnored, find_files
-from beam_jobs.corpus.frames import BEGIN, FramedContent, at_frames, find_frames
+from beam_jobs.corpus.frames import BEGIN, FramedContent, at_frames, find_frames, one_frame
 from beam_jobs.corpus.label_pattern import NameAnnotations
 from beam_jobs.corpus.label_table import LabelTable
 from beam_jobs.corpus.labels import (
@@ -38,6 +38,8 @@ from shard_format import InputError, storage
 
 _NO_ROW = "no-row"  # why a file that the label table does not name is rejected
 _MIN_SPLIT_BYTES = 1 << 20  # 1 MiB: a smaller file is not split
+_MIN_READ_BYTES = 32 << 20  # 32 MiB: a smaller file is not read to find its splits
+_MOST_NAMED = 8  # files
 
 
 class CorpusListing:
@@ -57,6 +59,7 @@ class CorpusListing:
         self._replacements = Replacements([storage.place_of(folder) for folder in options.repaired])
         self._labels = LabelTable(options) if options.labels is not None else None
         self._names = NameAnnotations(options) if options.label_pattern is not None else None
+        self._named = False
         self._by_split = options.split == SPLIT_BY_FOLDER
         self._folder_labels = FolderLabels(options, payload)
         self._class_names_digest = functools.cache(self._read_class_names_digest)
@@ -71,6 +74,8 @@ class CorpusListing:
             InputError: A root is missing, a folder cannot be listed, or a table lacks a column.
         """
         options = self._options
+        # Files of a folder keep all workers busy; one that is named may be all there is.
+        self._named = len(roots) <= _MOST_NAMED and all(map(storage.stat, roots))
         files = find_files(
             roots,
             self._on_ignored,
@@ -290,7 +295,7 @@ class CorpusListing:
         if codec:
             return [] if item.replacement else self._split_at_frames(item, codec)
         form = form or self._payload.format_of(head, item.record_id.rpartition("/")[2])
-        if form not in FORMATS or not self._may_split(form, path):
+        if form not in FORMATS or not self._may_split(form, path, item.size):
             return []
         with opened(FileRange(path), buffer_bytes=HEADER_BUFFER_BYTES) as file:
             splits = self._formats(form).splits(file, item.size)
@@ -299,14 +304,17 @@ class CorpusListing:
             for start, end, seek, size in splits
         ]
 
-    def _may_split(self, form: str, path: bytes) -> bool:
-        """Whether looking for the splits of a file takes little time compared to its records."""
-        is_local = storage.local_path(place_of(path)) is not None
-        return is_local or not self._formats(form).reads_to_split
+    def _may_split(self, form: str, path: bytes, size: int) -> bool:
+        """Whether to look for the splits of a file: some formats read all of it to find them."""
+        if not self._formats(form).reads_to_split:
+            return True
+        return size > _MIN_READ_BYTES and storage.local_path(place_of(path)) is not None
 
     def _split_at_frames(self, item: SourceItem, codec: str) -> list[tuple[Locator, int]]:
         """As `_split`, of a compressed file; each split begins in another of its frames."""
         frames = find_frames(item.path, codec)
+        if frames is None and self._named and item.size > _MIN_READ_BYTES // 8:
+            frames = one_frame(item.path, codec)
         if frames is None:
             return []
         content = functools.partial(FramedContent, item.path, codec, BEGIN, frames.end)
@@ -315,7 +323,7 @@ class CorpusListing:
         form = self._payload.format_of(head, item.record_id.rpartition("/")[2])
         if form not in FORMATS or not self._formats(form).splits_bytes:
             return []
-        if not self._may_split(form, item.path):
+        if not self._may_split(form, item.path, frames.end.content):
             return []
         with opened(content(), buffer_bytes=HEADER_BUFFER_BYTES) as file:
             splits = self._formats(form).splits(file, frames.end.content)

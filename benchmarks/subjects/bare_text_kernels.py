@@ -26,8 +26,9 @@ _records: TextRecords | None = None
 
 def options(source: str, out: str, clean: str, dedup: str) -> TextOptions:
     """The job that is measured."""
+    form = "csv" if source.endswith(".csv") else "jsonl"
     return TextOptions(
-        (source,), out, clean=clean, dedup=dedup, no_labels=True, no_report=True, format="jsonl"
+        (source,), out, clean=clean, dedup=dedup, no_labels=True, no_report=True, format=form
     )
 
 

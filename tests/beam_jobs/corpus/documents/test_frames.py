@@ -106,10 +106,10 @@ def small_splits(monkeypatch):
     monkeypatch.setattr(lines, "_MIN_SPLIT_BYTES", 1 << 15)
 
 
-def json_lines(generator, count=3000):
+def json_lines(generator, count=1500):
     """Lines of 20 bytes to 100 kB, some blank, some no JSON."""
     for number in range(count):
-        size = 20_000 if generator.random() < 0.002 else generator.randrange(20)
+        size = 20_000 if generator.random() < 0.003 else generator.randrange(20)
         text = " ".join(generator.choice(("one", "zwei", "\u4e09", "\n")) for _ in range(size))
         yield orjson.dumps({"text": f"{number} {text}"})
         if generator.random() < 0.01:
@@ -138,9 +138,9 @@ def test_records_are_those_of_the_whole_file(file, documents, method):
     framed, whole = compared(file, documents, data, method)
     assert len(whole.items) == 1 and len(framed.items) > 5
     assert len({item.locator.offset for item in framed.items}) == len(framed.items)
-    assert list(framed.documents) == list(whole.documents) and len(whole.documents) == 3000
+    assert list(framed.documents) == list(whole.documents) and len(whole.documents) == 1500
     assert framed.documents == whole.documents and framed.originals == whole.originals
-    assert framed.rejects == whole.rejects and len(whole.rejects) > 10
+    assert framed.rejects == whole.rejects and len(whole.rejects) > 5
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32-be", "auto", "cp1252"])
@@ -153,6 +153,26 @@ def test_lines_in_any_encoding(file, documents, encoding):
     assert framed.documents == whole.documents and list(framed.texts) == list(whole.texts)
 
 
+@pytest.mark.parametrize("extension", ["gz", "zst"])
+def test_a_named_file_of_one_frame_is_split(extension, file, documents, monkeypatch):
+    data = b"\n".join(json_lines(random.Random(0), 1000))
+    packed = gzip.compress(data) if extension == "gz" else pa.compress(data, "zstd", asbytes=True)
+    path = file(f"named/a.jsonl.{extension}", packed)
+    whole = documents(path, no_labels=True)
+    monkeypatch.setattr(listing, "_MIN_READ_BYTES", 1000)
+    read = documents(path, no_labels=True)
+    assert (
+        len(whole.items) == 1
+        and 5 < len(read.items) <= frames._ALONE[{"gz": "gzip", "zst": "zstd"}[extension]]
+    )
+    assert read.documents == whole.documents and list(read.documents) == list(whole.documents)
+    assert read.rejects == whole.rejects
+    in_folder = documents(path.parent, no_labels=True)
+    assert len(in_folder.items) == 1 and in_folder.documents == whole.documents
+    path.write_bytes(packed[: len(packed) // 2])
+    assert len(documents(path, no_labels=True).items) == 1
+
+
 def test_damage_costs_what_is_in_its_split(file, documents):
     data = b"\n".join(json_lines(random.Random(0)))
     packed = bytearray(bgzip(data, random.Random(1)))
@@ -161,10 +181,16 @@ def test_damage_costs_what_is_in_its_split(file, documents):
     found = documents(file("damaged/a.jsonl.gz", bytes(packed)), no_labels=True)
     assert found.items[0].locator.codec == "gzip"
     (damaged,) = (name for name, why in found.reasons.items() if why == "damaged-stream")
-    assert found.documents.items() <= sound.documents.items()
     at = int(damaged.rpartition("/")[2])
-    behind = [name for name in found.documents if int(name.rpartition("/")[2]) > at]
-    assert len(behind) > 100 and len(found.documents) > 0.8 * len(sound.documents)
+    # The checksum is at the end of a block, so records of this block may differ before it.
+    apart = {
+        name: document
+        for name, document in found.documents.items()
+        if not at - 60_000 < int(name.rpartition("/")[2]) < at
+    }
+    assert apart.items() <= sound.documents.items()
+    behind = [name for name in apart if int(name.rpartition("/")[2]) > at]
+    assert len(behind) > 100 and len(apart) > 0.7 * len(sound.documents)
 
 
 @pytest.mark.parametrize("change", ["cut", "longer", "another member", "zeros"])

@@ -214,6 +214,7 @@ def test_a_large_csv_is_split_where_rows_begin(file, documents, monkeypatch):
     csv.writer(sink).writerows([("text", "label"), *rows])
     data = sink.getvalue().encode()
     monkeypatch.setattr(listing, "_MIN_SPLIT_BYTES", 1000)
+    monkeypatch.setattr(listing, "_MIN_READ_BYTES", 1000)
     monkeypatch.setattr(lines, "_MIN_SPLIT_BYTES", 1 << 14)
     read = documents(file("a/t.csv", data))
     assert len(read.items) > 10
@@ -224,6 +225,7 @@ def test_a_large_csv_is_split_where_rows_begin(file, documents, monkeypatch):
     assert len(whole.items) == 1 and whole.documents == read.documents
     assert whole.originals == read.originals and list(whole.documents) == list(read.documents)
     monkeypatch.setattr(listing, "_MIN_SPLIT_BYTES", 1000)
+    monkeypatch.setattr(listing, "_MIN_READ_BYTES", 1000)
     monkeypatch.setattr(lines, "_MIN_SPLIT_BYTES", 1 << 14)
     for broken in (data + b'"never closed\n', data + b'5" disk,1\n', b"text,text\n" + data):
         assert len(documents(file("c/t.csv", broken), label_column=None, no_labels=True).items) == 1
