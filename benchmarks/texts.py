@@ -1,4 +1,4 @@
-"""Text: `python -m benchmarks.texts [--only throughput|datatrove|packed|memory] [--datatrove PYTHON]`.
+"""Text: `python -m benchmarks.texts [--only throughput|datatrove|packed|memory]`.
 
 Preprocessing compared with the bare kernels, with a TFDS Beam builder with the same cleaning, and
 with datatrove's local executor, which runs in its own environment:
@@ -15,8 +15,10 @@ import argparse
 import datetime
 import functools
 import json
+import statistics
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from benchmarks.measure import Subjects, machine, run, take_turns
 from benchmarks.text_corpus import make_jsonl, make_large_jsonl, make_packed
@@ -36,6 +38,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=_HERE / ".work", help="scratch folder")
     parser.add_argument("--only", choices=_CASES, action="append")
     parser.add_argument("--datatrove", metavar="PYTHON", help="the interpreter that has it")
+    parser.add_argument("--without-peers", action="store_true", help="leave out TFDS")
     arguments = parser.parse_args()
     chosen = arguments.only or _CASES
     work, out = arguments.work / "texts", arguments.work / "out"
@@ -44,7 +47,8 @@ def main() -> None:
         source = make_jsonl(work, arguments.documents)
         for clean in arguments.recipe or ["default", "web-en"]:
             name = f"throughput, {clean}, {arguments.documents} documents"
-            results[name] = _throughput(source, out, clean, arguments.repeat)
+            peers = not arguments.without_peers
+            results[name] = _throughput(source, out, clean, arguments.repeat, peers=peers)
             _write(results)
     if "datatrove" in chosen and arguments.datatrove:
         source = make_jsonl(work, arguments.documents // 30)
@@ -64,7 +68,9 @@ def _write(results: dict[str, object]) -> None:
     print(f"written to {file.relative_to(_HERE.parent)}")
 
 
-def _throughput(source: Path, out: Path, clean: str, repeat: int) -> dict[str, object]:
+def _throughput(
+    source: Path, out: Path, clean: str, repeat: int, *, peers: bool
+) -> dict[str, object]:
     subjects: Subjects = {
         "bare kernels": lambda: run("bare_text_kernels", source, clean, "exact"),
         "shardmill": lambda: run("shardmill_text", source, out, clean, "exact"),
@@ -72,11 +78,26 @@ def _throughput(source: Path, out: Path, clean: str, repeat: int) -> dict[str, o
         "shardmill, near duplicates": lambda: run("shardmill_text", source, out, clean, "near"),
     }
     # TFDS has no near duplicates: the same kernels would only be added to its time.
-    for mode in ("in_memory", "multi_processing") if clean == "default" else ():
+    for mode in ("in_memory", "multi_processing") if peers and clean == "default" else ():
         subjects[f"TFDS Beam, {mode}"] = functools.partial(
             run, "tfds_beam_text", source, out, mode, clean, "exact"
         )
-    return take_turns(f"throughput, {clean}", subjects, repeat)
+    found = take_turns(f"throughput, {clean}", subjects, repeat)
+    _print_cpu(found)
+    return found
+
+
+def _print_cpu(found: dict[str, Any]) -> None:
+    """Prints CPU seconds, imports included, which other programs on the machine change little."""
+    first: dict[str, Any] = next(iter(found.values()))
+    for name, one in found.items():
+        pairs = [
+            (run["process_cpu_seconds"], bare["process_cpu_seconds"])
+            for run, bare in zip(one["runs"], first["runs"], strict=True)
+        ]
+        seconds = statistics.median(own for own, _ in pairs)
+        ratio = statistics.median(bare / own for own, bare in pairs)
+        print(f"{name:<32}{seconds:>10.1f} CPU s{ratio:>8.2f}")
 
 
 def _datatrove(source: Path, out: Path, python: str) -> dict[str, object]:

@@ -197,6 +197,8 @@ class AnnotationReader:
             Rejection: A field has a value that it cannot have.
         """
         wanted = self.wanted
+        if not self.columns:
+            return default
         label, group, split, kept = default
         if wanted:
             if "label" in wanted:

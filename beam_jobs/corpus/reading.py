@@ -23,6 +23,7 @@ from beam_jobs.corpus.record import (
     Annotations,
     IgnoredPart,
     Locator,
+    RawRecord,
     ReadResult,
     RejectedRecord,
     Rejection,
@@ -346,7 +347,7 @@ def read_part(
             yield rejected(one.place, one.rejection)
             continue
         try:
-            record = form.parse(one, part)._replace(record_id=_record_id(part, one.place))
+            record = RawRecord(_record_id(part, one.place), *form.parse(one, part)[1:])
         except Rejection as rejection:
             yield rejected(one.place, rejection.with_data(one.data))
         else:

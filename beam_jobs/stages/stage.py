@@ -28,6 +28,7 @@ from beam_jobs.corpus.record import (
 )
 from beam_jobs.corpus.source_io import UnreadableError, is_readable
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.options.values import splits_are_given
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
 from beam_jobs.rejects import RejectWriter
@@ -161,6 +162,7 @@ class UnitAtWork:
         self._rejects = rejects
         self._spool = spool
         self._kept = kept_columns(options)
+        self._is_annotated = not options.no_labels or splits_are_given(options.split)
         self._columns = record_type.staged_columns
         labels = (pa.field(label_column(name), pa.string()) for name in options.further_labels)
         self._schema = pa.schema([*SIDECAR_FIELDS, *self._columns, *labels])
@@ -179,8 +181,10 @@ class UnitAtWork:
             self._reject(position, result.record_id, result.label, result.rejection)
             return
         try:
-            check_annotated(result.annotations, self._options)
-            result = self._with_kept(result)
+            if self._is_annotated:
+                check_annotated(result.annotations, self._options)
+            if self._kept:
+                result = self._with_kept(result)
         except Rejection as rejection:
             rejected = rejection.at("prepare").with_data(result.original)
             self._reject(position, result.record_id, result.annotations.label, rejected)

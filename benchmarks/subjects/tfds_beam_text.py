@@ -39,7 +39,9 @@ class Clean(beam.DoFn):
 
         encoded = [line.encode() for line in lines]
         prepared = self._records.prepare_batch(batch_of(encoded))
-        for row, text in zip(prepared.rows.tolist(), prepared.values["text"], strict=True):
+        for row, text in zip(
+            prepared.rows.tolist(), prepared.values["text"].to_pylist(), strict=True
+        ):
             name = hashlib.blake2b(encoded[row], digest_size=16).hexdigest()
             yield name, {"id": name, "text": text}
 
