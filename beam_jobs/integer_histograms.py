@@ -6,11 +6,46 @@ import math
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from beam_jobs.columns import IntArray
 
 # 0, 1, 2, 4, 5, 8, 11, ...: the integer parts of powers of the root of 2, up to 2**62.
 _EDGES = np.array([0, *sorted({math.isqrt(1 << power) for power in range(125)})], np.int64)
+
+
+_ROWS = 1 << 16  # of a column at a time
+
+
+def summarize_column(column: pa.ChunkedArray) -> dict[str, Any]:
+    """`summarize` of a column of integers, without its nulls; some rows are in memory at a time."""
+    total = number = most = 0
+    least = int(_EDGES[-1])
+    counts = np.zeros(len(_EDGES), np.int64)
+    for chunk in column.chunks:
+        for start in range(0, len(chunk), _ROWS):
+            part = chunk.slice(start, _ROWS).drop_null()
+            if not len(part):
+                continue
+            values = np.asarray(part.to_numpy(zero_copy_only=False), np.int64)
+            bins = np.searchsorted(_EDGES, values, side="right") - 1
+            counts += np.bincount(bins, minlength=len(_EDGES))
+            least, most = min(least, int(values.min())), max(most, int(values.max()))
+            total += int(values.sum())
+            number += len(values)
+    if not number:
+        return {}
+    filled = np.flatnonzero(counts)
+    first, last = int(filled[0]), int(filled[-1])
+    return {
+        "min": least,
+        "max": most,
+        "mean": total / number,
+        "histogram": {
+            "edges": _EDGES[first : last + 2].tolist(),
+            "counts": counts[first : last + 1].tolist(),
+        },
+    }
 
 
 def summarize(values: IntArray, counts: IntArray | None = None) -> dict[str, Any]:

@@ -4,7 +4,8 @@ Images of 32 pixels, all different, or 99 % of them copies; documents in one JSO
 different, or 99 % copies. Every size is one process, and its memory the greatest sum of the
 proportional sizes (PSS) of the process tree: pages that several processes share count once. Pages
 of files that are mapped count too, though the system may reclaim them; so what belongs to no file
-has a column of its own. The target is 1.1 times the memory for ten times the corpus.
+has a column of its own. The target is 1.1 times the memory for ten times the corpus. Shards have 8
+MiB, and so as many rows as those of 128 MiB have of photographs: the index of a shard is one batch.
 
 Results go to benchmarks/results/memory.json.
 """
@@ -58,6 +59,7 @@ def main() -> None:
     parser.add_argument("--images", type=_sizes, default="8400,84000", help="sizes, in images")
     parser.add_argument("--megabytes", type=_sizes, default="200,2000", help="sizes of the text")
     parser.add_argument("--only", choices=_KINDS, action="append")
+    parser.add_argument("--shard-size", default="8MiB", help="--shard-size of the jobs")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=1, help="runs of a size; the median")
     parser.add_argument("--worktree", type=Path, default=_HERE.parent, help="the version that runs")
@@ -94,7 +96,8 @@ def _measured(kind: str, size: int, arguments: argparse.Namespace) -> dict[str, 
     make = _make_images if record_type == "image" else _make_text
     source, runs = make(work / "corpus", size, copies=copies), []
     for _ in range(arguments.repeat):
-        command = [record_type, source, work / "set", dedup, arguments.workers, work / "stage"]
+        command = [record_type, source, work / "set", dedup, arguments.workers]
+        command += [arguments.shard_size, work / "stage"]
         runs.append(_run(command, work / "stage", arguments.worktree.resolve()))
     shutil.rmtree(work)
     runs.sort(key=lambda run: run["peak_mib"])

@@ -12,8 +12,8 @@ from beam_jobs.engine.logs import quiet_beam
 
 
 def main() -> None:
-    """Arguments: image|text SOURCE OUT DEDUP WORKERS STAGE_FILE."""
-    record_type, source, out, dedup, workers, stage_file = sys.argv[1:]
+    """Arguments: image|text SOURCE OUT DEDUP WORKERS SHARD_SIZE STAGE_FILE."""
+    record_type, source, out, dedup, workers, shard_size, stage_file = sys.argv[1:]
     quiet_beam()
     from beam_jobs.options import OPTIONS
     from beam_jobs.run import preprocess
@@ -23,7 +23,13 @@ def main() -> None:
     )
     shutil.rmtree(out, ignore_errors=True)
     options = OPTIONS[record_type](
-        (source,), out, dedup=dedup, workers=int(workers), no_report=True, **further
+        (source,),
+        out,
+        dedup=dedup,
+        workers=int(workers),
+        shard_size=shard_size,
+        no_report=True,
+        **further,
     )
     begun, entered = time.perf_counter(), set[str]()
 

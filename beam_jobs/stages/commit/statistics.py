@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import int64
-from beam_jobs.integer_histograms import summarize
+from beam_jobs.integer_histograms import summarize_column
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.plan.balance import class_weights
 from shard_format import LABELS_FIELD, label_column
@@ -43,7 +42,7 @@ def split_statistics(
         statistics["labels"] = of_labels
     if training and len(index):
         for name in record_type.summarized:
-            statistics[name] = summarize(int64(index[name].drop_null()))
+            statistics[name] = summarize_column(index[name])
         statistics |= record_type.training_statistics(index, counters)
     return statistics
 
@@ -65,7 +64,10 @@ def class_statistics(
 def _class_counts(
     index: pa.Table, feature: str, classes: int
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
-    labels = index[label_column(feature)]
-    if feature == "label" and LABELS_FIELD.name in index.column_names:
-        labels = pc.list_flatten(index[LABELS_FIELD.name])
-    return np.bincount(np.asarray(labels.drop_null().to_numpy(), np.int64), minlength=classes)
+    several = feature == "label" and LABELS_FIELD.name in index.column_names
+    counts = np.zeros(classes, np.int64)
+    for chunk in index[LABELS_FIELD.name if several else label_column(feature)].chunks:
+        labels = (pc.list_flatten(chunk) if several else chunk).drop_null()
+        numbers = np.asarray(labels.to_numpy(zero_copy_only=False), np.int64)
+        counts += np.bincount(numbers, minlength=classes)
+    return counts

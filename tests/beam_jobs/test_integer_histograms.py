@@ -1,0 +1,19 @@
+"""The summary of a column, whole and in parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beam_jobs.integer_histograms import summarize, summarize_column
+
+VALUES = st.lists(st.none() | st.integers(0, 2**40), max_size=12)
+
+
+@given(st.lists(VALUES, max_size=6))
+def test_a_column_in_parts_has_the_summary_of_the_whole(parts):
+    column = pa.chunked_array([pa.array(part, pa.int64()) for part in parts], pa.int64())
+    values = [value for part in parts for value in part if value is not None]
+    assert summarize_column(column) == summarize(np.array(values, np.int64))
