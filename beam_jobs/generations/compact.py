@@ -170,6 +170,7 @@ def _write_set(
     for name in before.splits:
         splits[name], copies = _write_split(base, before, name, ids, workspace, count)
         repeated += copies
+    on_progress("compact", done, done)  # removed records were part of the total
     texts = {
         naming.FEATURES: features_text(before.schema),
         naming.DATASET_INFO: dataset_info_text(before.name, before.schema, splits),
