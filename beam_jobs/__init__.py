@@ -19,8 +19,9 @@ Importing this package is cheap: Beam (seconds) is loaded by the first use of wh
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from shard_format.lazy_names import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from beam_jobs.dry_run import DryRun as DryRun
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from beam_jobs.run import preprocess as preprocess
     from beam_jobs.transform import BuildShardSet as BuildShardSet
 
-# name -> the module it is imported from when it is first used.
+# name -> the module it is imported from when it is first used; see `lazy_names`.
 _HOMES = {
     "BuildReport": "beam_jobs.run",
     "BuildShardSet": "beam_jobs.transform",
@@ -47,16 +48,4 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 if not TYPE_CHECKING:  # else type checkers would let any name pass
-
-    def __getattr__(name: str) -> object:
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from shard_format.extras import naming_extras
-
-        with naming_extras():
-            value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = _lazy_names(__name__, _HOMES)

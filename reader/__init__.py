@@ -17,8 +17,9 @@ random access never does.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from shard_format.lazy_names import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from reader.access.indexed_split import AccessInfo as AccessInfo
@@ -39,8 +40,7 @@ if TYPE_CHECKING:
     from reader.stream import StreamInfo as StreamInfo
     from reader.transforms.normalization import Normalization as Normalization
 
-# name -> the module it is imported from when it is first used. A function must not have the name of
-# a module here: importing that module would put it in the function's place.
+# name -> the module it is imported from when it is first used; see `lazy_names`.
 _HOMES = {
     "AccessInfo": "reader.access.indexed_split",
     "IndexExport": "reader.index_export",
@@ -64,16 +64,4 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 if not TYPE_CHECKING:  # else type checkers would let any name pass
-
-    def __getattr__(name: str) -> object:
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from shard_format.extras import naming_extras
-
-        with naming_extras():
-            value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = _lazy_names(__name__, _HOMES)

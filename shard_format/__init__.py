@@ -6,8 +6,9 @@ cheap: pyarrow and numpy are loaded by the first use of a name that needs them.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from shard_format.lazy_names import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from shard_format.damaged_records import Damage as Damage
@@ -58,8 +59,7 @@ if TYPE_CHECKING:
     from shard_format.verification import verify as verify
     from shard_format.verification import verify_set as verify_set
 
-# name -> the module it is imported from when it is first used. A function must not have the name of
-# a module here: importing that module would put it in the function's place.
+# name -> the module it is imported from when it is first used; see `lazy_names`.
 _HOMES = {
     "Damage": "shard_format.damaged_records",
     "DamageError": "shard_format.errors",
@@ -113,13 +113,4 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 if not TYPE_CHECKING:  # else type checkers would let any name pass
-
-    def __getattr__(name: str) -> object:
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
-        return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = _lazy_names(__name__, _HOMES)
