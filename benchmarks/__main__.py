@@ -15,9 +15,11 @@ from pathlib import Path
 
 from benchmarks.corpus import make_corpus
 from benchmarks.measure import Subjects, machine, run, take_turns
+from benchmarks.profiles import with_profile
 
 _HERE = Path(__file__).parent
 _READ_SECONDS = 12
+_PARTS = ("profiles", "preprocess", "memory", "read")
 
 
 def main() -> None:
@@ -26,22 +28,25 @@ def main() -> None:
     parser.add_argument("--photographs", type=int, default=16_800, help="in the large corpus")
     parser.add_argument("--repeat", type=int, default=3, help="turns; the median counts")
     parser.add_argument("--work", type=Path, default=_HERE / ".work", help="scratch folder")
-    parser.add_argument("--only", choices=["preprocess", "memory", "read"], action="append")
+    parser.add_argument("--only", choices=_PARTS, action="append")
     parser.add_argument("--without-peers", action="store_true", help="without TFDS")
     arguments = parser.parse_args()
-    chosen = arguments.only or ["preprocess", "memory", "read"]
+    chosen = arguments.only or _PARTS
     large = make_corpus(arguments.work / f"corpus-{arguments.photographs}", arguments.photographs)
     small_count = arguments.photographs // 10
     small = make_corpus(arguments.work / f"corpus-{small_count}", small_count)
     out = arguments.work / "out"
     results: dict[str, object] = {"machine": machine(), "photographs": arguments.photographs}
 
+    if "profiles" in chosen:
+        # Photographs as cameras and phones write them, against a loop that converts no colours.
+        folder = arguments.work / f"profiles-{arguments.photographs}"
+        photos = make_corpus(folder, arguments.photographs, with_profile)
+        results["preprocess, 12 % with profiles"] = take_turns(
+            "profiles", _preprocessing(photos, out), arguments.repeat, alternating=True
+        )
     if "preprocess" in chosen:
-        subjects: Subjects = {
-            "bare kernels": lambda: run("bare_kernels", large),
-            "shardmill": lambda: run("shardmill_preprocess", large, out, "off"),
-            "shardmill, near duplicates": lambda: run("shardmill_preprocess", large, out, "near"),
-        }
+        subjects = _preprocessing(large, out)
         modes = () if arguments.without_peers else ("in_memory", "multi_processing")
         for mode, style in itertools.product(modes, ("array", "encoded")):
             subjects[f"TFDS Beam, {mode}, {style}"] = functools.partial(
@@ -81,6 +86,15 @@ def main() -> None:
         results["preprocess without peers"] = results.pop("preprocess")
     file.write_text(json.dumps(before | results, indent=1) + "\n")
     print(f"\nwritten to {file.relative_to(_HERE.parent)}")
+
+
+def _preprocessing(photos: Path, out: Path) -> Subjects:
+    return {
+        "bare kernels": lambda: run("bare_kernels", photos),
+        "shardmill": lambda: run("shardmill_preprocess", photos, out, "off"),
+        "shardmill, exact duplicates": lambda: run("shardmill_preprocess", photos, out, "exact"),
+        "shardmill, near duplicates": lambda: run("shardmill_preprocess", photos, out, "near"),
+    }
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import cv2
@@ -52,8 +53,16 @@ def make_large_photographs(folder: Path, count: int) -> Path:
     return folder / "photos"
 
 
-def make_corpus(folder: Path, count: int) -> Path:
-    """A corpus of `count` real files in class folders, created once and reused."""
+def make_corpus(
+    folder: Path, count: int, change: Callable[[bytes, int], bytes] | None = None
+) -> Path:
+    """A corpus of `count` real files in class folders, created once and reused.
+
+    Args:
+        folder: Of this corpus.
+        count: Of files.
+        change: From the bytes and the number of a file to what is written.
+    """
     done = folder / "complete"
     if done.exists() and done.read_text() == str(count):
         return folder / "photos"
@@ -63,6 +72,9 @@ def make_corpus(folder: Path, count: int) -> Path:
         source = found[number % len(found)]
         target = folder / "photos" / source.parent.name / f"{number:06d}.jpg"
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
+        if change is None:
+            shutil.copyfile(source, target)
+        else:
+            target.write_bytes(change(source.read_bytes(), number))
     done.write_text(str(count))
     return folder / "photos"

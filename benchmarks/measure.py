@@ -69,17 +69,23 @@ def take_turns(
             print(f"{title} {turn + 1}/{repeat}  {name}: {runs[name][-1]}", flush=True)
     first = next(iter(runs.values()))
     found: dict[str, object] = {}
-    print(f"\n{title:<32}{'records/s':>10}{'ratio':>8}{'process s':>11}{'peak MiB':>10}{'x':>6}")
+    columns = f"{'records/s':>10}{'ratio':>8}{'process s':>11}{'peak MiB':>10}{'x':>6}{'CPU':>7}"
+    print(f"\n{title:<32}{columns}")
     for name, own in runs.items():
         ratio = statistics.median(a.rate / b.rate for a, b in zip(own, first, strict=True))
         memory = statistics.median(a.peak_mib / b.peak_mib for a, b in zip(own, first, strict=True))
         rate = statistics.median(one.rate for one in own)
         wall = statistics.median(one.wall_seconds for one in own)
         peak = statistics.median(one.peak_mib for one in own)
-        print(f"{name:<32}{rate:>10,.0f}{ratio:>8.2f}{wall:>11.1f}{peak:>10,.0f}{memory:>6.2f}")
+        cpu = _cpu_ratio(own, first)
+        print(
+            f"{name:<32}{rate:>10,.0f}{ratio:>8.2f}{wall:>11.1f}{peak:>10,.0f}{memory:>6.2f}"
+            f"{'' if cpu is None else f'{cpu:>7.2f}'}"
+        )
         found[name] = {
             "records_per_second": round(rate, 1),
             "ratio": round(ratio, 3),
+            "cpu_ratio": cpu,
             "process_seconds": round(wall, 2),
             "peak_mib": round(peak, 1),
             "memory_ratio": round(memory, 3),
@@ -87,6 +93,16 @@ def take_turns(
         }
     print(flush=True)
     return found
+
+
+def _cpu_ratio(own: list[Run], first: list[Run]) -> float | None:
+    """Records per CPU second, to those of the first subject; None where one does not report it."""
+    ratios = [
+        a.records / a.cpu_seconds / (b.records / b.cpu_seconds)
+        for a, b in zip(own, first, strict=True)
+        if a.cpu_seconds and b.cpu_seconds
+    ]
+    return round(statistics.median(ratios), 3) if len(ratios) == len(own) else None
 
 
 def run(
