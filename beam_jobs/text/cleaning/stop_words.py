@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray
 from beam_jobs.text.cleaning.base import Rule, Step, Texts, below
@@ -15,6 +16,10 @@ from shard_format import UsageError
 # Rae et al. 2021, appendix A1.1
 GOPHER_STOP_WORDS = "the+be+to+of+and+that+have+with"
 _MOST = 64  # one bit each
+# Removed around a word before it is compared.
+PUNCTUATION = (
+    "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u00ab\u00bb"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,20 +74,21 @@ def stop_words_found(words: Words, known: tuple[str, ...]) -> IntArray:
 
 def _bits(words: Words, known: tuple[str, ...]) -> IntArray:
     """[k] int64, bit j of each word that is stop word j."""
-    bits = {word: np.uint64(1 << j).astype(np.int64) for j, word in enumerate(known)}
+    values = pa.array(known, pa.large_string())
+    bits = np.array([0, *(1 << j for j in range(len(known)))], np.uint64).astype(np.int64)
 
     def bits_of(spellings: pa.LargeStringArray) -> IntArray:
-        stripped = (_bare(spelling) for spelling in spellings.to_pylist())
-        return np.fromiter((bits.get(word, 0) for word in stripped), np.int64, len(spellings))
+        # Arrow and Python differ in the lower case of some letters beyond ASCII.
+        wide = pc.invert(pc.string_is_ascii(spellings))
+        bare = pc.ascii_trim(pc.ascii_lower(spellings), PUNCTUATION)
+        if pc.any(wide).as_py():
+            others = [_bare(spelling) for spelling in spellings.filter(wide).to_pylist()]
+            bare = pc.replace_with_mask(bare, wide, pa.array(others, pa.large_string()))
+        return bits[pc.index_in(bare, values).fill_null(-1).to_numpy() + 1]
 
     return words.of_spelling(("stop words", known), bits_of)
 
 
 def _bare(word: str) -> str:
     """A word in lower case, without punctuation around it."""
-    return word.lower().strip(_PUNCTUATION)
-
-
-_PUNCTUATION = (
-    "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\u2018\u2019\u201c\u201d\u2013\u2014\u2026\u00ab\u00bb"
-)
+    return word.lower().strip(PUNCTUATION)

@@ -7,9 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import hypothesis.strategies as st
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import SearchStrategy
+
+from beam_jobs.text.cleaning.stop_words import PUNCTUATION, stop_words_found
+from beam_jobs.text.cleaning.words import split_words
 
 
 def words(count: int) -> str:
@@ -260,3 +264,21 @@ def test_c4_bad_words_are_the_users(tmp_path: Any, clean: Callable[..., Any]) ->
     cleaned = clean(recipe, "darned", "A DARN thing", "oh dear!", "oh, dear")
     assert cleaned.reasons == [None, "c4-bad-word", "c4-bad-word", None]
     assert cleaned.details[1:3] == ["'darn' is in it", "'oh dear' is in it"]
+
+
+def test_stop_words_are_those_of_python(nasty: Any) -> None:
+    known = ("the", "of", "i\u0307", "\u03c3", "word", "\xe9")
+    marks = ["", "'", '"', "\u2019", "\u201c", "(", "...", "\u2026", "-", "\x7f"]
+    upper = st.sampled_from(["THE", "Of", "\u0130", "\u03a3", "Word", "\xc9", "\u212a", "them"])
+    marked = st.tuples(st.sampled_from(marks), upper, st.sampled_from(marks)).map("".join)
+
+    @given(st.lists(st.one_of(nasty, st.lists(marked).map(" ".join)), max_size=4))
+    def check(texts: list[str]) -> None:
+        words = split_words(pa.array(texts, pa.large_string()))
+        expected = [
+            len({word.lower().strip(PUNCTUATION) for word in text.split()} & set(known))
+            for text in texts
+        ]
+        assert stop_words_found(words, known).tolist() == expected
+
+    check()
