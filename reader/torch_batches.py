@@ -71,7 +71,7 @@ def _to_torch(value: Any) -> Any:
     # PyTorch code writes to its tensors. A batch of images has memory of its own, which tf.data
     # allocates to put them together; other tensors may be constants, which TensorFlow computes once
     # and hands out with every batch.
-    if value.shape.rank == _IMAGES_RANK:
+    if value.shape.rank == _IMAGES_RANK and value.shape.num_elements():  # all may be damaged
         return torch.from_dlpack(tf.experimental.dlpack.to_dlpack(value))
     return torch.from_numpy(value.numpy())  # numpy() copies
 

@@ -179,6 +179,8 @@ class Epochs:
             val_f1=measured.f1 if measured and self.data.multi_label else None,
             input_wait=None if self.options.deterministic else totals.input_wait,
             sparsity=self.options.prune and sparsity_of(self.learner.model),
+            # Streams of others than `reader` may not count them.
+            skipped=sum(getattr(one, "skipped", 0) for one in (self.stream, self.data.validation)),
         )
 
     def _report(

@@ -205,6 +205,8 @@ class EpochDone:
         input_wait: Share of the seconds of the training steps in which the device waited for a
             batch, in [0, 1]; None in epochs of earlier versions.
         sparsity: With --prune, share of zeros in the kernels after the epoch, in [0, 1]; else None.
+        skipped: With --on-corrupt skip, damaged records that this process has left out since it
+            began, each counted once; 0 without.
     """
 
     epoch: int
@@ -224,6 +226,7 @@ class EpochDone:
     val_f1: float | None = None
     input_wait: float | None = None
     sparsity: float | None = None
+    skipped: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -344,6 +344,9 @@ def _epoch_line(epoch: EpochDone, epochs: int) -> str:
     parts.append(f"{rate:,.0f} {unit}/s")
     if epoch.input_wait is not None:
         parts.append(f"{epoch.input_wait:.1%} of the time waiting for input")
+    if epoch.skipped:
+        noun = "record" if epoch.skipped == 1 else "records"
+        parts.append(f"{epoch.skipped:,} damaged {noun} skipped")
     return f"epoch {epoch.epoch}/{epochs}: {'; '.join(parts)}"
 
 

@@ -151,10 +151,13 @@ def stored_in_memory(filling: Filling) -> Filled:
     )
     try:
         return _in_memory(filling, records)
-    except ShardmillError:
+    except ShardmillError as error:
+        if not filling.skips and not isinstance(error, DamageError):
+            raise
+        found = _checked_in_memory(filling)  # raises an error that names the record
         if not filling.skips:
             raise
-        return _checked_in_memory(filling)
+        return found
 
 
 def _checked_in_memory(filling: Filling) -> Filled:

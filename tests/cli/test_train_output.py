@@ -35,6 +35,10 @@ EPOCH = EpochDone(
             "epoch 3/9: loss 1.250; 1,234 examples/s",
         ),
         (
+            {"val_loss": None, "val_accuracy": None, "input_wait": None, "skipped": 3},
+            "epoch 3/9: loss 1.250; 1,234 examples/s; 3 damaged records skipped",
+        ),
+        (
             {"val_perplexity": 4.5, "perplexity": 4.0, "tokens_per_second": 99.0},
             "epoch 3/9: loss 1.250; validation perplexity 4.50, loss 1.500; 99 tokens/s; "
             "1.2% of the time waiting for input",

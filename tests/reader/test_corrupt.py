@@ -279,6 +279,54 @@ def test_a_mixture_skips_too(intact: dict[str, Path], tmp_path: Path) -> None:
     assert stream.skipped == 1
 
 
+@pytest.mark.parametrize("batch_size", [4, 1])
+def test_tensors_of_pytorch_skip_too(
+    batch_size: int, intact: dict[str, Path], damaged: Any
+) -> None:
+    pytest.importorskip("torch")
+    directory = damaged("image")
+    frame = frames(directory)[27]
+    flip(frame.path, frame.offset + 20)
+    stream = load(directory, "image", on_corrupt="skip", batch_size=batch_size)
+    with pytest.warns(RuntimeWarning, match="'r27'"):
+        found = [labels.tolist() for _, labels in stream.torch()]
+    assert found == without(numbers(load(intact["image"], "image", batch_size=batch_size)), {27})
+    assert stream.skipped == 1
+    with pytest.raises(DamageError, match="'r27'"):
+        list(load(directory, "image").torch())
+
+
+@pytest.mark.parametrize("kind", ["image", "text"])
+@pytest.mark.parametrize("cache", ["off", "memory", pytest.param("disk", marks=proof)])
+def test_a_set_at_a_url_skips_too(
+    kind: str, cache: str, memory: Any, intact: dict[str, Path], damaged: Any, tmp_path: Path
+) -> None:
+    """Of the ranges of objects that are read, the copy that is kept, or all in memory."""
+    directory = damaged(kind)
+    frame = frames(directory)[27]
+    flip(frame.path, frame.offset + 20)
+    url = memory.copy(directory, "bucket/set")
+    options: dict[str, Any] = {"cache": cache, "cache_dir": tmp_path / "cache"}
+    whole = numbers(load(intact[kind], kind))
+    stream = load(url, kind, on_corrupt="skip", **options)
+    assert numbers(stream) == without(whole, {27})
+    assert stream.skipped == 1
+    with pytest.raises(DamageError, match=f"memory://bucket/set/{frame.path.name} at byte"):
+        list(load(url, kind, cache_dir=tmp_path / "other", cache=cache).numpy())
+
+
+def test_a_missing_shard_at_a_url_costs_its_records(
+    memory: Any, intact: dict[str, Path], tmp_path: Path
+) -> None:
+    url = memory.copy(intact["text"], "bucket/set")
+    last = sorted(name for name in memory.objects if ".tfrecord-" in name)[-1]
+    del memory.objects[last]
+    stream = load(url, "text", on_corrupt="skip", cache_dir=tmp_path / "cache")
+    whole = numbers(load(intact["text"], "text"))
+    assert numbers(stream) == without(whole, set(range(25, 40)))
+    assert stream.skipped == 15
+
+
 def test_a_damaged_index_is_named(damaged: Any) -> None:
     import pyarrow as pa
 

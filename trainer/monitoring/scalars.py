@@ -46,6 +46,7 @@ class Scalars:
                 "tokens_per_second": epoch.tokens_per_second,
                 "loss_scale": epoch.loss_scale,
                 "input_wait": epoch.input_wait,
+                "skipped": epoch.skipped or None,
             },
         )
         _write(
