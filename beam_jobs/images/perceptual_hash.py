@@ -122,9 +122,22 @@ def _square(pixels: Pixels) -> Pixels:
     while max(height, width) >= _HALVE_FROM:
         down, across = 1 + (height >= _HALVE_FROM), 1 + (width >= _HALVE_FROM)
         height, width = height // down, width // across
-        pixels = _resize(pixels[: height * down, : width * across], width, height, cv2.INTER_AREA)
+        pixels = _halved(pixels[: height * down, : width * across], down, across)
     pixels = _resize(pixels, min(width, LUMA_SIDE), min(height, LUMA_SIDE), cv2.INTER_AREA)
     return _resize(pixels, LUMA_SIDE, LUMA_SIDE, cv2.INTER_LINEAR_EXACT)
+
+
+def _halved(pixels: Pixels, down: int, across: int) -> Pixels:
+    """The means of blocks of `down` x `across` pixels, each 1 or 2, at least one of them 2.
+
+    As cv2.INTER_AREA gives them, whose general kernel takes ten times as long for one side alone.
+    """
+    if down == across:
+        height, width = pixels.shape[0] // down, pixels.shape[1] // across
+        return _resize(pixels, width, height, cv2.INTER_AREA)
+    if across == 2:
+        return np.asarray(cv2.transpose(_halved(cv2.transpose(pixels), 2, 1)), np.uint8)
+    return np.asarray(cv2.addWeighted(pixels[::2], 0.5, pixels[1::2], 0.5, 0), np.uint8)
 
 
 def _resize(pixels: Pixels, width: int, height: int, kernel: int) -> Pixels:

@@ -28,7 +28,7 @@ from beam_jobs.dedup.images.hash_format import (
     weak_bits,
 )
 from beam_jobs.images.decode import DecodingOptions, decode_image
-from beam_jobs.images.perceptual_hash import hash_luma, perceive
+from beam_jobs.images.perceptual_hash import _halved, hash_luma, perceive
 
 
 def photograph(seed=1, height=300, width=400):
@@ -166,3 +166,14 @@ def test_the_layout_is_what_it_says():
     assert len(set(FREQUENCIES)) == CODE_BITS
     for positions in BAND_POSITIONS:
         assert len(set(positions.tolist())) == BAND_BITS
+
+
+@pytest.mark.parametrize("size", [(2, 6), (301, 255), (300, 200), (199, 402), (258, 256)])
+@pytest.mark.parametrize(("down", "across"), [(1, 2), (2, 1), (2, 2)])
+def test_halving_is_that_of_opencv(size, down, across):
+    """To the bit: rounded halves to even for one side, up for both."""
+    height, width = size[0] // 2 * 2, size[1] // 2 * 2
+    pixels = np.random.default_rng(5).integers(0, 256, (*size, 3), np.uint8)[:height, :width]
+    target = width // across, height // down
+    expected = cv2.resize(pixels, target, interpolation=cv2.INTER_AREA)
+    np.testing.assert_array_equal(_halved(pixels, down, across), expected)
