@@ -67,14 +67,19 @@ def item_batch(items: Sequence[SourceItem]) -> pa.RecordBatch:
     return pa.record_batch(arrays, schema=ITEM_SCHEMA)
 
 
+_ROWS = 512  # that are Python objects at a time, of a kilobyte each
+
+
 def items_in(table: pa.Table | pa.RecordBatch) -> Iterator[SourceItem]:
     """The items in rows of ITEM_SCHEMA."""
-    columns = [table[name].to_pylist() for name in SourceItem._fields]
-    for values in zip(*columns, strict=True):
-        row = dict(zip(SourceItem._fields, values, strict=True))
-        row["locator"] = WHOLE_FILE if row["locator"] is None else _locator(row["locator"])
-        row["kept"] = tuple(orjson.loads(row["kept"])) if row["kept"] else ()
-        yield SourceItem(**row)
+    for start in range(0, table.num_rows, _ROWS):
+        part = table.slice(start, _ROWS)
+        columns = [part[name].to_pylist() for name in SourceItem._fields]
+        for values in zip(*columns, strict=True):
+            row = dict(zip(SourceItem._fields, values, strict=True))
+            row["locator"] = WHOLE_FILE if row["locator"] is None else _locator(row["locator"])
+            row["kept"] = tuple(orjson.loads(row["kept"])) if row["kept"] else ()
+            yield SourceItem(**row)
 
 
 def _locator_row(locator: Locator) -> dict[str, Any] | None:

@@ -7,7 +7,8 @@ the end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -71,7 +72,7 @@ def stage_unit(
         return done
     final = unit_files(workspace, unit.key)
     files = workspace.drafts(final)
-    items = list(read_unit(workspace.listing, unit))
+    items = partial(read_unit, workspace.listing, unit)
     try:
         with (
             workspace.write(files["tfrecord"]) as payload,
@@ -81,7 +82,7 @@ def stage_unit(
         ):
             work = UnitAtWork(options, record_type, rejects, spool)
             with CorpusReader(options, record_type.payload, workspace.scratch_file()) as reader:
-                for item in storage.ahead(items, stored_range):
+                for item in storage.ahead(items(), stored_range):
                     for result in reader.read(item):
                         work.add(result)
                     report(workspace.progress, "stage", item.size)
@@ -89,7 +90,7 @@ def stage_unit(
             sidecar = work.write_in_shuffle_order(payload)
             payload_bytes = payload.tell()
     except UnreadableError as error:
-        return _unreadable(unit, items, error)
+        return _unreadable(unit, items(), error)
     write_table(workspace, files["arrow"], sidecar)
     summary = UnitSummary(
         key=unit.key,
@@ -126,7 +127,7 @@ def check_readable(summaries: Sequence[UnitSummary]) -> None:
         )
 
 
-def _unreadable(unit: Unit, items: Sequence[SourceItem], error: UnreadableError) -> UnitSummary:
+def _unreadable(unit: Unit, items: Iterable[SourceItem], error: UnreadableError) -> UnitSummary:
     """What to say of a unit that is not staged because of an I/O error."""
     paths = {item.path for item in items if not item.reason and not item.replacement}
     files = sum(not is_readable(path) for path in paths)
