@@ -43,8 +43,8 @@ def _lines(found: DryRun) -> Iterator[tuple[str, str]]:
     inside = f" with {counted(found.items, 'item')}" if found.items != found.files else ""
     yield (
         "files",
-        f"{counted(found.files, 'file')}{inside}, {format_bytes(found.bytes)}: "
-        + (_listed(found.kinds)),
+        f"{counted(found.files, 'file')}{inside}, {format_bytes(found.bytes)}"
+        + (f": {_listed(found.kinds)}" if found.kinds else ""),
     )
     if found.ignored:
         yield "ignored", counted(found.ignored, "hidden file or folder", "hidden files and folders")

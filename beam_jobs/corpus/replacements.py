@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from beam_jobs.corpus.record import SourceItem
-from beam_jobs.corpus.source_io import path_of
+from beam_jobs.corpus.source_io import path_of, place_of
 from shard_format import InputError, storage
 from shard_format.storage import Place
 
@@ -71,6 +71,16 @@ def _file_name(part: str) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def before_replacement(item: SourceItem) -> SourceItem:
+    """An item as it is in the corpus; a member of an archive as it is now."""
+    if not item.replacement or item.locator.container:
+        return item
+    found = storage.stat(place_of(item.path))
+    if found is None:
+        return item
+    return item._replace(size=found.size, mtime_ns=found.mtime_ns, replacement=b"")
 
 
 class Replacements:

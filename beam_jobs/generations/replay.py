@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from beam_jobs.corpus.replacements import original_path
 from beam_jobs.generations.append import append
 from beam_jobs.moved_sources import sources_now
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import OnProgress
-from beam_jobs.quarantine import replay_options
+from beam_jobs.quarantine import FILES, replay_options
 from beam_jobs.replacement import Replacement, replacement_at
 from beam_jobs.workspace import Workspace
 from shard_format import (
@@ -29,6 +30,7 @@ from shard_format import (
     naming,
     storage,
 )
+from shard_format.dropped import read_rejected
 from shard_format.own_checksums import build_text
 from shard_format.storage import Place
 
@@ -60,7 +62,7 @@ def replay_generations(
         UsageError: See `replay_options`.
         InputError: A corpus or the output cannot be used.
     """
-    jobs = list(_jobs(directory, repaired, sources, dict(changes or {})))
+    jobs = _jobs(directory, repaired, sources, dict(changes or {}))
 
     def build(place: str, *, resumes: bool) -> None:
         for number, job in enumerate(jobs):
@@ -88,17 +90,42 @@ def replay_generations(
 
 def _jobs(
     directory: Place, repaired: Place | None, sources: Sequence[str], changes: dict[str, Any]
-) -> Iterator[PreprocessOptions]:
+) -> list[PreprocessOptions]:
     generations = load_manifest(directory).generations
     folders = [directory / one.folder if one.folder else directory for one in generations]
+    has_repaired = [
+        repaired is not None and _rejected(directory, n, repaired) for n in range(len(folders))
+    ]
+    if repaired is not None and not any(has_repaired):
+        raise InputError(
+            f"No file in {repaired} has the path of a record that {directory} rejected. "
+            "'shardmill quarantine export' writes such a folder."
+        )
+    jobs = []
     for number, folder in enumerate(folders):
         moved = sources_now(load_build(folder), sources) if sources else ()
-        job = replay_options(folder, repaired, moved, changes)
+        own = repaired if has_repaired[number] else None
+        job = replay_options(folder, own, moved, changes)
         # Of a folder that has grown, what a later generation has read is left to it.
         later = tuple(str(one / naming.READ_ITEMS) for one in folders[number + 1 :])
-        yield dataclasses.replace(
-            job, base="", base_generation=None, overwrite=False, without_items=later
+        jobs.append(
+            dataclasses.replace(
+                job, base="", base_generation=None, overwrite=False, without_items=later
+            )
         )
+    return jobs
+
+
+def _rejected(directory: Place, number: int, repaired: Place) -> bool:
+    """Whether a folder has a file for a record that a generation rejected, or has replaced."""
+    files = repaired / FILES if storage.is_folder(repaired / FILES) else repaired
+    folder = directory / naming.generation_folder(number) if number else directory
+    options = load_build(folder).get("options")
+    if isinstance(options, dict) and storage.absolute(str(files)) in options.get("repaired", ()):
+        return True
+    own = load_manifest(folder) if number else load_manifest(directory, 0)
+    paths = (original_path(files, one.record_id) for one, _ in read_rejected(folder, own))
+    return any(storage.exists(path) for path in paths)
 
 
 def _build_first(

@@ -24,6 +24,7 @@ from beam_jobs.corpus.item_table import ITEM_SCHEMA, item_batch, items_in
 from beam_jobs.corpus.label_pattern import guess_pattern
 from beam_jobs.corpus.listing import CorpusListing
 from beam_jobs.corpus.record import SourceItem
+from beam_jobs.corpus.replacements import before_replacement
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.command import command_line
 from beam_jobs.options.values import splits_are_given
@@ -236,7 +237,11 @@ class _Unread:
         if self._items is None and not self._others and not self._own:
             return items
         hashes = np.array([self.hash(item_identity(item)) for item in items], np.uint64)
-        left = self._others.generation_of(hashes) < 0
+        left = np.ones(len(items), bool)
+        if self._others:
+            originals = [self.hash(item_identity(before_replacement(item))) for item in items]
+            for found in (hashes, np.array(originals, np.uint64)):
+                left &= self._others.generation_of(found) < 0
         if self._own:
             left &= self._own.generation_of(hashes) >= 0
         items = [items[row] for row in np.flatnonzero(left).tolist()]

@@ -49,6 +49,7 @@ def test_another_set_takes_the_place(memory, job, tmp_path):
     assert preprocess(job).already_built
 
 
+@pytest.mark.proof
 def test_there_is_a_whole_set_at_every_moment(memory, job, monkeypatch):
     """Killed at any operation of its last steps, a replacement is completed by the next one."""
     place = storage.Url(OUT)

@@ -63,6 +63,7 @@ def test_a_thousand_seeded_faults_are_found(built, tmp_path):
     _find_all(built, tmp_path / "set", range(34, 640))
 
 
+@pytest.mark.proof
 def test_seeded_faults_of_generations_are_found(built_twice, tmp_path):
     assert found_in(built_twice / "set") == found_in(built_twice / "other") == set()
     _find_all(built_twice, tmp_path / "set", range(34))
@@ -73,6 +74,7 @@ def test_five_hundred_faults_of_generations_are_found(built_twice, tmp_path):
     _find_all(built_twice, tmp_path / "set", range(34, 534))
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("spoil", [_flipped, _cut, None])
 def test_every_file_is_checked(built_twice, tmp_path, spoil):
     """No file of a set is left out but those that `verify --help` names."""

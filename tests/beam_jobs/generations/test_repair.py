@@ -72,6 +72,16 @@ def test_a_file_of_each_kind_is_repaired(grown):
         check_same(grown, whole)
 
 
+def test_every_file_is_checked(grown):
+    """No file of a set is left out but those that `verify --help` names."""
+    for name in files_of(grown):
+        whole = (grown / name).read_bytes()
+        damage(grown / name)
+        assert name in damaged(grown), name
+        (grown / name).write_bytes(whole)
+    assert damaged(grown) == set()
+
+
 @pytest.mark.proof
 def test_every_file_is_repaired(grown):
     whole = grown.with_name("whole")

@@ -9,7 +9,7 @@ import pytest
 from beam_jobs.generations.compact import compact
 from beam_jobs.generations.replay import replay_generations
 from beam_jobs.quarantine import export, replay_options
-from shard_format import UsageError, load_build, load_manifest, naming, verify_set
+from shard_format import InputError, UsageError, load_build, load_manifest, naming, verify_set
 from tests.fixtures.damage import files_of
 
 OLD = {f"{'ab'[n % 2]}/old{n}": n for n in range(8)}
@@ -37,6 +37,7 @@ def test_repaired_records_are_in_the_set(rejected, records_of, tmp_path):
     manifest = replay_generations(rejected, tmp_path / "refused")
     assert manifest == load_manifest(rejected) and len(manifest.generations) == 2
     assert (manifest.ledger.read, manifest.ledger.kept) == (14, 14)
+    assert load_manifest(rejected, 0).ledger.read == 9  # of the folder as it was then
     found = records_of()
     assert found.keys() - before.keys() == {"a/bad-old.jpg", "b/bad-new.jpg"}
     assert {name: found[name] for name in before} == before
@@ -48,6 +49,21 @@ def test_repaired_records_are_in_the_set(rejected, records_of, tmp_path):
     assert replay_generations(rejected, tmp_path / "refused").root_hash == manifest.root_hash
 
 
+@pytest.mark.proof
+def test_repaired_files_are_for_the_generation_that_rejected_them(
+    write_corpus, begin_set, append_to, tmp_path
+):
+    begin_set(write_corpus("old", OLD))
+    new = write_corpus("new", NEW)
+    (new / "b" / "bad.jpg").write_bytes(b"no image")
+    append_to(new)
+    good = write_corpus("good", {"b/bad": 700})
+    with pytest.raises(InputError, match=r"No file in .* has the path of a record that"):
+        replay_generations(tmp_path / "set", write_corpus("others", {"b/other": 701}))
+    assert replay_generations(tmp_path / "set", good).ledger.quarantined == 0
+
+
+@pytest.mark.proof
 def test_it_can_be_built_elsewhere(rejected, tmp_path):
     names = files_of(rejected)
     manifest = replay_generations(rejected, changes={"min_side": 5}, out=str(tmp_path / "other"))
@@ -61,6 +77,7 @@ def test_a_compacted_set_needs_its_sources(rejected):
         replay_options(rejected, None, (), {"seed": 1})
 
 
+@pytest.mark.proof
 def test_the_command(rejected, shardmill, tmp_path):
     done = shardmill("quarantine", "replay", rejected, tmp_path / "refused")
     assert done.returncode == 0, done.stderr
