@@ -14,15 +14,14 @@ from tests.fixtures.damage import files_of
 
 # A file of each kind, and the generation that its repair must be planned against.
 KINDS = (
-    *(
-        "images-train.tfrecord-00000-of-00001",
-        "generations/0002/images-train.tfrecord-00000-of-00001",
-    ),
-    *("generations/0001/manifest.json", "generations/0000/view.json", "manifest.json"),
-    *("generations/0001/view/index/train.arrow", "generations/0002/view.json"),
-    *("generations/0002/duplicates.parquet", "generations/0002/fingerprints/records.arrow"),
-    *("fingerprints/items.arrow", "generations/0002/fingerprints/items.arrow"),
-    *("generations/0001/croissant.json", "generations/0001/label.labels.txt", "report.html"),
+    "generations/0002/images-train.tfrecord-00000-of-00001",
+    "generations/0001/manifest.json",
+    "generations/0001/view/index/train.arrow",
+    "generations/0002/view.json",
+    "generations/0002/fingerprints/records.arrow",
+    "generations/0002/fingerprints/items.arrow",
+    "generations/0001/croissant.json",
+    "report.html",
 )
 
 
