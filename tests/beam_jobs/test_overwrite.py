@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from beam_jobs import ImageOptions, preprocess, replacement
-from shard_format import InputError, UsageError, file_sha256, load_manifest, naming
+from shard_format import InputError, file_sha256, load_manifest, naming
 from shard_format.verification import verify
 
 
@@ -105,19 +105,6 @@ def test_a_build_that_fails_leaves_the_old_set(make_images, build, tmp_path):
     with replacement.Replacement(out).locked():
         with pytest.raises(InputError, match="Another build is writing to"):
             build(corpus, overwrite=True)
-
-
-def test_a_set_in_an_object_store_is_not_replaced(make_images, memory):
-    source = str(make_images())
-
-    def build(**options):
-        preprocess(ImageOptions(source, "memory://bucket/set", no_report=True, **options))
-
-    build(overwrite=True)  # there is none yet
-    with pytest.raises(InputError, match=r"--seed: 0 then, 1 now\nChoose another --out"):
-        build(seed=1)
-    with pytest.raises(UsageError, match="an object store renames no folder"):
-        build(seed=1, overwrite=True)
 
 
 class _Killed(BaseException):
