@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from beam_jobs.images.decode import decode_image
+from beam_jobs.images.decode import DecodingOptions, decode_image
 from beam_jobs.images.encode import encode_jpeg
 from beam_jobs.images.jpeg_passthrough import needs_no_change, shrunk
 from beam_jobs.images.resize import Resize, parse_resize, resize_image
@@ -29,6 +29,7 @@ from benchmarks.measure import Run, machine, run
 _HERE = Path(__file__).parent
 _QUALITY = 90
 _MAX_PIXELS = 10**8
+_DECODING = DecodingOptions(_MAX_PIXELS)
 _RESIZES = ("none", "shorter:256")
 _KERNEL_FILES = 200
 
@@ -86,16 +87,16 @@ def _make_corpus(folder: Path, files: list[Path], records: int, resize: Resize) 
 def _sized(data: bytes, resize: Resize) -> bytes:
     if resize.mode == "none":
         return data
-    pixels = resize_image(decode_image(data, _MAX_PIXELS).pixels, resize, _MAX_PIXELS)
+    pixels = resize_image(decode_image(data, _DECODING).pixels, resize, _MAX_PIXELS)
     return encode_jpeg(pixels, _QUALITY)
 
 
 def _kernels(files: list[Path], resize: Resize) -> dict[str, float]:
     """Microseconds per record on one core, by kernel: the limit of the ratios below."""
     data = [path.read_bytes() for path in files]
-    images = [decode_image(one, _MAX_PIXELS).pixels for one in data]
+    images = [decode_image(one, _DECODING).pixels for one in data]
     return {
-        "decode": _microseconds(lambda one: decode_image(one, _MAX_PIXELS), data),
+        "decode": _microseconds(lambda one: decode_image(one, _DECODING), data),
         "resize": _microseconds(lambda one: resize_image(one, resize, _MAX_PIXELS), images),
         "encode": _microseconds(lambda one: encode_jpeg(one, _QUALITY), images),
         "look at the header": _microseconds(needs_no_change, data),
