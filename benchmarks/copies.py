@@ -10,7 +10,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from beam_jobs.images.decode import Pixels, decode_image
+from beam_jobs.images.decode import DecodingOptions, Pixels, decode_image
 
 MAX_PIXELS = 10**8
 _QUALITY = 90  # of a copy whose kind is not about quality
@@ -80,4 +80,4 @@ COPIES: dict[str, Copy] = {
 
 def altered(pixels: Pixels, kind: str, generator: np.random.Generator) -> Pixels:
     """The upright pixels of a copy that was altered, stored and decoded."""
-    return decode_image(COPIES[kind](pixels, generator), MAX_PIXELS).pixels
+    return decode_image(COPIES[kind](pixels, generator), DecodingOptions(MAX_PIXELS)).pixels

@@ -22,7 +22,7 @@ import numpy as np
 
 from beam_jobs.dedup.images.near_duplicates import DEFAULT_THRESHOLD, NearPairs, near_pairs
 from beam_jobs.dedup.union_find import components
-from beam_jobs.images.decode import Pixels, decode_image
+from beam_jobs.images.decode import DecodingOptions, Pixels, decode_image
 from beam_jobs.images.perceptual_hash import PerceptualHash, perceive
 from benchmarks.copies import COPIES, MAX_PIXELS, altered
 from benchmarks.corpus import photographs
@@ -47,7 +47,7 @@ def main() -> None:
     arguments = parser.parse_args()
     files = sorted(arguments.corpus.rglob("*.jpg")) if arguments.corpus else photographs()
     names = [f"{file.parent.name}/{file.name}" for file in files]
-    images = [decode_image(file.read_bytes(), MAX_PIXELS).pixels for file in files]
+    images = [decode_image(file.read_bytes(), DecodingOptions(MAX_PIXELS)).pixels for file in files]
     originals = [perceive(pixels) for pixels in images]
     copies = _copies(images)
     results = {
