@@ -47,6 +47,13 @@ _THRESHOLD = 1 / 64
 # noise of about 2 levels after shrinking.
 _FLAT_RANGE = 6
 _HALVE_FROM = 256  # pixels a side
+# Rec. 601 in 1/256, as in JPEG (JFIF 1.02). Chroma is clipped, since pure colours round up to 256.
+_LUMA = np.array([77.0, 150, 29])
+_CHROMA = np.array([[-43.0, 128], [-85, -107], [128, -21]])
+# Sums of blocks of pixels along a side; the scale of a sum of both sides, in 1/256.
+_BLOCKS = np.repeat(np.eye(CHROMA_SIDE), LUMA_SIDE // CHROMA_SIDE, axis=1)
+_BLOCK_SCALE = (LUMA_SIDE // CHROMA_SIDE) ** 2 * 256
+_BANDS = np.arange(len(BAND_POSITIONS))[:, np.newaxis]  # a row of BAND_POSITIONS each
 
 
 class PerceptualHash(NamedTuple):
@@ -84,16 +91,13 @@ def hash_luma(luma: Pixels) -> Pixels:
     margins = coefficients - thresholds
     codes = np.packbits(margins > 0, axis=2).reshape(count, -1)
     distances = np.abs(margins[:, 0])
-    ranks = np.empty((count, CODE_BITS), np.int64)
     order = np.argsort(distances, axis=1, kind="stable")
-    np.put_along_axis(ranks, order, np.arange(CODE_BITS)[np.newaxis], axis=1)
+    ranks = np.argsort(order, axis=1)  # of a permutation: its inverse
     quarters = ranks // (CODE_BITS // 4)
     certainty = [np.packbits(quarters & 1, axis=1), np.packbits(quarters >> 1, axis=1)]
-    weak = []
-    for positions in BAND_POSITIONS:
-        order = np.argsort(ranks[:, positions], axis=1)[:, :WEAK_BITS]
-        weak.append(positions[order].astype(np.uint8))
-    hashes = np.concatenate([codes, *certainty, *weak], axis=1)
+    order = np.argsort(ranks[:, BAND_POSITIONS], axis=2)[:, :, :WEAK_BITS]
+    weak = BAND_POSITIONS[_BANDS, order].astype(np.uint8).reshape(count, -1)
+    hashes = np.concatenate([codes, *certainty, weak], axis=1)
     pixels = luma.reshape(count, -1)
     hashes[pixels.max(axis=1) - pixels.min(axis=1) <= _FLAT_RANGE] = 0
     return hashes
@@ -101,15 +105,12 @@ def hash_luma(luma: Pixels) -> Pixels:
 
 def _thumbnail(square: Pixels) -> Pixels:
     """[THUMBNAIL_BYTES] of [LUMA_SIDE, LUMA_SIDE, 3]."""
-    small = square.astype(np.int64)
-    red, green, blue = small[..., 0], small[..., 1], small[..., 2]
-    luma = (77 * red + 150 * green + 29 * blue + 128) >> 8
-    # Rec. 601 in 1/256, as in JPEG (JFIF 1.02); clipped, since pure colours round up to 256.
-    chroma = np.stack([-43 * red - 85 * green + 128 * blue, 128 * red - 107 * green - 21 * blue])
-    block = LUMA_SIDE // CHROMA_SIDE
-    sums = chroma.reshape(2, CHROMA_SIDE, block, CHROMA_SIDE, block).sum(axis=(2, 4))
-    means = (sums // (block * block) >> 8) + 128
-    return np.concatenate([luma.ravel(), means.clip(0, 255).ravel()]).astype(np.uint8)
+    pixels = square.reshape(-1, 3).astype(np.float64)
+    luma = ((pixels @ _LUMA + 128) / 256).astype(np.uint8)
+    columns = (_BLOCKS @ pixels.reshape(LUMA_SIDE, -1)).reshape(CHROMA_SIDE, LUMA_SIDE, 3)
+    sums = np.matmul(_BLOCKS, columns) @ _CHROMA  # [CHROMA_SIDE, CHROMA_SIDE, 2]
+    means = np.floor(sums.transpose(2, 0, 1) / _BLOCK_SCALE) + 128
+    return np.concatenate([luma, means.clip(0, 255).ravel().astype(np.uint8)])
 
 
 def _square(pixels: Pixels) -> Pixels:
