@@ -1,7 +1,12 @@
 """Generations of a shard set: what `--append` adds, and what `compact` makes of all of them.
 
-append    a build into generations/000k, planned against the stored records of the set
-views     manifest and index of all generations up to one
-compact   all generations merged into one set; removes records
-log       what each generation added
+append      a build into generations/000k, planned against the stored records of the set
+views       manifest and index of all generations up to one
+compact     all generations merged into one set; removes records
+rebalance   what compact does of sets with --balance oversample
+repack      what compact does of sets with --pack
+leftovers   what compact merges besides shards
+settling    the last steps of compact: a new set takes the place of the old one
+replay      all generations built again, with repaired files
+log         what each generation added
 """
