@@ -193,9 +193,9 @@ def replay_options(
     builds = len(build.get("compacted", ()))
     if builds > 1 and not sources:
         raise UsageError(
-            f"{directory} was compacted from {builds} builds, and {naming.BUILD} has the sources "
-            "of the first alone. Name all of them with --sources, or append repaired files with "
-            "'shardmill preprocess ... --append'."
+            f"{directory} was compacted from {builds} builds, which a replay makes one of. Name "
+            "the sources of all with --sources, or append repaired files with 'shardmill "
+            "preprocess ... --append'."
         )
     saved = build.get("options")
     if not isinstance(saved, dict):

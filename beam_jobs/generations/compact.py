@@ -386,8 +386,6 @@ def _write_shard(
 
 def _placed(rows: pa.Table, shard: int) -> pa.Table:
     """Rows of the index with their places in a new shard."""
-    # Copied: of a slice, Arrow would write up to 63 bytes of the rows behind it.
-    rows = rows.take(pa.array(np.arange(len(rows))))
     lengths = int64(rows["length"])
     columns = {
         "shard": pa.array(np.full(len(rows), shard), pa.int32()),
