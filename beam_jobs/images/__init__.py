@@ -3,7 +3,8 @@
 decode             bytes of any format -> upright sRGB pixels, or a reason for rejection
 colour             ICC profiles, CMYK and CIE L*a*b* to sRGB
 filters            rules that leave images out
-resize, encode     pixels -> pixels -> the bytes that a shard stores, and back
+resize, resample   how large an image becomes; by which filter
+encode             pixels -> the bytes that a shard stores, and back
 jpeg_passthrough   JPEG files that are stored unchanged
 perceptual_hash    what near duplicates are found by
 statistics         exact sums over the channels
