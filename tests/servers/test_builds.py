@@ -105,6 +105,10 @@ def test_a_set_is_built_from_and_into_every_storage_and_used_there(
             ("report", out),
             ("quarantine", "list", out),
             ("read", out, "--seconds", "1", "--batch-size", "8"),
+            ("preprocess", "images", source, "--out", out, "--seed", "1", "--overwrite"),
+            ("verify", out),
+            ("preprocess", "images", source, "--out", out, "--overwrite"),
+            ("verify", out),
         ):
             done = shardmill(dict(server.environment), *command)
             assert done.returncode == 0, (command, done.stderr)
