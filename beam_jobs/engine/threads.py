@@ -23,8 +23,8 @@ from beam_jobs.engine.counts import count_nothing
 from beam_jobs.pipeline import BUILDS, Step, Work
 from shard_format.machine import usable_cores
 
-# Processes take about 3 s to start. On 2 cores, threads are ahead up to some 240 MiB of text (60 MiB:
-# 3.7 against 6.0 s); with more cores, up to less, since a part of the work holds the lock.
+# Processes take about 3 s to start. On 2 cores, threads are ahead up to some 240 MiB of text (of 60
+# MiB 3.7 against 6.0 s); with more cores up to less, since a part of the work holds the lock.
 _WORTH_PROCESSES = 64 << 20  # 64 MiB
 # Between two buckets a thread waits for more than half of its time (benchmarks.remote_sources).
 THREADS_PER_CORE = 2
