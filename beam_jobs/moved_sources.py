@@ -30,7 +30,7 @@ def merged_options(build: Mapping[str, Any]) -> list[dict[str, Any]]:
 def sources_now(build: Mapping[str, Any], given: Sequence[str]) -> Sequence[str]:
     """The sources of one of several builds of a set; empty if they are where they were.
 
-    Those of `given` that have the names of its folders and files; all of `given` if the sources of
+    They are the given ones with the names of its folders and files; all given if the sources of
     the build are gone, and not all of them are named.
 
     Args:

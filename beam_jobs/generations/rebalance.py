@@ -1,7 +1,7 @@
 """`compact` of a set with --balance oversample: the copies that a build of all records has.
 
 Each generation was balanced by its own classes. The key of a copy is not that of its record id, so
-copies are told from records, left out, and chosen again among all of them.
+copies are recognized by their keys, left out, and chosen again among all of them.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ Examples:
     resize_filter: str = option(
         "sharp",
         "How images are scaled down. sharp is nearer to lanczos than area, and faster; bilinear, "
-        "bicubic and lanczos are those of Pillow.",
+        "bicubic and lanczos are computed by Pillow.",
         choices=RESIZE_FILTERS,
     )
     encoding: str = option("jpeg", "Encoding of the stored images.", choices=ENCODINGS)
