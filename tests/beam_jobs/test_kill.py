@@ -129,9 +129,15 @@ class _Killed(BaseException):
 
 
 @pytest.mark.parametrize(
-    "kind", ["image", pytest.param("text", marks=pytest.mark.proof)], indirect=True
+    ("kind", "every"),
+    [
+        ("image", 5),
+        pytest.param("image", 1, marks=pytest.mark.proof),
+        pytest.param("text", 1, marks=pytest.mark.proof),
+    ],
+    indirect=["kind"],
 )
-def test_a_crash_before_any_rename(kind, build, tmp_path, monkeypatch):
+def test_a_crash_before_any_rename(kind, build, tmp_path, monkeypatch, every):
     """Every rename is a moment at which a file has no name yet: stops at each of them in turn.
 
     Runs stage by stage without Beam, so that hundreds of crashes take seconds.
@@ -155,14 +161,14 @@ def test_a_crash_before_any_rename(kind, build, tmp_path, monkeypatch):
                 pass
             else:
                 break
-        # Interrupted, then run again; every eighth time, and with a manifest, the ordinary way.
+        # Interrupted, then run again; about every eighth, and with a manifest, the ordinary way.
         if crashes % 8 == 0 or (out / naming.MANIFEST).exists():
             build(corpus, out, **options)
         else:
             _run_stages(kind, corpus, out, options).remove()
         assert load_manifest(out).root_hash == expected
         assert _files(out) == files
-        crashes += 1
+        crashes += every
     assert crashes > 50
 
 
