@@ -170,6 +170,10 @@ def find_problems(directory: Place, manifest: Manifest) -> Iterator[tuple[str, s
             yield naming.CROISSANT, "is missing"
         return
     text = storage.read_bytes(directory / naming.CROISSANT)
+    shards = [shard.sha256 for split in manifest.splits.values() for shard in split.shards]
+    if shards and not any(sha256.encode() in text for sha256 in shards):
+        yield naming.CROISSANT, "does not describe this set"  # so it says nothing of the tables
+        return
     tables = {}
     for split, file in files.items():
         if split not in there:

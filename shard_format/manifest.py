@@ -273,10 +273,10 @@ def parse_manifest(text: bytes, path: str) -> Manifest:
         raw = json.loads(text.decode())
         version = raw.get("format_version") if isinstance(raw, dict) else None
         if version not in (FORMAT_VERSION, GENERATIONS_VERSION):
-            if _is_of_this_version(raw):
+            if _is_readable(raw):
                 raise DamageError(
-                    f"{path} was changed: its root hash is that of format version "
-                    f"{FORMAT_VERSION}, but it says version {version!r}. {_RESTORE}"
+                    f"{path} was changed: its root hash is that of a format version that this "
+                    f"version reads, but it says version {version!r}. {_RESTORE}"
                 )
             raise ShardSetError(
                 f"{path} says format version {version!r}; this version reads {FORMAT_VERSION} and "
@@ -304,14 +304,17 @@ def parse_manifest(text: bytes, path: str) -> Manifest:
     return manifest
 
 
-def _is_of_this_version(raw: Any) -> bool:
+def _is_readable(raw: Any) -> bool:
     """Whether only the format version of a manifest was changed."""
     if not isinstance(raw, dict) or "root_hash" not in raw:
         return False
     if "format_version" not in raw:
         return True  # every version has that key
     content = {name: value for name, value in raw.items() if name != "root_hash"}
-    return _root_hash({**content, "format_version": FORMAT_VERSION}) == str(raw["root_hash"])
+    return str(raw["root_hash"]) in {
+        _root_hash({**content, "format_version": version})
+        for version in (FORMAT_VERSION, GENERATIONS_VERSION)
+    }
 
 
 def _check_files(manifest: Manifest, path: str) -> None:
