@@ -11,6 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer.export.taps import sum_taps
+
 # A tap that covers less of a source pixel is left out, as in OpenCV.
 _LEAST_COVER = 1e-3
 
@@ -52,21 +54,7 @@ def _by_area(image: Any, height: Any, width: Any) -> Any:
 def _shrunk_along(image: Any, axis: int, size: Any) -> Any:
     """[rows, columns, 3] float32 with one axis, 0 or 1, shrunk to a size."""
     places, shares = _taps(tf.shape(image)[axis], size)
-    column = [-1 if each == axis else 1 for each in range(3)]
-    shape = tf.tensor_scatter_nd_update(tf.shape(image), [[axis]], [size])
-
-    def add_tap(tap: Any, total: Any) -> Any:
-        part = tf.gather(image, places[tap], axis=axis) * tf.reshape(shares[tap], column)
-        return tap + 1, total + part
-
-    _, total = tf.while_loop(
-        lambda tap, _: tap < tf.shape(places)[0],
-        add_tap,
-        (0, tf.zeros(shape)),
-        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, None, 3])),
-        parallel_iterations=1,
-    )
-    return total
+    return sum_taps(image, axis, places, shares)
 
 
 def _taps(source: Any, target: Any) -> tuple[Any, Any]:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from trainer.export.taps import sum_taps
+
 _BITS = 22
 
 
@@ -53,19 +55,7 @@ def _shrink(kernel: _Kernel, image: Any, height: Any, width: Any) -> Any:
 def _along(kernel: _Kernel, image: Any, axis: int, size: Any) -> Any:
     """[rows, columns, 3] int32 with one axis, 0 or 1, shrunk to a size."""
     places, weights = _taps(kernel, tf.shape(image)[axis], size)
-    column = [-1 if each == axis else 1 for each in range(3)]
-    shape = tf.tensor_scatter_nd_update(tf.shape(image), [[axis]], [size])
-
-    def add_tap(tap: Any, total: Any) -> Any:
-        part = tf.gather(image, places[tap], axis=axis) * tf.reshape(weights[tap], column)
-        return tap + 1, total + part
-
-    _, total = tf.while_loop(
-        lambda tap, _: tap < tf.shape(places)[0],
-        add_tap,
-        (0, tf.fill(shape, 1 << (_BITS - 1))),
-        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, None, 3])),
-    )
+    total = sum_taps(image, axis, places, weights, 1 << (_BITS - 1))
     return tf.clip_by_value(tf.math.floordiv(total, 1 << _BITS), 0, 255)
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer.export.taps import sum_taps
+
 # As in beam_jobs/images/resample.py.
 _SPREAD, _OWN_SPREAD, _LEAST = 0.225, 0.16, 0.04
 _AROUND = 0.6
@@ -100,23 +102,10 @@ def _weights(taps: Any, deviation: Any) -> Any:
 def _smoothed_along(image: Any, axis: int, weights: Any) -> Any:
     size = tf.shape(image)[axis]
     period = tf.maximum(1, 2 * (size - 1))
-
-    def add_tap(tap: Any, total: Any) -> Any:
-        place = tf.math.floormod(tf.range(size) + tap - tf.shape(weights)[0] // 2, period)
-        inside = tf.where(place < size, place, period - place)  # reflected at the outer pixels
-        return tap + 1, total + weights[tap] * tf.gather(image, inside, axis=axis)
-
-    return _looped(tf.shape(weights)[0], add_tap, tf.zeros_like(image))
-
-
-def _looped(count: Any, body: Any, begin: Any) -> Any:
-    _, total = tf.while_loop(
-        lambda number, _: number < count,
-        body,
-        (0, begin),
-        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None, None, 3])),
-    )
-    return total
+    taps = tf.range(tf.shape(weights)[0])[:, None] - tf.shape(weights)[0] // 2
+    place = tf.math.floormod(tf.range(size) + taps, period)
+    inside = tf.where(place < size, place, period - place)  # reflected at the outer pixels
+    return sum_taps(image, axis, inside, weights[:, None])
 
 
 def _between(image: Any, axis: int, size: Any) -> Any:
