@@ -76,7 +76,7 @@ def steps(
 ) -> Iterator[Step]:
     """The job, in an order in which it can be done; the last step makes the root hash.
 
-    `transform` gives it to an engine of Beam, `engine.threads` does it in this process.
+    `transform` gives it to an engine of Beam, `engine.local` does it on this machine.
 
     Args:
         options: The job, resolved.

@@ -17,7 +17,8 @@ from beam_jobs.build import (
     resolve,
     workspace_of,
 )
-from beam_jobs.engine.threads import fits_threads, num_threads, run_in_threads
+from beam_jobs.engine.local import num_threads, run_here
+from beam_jobs.engine.processes import worker_processes, worth_processes
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.pipeline import kept_error, merging_of, steps
 from beam_jobs.progress import Follower, OnProgress
@@ -90,6 +91,11 @@ def preprocess(
     if options.append:
         raise UsageError("append is for beam_jobs.append(options). Call that, or leave it out.")
     if beam_args:
+        if options.worker_type != "auto":
+            raise UsageError(
+                "--worker-type is for jobs without Beam. Leave it out; the flag of Beam's local "
+                "engine is --direct_running_mode."
+            )
         from beam_jobs.engine.beam_job import check_engine  # loads Beam
 
         check_engine(options, beam_args)
@@ -201,22 +207,32 @@ def run_build(
     follower = Follower(workspace.progress, show)
     follower.start()
     try:
-        if beam_args or not fits_threads(
-            runs_python=record_type.runs_python, corpus_bytes=corpus_bytes
-        ):
+        if beam_args:
             from beam_jobs.engine.beam_job import run_on_beam  # loads Beam
 
             job = (options, record_type, build, workspace, run_id)
             run_on_beam(*job, beam_args, follower, on_note, remote=remote)
         else:
-            work = steps(options, run_id, merging_of(options, build), launched=True)
-            run_in_threads(work, build, num_threads(options.workers, remote=remote))
+            _run_here(options, record_type, build, run_id, remote=remote)
         if storage.stat(workspace.out / naming.MANIFEST) is None:
             raise RuntimeError("The job ended without a set.")  # its tasks had to stop
     except Exception as error:
         raise kept_error(run_id, workspace) or error from error
     finally:
         follower.stop()
+
+
+def _run_here(
+    options: PreprocessOptions, record_type: RecordType, build: Build, run_id: str, *, remote: bool
+) -> None:
+    work = steps(options, run_id, merging_of(options, build), launched=True)
+    workers = num_threads(options.workers, remote=remote)
+    worth = worth_processes(record_type.runs_python, build.listing.bytes)
+    if workers > 1 and {"auto": worth, "processes": True}.get(options.worker_type):
+        with worker_processes(options.record_type, workers) as processes:
+            run_here(work, build, workers, processes)
+    else:
+        run_here(work, build, workers)
 
 
 def check_kept(report: BuildReport) -> None:

@@ -40,7 +40,7 @@ _TEXTS = (
     *("--label-column", "category", "--unit-size", "2KiB", "--dedup", "near"),
     *("--dedup-parts", "lines", "--train-tokenizer", "bpe:600", "--pack", "64"),
 )
-_PROCESSES = ("--", "--direct_running_mode=multi_processing")
+_PROCESSES = ("--worker-type", "processes")
 
 
 class Job(NamedTuple):

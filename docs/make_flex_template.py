@@ -20,7 +20,7 @@ _URL = r"(gs|s3|abfs|abfss)://[^ ]+"
 _JOBS = [options.COMMAND for options in OPTIONS.values()]
 
 # Of the local engine, and of a launcher that waits for the job.
-WITHOUT = {"workers", "overwrite", "append", "new_classes"}
+WITHOUT = {"workers", "worker_type", "overwrite", "append", "new_classes"}
 # Dataflow has an option of this name: labels of the job.
 RENAMED = {"labels": "labels_table"}
 

@@ -11,6 +11,7 @@ from beam_jobs.build import Build, cancel_tasks
 from beam_jobs.engine.clusters import cancelling, describe, failure, has_job_server
 from beam_jobs.engine.dataflow import check_job, is_dataflow
 from beam_jobs.engine.interrupts import workers_get_interrupts
+from beam_jobs.engine.processes import LOST_WORKER
 from beam_jobs.engine.runners import choose_mode, choose_runner, is_local, uses_work_queue
 from beam_jobs.engine.silence import Silence
 from beam_jobs.engine.work_queue import work_queue
@@ -105,7 +106,4 @@ def _lost_worker(error: Exception) -> InputError | None:
     """The error if a worker process is gone."""
     if _LOST_WORKER not in str(error):
         return None
-    return InputError(
-        "A worker process was killed before its work was done, perhaps because memory ran out. "
-        "Run the same command again; it resumes. Fewer --workers need less memory."
-    )
+    return InputError(LOST_WORKER)

@@ -1,4 +1,4 @@
-"""Which engine of Beam runs a pipeline; `threads` has the engine that needs no Beam.
+"""Which engine of Beam runs a pipeline; `local` is the engine that needs no Beam.
 
 No runner, or DirectRunner, means Beam's local engine, pinned: FnApiRunner. "DirectRunner" itself
 has meant Prism, a binary that is downloaded, since Beam 2.68, and falls back to another engine
@@ -15,10 +15,13 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from beam_jobs.engine.clusters import options_of_job_server, workers_flag
+from beam_jobs.engine.local import THREADS_PER_CORE, num_threads
 from beam_jobs.engine.logs import LOCAL_RUNNERS
-from beam_jobs.engine.threads import THREADS_PER_CORE, fits_threads, num_threads
 from shard_format import UsageError
 
+# Beam's processes take about 3 s to start. On 2 cores, its threads are ahead up to some 240 MiB of
+# text; with more cores up to less, since a part of the work holds the interpreter's lock.
+_WORTH_PROCESSES = 64 << 20  # 64 MiB
 # Runners that Beam has and does not know by name.
 _MODULES = {"DaskRunner": "apache_beam.runners.dask.dask_runner.DaskRunner"}
 
@@ -75,7 +78,7 @@ def choose_mode(
     corpus_bytes: int,
     remote: bool,
 ) -> None:
-    """Chooses threads or processes for Beam's local engine, unless the user does; see `threads`.
+    """Chooses threads or processes for Beam's local engine, unless the user does.
 
     Args:
         options: From `choose_runner`; changed in place.
@@ -87,7 +90,7 @@ def choose_mode(
     direct = options.view_as(DirectOptions)
     if "--direct_running_mode" in _names(beam_args):
         return
-    threads = fits_threads(runs_python=runs_python, corpus_bytes=corpus_bytes)
+    threads = not runs_python or corpus_bytes < _WORTH_PROCESSES
     if remote and threads and "--direct_num_workers" not in _names(beam_args):
         direct.direct_num_workers *= THREADS_PER_CORE
     if direct.direct_num_workers <= 1:

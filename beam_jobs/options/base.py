@@ -58,8 +58,8 @@ class PreprocessOptions:
 
     # Paths, workers and names: `config` leaves them out, for they do not change the records.
     WITHOUT_EFFECT: ClassVar[frozenset[str]] = frozenset(
-        "sources out repaired notes name labels workers on_bad on_unreadable staging unit_size "
-        "no_report overwrite append new_classes no_fingerprints "
+        "sources out repaired notes name labels workers worker_type on_bad on_unreadable staging "
+        "unit_size no_report overwrite append new_classes no_fingerprints "
         "base base_generation only_items without_items".split()
     )
 
@@ -231,6 +231,12 @@ class PreprocessOptions:
         type=int,
         limits=Limits(1, 10**5),
         shown="one per core",
+    )
+    worker_type: str = option(
+        "auto",
+        "What a worker of the local engine is. Threads start at once and take less memory; "
+        "processes do not wait for each other, and auto takes them for larger corpora.",
+        choices=("auto", "threads", "processes"),
     )
     on_bad: str = option(
         "quarantine",

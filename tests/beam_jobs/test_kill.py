@@ -28,7 +28,7 @@ IMAGES = ["--unit-size", "100KiB", "--resize", "shorter:200"]
 DOCUMENTS = [
     *("--unit-size", "2KiB", "--label-column", "category", "--dedup", "near"),
     *("--dedup-parts", "lines", "--train-tokenizer", "bpe:600", "--pack", "64"),
-    "--direct_running_mode=multi_processing",
+    *("--worker-type", "processes"),
 ]
 # (kind, number of kills) -> one test for each kill
 KILLS = [("images", kill, 10) for kill in range(10)] + [("text", kill, 6) for kill in range(6)]

@@ -18,7 +18,7 @@ def workers(*beam_args, asked=None):
 
 
 def test_a_quota_of_a_container_counts(monkeypatch):
-    monkeypatch.setattr("beam_jobs.engine.threads.usable_cores", lambda: 1.5)
+    monkeypatch.setattr("beam_jobs.engine.local.usable_cores", lambda: 1.5)
     assert workers() == 2
     assert workers(asked=5) == 5
     assert workers("--runner=DirectRunner", "--direct_num_workers=3", asked=5) == 3

@@ -40,7 +40,7 @@ def interrupted(repository, arguments, awaited, alone=False):
             if awaited in printed and not typed:
                 typed = time.monotonic()
                 if alone:
-                    time.sleep(4)  # Beam starts its workers meanwhile
+                    time.sleep(4)  # the engine starts its workers meanwhile
                     process.send_signal(signal.SIGINT)
                 else:
                     os.write(master, b"\x03")
@@ -59,11 +59,14 @@ def processes_of(session):
     return found
 
 
-@pytest.mark.parametrize("mode", ["multi_processing", "multi_threading"])
-def test_preprocess_stops_at_once_and_resumes(repository, samples, tmp_path, shardmill, mode):
+BEAM = ["--", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+ENGINES = [["--worker-type", "threads"], ["--worker-type", "processes"], BEAM]
+
+
+@pytest.mark.parametrize("engine", ENGINES[1:])
+def test_preprocess_stops_at_once_and_resumes(repository, samples, tmp_path, shardmill, engine):
     job = ["preprocess", "images", samples, "--out", tmp_path / "set", "--no-report"]
-    beam = ["--", f"--direct_running_mode={mode}", "--direct_num_workers=2"]
-    code, printed, seconds, left = interrupted(repository, [*job, *beam], b"stage")
+    code, printed, seconds, left = interrupted(repository, [*job, *engine], b"stage")
     assert code == 130 and not left
     assert seconds < 6  # 2 s on a machine that has nothing else to do
     assert printed.count("interrupted: run the same command again; it resumes") == 1
@@ -73,11 +76,13 @@ def test_preprocess_stops_at_once_and_resumes(repository, samples, tmp_path, sha
 
 
 @pytest.mark.proof
-def test_a_signal_to_the_launcher_alone_ends_its_workers_too(make_images, repository, tmp_path):
+@pytest.mark.parametrize("engine", ENGINES[1:])
+def test_a_signal_to_the_launcher_alone_ends_its_workers_too(
+    make_images, repository, tmp_path, engine
+):
     """Beam would wait for them without end."""
     corpus = make_images(count=1500, side=400)
-    beam = ["--", "--direct_running_mode=multi_processing", "--direct_num_workers=2"]
-    job = ["preprocess", "images", corpus, "--out", tmp_path / "set", "--no-report", *beam]
+    job = ["preprocess", "images", corpus, "--out", tmp_path / "set", "--no-report", *engine]
     code, printed, seconds, left = interrupted(repository, job, b"stage", alone=True)
     assert code == 130 and seconds < 6 and not left, printed[-2000:]
     assert printed.count("interrupted:") == 1
@@ -85,9 +90,9 @@ def test_a_signal_to_the_launcher_alone_ends_its_workers_too(make_images, reposi
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("mode", ["multi_processing", "multi_threading"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("stage", ["list", "stage", "plan", "shard"])
-def test_preprocess_stops_in_every_stage(repository, tmp_path, stage, mode):
+def test_preprocess_stops_in_every_stage(repository, tmp_path, stage, engine):
     """Planning trains a tokenizer, which is native code that no signal ends."""
     words = [f"word{(number * number) % 9973}" for number in range(1 << 16)]
     for number in range(40):
@@ -95,8 +100,7 @@ def test_preprocess_stops_in_every_stage(repository, tmp_path, stage, mode):
         (tmp_path / f"{number}.txt").write_text("\n".join(lines))
     job = ["preprocess", "text", tmp_path / "*.txt", "--per-line", "--no-labels", "--no-report"]
     job += ["--train-tokenizer", "unigram:8000", "--out", tmp_path / "out" / "set"]
-    beam = ["--", f"--direct_running_mode={mode}", "--direct_num_workers=2"]
-    code, printed, seconds, left = interrupted(repository, [*job, *beam], stage.encode())
+    code, printed, seconds, left = interrupted(repository, [*job, *engine], stage.encode())
     assert code == 130 and seconds < 6 and not left, printed[-2000:]
     assert printed.count("interrupted:") == 1 and "Traceback" not in printed
 

@@ -1,4 +1,4 @@
-"""The local engine: the steps of a job in threads, without Beam."""
+"""The local engine: the steps of a job in threads and in processes, without Beam."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from beam_jobs.engine.threads import fits_threads, num_threads, run_in_threads
+from beam_jobs.engine.local import num_threads, run_here
 from beam_jobs.pipeline import BUILDS, Step
 
 
@@ -60,7 +60,7 @@ def test_elements_and_whole_lists_arrive_in_order():
         Step("Again", Double(), BUILDS, ("List",)),
         Step("Collect", Collect(found), BUILDS, ("Twice", "Again")),
     ]
-    run_in_threads(steps, 7, workers=4)
+    run_here(steps, 7, workers=4)
     twice = [value for number in range(100) for value in (2 * number, 0)]
     assert found == [(7, twice, [14, sum(range(100))])]
     assert all(one.finished for one in Double.set_up)
@@ -84,20 +84,12 @@ def test_an_error_drops_what_waits_and_awaits_what_runs():
 
     steps = [Step("List", List(), BUILDS), Step("Fails", Fails(), "List", spread="Spread")]
     with pytest.raises(ValueError, match="the second"):
-        run_in_threads(steps, None, workers=2)
+        run_here(steps, None, workers=2)
     assert 0 in done and len(done) < 100
 
 
-@pytest.mark.parametrize(
-    ("runs_python", "corpus_bytes", "expected"),
-    [(False, 1 << 40, True), (True, 1 << 20, True), (True, 1 << 30, False)],
-)
-def test_kernels_that_hold_the_lock_get_processes(runs_python, corpus_bytes, expected):
-    assert fits_threads(runs_python=runs_python, corpus_bytes=corpus_bytes) == expected
-
-
 def test_threads_that_wait_for_an_object_store_are_more(monkeypatch):
-    monkeypatch.setattr("beam_jobs.engine.threads.usable_cores", lambda: 1.5)
+    monkeypatch.setattr("beam_jobs.engine.local.usable_cores", lambda: 1.5)
     assert (num_threads(None, remote=False), num_threads(None, remote=True)) == (2, 4)
     assert num_threads(3, remote=False) == 3
 

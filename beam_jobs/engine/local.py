@@ -1,51 +1,33 @@
-"""The local engine where kernels release the lock: the steps of a job, in threads of this process.
+"""The local engine: the steps of a job on this machine, without Beam.
 
 The import of Beam takes longer than the whole of a small job, and its local engine does no more
-with threads than this. The steps are those that Beam gets (`pipeline.steps`), done one after the
-other; the elements of a step that is spread go to whichever worker is free.
+than this. The steps are those that Beam gets (`pipeline.steps`), done one after the other; the
+elements of a step that is spread go to whichever worker is free: a thread of the launcher, or for a
+larger job a process (`engine.processes`), for which a thread then waits.
 """
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import ctypes
 import math
 import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any
 
-import pyarrow as pa
-
 from beam_jobs.build import Build
 from beam_jobs.engine.counts import count_nothing
+from beam_jobs.engine.memory import release_memory
+from beam_jobs.engine.processes import WorkerProcesses
 from beam_jobs.pipeline import BUILDS, Step, Work
 from shard_format.machine import usable_cores
 
-# Processes take about 3 s to start. On 2 cores, threads are ahead up to some 240 MiB of text (of 60
-# MiB 3.7 against 6.0 s); with more cores up to less, since a part of the work holds the lock.
-_WORTH_PROCESSES = 64 << 20  # 64 MiB
 # Between two buckets a thread waits for more than half of its time (benchmarks.remote_sources).
 THREADS_PER_CORE = 2
 
 
-def fits_threads(*, runs_python: bool, corpus_bytes: int) -> bool:
-    """Whether a job on this machine takes threads, not processes.
-
-    Image kernels release the interpreter's lock, so threads scale and share one interpreter's
-    memory: JPEG decode, resize and encode on 2 cores ran at 1.24 times the rate of processes.
-    Kernels that hold the lock need processes, which take seconds to start.
-
-    Args:
-        runs_python: Whether the kernels hold the lock.
-        corpus_bytes: Size of the corpus.
-    """
-    return not runs_python or corpus_bytes < _WORTH_PROCESSES
-
-
 def num_threads(workers: int | None, *, remote: bool) -> int:
-    """How many threads a job gets.
+    """How many workers a job gets.
 
     Args:
         workers: As the user says; None for one per usable core.
@@ -55,7 +37,9 @@ def num_threads(workers: int | None, *, remote: bool) -> int:
     return workers or (cores * THREADS_PER_CORE if remote else cores)
 
 
-def run_in_threads(steps: Iterable[Step], build: Build, workers: int) -> None:
+def run_here(
+    steps: Iterable[Step], build: Build, workers: int, processes: WorkerProcesses | None = None
+) -> None:
     """Does all steps of a job.
 
     After an error the elements that wait are dropped, and those at work are awaited.
@@ -64,32 +48,29 @@ def run_in_threads(steps: Iterable[Step], build: Build, workers: int) -> None:
         steps: In an order in which they can be done.
         build: The listed corpus.
         workers: Number of threads.
+        processes: As many worker processes; None to do everything in threads.
     """
     made: dict[str, Sequence[Any]] = {BUILDS: [build]}
     for step in steps:
-        crew = _Crew(step.work, [made[name] for name in step.whole])
+        crew = _Crew(step, [made[name] for name in step.whole], processes)
         try:
             elements = made[step.each]
             threads = min(workers, len(elements)) if step.spread else 1
             made[step.name] = crew.run(elements, threads)
         finally:
             crew.finish()
-        _release_memory()
-
-
-def _release_memory() -> None:
-    """Gives the system what is free inside of allocators: else each step adds to the last one."""
-    pa.default_memory_pool().release_unused()
-    with contextlib.suppress(OSError, AttributeError):  # only glibc has it
-        ctypes.CDLL(None).malloc_trim(0)
+        release_memory()
 
 
 class _Crew:
     """The workers of a step, each with a copy of its work, as the processes of an engine have."""
 
-    def __init__(self, work: Work, whole: Sequence[Sequence[Any]]) -> None:
-        self._work = work
+    def __init__(
+        self, step: Step, whole: Sequence[Sequence[Any]], processes: WorkerProcesses | None
+    ) -> None:
+        self._step = step
         self._whole = whole
+        self._processes = processes
         self._own = threading.local()
         self._copies: list[Work] = []
 
@@ -98,7 +79,7 @@ class _Crew:
         if threads <= 1:
             return [found for element in elements for found in self._process(element)]
         with ThreadPoolExecutor(threads, thread_name_prefix="worker") as pool:
-            futures = [pool.submit(self._process, element) for element in elements]
+            futures = [pool.submit(self._spread, element) for element in elements]
             try:
                 wait(futures, return_when=FIRST_EXCEPTION)
             finally:
@@ -109,11 +90,20 @@ class _Crew:
     def finish(self) -> None:
         for work in self._copies:
             work.finish()
+        if self._processes is not None:
+            self._processes.finish_step()
+
+    def _spread(self, element: Any) -> list[Any]:
+        if self._processes is not None:
+            with self._processes.one() as process:
+                if process is not None:
+                    return process.do(self._step.work, element)
+        return self._process(element)
 
     def _process(self, element: Any) -> list[Any]:
         work = getattr(self._own, "work", None)
         if work is None:
-            work = self._own.work = copy.copy(self._work)
+            work = self._own.work = copy.copy(self._step.work)
             work.setup(count_nothing)
             self._copies.append(work)
         return list(work.process(element, *self._whole))

@@ -1,0 +1,84 @@
+"""Worker processes of the local engine; `engine.processes` starts this module as a program.
+
+It loads the code of the job once and forks the workers, which share what was loaded. A worker takes
+elements from a connection of its own until the launcher closes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import gc
+import os
+import signal
+import sys
+import threading
+import traceback
+from multiprocessing.connection import Connection
+
+from beam_jobs.engine.counts import count_nothing
+from beam_jobs.engine.memory import release_memory
+from beam_jobs.engine.processes import READY, Failure, Request
+from beam_jobs.pipeline import Work
+from beam_jobs.record_types import RECORD_TYPES
+from shard_format import ShardmillError
+
+
+def main() -> None:
+    """Arguments: the name of the record type, and a descriptor for each worker."""
+    record_type, *descriptors = sys.argv[1:]
+    # A terminal sends Ctrl-C to workers too; the launcher decides when they end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _ = RECORD_TYPES[record_type]  # loads its kernels
+    gc.collect()
+    gc.freeze()  # the pages of what is loaded stay shared
+    own = [int(descriptor) for descriptor in descriptors]
+    for number, descriptor in enumerate(own):
+        if os.fork() == 0:
+            # Each worker has one end, so that the launcher notices if it dies.
+            for other in own[number + 1 :]:
+                os.close(other)
+            with contextlib.suppress(EOFError, ConnectionError):  # the launcher closed its own
+                _serve(Connection(descriptor))
+            os._exit(0)
+        os.close(descriptor)
+    for _ in own:
+        os.wait()
+
+
+def _serve(connection: Connection) -> None:
+    threading.Thread(target=_end_with_launcher, name="launcher", daemon=True).start()
+    work: Work | None = None
+    connection.send(READY)
+    while True:
+        request: Request | None = connection.recv()
+        if request is not None:
+            if work is None:  # the first element of a step
+                work = copy.copy(request.work)
+                work.setup(count_nothing)
+            connection.send(_done(work, request.element))
+            continue
+        if work is not None:
+            work.finish()
+            work = None
+        release_memory()
+        connection.send(READY)
+
+
+def _done(work: Work, element: object) -> list[object] | Failure:
+    try:
+        return list(work.process(element))
+    except ShardmillError as error:
+        return Failure(str(error), type(error).__name__)
+    except Exception as error:
+        return Failure(str(error), details=traceback.format_exc())
+
+
+def _end_with_launcher() -> None:
+    """Ends a worker at once if its launcher was killed: nobody else would wait for its result."""
+    os.read(sys.stdin.fileno(), 1)  # the launcher has the other end, and never writes
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()
