@@ -45,12 +45,12 @@ class FeatureNames(NamedTuple):
 
 def is_note(path: bytes) -> bool:
     """Whether a file describes files of records in its folder, and holds no record itself."""
-    place = place_of(path)
-    name = place.name
+    # Most files are none, and a Path takes longer than the rest of their listing.
+    name = os.fsdecode(os.path.basename(path))
     if name not in _NOTES and not name.endswith(naming.LABELS_SUFFIX):
         return False
     try:
-        neighbours = [entry.name for entry in storage.list_folder(place.parent)]
+        neighbours = [entry.name for entry in storage.list_folder(place_of(path).parent)]
     except OSError:
         return False
     return any(mark in other for other in neighbours for mark in _DESCRIBED)

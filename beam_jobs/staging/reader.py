@@ -112,6 +112,22 @@ def _checked(framed: bytes, where: str) -> bytes:
     return framed
 
 
+class _Range(NamedTuple):
+    """Neighbouring frames of a source, which are read together.
+
+    Attributes:
+        frames: (row in the block, offset, length) of each, by offset.
+    """
+
+    frames: list[tuple[int, int, int]]
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Offset and size; frames overlap only where a record is needed twice."""
+        first, (_, offset, length) = self.frames[0][1], self.frames[-1]
+        return first, offset + length - first
+
+
 def _read_blocks(
     table: pa.Table,
     sources: Sequence[Source],
@@ -119,7 +135,8 @@ def _read_blocks(
     take: Callable[[bytes, str], bytes],
 ) -> Iterator[tuple[int, list[bytes]]]:
     lengths = int64(table["length"])
-    remote = any(source.is_remote for source in sources)
+    gaps = [_REMOTE_GAP_BYTES if one.is_remote else _LOCAL_GAP_BYTES for one in sources]
+    remote = _REMOTE_GAP_BYTES in gaps
     if not remote:
         block_bytes = min(block_bytes, _LOCAL_BLOCK_BYTES)
     block_of = np.cumsum(lengths) // block_bytes
@@ -129,30 +146,47 @@ def _read_blocks(
     for start, end in itertools.pairwise(edges):
         payloads: list[bytes] = [b""] * (end - start)
 
-        def read_unit(rows: IntArray, start: int = start, into: list[bytes] = payloads) -> None:
-            source = sources[int(units[rows[0]])]
-            where, frames = str(source.place), _read(source, offsets[rows], lengths[rows])
+        def read(of: tuple[int, list[_Range]], into: list[bytes] = payloads) -> None:
+            source, ranges = sources[of[0]], of[1]
+            where, blocks = str(source.place), source.read(one.place for one in ranges)
             with source.reporting_damage():
-                for row, framed in zip((rows - start).tolist(), frames, strict=True):
-                    into[row] = take(framed, where)
+                for one, data in zip(ranges, blocks, strict=True):
+                    first = one.frames[0][1]
+                    for row, offset, length in one.frames:
+                        into[row] = take(data[offset - first : offset - first + length], where)
 
-        # By source and offset: copies of a record break the order of the offsets.
-        order = start + np.lexsort((offsets[start:end], units[start:end]))
-        runs = np.split(order, np.flatnonzero(np.diff(units[order])) + 1)
-        for _ in in_parallel(read_unit, runs, remote=remote):
+        block = slice(start, end)
+        needed = _ranges(units[block], offsets[block], lengths[block], gaps)
+        for _ in in_parallel(read, needed, remote=remote):
             pass
         yield start, payloads
 
 
-def _read(source: Source, offsets: IntArray, lengths: IntArray) -> Iterator[bytes]:
-    """The given ranges of a source, in ascending order; neighbours are read together."""
-    ends = offsets + lengths
-    most = _REMOTE_GAP_BYTES if source.is_remote else _LOCAL_GAP_BYTES
-    breaks = np.flatnonzero(offsets[1:] - ends[:-1] > most) + 1
-    runs = np.split(np.arange(len(offsets)), breaks)
-    firsts = [int(offsets[run[0]]) for run in runs]
-    sizes = [int(ends[run[-1]]) - first for run, first in zip(runs, firsts, strict=True)]
-    blocks = source.read(zip(firsts, sizes, strict=True))
-    for run, first, data in zip(runs, firsts, blocks, strict=True):
-        for offset, length in zip(offsets[run].tolist(), lengths[run].tolist(), strict=True):
-            yield data[offset - first : offset - first + length]
+def _ranges(
+    units: IntArray, offsets: IntArray, lengths: IntArray, gaps: Sequence[int]
+) -> list[tuple[int, list[_Range]]]:
+    """What a block needs of each source, by its number.
+
+    In Python, since a source has few records of a block, for which numpy takes longer.
+
+    Args:
+        units: [rows] numbers of sources.
+        offsets: [rows] of frames.
+        lengths: [rows] of frames.
+        gaps: Of each source, the bytes between two frames that are read together.
+    """
+    # By source and offset: copies of a record break the order of the offsets.
+    order = np.lexsort((offsets, units))
+    columns = (one.tolist() for one in (order, units[order], offsets[order], lengths[order]))
+    needed: list[tuple[int, list[_Range]]] = []
+    last, reach = -1, 0
+    for row, unit, offset, length in zip(*columns, strict=True):
+        if unit != last:
+            needed.append((unit, []))
+            last, reach = unit, -1
+        ranges = needed[-1][1]
+        if offset > reach:
+            ranges.append(_Range([]))
+        ranges[-1].frames.append((row, offset, length))
+        reach = offset + length + gaps[unit]
+    return needed
