@@ -13,7 +13,7 @@ import itertools
 import json
 from pathlib import Path
 
-from benchmarks.corpus import make_corpus
+from benchmarks.corpus import collage, make_corpus
 from benchmarks.measure import Subjects, machine, run, take_turns
 from benchmarks.profiles import with_profile
 
@@ -41,18 +41,22 @@ def main() -> None:
     if "profiles" in chosen:
         # Photographs as cameras and phones write them, against a loop that converts no colours.
         folder = arguments.work / f"profiles-{arguments.photographs}"
-        photos = make_corpus(folder, arguments.photographs, with_profile)
+        photos = make_corpus(folder, arguments.photographs, _collage_with_profile)
         results["preprocess, 12 % with profiles"] = take_turns(
             "profiles", _preprocessing(photos, out), arguments.repeat, alternating=True
         )
     if "preprocess" in chosen:
-        subjects = _preprocessing(large, out)
+        folder = arguments.work / f"collages-{arguments.photographs}"
+        photos = make_corpus(folder, arguments.photographs, collage)
+        subjects = _preprocessing(photos, out)
         modes = () if arguments.without_peers else ("in_memory", "multi_processing")
         for mode, style in itertools.product(modes, ("array", "encoded")):
             subjects[f"TFDS Beam, {mode}, {style}"] = functools.partial(
-                run, "tfds_beam", large, out, mode, style
+                run, "tfds_beam", photos, out, mode, style
             )
-        results["preprocess"] = take_turns("preprocess", subjects, arguments.repeat)
+        results["preprocess"] = take_turns(
+            "preprocess", subjects, arguments.repeat, alternating=True
+        )
     if "memory" in chosen:
         subjects = {
             f"shardmill, {small_count}": lambda: run("shardmill_preprocess", small, out, "exact"),
@@ -86,6 +90,10 @@ def main() -> None:
         results["preprocess without peers"] = results.pop("preprocess")
     file.write_text(json.dumps(before | results, indent=1) + "\n")
     print(f"\nwritten to {file.relative_to(_HERE.parent)}")
+
+
+def _collage_with_profile(data: bytes, number: int) -> bytes:
+    return with_profile(collage(data, number), number)
 
 
 def _preprocessing(photos: Path, out: Path) -> Subjects:

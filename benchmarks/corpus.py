@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import cv2
 import numpy as np
+import simplejpeg
 
+from beam_jobs.images.decode.base import Pixels
 from beam_jobs.images.encode import encode_jpeg
 
 REPOSITORY = Path(__file__).parents[1]
@@ -16,8 +20,10 @@ REPOSITORY = Path(__file__).parents[1]
 _DEVELOPERS = REPOSITORY.parent / "shared" / "corpora" / "clothing"
 _LARGE, _LARGE_QUALITY = (600, 480), 93
 _SAMPLES = REPOSITORY / "samples" / "clothing"
+_QUALITY = 75  # of the photographs
 
 
+@functools.cache
 def photographs() -> list[Path]:
     """The distinct photographs, sorted."""
     if _DEVELOPERS.is_dir():
@@ -51,6 +57,33 @@ def make_large_photographs(folder: Path, count: int) -> Path:
         path.write_bytes(encode_jpeg(cut, _LARGE_QUALITY))
     done.write_text(str(count))
     return folder / "photos"
+
+
+def collage(data: bytes, number: int) -> bytes:
+    """Another image of the size of a photograph, of quarters of four photographs at full detail.
+
+    A corpus of them takes as long to decode and to encode as one of photographs, and has no
+    duplicates, exact or near.
+    """
+    generator = np.random.default_rng(number)
+    height, width = simplejpeg.decode_jpeg_header(data)[:2]
+    image = np.empty((height, width, 3), np.uint8)
+    rows, columns = (0, height // 2, height), (0, width // 2, width)
+    for place in itertools.product(range(2), range(2)):
+        part = image[rows[place[0]] : rows[place[0] + 1], columns[place[1]] : columns[place[1] + 1]]
+        other = _pixels(int(generator.integers(len(photographs()))))
+        room = other.shape[0] - part.shape[0], other.shape[1] - part.shape[1]
+        top, left = (int(generator.integers(0, max(0, side) + 1)) for side in room)
+        window = other[top : top + part.shape[0], left : left + part.shape[1]]
+        part[:] = 255
+        part[: window.shape[0], : window.shape[1]] = window
+    return encode_jpeg(image, _QUALITY)
+
+
+@functools.cache
+def _pixels(number: int) -> Pixels:
+    pixels: Pixels = simplejpeg.decode_jpeg(photographs()[number].read_bytes())
+    return pixels
 
 
 def make_corpus(

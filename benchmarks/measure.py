@@ -177,6 +177,11 @@ def _watch(process: subprocess.Popen[bytes], sample_seconds: float) -> int:
     return peak
 
 
+def cpu_seconds() -> float:
+    """CPU seconds of this process, and of its children that have ended."""
+    return time.process_time() + _cpu_of_children()
+
+
 def print_result(records: int, seconds: float, cpu_seconds: float | None = None) -> None:
     """Prints the last line of a subject."""
     found = {"records": records, "seconds": seconds, "cpu_seconds": cpu_seconds}

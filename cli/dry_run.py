@@ -119,7 +119,7 @@ def _estimated(found: DryRun) -> Iterator[tuple[str, str]]:
         "disk",
         f"about {format_bytes(estimate.disk_bytes)} for staged units and the set; {free}",
     )
-    yield "time", f"about {_duration(estimate.seconds)}, and some seconds to start and end"
+    yield "time", f"about {_duration(estimate.seconds)}, and a second or two to start and end"
 
 
 def _classes(found: DryRun) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import cv2
@@ -29,6 +29,7 @@ from beam_jobs.dedup.images.hash_format import (
     FREQUENCIES,
     LUMA_BYTES,
     LUMA_SIDE,
+    THUMBNAIL_BYTES,
     WEAK_BITS,
     WINDOWS,
 )
@@ -69,16 +70,27 @@ class PerceptualHash(NamedTuple):
 
 
 def perceive(pixels: Pixels, to_srgb: Callable[[Pixels], Pixels] | None = None) -> PerceptualHash:
-    """The perceptual hash and the thumbnail of an image.
+    """The perceptual hash and the thumbnail of one image; see `thumbnail_of`."""
+    thumbnail = thumbnail_of(pixels, to_srgb)
+    return PerceptualHash(perceptual_hashes([thumbnail])[0], thumbnail)
+
+
+def thumbnail_of(pixels: Pixels, to_srgb: Callable[[Pixels], Pixels] | None = None) -> bytes:
+    """`hash_format.THUMBNAIL_BYTES` bytes of an image.
 
     Args:
         pixels: [height, width, 3] uint8, RGB, upright, at least 1 x 1; best before any --resize.
         to_srgb: See DecodedImage; here it converts the few pixels that are left.
     """
     small = _square(pixels)
-    thumbnail = _thumbnail(small if to_srgb is None else to_srgb(small))
-    luma = thumbnail[np.newaxis, :LUMA_BYTES].reshape(1, LUMA_SIDE, LUMA_SIDE)
-    return PerceptualHash(hash_luma(luma).tobytes(), thumbnail.tobytes())
+    return _thumbnail(small if to_srgb is None else to_srgb(small)).tobytes()
+
+
+def perceptual_hashes(thumbnails: Sequence[bytes]) -> list[bytes]:
+    """`hash_format.HASH_BYTES` bytes of each thumbnail; many at a time take half as long."""
+    pixels = np.frombuffer(b"".join(thumbnails), np.uint8).reshape(-1, THUMBNAIL_BYTES)
+    hashes = hash_luma(pixels[:, :LUMA_BYTES].reshape(-1, LUMA_SIDE, LUMA_SIDE))
+    return [one.tobytes() for one in hashes]
 
 
 def hash_luma(luma: Pixels) -> Pixels:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import cv2
@@ -16,6 +16,7 @@ import simplejpeg
 from PIL import features
 
 from beam_jobs.columns import IntArray
+from beam_jobs.corpus.record import RawRecord
 from beam_jobs.dedup.clusters import NearPairs
 from beam_jobs.dedup.images.hash_format import HASH_BYTES, THUMBNAIL_BYTES
 from beam_jobs.dedup.images.near_duplicates import near_duplicates, near_earlier_ones
@@ -25,13 +26,14 @@ from beam_jobs.images.encode import ENCODERS, decode_jpeg_strictly, decode_store
 from beam_jobs.images.filters import filter_options, make_checks
 from beam_jobs.images.jpeg_passthrough import needs_no_change, pixels_hash, shrunk
 from beam_jobs.images.payload import ImagePayload
-from beam_jobs.images.perceptual_hash import perceive
+from beam_jobs.images.perceptual_hash import perceptual_hashes, thumbnail_of
 from beam_jobs.images.resize import keeps_size, parse_resize, resize_image, stays_smaller
 from beam_jobs.images.statistics import NOT_COUNTED, PIXEL_FIELDS, count_pixels, merge_pixels
 from beam_jobs.options import ImageOptions
 from beam_jobs.options.values import parse_quality
 from beam_jobs.record_types.base import (
     Prepared,
+    PreparedBatch,
     SingleRecords,
     further_features,
     label_index_columns,
@@ -136,10 +138,19 @@ class ImageRecords(SingleRecords):
                 "source_format": image.format,
                 "source_bytes": len(data),
                 **(count_pixels(pixels) if counts else NOT_COUNTED),
-                **(perceive(image.pixels, image.to_srgb)._asdict() if self._near else {}),
+                **({"thumbnail": thumbnail_of(image.pixels, image.to_srgb)} if self._near else {}),
                 "not_enlarged": stays_smaller(*upright, self._resize),
             },
         )
+
+    def prepare_batch(self, records: Sequence[RawRecord]) -> PreparedBatch:
+        """See RecordType."""
+        batch = super().prepare_batch(records)
+        thumbnails = batch.statistics.get("thumbnail")
+        if thumbnails is None:
+            return batch
+        hashes = {"perceptual_hash": perceptual_hashes(thumbnails)}
+        return batch._replace(statistics={**batch.statistics, **hashes})
 
     def _kept(self, data: bytes, counts: bool) -> tuple[DecodedImage, bytes] | None:
         """An image that is stored as it is, and its fingerprint; None if it needs a change.

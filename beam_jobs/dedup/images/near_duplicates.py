@@ -104,7 +104,7 @@ def near_pairs(
     lowest is the leader.
 
     Args:
-        hashes: [n, HASH_BYTES], as `images.perceptual_hash.perceive` computes them; n < 2**28.
+        hashes: [n, HASH_BYTES], as `images.perceptual_hash` computes them; n < 2**28.
         thumbnails: Fetches thumbnails by row, a block at a time and only those that are needed.
             Called from one thread at a time.
         threshold: Least similarity of a pair, in (0, 1]: the correlation of the fine structure of
