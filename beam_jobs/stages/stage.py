@@ -30,7 +30,7 @@ from beam_jobs.corpus.record import (
 from beam_jobs.corpus.source_io import UnreadableError, is_readable
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import splits_are_given
-from beam_jobs.progress import report
+from beam_jobs.progress import SteadyReports, report
 from beam_jobs.record_types import RecordType
 from beam_jobs.rejects import RejectWriter
 from beam_jobs.stages.list import read_unit
@@ -81,12 +81,14 @@ def stage_unit(
             Spool(workspace.scratch_file()) as spool,
         ):
             work = UnitAtWork(options, record_type, rejects, spool)
+            reports = SteadyReports(workspace.progress, "stage")
             with CorpusReader(options, record_type.payload, workspace.scratch_file()) as reader:
                 for item in storage.ahead(items(), stored_range):
                     for result in reader.read(item):
                         work.add(result)
-                    report(workspace.progress, "stage", item.size)
+                    reports.add(item.size)
                 work.flush()
+            reports.flush()
             sidecar = work.write_in_shuffle_order(payload)
             payload_bytes = payload.tell()
     except UnreadableError as error:
