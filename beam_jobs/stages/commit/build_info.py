@@ -7,12 +7,12 @@ import itertools
 import platform
 import time
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import psutil
 
 from beam_jobs.options import PreprocessOptions
+from beam_jobs.package_versions import package_version
 from beam_jobs.stages.list import Listing
 from beam_jobs.stages.plan import Plan
 from beam_jobs.staging import UnitSummary
@@ -74,7 +74,10 @@ def write_build_info(
             "platform": platform.platform(),
             "python": platform.python_version(),
         },
-        "packages": {name: _version(name) for name in ("shardmill", *_PACKAGES)},
+        "packages": {
+            name: package_version(name) or "not installed as a package"
+            for name in ("shardmill", *_PACKAGES)
+        },
         FINGERPRINTS_KEY: fingerprints,
     }
     with workspace.write(workspace.out / naming.BUILD, durable=True) as file:
@@ -97,10 +100,3 @@ def _stages(
         {"name": name, "seconds": round(max(end - begin, 0), 3), "records": records[name]}
         for name, (begin, end) in zip(names, itertools.pairwise(times), strict=True)
     ]
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed as a package"

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import functools
-import importlib.metadata
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,6 +21,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.columns import BoolArray, ByteArray, IntArray, string_buffers
 from beam_jobs.corpus.record import FILTER, Rejection
+from beam_jobs.package_versions import module_versions
 from beam_jobs.text.cleaning.words import Words, count_words, matches, split_words
 
 
@@ -266,17 +265,4 @@ _ALWAYS = ("chardet", "pyarrow", "resiliparse", "xxhash")
 def versions(steps: Sequence[Applied]) -> dict[str, str]:
     """Versions of all that decides what is staged of a document, besides our own code."""
     modules = {*_ALWAYS, *(module for applied in steps for module in applied.step.packages)}
-    found = {module: _module_version(module) for module in sorted(modules)}
-    return {**found, "unicode": unicodedata.unidata_version}
-
-
-@functools.cache
-def _module_version(module: str) -> str:
-    """The version of every distribution that provides a module: some have several names."""
-    names = sorted(set(_distributions().get(module, ())))
-    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
-
-
-@functools.cache
-def _distributions() -> Mapping[str, Sequence[str]]:
-    return importlib.metadata.packages_distributions()
+    return {**module_versions(*sorted(modules)), "unicode": unicodedata.unidata_version}
