@@ -294,10 +294,10 @@ def finish(
         on_progress: Called with 0 and 1, before and after the report.
         replacement: Of an old set; it ends here.
     """
-    from beam_jobs.report import write_report  # loads image libraries, not for every worker
-
     has_report = not rebuilt and storage.stat(workspace.out / naming.REPORT) is not None
     if not options.no_report and not has_report:
+        from beam_jobs.report import write_report  # loads image libraries
+
         on_progress(0)
         try:
             write_report(workspace.out)

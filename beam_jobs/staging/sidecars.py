@@ -77,13 +77,21 @@ class Sidecars:
         return slice(first, last), records[first:last] - self.begins[unit]
 
     def example(self, record: int) -> dict[str, Any]:
-        """The staged features of a record, from its payload; slow, so for a few records only."""
-        unit = int(np.searchsorted(self.begins, record, side="right")) - 1
-        place = self.table(unit).slice(record - int(self.begins[unit]), 1)
-        path = unit_files(self._workspace, self.keys[unit])["tfrecord"]
-        offset, length = place["offset"][0].as_py(), place["length"][0].as_py()
-        framed = storage.read_range(path, offset, length)
-        return dict(decode_example(finish_example(unframe(framed, str(path)))))
+        """The staged features of one record; see `examples`."""
+        return next(self.examples(np.array([record], np.int64)))
+
+    def examples(self, records: IntArray) -> Iterator[dict[str, Any]]:
+        """The staged features of some records, in their order, from the payload.
+
+        A sidecar is opened once, and a record takes a read: for a few thousand at most.
+        """
+        places = self.take(records, ["offset", "length"])
+        units = np.searchsorted(self.begins, records, side="right") - 1
+        columns = (units.tolist(), *(places[name].to_pylist() for name in ("offset", "length")))
+        for unit, offset, length in zip(*columns, strict=True):
+            path = unit_files(self._workspace, self.keys[unit])["tfrecord"]
+            framed = storage.read_range(path, offset, length)
+            yield dict(decode_example(finish_example(unframe(framed, str(path)))))
 
     def __iter__(self) -> Iterator[tuple[int, pa.Table]]:
         for unit in range(len(self.keys)):

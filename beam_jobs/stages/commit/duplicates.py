@@ -124,8 +124,10 @@ def _rows(
         splits = names.take(pa.array(split_of.astype(np.int64), mask=split_of == LEFT_OUT))
         kept = pc.and_not(pc.equal(table["record_id"], table["kept_id"]), table["dropped"])
         previews: list[bytes | None] = [None] * len(table)
-        for row in np.flatnonzero(clusters.shown[cluster] & (place < _SHOWN_PER_CLUSTER)).tolist():
-            previews[row] = record_type.preview(sidecars.example(int(records[row])))
+        shown = np.flatnonzero(clusters.shown[cluster] & (place < _SHOWN_PER_CLUSTER))
+        examples = sidecars.examples(records[shown])
+        for row, example in zip(shown.tolist(), examples, strict=True):
+            previews[row] = record_type.preview(example)
         table = table.drop_columns(["record"])
         if EARLIER_SPLIT.name in table.column_names:  # the kept record may be of an earlier one
             earlier = table[EARLIER_SPLIT.name]
