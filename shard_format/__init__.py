@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from shard_format.tfrecord import read_records as read_records
     from shard_format.tfrecord import unframe as unframe
     from shard_format.tfrecord import unframe_all as unframe_all
+    from shard_format.tfrecord import unframe_columns as unframe_columns
     from shard_format.tfrecord import unframe_many as unframe_many
     from shard_format.verification import Scope as Scope
     from shard_format.verification import verify as verify
@@ -105,6 +106,7 @@ _HOMES = {
     "split_positions": "shard_format.keys",
     "unframe": "shard_format.tfrecord",
     "unframe_all": "shard_format.tfrecord",
+    "unframe_columns": "shard_format.tfrecord",
     "unframe_many": "shard_format.tfrecord",
     "verify": "shard_format.verification",
     "verify_set": "shard_format.verification",

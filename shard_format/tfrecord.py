@@ -158,6 +158,48 @@ def unframe_many(
         yield payload if whole else None
 
 
+def unframe_columns(
+    data: bytes,
+    begins: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
+    order: npt.NDArray[np.int64],
+) -> tuple[pa.LargeBinaryArray, int]:
+    """([m] large_binary payloads of frames in any order, the first damaged frame or -1).
+
+    There are no payloads if a frame is damaged, which `unframe` explains.
+
+    Args:
+        data: Frames.
+        begins: [n] where each frame begins in it, ascending.
+        lengths: [n] bytes of each frame, as the index has them.
+        order: [m] the frames to return.
+    """
+    ends = begins + lengths
+    if not len(begins):
+        return pa.array([], pa.large_binary()), -1
+    short = (lengths < FRAME_BYTES) | (ends > len(data))
+    short[1:] |= begins[1:] < ends[:-1]
+    damaged = short
+    if not short.any():
+        every = np.frombuffer(data, np.uint8)
+        headers = every[begins[:, None] + np.arange(HEADER_BYTES)].view(_HEADERS)[:, 0]
+        footers = every[ends[:, None] + np.arange(-FOOTER_BYTES, 0)].view("<u4")[:, 0]
+        crc = google_crc32c.value
+        first, last = begins + HEADER_BYTES, ends - FOOTER_BYTES
+        places = zip(first.tolist(), last.tolist(), strict=True)
+        found = np.array([crc(every[start:end]) for start, end in places], np.uint32)
+        damaged = headers["length"] != lengths - FRAME_BYTES
+        damaged |= headers["crc"] != _masked(_length_crcs(lengths - FRAME_BYTES))
+        damaged |= footers != _masked(found)
+    if damaged.any():
+        return pa.array([], pa.large_binary()), int(damaged.argmax())
+    # Every second value of this column is a payload, the others are what is in between.
+    edges = pa.py_buffer(np.stack((first, last), axis=1).ravel())
+    buffers = [None, edges, pa.py_buffer(data)]
+    column = pa.LargeBinaryArray.from_buffers(pa.large_binary(), 2 * len(begins) - 1, buffers)
+    return column.take(pa.array(2 * order)), -1
+
+
 def read_records(place: Place) -> Iterator[tuple[int, bytes]]:
     """Yields (byte offset of the frame, payload) of every record of a file, in order.
 

@@ -9,7 +9,6 @@ in memory: 128 MiB in at most 16 reads of 8 MiB if units were merged, else one f
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.labels import Labels
 from beam_jobs.stages.plan import LIMITS, ShardSpec, load_plan
-from beam_jobs.staging.examples import BLOCK_BYTES, BuiltBlock, StagedBlock
+from beam_jobs.staging.examples import BuiltBlock, StagedBlock
 from beam_jobs.staging.reader import Source, read_staged, unit_sources
 from beam_jobs.staging.recipe_rows import recipe_rows, recipe_units
 from beam_jobs.staging.runs import Cell, read_cells
@@ -157,12 +156,7 @@ def _staged(
 ) -> Iterator[StagedBlock]:
     """The records of the shard with their payload, in final order."""
     for start, payloads in read_staged(table, sources, block_bytes):
-        # A block that was read from an object store is larger than what is built at a time.
-        block_of = np.cumsum(list(map(len, payloads))) // BLOCK_BYTES
-        edges = [0, *(np.flatnonzero(np.diff(block_of)) + 1).tolist(), len(payloads)]
-        for begin, end in itertools.pairwise(edges):
-            late = labels.entries(start + begin, start + end)
-            yield StagedBlock(start + begin, payloads[begin:end], late)
+        yield StagedBlock(start, payloads, labels.entries(start, start + len(payloads)))
         report(workspace.progress, "shard", len(payloads))
 
 

@@ -48,12 +48,12 @@ class StagedBlock(NamedTuple):
 
     Attributes:
         row: The row of the first in the table of the shard; the others follow.
-        entries: Of each, as in StagedRecord.
+        entries: [n] large_binary, of each as in StagedRecord.
         late: Of each, as in StagedRecord.
     """
 
     row: int
-    entries: list[bytes]
+    entries: pa.LargeBinaryArray
     late: list[bytes]
 
 
@@ -97,7 +97,9 @@ class ExampleBuilder(abc.ABC):
         staged = (
             StagedRecord(block.row + number, entries, late)
             for block in blocks
-            for number, (entries, late) in enumerate(zip(block.entries, block.late, strict=True))
+            for number, (entries, late) in enumerate(
+                zip(block.entries.to_pylist(), block.late, strict=True)
+            )
         )
         waiting, size = list[BuiltExample](), 0
         for built in self.build(table, staged):
@@ -125,9 +127,9 @@ class OnePerRecord(ExampleBuilder):
     def build_blocks(self, table: pa.Table, blocks: Iterator[StagedBlock]) -> Iterator[BuiltBlock]:
         """See ExampleBuilder; without a step of Python for each record."""
         for row, entries, late in blocks:
-            columns = (pa.array(values, pa.large_binary()) for values in (entries, late))
             rows = np.arange(row, row + len(entries), dtype=np.int64)
-            yield BuiltBlock(finish_columns(*columns), rows, {})
+            examples = finish_columns(entries, pa.array(late, pa.large_binary()))
+            yield BuiltBlock(examples, rows, {})
 
 
 def _block_of(built: Sequence[BuiltExample]) -> BuiltBlock:

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.columns import IntArray, int64
+from beam_jobs.columns import IntArray, bounds_of, int64, run_starts
+from beam_jobs.staging.examples import BLOCK_BYTES
 from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.staging.units import forget_unit, unit_files
 from beam_jobs.workspace import Workspace
-from shard_format import DamageError, InputError, storage, unframe
+from shard_format import DamageError, InputError, storage, unframe, unframe_columns
 from shard_format.storage import Place
 
 # Payload in memory at a time, per worker, from local files. Blocks of 8 and 32 MiB were not faster
@@ -86,24 +88,86 @@ def unit_sources(keys: Sequence[str], workspace: Workspace) -> list[Source]:
 
 def read_staged(
     table: pa.Table, sources: Sequence[Source], block_bytes: int = _LOCAL_BLOCK_BYTES
-) -> Iterator[tuple[int, list[bytes]]]:
+) -> Iterator[tuple[int, pa.LargeBinaryArray]]:
     """Yields (first row, payloads) of successive blocks, in the order of the table.
 
     Args:
         table: One row per record, with "unit", the number of its source, "offset" and "length".
         sources: Where the frames are.
-        block_bytes: Payload in memory at a time; of local units, 2 MiB.
+        block_bytes: Payload in memory at a time where a read takes long; of local units, 2 MiB.
 
     Raises:
         InputError: A source is damaged.
     """
-    return _read_blocks(table, sources, block_bytes, unframe)
+    if not any(source.is_remote for source in sources):
+        yield from _read_columns(table, sources)
+        return
+    for start, payloads in _read_blocks(table, sources, block_bytes, unframe):
+        # A block that was read from an object store is larger than what is built at a time.
+        for begin, end in _blocks(np.array(list(map(len, payloads))), BLOCK_BYTES):
+            yield start + begin, pa.array(payloads[begin:end], pa.large_binary())
+
+
+def _blocks(lengths: IntArray, block_bytes: int) -> Iterator[tuple[int, int]]:
+    """The ranges of neighbours that have about so many bytes."""
+    block_of = np.cumsum(lengths) // block_bytes
+    edges = [0, *(np.flatnonzero(np.diff(block_of)) + 1).tolist(), len(lengths)]
+    return itertools.pairwise(edges)
+
+
+def _read_columns(
+    table: pa.Table, sources: Sequence[Source]
+) -> Iterator[tuple[int, pa.LargeBinaryArray]]:
+    """`read_staged` of local files; without a step of Python for each record but its checksum."""
+    units, offsets, lengths = (int64(table[name]) for name in ("unit", "offset", "length"))
+    for start, end in _blocks(lengths, _LOCAL_BLOCK_BYTES):
+        rows = slice(start, end)
+        yield start, _read_column(units[rows], offsets[rows], lengths[rows], sources)
+
+
+def _read_column(
+    units: IntArray, offsets: IntArray, lengths: IntArray, sources: Sequence[Source]
+) -> pa.LargeBinaryArray:
+    """[n] large_binary, the payloads of some records."""
+    order = np.lexsort((offsets, units))
+    units, offsets, lengths = units[order], offsets[order], lengths[order]
+    distinct = run_starts(units, offsets)  # --balance repeats records
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(distinct) - 1
+    units, offsets, lengths = units[distinct], offsets[distinct], lengths[distinct]
+
+    breaks = run_starts(units)
+    breaks[1:] |= offsets[1:] - (offsets + lengths)[:-1] > _LOCAL_GAP_BYTES
+    firsts = np.flatnonzero(breaks)
+    starts, ends = offsets[firsts], np.maximum.reduceat(offsets + lengths, firsts)
+    begins = bounds_of(ends - starts)
+    data = b"".join(_read_ranges(units[firsts], starts, ends, sources))
+    places = offsets + (begins[:-1] - starts)[np.cumsum(breaks) - 1]
+    payloads, damaged = unframe_columns(data, places, lengths, number)
+    if damaged >= 0:
+        source = sources[int(units[damaged])]
+        with source.reporting_damage():
+            begin = int(places[damaged])
+            unframe(data[begin : begin + int(lengths[damaged])], str(source.place))
+            raise DamageError(f"frames overlap in {source.place}")
+    return payloads
+
+
+def _read_ranges(
+    units: IntArray, starts: IntArray, ends: IntArray, sources: Sequence[Source]
+) -> Iterator[bytes]:
+    """The bytes [start, end) of a source each; with zeros in place of what a source lacks."""
+    ranges = zip(units.tolist(), starts.tolist(), (ends - starts).tolist(), strict=True)
+    for unit, own in itertools.groupby(ranges, key=operator.itemgetter(0)):
+        wanted = [(start, size) for _, start, size in own]
+        for (_, size), data in zip(wanted, sources[unit].read(wanted), strict=True):
+            yield data if len(data) == size else data.ljust(size, b"\0")
 
 
 def read_frames(
     table: pa.Table, sources: Sequence[Source], block_bytes: int
 ) -> Iterator[tuple[int, list[bytes]]]:
-    """`read_staged`, but whole frames, whose checksums are right."""
+    """As `read_staged`, but whole frames as bytes, whose checksums are right, in larger blocks."""
     return _read_blocks(table, sources, block_bytes, _checked)
 
 
@@ -139,11 +203,9 @@ def _read_blocks(
     remote = _REMOTE_GAP_BYTES in gaps
     if not remote:
         block_bytes = min(block_bytes, _LOCAL_BLOCK_BYTES)
-    block_of = np.cumsum(lengths) // block_bytes
-    edges = [0, *(np.flatnonzero(np.diff(block_of)) + 1).tolist(), len(lengths)]
     offsets, units = int64(table["offset"]), int64(table["unit"])
 
-    for start, end in itertools.pairwise(edges):
+    for start, end in _blocks(lengths, block_bytes):
         payloads: list[bytes] = [b""] * (end - start)
 
         def read(of: tuple[int, list[_Range]], into: list[bytes] = payloads) -> None:

@@ -65,7 +65,7 @@ class TrainingSample:
         """
         sources = unit_sources(self._sidecars.keys, self._workspace)
         for _, payloads in read_staged(self._rows(size), sources):
-            yield from payloads
+            yield from payloads.to_pylist()
 
     def _rows(self, size: int) -> pa.Table:
         """The rows of the sample with their unit, in order; there must be a training record."""

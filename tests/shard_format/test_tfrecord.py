@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shard_format import DamageError, frame, frame_columns, read_records, unframe
+from shard_format import (
+    DamageError,
+    frame,
+    frame_columns,
+    read_records,
+    unframe,
+    unframe_columns,
+)
 
 payloads = st.lists(st.binary(max_size=200), max_size=6)
 
@@ -65,6 +73,36 @@ def test_every_flipped_bit_is_found(tmp_path):
             list(read_records(path))
         with pytest.raises(DamageError, match="here"):
             unframe(bytes(damaged), "here")
+
+
+def unframed(data, begins, lengths, order):
+    return unframe_columns(data, *(np.array(one, np.int64) for one in (begins, lengths, order)))
+
+
+@given(payloads, st.randoms())
+def test_payloads_of_frames_in_any_order(records, random):
+    framed = list(map(frame, records))
+    gap = b"between"
+    begins = np.cumsum([0, *(len(gap) + len(one) for one in framed)])[:-1] + len(gap)
+    order = random.choices(range(len(framed)), k=2 * len(framed)) if framed else []
+    data = b"".join(gap + one for one in framed)
+    found, damaged = unframed(data, begins, [len(one) for one in framed], order)
+    assert found.to_pylist() == [records[number] for number in order] and damaged == -1
+
+
+def test_a_damaged_frame_among_others_is_named():
+    framed = frame(b"payload")
+    size = len(framed)
+    begins, lengths = [0, size, 2 * size], [size] * 3
+    for bit in range(8 * size):
+        damaged = bytearray(framed)
+        damaged[bit // 8] ^= 1 << bit % 8
+        found, number = unframed(framed + damaged + framed, begins, lengths, [0, 1, 2])
+        assert number == 1 and not len(found)
+    assert unframed(framed * 3, begins, [size, size - 9, size], [0])[1] == 1
+    assert unframed(framed * 3, begins, [size, 3, size], [0])[1] == 1
+    assert unframed(framed * 3, [0, size - 1, 2 * size], lengths, [0])[1] == 1  # they overlap
+    assert unframed(framed * 2, begins, lengths, [0])[1] == 2  # cut
 
 
 def test_every_truncation_is_found(tmp_path):

@@ -152,7 +152,7 @@ class Remainders(Sidecars):
             }
         )
         for _, payloads in read_staged(places, unit_sources([self.keys[unit]], workspace)):
-            yield [_text(payload) for payload in payloads]
+            yield [_text(payload) for payload in payloads.to_pylist()]
 
 
 def _text(entries: bytes) -> str:
