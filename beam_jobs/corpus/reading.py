@@ -326,7 +326,7 @@ def read_part(
             rejection = rejection.with_data(None)
         return RejectedRecord(_record_id(part, place), rejection.at("read"), label)
 
-    found = form.find(part)
+    found = form.find(part) if replacements else form.find_parsed(part)
     is_empty = not part.locator.is_split
     while True:
         try:
@@ -337,6 +337,9 @@ def read_part(
         if one is None:
             break
         is_empty = False
+        if isinstance(one, RawRecord):
+            yield one
+            continue
         if isinstance(one, IgnoredPart):
             yield IgnoredPart(_record_id(part, one.record_id))
             continue

@@ -155,6 +155,15 @@ class Format(abc.ABC):
         """
         yield FoundRecord("", self.whole(part))
 
+    def find_parsed(self, part: FilePart) -> Iterator[Found | RawRecord]:
+        """As `find`, for a part without replacements: records may be parsed already, with their id.
+
+        Raises:
+            Rejection: As for `find`.
+            UnreadableError: An I/O error.
+        """
+        return self.find(part)
+
     @abc.abstractmethod
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
         """The record in some bytes; its id is filled in by the caller.

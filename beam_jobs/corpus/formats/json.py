@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from beam_jobs.corpus.encodings import decode, encoding_of_lines
+from beam_jobs.corpus.encodings import UTF8, decode, encoding_of_lines
 from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, first_records
 from beam_jobs.corpus.formats.lines import LineFormat
 from beam_jobs.corpus.record import RawRecord, Rejection
@@ -65,6 +65,22 @@ class _JsonFormat(Format):
 
 class JsonLines(_JsonFormat, LineFormat):
     """See Format."""
+
+    def find_parsed(self, part: FilePart) -> Iterator[Found | RawRecord]:
+        """See Format: what is not a usable object is left to `parse`, which says why."""
+        said, file_id, place = part.annotations, part.file_id, self.place
+        from_fields, read = self.payload.from_fields, self.annotations.read
+
+        def parsed(offset: int, data: bytes) -> FoundRecord | RawRecord:
+            name = place(offset)
+            with contextlib.suppress(orjson.JSONDecodeError, Rejection):
+                value = orjson.loads(data)
+                if isinstance(value, dict):
+                    record_id, text = f"{file_id}/{name}", from_fields(value)
+                    return RawRecord(record_id, data, text, read(value, said), UTF8.name)
+            return FoundRecord(name, data, (UTF8.name, offset))
+
+        return self.parsed_lines(part, parsed)
 
 
 class Json(_JsonFormat):

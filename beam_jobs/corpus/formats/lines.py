@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
-from beam_jobs.corpus.encodings import STATEFUL, Encoding, encoding_of_lines
+from beam_jobs.corpus.encodings import STATEFUL, UTF8, Encoding, encoding_of_lines
 from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, Split
-from beam_jobs.corpus.record import Rejection
+from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.corpus.streams import ByteStream
 from beam_jobs.options import TextOptions
 
 _SPLITS_PER_FILE = 64  # aimed at
 _MIN_SPLIT_BYTES = 1 << 20  # 1 MiB
 _MAX_SPLIT_BYTES = 32 << 20  # 32 MiB, about a unit
+_READ_BYTES = 1 << 18  # 256 KiB of lines at a time
 _BLOCK_BYTES = 1 << 20  # 1 MiB of a line that is too long at a time
 
 
@@ -32,6 +33,22 @@ class Line(NamedTuple):
     data: bytes
     size: int
     is_whole: bool = True
+
+
+class LineBlock(NamedTuple):
+    """Neighbouring lines with nothing unusual about them: whole, and within the limit.
+
+    Attributes:
+        offset: Of the first byte in the stream.
+        lines: Their bytes without the line feed that ends each.
+    """
+
+    offset: int
+    lines: list[bytes]
+
+
+# From the first byte and the bytes of a line to its record, or to what the others parse.
+ParseLine = Callable[[int, bytes], FoundRecord | RawRecord]
 
 
 class LineFormat(Format):
@@ -64,11 +81,40 @@ class LineFormat(Format):
             separator: Ends a line in place of a line break, and does not count as a part of it;
                 only of a file that is not split.
         """
+        return self._lines(part, separator)
+
+    def parsed_lines(self, part: FilePart, parse: ParseLine) -> Iterator[Found | RawRecord]:
+        """`find_lines`, with the result of `parse` for most of the lines that are UTF-8."""
+        return self._lines(part, "", parse)
+
+    def _lines(
+        self, part: FilePart, separator: str, parse: ParseLine | None = None
+    ) -> Iterator[Any]:
         file, known = self.open_lines(part, self.options.encoding)
+        mark = separator.encode(known.name)
+
+        def found(offset: int, data: bytes) -> FoundRecord:
+            return FoundRecord(self.place(offset), data, (known.name, offset), known.source or None)
+
+        if parse is None or known != UTF8:
+            parse = found
         with file:
-            mark = separator.encode(known.name)
             end, stop = part.locator.start, part.locator.end
-            for line in read_lines(file, known, self.limit, end, stop, mark):
+            for line in read_blocks(file, known, self.limit, end, stop, mark):
+                if isinstance(line, LineBlock):
+                    end = line.offset
+                    for data in line.lines:
+                        if 0 <= stop <= end:
+                            return
+                        size = len(data) + 1
+                        if not mark and data.endswith(b"\r"):
+                            data = data.rstrip(b"\r")
+                        if data and not data.isspace():
+                            yield parse(end, data)
+                        end += size
+                    continue
+                if 0 <= stop <= line.offset:
+                    return
                 end = line.offset + line.size
                 context = (known.name, line.offset)
                 if not line.is_whole:
@@ -82,7 +128,7 @@ class LineFormat(Format):
                 if size > self.limit:
                     yield self.too_large(line.offset, size, context)
                 elif not known.is_blank(data):
-                    yield FoundRecord(self.place(line.offset), data, context, known.source or None)
+                    yield found(line.offset, data)
             else:
                 line = Line(end, b"", 0)
             if file.damage is not None and not 0 <= stop <= end:
@@ -110,12 +156,7 @@ def splits_at(starts: list[int], size: int) -> list[Split]:
 
 
 def read_lines(
-    file: ByteStream,
-    encoding: Encoding,
-    limit: int,
-    start: int = 0,
-    end: int = -1,
-    separator: bytes = b"",
+    file: ByteStream, encoding: Encoding, limit: int, start: int = 0, end: int = -1
 ) -> Iterator[Line]:
     """The lines that begin in [start, end) of a file, the last to its last byte.
 
@@ -125,6 +166,32 @@ def read_lines(
         limit: Most bytes of a line to keep.
         start: A multiple of the width of a code unit, as `end` is.
         end: -1 is the end of the file.
+    """
+    for one in read_blocks(file, encoding, limit, start, end):
+        for line in [one] if isinstance(one, Line) else _one_by_one(one):
+            if 0 <= end <= line.offset:
+                return
+            yield line
+
+
+def read_blocks(
+    file: ByteStream,
+    encoding: Encoding,
+    limit: int,
+    start: int,
+    end: int,
+    separator: bytes = b"",
+) -> Iterator[Line | LineBlock]:
+    """As `read_lines`, many lines at a time where they end in 0x0a, and not only up to `end`.
+
+    The first line from there on shows that what is wrong with the file is behind the split.
+
+    Args:
+        file: At its beginning.
+        encoding: Of the file.
+        limit: As for `read_lines`.
+        start: As for `read_lines`.
+        end: As for `read_lines`; the first line is not read to its end if it passes it.
         separator: What ends a line; a line break if it is empty.
     """
     newline, width = separator or encoding.newline, len(encoding.newline)
@@ -135,37 +202,84 @@ def read_lines(
     # of one line would read the whole file each.
     last = end if offset else -1
     lines = (
-        _byte_lines(file, offset, limit, last)
+        _byte_lines(file, offset, limit, last, skipped=start > offset)
         if newline == b"\n"
         else _separated(file, offset, newline, width, limit, last)
     )
     for line in lines:
         if line.offset < start:
             continue  # it belongs to the split before
-        if 0 <= end <= line.offset:
-            return
-        if file.damage is not None and not line.data.endswith(newline):
+        if isinstance(line, Line) and file.damage is not None and not line.data.endswith(newline):
             line = line._replace(is_whole=False)
         yield line
 
 
-def _byte_lines(file: ByteStream, offset: int, limit: int, last: int) -> Iterator[Line]:
-    """Lines that end in 0x0a; none if the first one ends after the byte `last`."""
+def _byte_lines(
+    file: ByteStream, offset: int, limit: int, last: int, *, skipped: bool
+) -> Iterator[Line | LineBlock]:
+    """Lines that end in 0x0a; none if the first one ends after the byte `last`.
+
+    A line that is long or has no end is not in a block, nor is the first one if it is `skipped`.
+    """
+    rest = b""  # the beginning of a line
+    if skipped:
+        line = _long_line(file, offset, rest, limit, last)
+        if line is None:
+            return
+        yield line
+        offset += line.size
+    while data := file.read(_READ_BYTES):
+        lines = data.split(b"\n")
+        lines[0] = rest + lines[0]
+        rest = lines.pop()
+        if lines:
+            block = LineBlock(offset, lines)
+            if max(map(len, lines)) < limit:
+                yield block
+            else:
+                yield from _one_by_one(block)
+            offset += sum(map(len, lines)) + len(lines)
+        elif len(rest) >= min(limit, _BLOCK_BYTES):
+            line = _long_line(file, offset, rest, limit)
+            if line is not None:
+                yield line
+                offset += line.size
+            rest = b""
+    if rest:
+        yield Line(offset, rest, len(rest))
+
+
+def _one_by_one(block: LineBlock) -> Iterator[Line]:
+    offset = block.offset
+    for data in block.lines:
+        yield Line(offset, data + b"\n", len(data) + 1)
+        offset += len(data) + 1
+
+
+def _long_line(
+    file: ByteStream, offset: int, begin: bytes, limit: int, last: int = -1
+) -> Line | None:
+    """The next line, a part at a time; None at the end, or if it ends after the byte `last`.
+
+    Args:
+        file: Behind `begin`.
+        offset: Where the line begins.
+        begin: What was read of it; no line break.
+        limit: Most bytes to keep of it.
+        last: -1 to read it to its end.
+    """
     most = min(limit + 1, _BLOCK_BYTES)
+    parts, size = [begin], len(begin)
     while data := file.readline(most):
-        size = len(data)
-        parts = [data]
-        while len(data) == most and not data.endswith(b"\n"):
-            if 0 <= last <= offset + size:
-                return
-            data = file.readline(most)
-            size += len(data)
-            if size > limit:
-                parts.clear()
-            parts.append(data)
-        yield Line(offset, parts[0] if len(parts) == 1 else b"".join(parts), size)
-        offset += size
-        last = -1
+        size += len(data)
+        if size > limit:
+            parts.clear()
+        parts.append(data)
+        if len(data) < most or data.endswith(b"\n"):
+            break
+        if 0 <= last <= offset + size:
+            return None
+    return Line(offset, b"".join(parts), size) if size else None
 
 
 def _separated(
