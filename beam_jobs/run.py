@@ -229,7 +229,8 @@ def _run_here(
     workers = num_threads(options.workers, remote=remote)
     worth = worth_processes(record_type.runs_python, build.listing.bytes)
     if workers > 1 and {"auto": worth, "processes": True}.get(options.worker_type):
-        with worker_processes(options.record_type, workers) as processes:
+        kept = record_type.runs_python  # those kernels take batches
+        with worker_processes(options.record_type, workers, keep_memory=kept) as processes:
             run_here(work, build, workers, processes)
     else:
         run_here(work, build, workers)

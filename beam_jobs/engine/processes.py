@@ -29,6 +29,14 @@ _WORTH_FOR_KERNELS = 128 << 20  # 128 MiB, of kernels that release it
 # Libraries that start threads when they are loaded: a fork would not copy them.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
+# Kernels of batches take and free arrays of some MiB all the time. If glibc keeps them until a step
+# ends (`release_memory`), and Arrow uses it too, the pages are not zeroed for each batch anew.
+_KEPT_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # the most that it accepts
+    "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+}
+
 LOST_WORKER = (
     "A worker process was killed before its work was done, perhaps because memory ran out. Run the "
     "same command again; it resumes. Fewer --workers need less memory."
@@ -75,17 +83,21 @@ def worth_processes(runs_python: bool, corpus_bytes: int) -> bool:
 
 
 @contextlib.contextmanager
-def worker_processes(record_type: str, number: int) -> Iterator[WorkerProcesses]:
+def worker_processes(
+    record_type: str, number: int, *, keep_memory: bool = False
+) -> Iterator[WorkerProcesses]:
     """Within this context there are worker processes, soon.
 
     Args:
         record_type: Name of the record type, whose code they load.
         number: How many.
+        keep_memory: Whether they keep memory until a step ends, for kernels of batches.
     """
     pairs = [Pipe() for _ in range(number)]
     descriptors = [theirs.fileno() for _, theirs in pairs]
     environment = {
         **_ONE_THREAD,
+        **(_KEPT_MEMORY if keep_memory else {}),
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),  # as in this process
     }
