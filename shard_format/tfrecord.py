@@ -193,7 +193,7 @@ def unframe_columns(
         damaged |= footers != _masked(found)
     if damaged.any():
         return pa.array([], pa.large_binary()), int(damaged.argmax())
-    # Every second value of this column is a payload, the others are what is in between.
+    # Every second value of this column is a payload, the others are the bytes in between.
     edges = pa.py_buffer(np.stack((first, last), axis=1).ravel())
     buffers = [None, edges, pa.py_buffer(data)]
     column = pa.LargeBinaryArray.from_buffers(pa.large_binary(), 2 * len(begins) - 1, buffers)

@@ -67,7 +67,7 @@ class JsonLines(_JsonFormat, LineFormat):
     """See Format."""
 
     def find_parsed(self, part: FilePart) -> Iterator[Found | RawRecord]:
-        """See Format: what is not a usable object is left to `parse`, which says why."""
+        """See Format: anything but a usable object is left to `parse`, which says why."""
         said, file_id, place = part.annotations, part.file_id, self.place
         from_fields, read = self.payload.from_fields, self.annotations.read
 

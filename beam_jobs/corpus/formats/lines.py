@@ -184,7 +184,7 @@ def read_blocks(
 ) -> Iterator[Line | LineBlock]:
     """As `read_lines`, many lines at a time where they end in 0x0a, and not only up to `end`.
 
-    The first line from there on shows that what is wrong with the file is behind the split.
+    The first line from there on shows that any damage is behind the split.
 
     Args:
         file: At its beginning.
