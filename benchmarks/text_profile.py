@@ -1,6 +1,6 @@
 """CPU time of a text job by stage: `python -m benchmarks.text_profile [--gigabytes 0.03]`.
 
-One process and one worker run the whole job, so its CPU time is that of all stages and of Beam.
+One process and one worker run the whole job, so its CPU time is that of all stages.
 The functions below are replaced by ones that count the CPU time of their thread, without that of
 other counted functions that they call. Results go to benchmarks/results/text_profile.json, under
 the name of --label.
@@ -29,8 +29,8 @@ from benchmarks.text_corpus import make_reviews
 _HERE = Path(__file__).parent
 # (module, function or method, what it does); generators are counted while they compute.
 _STAGES = (
-    ("beam_jobs.corpus.reading", "CorpusReader.read", "read: lines, ids, annotations"),
-    ("beam_jobs.corpus.formats.json", "_json_value", "read: parse JSON"),
+    ("beam_jobs.corpus.reading", "CorpusReader.read", "read: other"),
+    ("beam_jobs.corpus.formats.lines", "LineFormat._lines", "read: split lines, parse JSON"),
     ("beam_jobs.stages.stage", "UnitAtWork.add", "stage: collect a batch"),
     ("beam_jobs.stages.stage", "UnitAtWork.flush", "stage: columns of the sidecar"),
     ("beam_jobs.stages.stage", "UnitAtWork.write_in_shuffle_order", "stage: sort and write"),
@@ -45,7 +45,7 @@ _STAGES = (
     ("beam_jobs.pipeline", "plan_shards", "plan"),
     ("beam_jobs.pipeline", "commit", "commit"),
 )
-_REST = "Beam and the launcher"
+_REST = "the launcher"
 
 
 class CpuClock:

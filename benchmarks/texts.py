@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--only", choices=_CASES, action="append")
     parser.add_argument("--datatrove", metavar="PYTHON", help="the interpreter that has it")
     parser.add_argument("--without-peers", action="store_true", help="leave out TFDS")
+    parser.add_argument("--without-near", action="store_true", help="leave out near duplicates")
     arguments = parser.parse_args()
     chosen = arguments.only or _CASES
     work, out = arguments.work / "texts", arguments.work / "out"
@@ -48,7 +49,9 @@ def main() -> None:
         for clean in arguments.recipe or ["default", "web-en"]:
             name = f"throughput, {clean}, {arguments.documents} documents"
             peers = not arguments.without_peers
-            results[name] = _throughput(source, out, clean, arguments.repeat, peers=peers)
+            results[name] = _throughput(
+                source, out, clean, arguments.repeat, peers=peers, near=not arguments.without_near
+            )
             _write(results)
     if "datatrove" in chosen and arguments.datatrove:
         source = make_jsonl(work, arguments.documents // 30)
@@ -69,14 +72,17 @@ def _write(results: dict[str, object]) -> None:
 
 
 def _throughput(
-    source: Path, out: Path, clean: str, repeat: int, *, peers: bool
+    source: Path, out: Path, clean: str, repeat: int, *, peers: bool, near: bool
 ) -> dict[str, object]:
-    subjects: Subjects = {
-        "bare kernels": lambda: run("bare_text_kernels", source, clean, "exact"),
-        "shardmill": lambda: run("shardmill_text", source, out, clean, "exact"),
-        "bare kernels, near duplicates": lambda: run("bare_text_kernels", source, clean, "near"),
-        "shardmill, near duplicates": lambda: run("shardmill_text", source, out, clean, "near"),
-    }
+    subjects: Subjects = {}
+    for dedup in ("exact", "near") if near else ("exact",):
+        more = ", near duplicates" if dedup == "near" else ""
+        subjects[f"bare kernels{more}"] = functools.partial(
+            run, "bare_text_kernels", source, clean, dedup
+        )
+        subjects[f"shardmill{more}"] = functools.partial(
+            run, "shardmill_text", source, out, clean, dedup
+        )
     # TFDS has no near duplicates: the same kernels would only be added to its time.
     for mode in ("in_memory", "multi_processing") if peers and clean == "default" else ():
         subjects[f"TFDS Beam, {mode}"] = functools.partial(
