@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import psutil
@@ -111,6 +111,7 @@ def run(
     python: str = sys.executable,
     sample_seconds: float = _SAMPLE_SECONDS,
     worktree: Path | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Run:
     """Runs `python -m benchmarks.subjects.SUBJECT ARGUMENTS`, which prints records and seconds.
 
@@ -120,6 +121,7 @@ def run(
         python: The interpreter, for subjects that need their own environment.
         sample_seconds: How often memory is sampled. Each sample takes milliseconds of a core.
         worktree: The version of this repository to import, subject included; this one if None.
+        variables: Of its environment, besides those of this process.
     """
     environment = {**os.environ} if worktree is None else worktree_environment(worktree)
     begun, cpu_begun = time.perf_counter(), _cpu_of_children()
@@ -127,7 +129,7 @@ def run(
         [python, "-m", f"benchmarks.subjects.{subject}", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**environment, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        env={**environment, "TF_CPP_MIN_LOG_LEVEL": "3", **(variables or {})},
         cwd=worktree,
     )
     peak = _watch(process, sample_seconds)

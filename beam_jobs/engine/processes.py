@@ -31,7 +31,7 @@ _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_
 
 # Kernels of batches take and free arrays of some MiB all the time. If glibc keeps them until a step
 # ends (`release_memory`), and Arrow uses it too, the pages are not zeroed for each batch anew.
-_KEPT_MEMORY = {
+KEPT_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # the most that it accepts
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
     "ARROW_DEFAULT_MEMORY_POOL": "system",
@@ -97,12 +97,20 @@ def worker_processes(
     descriptors = [theirs.fileno() for _, theirs in pairs]
     environment = {
         **_ONE_THREAD,
-        **(_KEPT_MEMORY if keep_memory else {}),
+        **(KEPT_MEMORY if keep_memory else {}),
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),  # as in this process
+        # As in this process, where "" is the working directory.
+        "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
     }
     parent = subprocess.Popen(
-        [sys.executable, "-m", "beam_jobs.engine.worker", record_type, *map(str, descriptors)],
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "beam_jobs.engine.worker",
+            record_type,
+            *map(str, descriptors),
+        ],
         pass_fds=descriptors,
         stdin=subprocess.PIPE,
         env=environment,

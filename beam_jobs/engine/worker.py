@@ -53,10 +53,9 @@ def _serve(connection: Connection) -> None:
     while True:
         request: Request | None = connection.recv()
         if request is not None:
-            if work is None:  # the first element of a step
-                work = copy.copy(request.work)
-                work.setup(count_nothing)
-            connection.send(_done(work, request.element))
+            is_first = work is None  # of a step
+            work = work or copy.copy(request.work)
+            connection.send(_done(work, request.element, is_first))
             continue
         if work is not None:
             work.finish()
@@ -65,8 +64,10 @@ def _serve(connection: Connection) -> None:
         connection.send(READY)
 
 
-def _done(work: Work, element: object) -> list[object] | Failure:
+def _done(work: Work, element: object, is_first: bool) -> list[object] | Failure:
     try:
+        if is_first:
+            work.setup(count_nothing)
         return list(work.process(element))
     except ShardmillError as error:
         return Failure(str(error), type(error).__name__)
