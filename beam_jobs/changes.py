@@ -22,7 +22,7 @@ from beam_jobs.columns import BoolArray
 from beam_jobs.corpus.names import prefixes
 from beam_jobs.corpus.record import SourceItem
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.workspace import Workspace, read_table
+from beam_jobs.workspace import Workspace, read_batches, read_table
 from shard_format import storage
 from shard_format.options import flag_of
 from shard_format.wording import counted, format_bytes
@@ -190,6 +190,7 @@ def note_changes(
     sources: Sequence[str],
     stage_options: Mapping[str, Any],
     keys: Sequence[str],
+    items: int,
 ) -> str:
     """Says what is staged anew because it changed, and leaves a list of files for the next build.
 
@@ -198,28 +199,29 @@ def note_changes(
         sources: Of the job.
         stage_options: What decides how a record is staged.
         keys: Of all units.
+        items: Rows of the listing.
 
     Returns:
         A line for the user; "" if nothing changed, or if nothing was staged before.
     """
     name = hashlib.blake2b("\0".join(sources).encode(), digest_size=8).hexdigest()
     place = workspace.units / f"listed-{name}.files"
-    listing = read_table(workspace.listing)
     said = ""
-    if storage.stat(place) is not None and len(listing) <= _MOST_COMPARED:
-        now = pa.Table.from_batches(map(_states, listing.to_batches()), _STATES)
+    if storage.stat(place) is not None and items <= _MOST_COMPARED:
+        states = map(_states, read_batches(workspace.listing))
+        now = pa.concat_tables([_STATES.empty_table(), *states])
         said = _said(read_table(place), now, stage_options, _missing(workspace, keys), len(keys))
     metadata = {_STAGE_OPTIONS: json.dumps(stage_options).encode()}
     with (
         workspace.write_arrow(place) as sink,
         pa.ipc.new_file(sink, _STATES.with_metadata(metadata)) as writer,
     ):
-        for batch in listing.to_batches():
-            writer.write_batch(_states(batch))
+        for batch in read_batches(workspace.listing):
+            writer.write_table(_states(batch))
     return said
 
 
-def _states(items: pa.RecordBatch) -> pa.RecordBatch:
+def _states(items: pa.Table) -> pa.Table:
     """One row for each item: its id, and what else its unit depends on."""
     state = pc.binary_join_element_wise(
         items["size"].cast(pa.string()),
@@ -228,7 +230,7 @@ def _states(items: pa.RecordBatch) -> pa.RecordBatch:
         items["reason"],
         "\0",
     )
-    return pa.record_batch([items["record_id"], state], schema=_STATES)
+    return pa.table([items["record_id"], state], schema=_STATES)
 
 
 def _missing(workspace: Workspace, keys: Sequence[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ import pyarrow as pa
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 ByteArray = npt.NDArray[np.uint8]
+
+# Some columns of a table that may not fit in memory, in parts; as often as they are asked for.
+Columns = Callable[[Sequence[str]], Iterable[pa.Table]]
 
 
 def uint64(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from beam_jobs.columns import IntArray
+from beam_jobs.columns import Columns, IntArray
 
 # 0, 1, 2, 4, 5, 8, 11, ...: the integer parts of powers of the root of 2, up to 2**62.
 _EDGES = np.array([0, *sorted({math.isqrt(1 << power) for power in range(125)})], np.int64)
@@ -17,12 +17,12 @@ _EDGES = np.array([0, *sorted({math.isqrt(1 << power) for power in range(125)})]
 _ROWS = 1 << 16  # of a column at a time
 
 
-def summarize_column(column: pa.ChunkedArray) -> dict[str, Any]:
+def summarize_column(columns: Columns, name: str) -> dict[str, Any]:
     """`summarize` of a column of integers, without its nulls; some rows are in memory at a time."""
     total = number = most = 0
     least = int(_EDGES[-1])
     counts = np.zeros(len(_EDGES), np.int64)
-    for chunk in column.chunks:
+    for chunk in itertools.chain.from_iterable(table[name].chunks for table in columns([name])):
         for start in range(0, len(chunk), _ROWS):
             part = chunk.slice(start, _ROWS).drop_null()
             if not len(part):

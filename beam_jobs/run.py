@@ -19,6 +19,7 @@ from beam_jobs.build import (
 )
 from beam_jobs.engine.local import num_threads, run_here
 from beam_jobs.engine.processes import worker_processes, worth_processes
+from beam_jobs.memory import system_memory_pool
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.pipeline import kept_error, merging_of, steps
 from beam_jobs.progress import Follower, OnProgress
@@ -123,7 +124,7 @@ def _build(
 ) -> BuildReport:
     record_type = RECORD_TYPES[options.record_type](options)
     workspace, run_id = workspace_of(options), uuid.uuid4().hex
-    with locked_output(workspace, on_note):
+    with system_memory_pool(), locked_output(workspace, on_note):
         build = begin(
             options,
             record_type,

@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -229,12 +229,22 @@ def read_table(place: Place) -> pa.Table:
     return pa.ipc.open_file(storage.open_arrow(place)).read_all()
 
 
-def read_batches(place: Place) -> Iterator[pa.Table]:
-    """The rows of an Arrow file, one batch at a time; of a local file, only that is in memory."""
+def read_batches(place: Place, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """The rows of an Arrow file, one batch at a time; of a local file, only that is in memory.
+
+    Args:
+        place: The file.
+        columns: Names of those to read; None for all.
+    """
     path = storage.local_path(place)
     # Not mapped: pages that were read would stay as long as the mapping.
     source = pa.OSFile(str(path)) if path else pa.BufferReader(storage.read_bytes(place))
-    with source, pa.ipc.open_file(source) as reader:
+    with source:
+        reader = pa.ipc.open_file(source)
+        if columns is not None:
+            included = [reader.schema.get_field_index(name) for name in columns]
+            options = pa.ipc.IpcReadOptions(included_fields=included)
+            reader = pa.ipc.open_file(source, options=options)
         for number in range(reader.num_record_batches):
             batch = reader.get_batch(number)
             if len(batch):

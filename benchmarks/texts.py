@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from beam_jobs.engine.processes import KEPT_MEMORY
 from benchmarks.measure import Subjects, machine, run, take_turns
 from benchmarks.text_corpus import make_jsonl, make_large_jsonl, make_packed
 

@@ -89,14 +89,16 @@ def write_table(
     """
     import pyarrow.parquet as pq  # takes a while, and few commands need it
 
-    rows = open_index(index)
-    schema = _table_schema(rows.schema, labels)
+    schema = _table_schema(open_index(index).schema, labels)
     with (
         storage.create_arrow(target, durable=True, scratch=scratch) as sink,
         pq.ParquetWriter(sink, schema, compression="zstd") as writer,
+        # Not mapped: what was read would stay in memory.
+        storage.open_arrow(index, mapped=False) as source,
     ):
-        for batch in rows.to_batches():
-            writer.write_batch(_table_rows(batch, schema, shards, labels))
+        rows = pa.ipc.open_file(source)
+        for number in range(rows.num_record_batches):
+            writer.write_batch(_table_rows(rows.get_batch(number), schema, shards, labels))
 
 
 def croissant_text(manifest: Manifest, tables: Tables) -> str:

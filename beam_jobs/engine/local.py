@@ -17,8 +17,8 @@ from typing import Any
 
 from beam_jobs.build import Build
 from beam_jobs.engine.counts import count_nothing
-from beam_jobs.engine.memory import release_memory
 from beam_jobs.engine.processes import WorkerProcesses
+from beam_jobs.memory import release_memory
 from beam_jobs.pipeline import BUILDS, Step, Work
 from shard_format.machine import usable_cores
 
@@ -106,4 +106,7 @@ class _Crew:
             work = self._own.work = copy.copy(self._step.work)
             work.setup(count_nothing)
             self._copies.append(work)
-        return list(work.process(element, *self._whole))
+        try:
+            return list(work.process(element, *self._whole))
+        finally:
+            release_memory()

@@ -18,6 +18,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+from beam_jobs.memory import SYSTEM_POOL_VARIABLE
 from beam_jobs.pipeline import Work
 from shard_format import InputError, errors
 
@@ -29,12 +30,11 @@ _WORTH_FOR_KERNELS = 128 << 20  # 128 MiB, of kernels that release it
 # Libraries that start threads when they are loaded: a fork would not copy them.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
-# Kernels of batches take and free arrays of some MiB all the time. If glibc keeps them until a step
-# ends (`release_memory`), and Arrow uses it too, the pages are not zeroed for each batch anew.
+# Kernels of batches take and free arrays of some MiB all the time. If glibc keeps them until a unit
+# is staged (`release_memory`), the pages are not zeroed for each batch anew.
 KEPT_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # the most that it accepts
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
-    "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 
 LOST_WORKER = (
@@ -91,26 +91,21 @@ def worker_processes(
     Args:
         record_type: Name of the record type, whose code they load.
         number: How many.
-        keep_memory: Whether they keep memory until a step ends, for kernels of batches.
+        keep_memory: Whether they keep memory until an element is done, for kernels of batches.
     """
     pairs = [Pipe() for _ in range(number)]
     descriptors = [theirs.fileno() for _, theirs in pairs]
     environment = {
         **_ONE_THREAD,
+        **SYSTEM_POOL_VARIABLE,
         **(KEPT_MEMORY if keep_memory else {}),
         **os.environ,
         # As in this process, where "" is the working directory.
         "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
     }
+    program = [sys.executable, "-P", "-m", "beam_jobs.engine.worker"]
     parent = subprocess.Popen(
-        [
-            sys.executable,
-            "-P",
-            "-m",
-            "beam_jobs.engine.worker",
-            record_type,
-            *map(str, descriptors),
-        ],
+        [*program, record_type, *map(str, descriptors)],
         pass_fds=descriptors,
         stdin=subprocess.PIPE,
         env=environment,
@@ -150,7 +145,7 @@ class WorkerProcesses:
             self._free.append(connection)
 
     def finish_step(self) -> None:
-        """Has workers end a step: they report what they did, and free memory."""
+        """Has workers end a step: they report what they did."""
         with self._lock:
             for connection in self._free:
                 with contextlib.suppress(OSError):

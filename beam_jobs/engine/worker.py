@@ -17,8 +17,8 @@ import traceback
 from multiprocessing.connection import Connection
 
 from beam_jobs.engine.counts import count_nothing
-from beam_jobs.engine.memory import release_memory
 from beam_jobs.engine.processes import READY, Failure, Request
+from beam_jobs.memory import release_memory
 from beam_jobs.pipeline import Work
 from beam_jobs.record_types import RECORD_TYPES
 from shard_format import ShardmillError
@@ -60,7 +60,6 @@ def _serve(connection: Connection) -> None:
         if work is not None:
             work.finish()
             work = None
-        release_memory()
         connection.send(READY)
 
 
@@ -73,6 +72,8 @@ def _done(work: Work, element: object, is_first: bool) -> list[object] | Failure
         return Failure(str(error), type(error).__name__)
     except Exception as error:
         return Failure(str(error), details=traceback.format_exc())
+    finally:
+        release_memory()
 
 
 def _end_with_launcher() -> None:

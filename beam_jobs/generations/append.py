@@ -17,6 +17,7 @@ from beam_jobs.build import finish as finish_build
 from beam_jobs.generations.settling import recover
 from beam_jobs.generations.views import known_builds, publish
 from beam_jobs.like import options_like
+from beam_jobs.memory import system_memory_pool
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import OnProgress
 from beam_jobs.record_types import RECORD_TYPES, RecordType
@@ -108,7 +109,7 @@ def append(
             on_note(note)
         record_type = RECORD_TYPES[job.record_type](job)
         workspace, run_id = workspace_of(job), uuid.uuid4().hex
-        with locked_output(workspace, on_note):
+        with system_memory_pool(), locked_output(workspace, on_note):
             build = _begin(job, record_type, workspace, run_id, on_progress)
             known = generation_with(base, before, build.listing)
             if known is not None:

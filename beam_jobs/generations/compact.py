@@ -401,8 +401,19 @@ def _statistics(before: SplitInfo, index: pa.Table, manifest: Manifest) -> dict[
     """Of all records of a split; what only their content shows, as it was."""
     known = before.statistics
     training = bool(known.keys() - {"class_counts", "labels"})
+
+    def columns(names: Sequence[str]) -> list[pa.Table]:
+        return [index.select(names)]
+
+    several = LABELS_FIELD.name in index.column_names
     labels = {
-        feature.name: class_statistics(index, feature.name, feature.class_names, training=training)
+        feature.name: class_statistics(
+            columns,
+            feature.name,
+            feature.class_names,
+            several=several and feature.name == "label",
+            training=training,
+        )
         for feature in label_features(manifest.schema)
     }
     statistics: dict[str, Any] = dict(labels.pop("label", {}))
@@ -412,7 +423,7 @@ def _statistics(before: SplitInfo, index: pa.Table, manifest: Manifest) -> dict[
         if name in statistics or name in ("class_counts", "class_weights", "labels"):
             continue
         if name == "pixels":
-            value = merge_pixels(index)
+            value = merge_pixels(columns)
         elif isinstance(value, dict) and "histogram" in value and name in index.column_names:
             value = summarize(int64(index[name].drop_null()))
         if value:

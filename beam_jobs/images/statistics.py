@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs.columns import Columns
 from beam_jobs.images.decode.base import Pixels
 
 STEP = 4  # every 4th row and column: a 16th of the pixels suffices for mean and deviation
@@ -72,24 +74,25 @@ def _every_fourth(image: Pixels) -> Pixels:
     return words.view(np.uint8).reshape(len(rows), width, 4)
 
 
-def merge_pixels(index: pa.Table) -> dict[str, Any]:
+def merge_pixels(columns: Columns) -> dict[str, Any]:
     """{"count", "mean", "std", "min", "max"} over the counted pixels.
 
     All numbers are integers until the last division and root, so the order of the records and the
     number of shards have no effect on the result, not even on its last bit.
 
     Args:
-        index: Has the columns of `PIXEL_FIELDS`, in rows of any order; counts of 0 are left out.
+        columns: Has those of `PIXEL_FIELDS`, in rows of any order; counts of 0 are left out.
 
     Returns:
         "count" is a number of pixels; the others are lists of red, green and blue in [0, 255]. The
         deviation is that of the population. Empty if no pixel was counted.
     """
-    table = index.select([field.name for field in PIXEL_FIELDS])
     count = 0
     sums, squares = np.zeros((2, _CHANNELS), object)  # of Python's integers, which have no bound
     least, most = np.full(_CHANNELS, 255, np.uint8), np.zeros(_CHANNELS, np.uint8)
-    for batch in table.to_batches(max_chunksize=_CHUNK_ROWS):
+    tables = columns([field.name for field in PIXEL_FIELDS])
+    batches = (table.to_batches(max_chunksize=_CHUNK_ROWS) for table in tables)
+    for batch in itertools.chain.from_iterable(batches):
         batch = batch.filter(pc.greater(batch["pixel_count"], 0))
         if not batch.num_rows:
             continue

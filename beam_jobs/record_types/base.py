@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.columns import IntArray
+from beam_jobs.columns import Columns, IntArray
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, Clusters, NearPairs
@@ -246,11 +246,11 @@ class RecordType(abc.ABC):
         """Further files of the set: name in the set -> path in the workspace."""
         return {}
 
-    def training_statistics(self, index: pa.Table, counters: pa.Table) -> dict[str, Any]:
+    def training_statistics(self, columns: Columns, counters: pa.Table) -> dict[str, Any]:
         """Further statistics of the training split for the manifest, for readers to normalize with.
 
         Args:
-            index: Of the split.
+            columns: Of the index of the split.
             counters: What its shards counted, see `beam_jobs.counters`.
         """
         return {}

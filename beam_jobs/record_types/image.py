@@ -15,7 +15,7 @@ import pyarrow as pa
 import simplejpeg
 from PIL import features
 
-from beam_jobs.columns import IntArray
+from beam_jobs.columns import Columns, IntArray
 from beam_jobs.corpus.record import RawRecord
 from beam_jobs.dedup.clusters import NearPairs
 from beam_jobs.dedup.images.hash_format import HASH_BYTES, THUMBNAIL_BYTES
@@ -198,9 +198,9 @@ class ImageRecords(SingleRecords):
         threshold, workers = self._options.near_threshold, self._options.workers
         return near_earlier_ones(sidecars, records, stored, threshold, workers)
 
-    def training_statistics(self, index: pa.Table, counters: pa.Table) -> dict[str, Any]:
+    def training_statistics(self, columns: Columns, counters: pa.Table) -> dict[str, Any]:
         """Mean, standard deviation and range of the channels."""
-        pixels = merge_pixels(index)
+        pixels = merge_pixels(columns)
         return {"pixels": pixels} if pixels else {}
 
     def preview(self, example: Mapping[str, Any]) -> bytes | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from beam_jobs.columns import Columns
 from beam_jobs.counters import counts_of
 from beam_jobs.integer_histograms import summarize
 from beam_jobs.options import TextOptions
@@ -140,7 +141,7 @@ class TokenRecords(TextRecords):
             else {}
         )
 
-    def training_statistics(self, index: pa.Table, counters: pa.Table) -> dict[str, Any]:
+    def training_statistics(self, columns: Columns, counters: pa.Table) -> dict[str, Any]:
         """Tokens, the use of the vocabulary, and how documents fill sequences."""
         counted = {name: summarize(*counts_of(counters, name)) for name in self._counted}
         packing = packing_statistics(counters) if self._options.pack is not None else {}

@@ -9,7 +9,6 @@ import dataclasses
 import hashlib
 import itertools
 import json
-from array import array
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -30,15 +29,16 @@ from beam_jobs.options.command import command_line
 from beam_jobs.options.values import splits_are_given
 from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.staging.read_items import (
+    ItemNotes,
     KnownItems,
     item_hash,
     item_identity,
+    item_notes,
     items_of,
-    note_items,
     reading_key,
 )
 from beam_jobs.staging.units import Unit
-from beam_jobs.workspace import Workspace, read_table, write_table
+from beam_jobs.workspace import Workspace, read_batches, read_table, write_table
 from shard_format import InputError, id_hash, load_manifest, storage
 from shard_format.storage import Place
 from shard_format.wording import parse_size
@@ -51,7 +51,7 @@ _UNIT_SCHEMA = pa.schema(
     + [pa.field(name, pa.int64()) for name in Unit._fields if name != "key"]
 )
 _MAGIC_BYTES = 8  # before the schema, in Arrow's IPC file format
-_BATCH_ROWS = 8192  # rows per Arrow record batch: about a megabyte of paths
+_BATCH_ROWS = 2048  # rows per Arrow record batch, a kilobyte each as Python objects
 _MIN_UNIT_BYTES = 2 << 20  # 2 MiB: under this, opening files costs more than reading them
 _MAX_UNIT_BYTES = 32 << 20  # 32 MiB: about what a worker has to redo after a crash
 _LONGEST_UNIT = 3  # times the aim: a unit ends there though no record's hash says so
@@ -141,13 +141,13 @@ def list_corpus(
     build = hashlib.blake2b(digest_size=16)
     build.update(json.dumps([options.config(), options.name, stage_options]).encode())
     summaries = SourceSummaries(options.sources)
-    hashes = array("Q")
-    cut = _cut(workspace.listing, unit_bytes, stage_options, build, summaries, unread, hashes)
-    units = [found.located(unit)._asdict() for unit in cut]
+    with item_notes(workspace) as notes:
+        cut = _cut(workspace.listing, unit_bytes, stage_options, build, summaries, unread, notes)
+        units = [found.located(unit)._asdict() for unit in cut]
     write_table(workspace, workspace.unit_table, pa.Table.from_pylist(units, _UNIT_SCHEMA))
-    note_items(workspace, hashes)
     inputs = build_inputs(options, stage_options, summaries)
-    changes = note_changes(workspace, options.sources, stage_options, [one["key"] for one in units])
+    keys = [one["key"] for one in units]
+    changes = note_changes(workspace, options.sources, stage_options, keys, found.items)
     workspace.mark("stage")
     return Listing(
         *(found.items, found.bytes, len(ignored), build.hexdigest(), inputs, changes),
@@ -327,7 +327,7 @@ def _cut(
     build: hashlib.blake2b,
     summaries: SourceSummaries,
     unread: _Unread,
-    hashes: array[int],
+    notes: ItemNotes,
 ) -> Iterator[Unit]:
     """Cuts where a hash of the record id says so, not every N bytes.
 
@@ -339,14 +339,14 @@ def _cut(
     prefix = json.dumps(stage_options, sort_keys=True).encode()
     digest, start, position, size = hashlib.blake2b(prefix, digest_size=16), 0, 0, 0
     ends, block = False, 0  # whether the unit is to end, and the block that it must not cut
-    for batch in read_table(listing).to_batches():
+    for batch in read_batches(listing):
         for item in items_in(batch):
             if ends and (not block or item.block != block):
                 yield Unit(digest.hexdigest(), start, position, size)
                 digest, start, size = hashlib.blake2b(prefix, digest_size=16), position, 0
                 ends = False
             identity = item_identity(item)
-            hashes.append(unread.hash(identity))
+            notes.add(unread.hash(identity))
             digest.update(identity)
             build.update(identity)
             summaries.add(item, identity)

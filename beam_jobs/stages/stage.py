@@ -50,6 +50,7 @@ from shard_format import (
 )
 
 _BATCH_RECORDS = 4096
+_JOINED_ROWS = 2048  # of a sidecar
 
 
 def stage_unit(
@@ -145,6 +146,49 @@ def encode_frames(
     return frame_columns(encode_columns(features, values, records))
 
 
+class _Rows:
+    """The rows of a sidecar, while a unit is staged.
+
+    A batch has some hundred rows, whose columns as they are made take three times their bytes. So
+    batches are joined now and then.
+
+    Args:
+        schema: Of the sidecar.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._joined: list[pa.Table] = [schema.empty_table()]
+        self._batches: list[pa.Table] = []
+        self._waiting = 0
+
+    def append(self, batch: pa.Table) -> None:
+        self._batches.append(batch)
+        self._waiting += len(batch)
+        if self._waiting >= _JOINED_ROWS:
+            self._join()
+
+    def select(self, names: Sequence[str]) -> pa.Table:
+        """Some columns of all rows."""
+        self._join()
+        return pa.concat_tables(self._joined).select(names)
+
+    def take(self, order: pa.Array) -> pa.Table:
+        """All rows in another order, of which nothing is left here."""
+        self._join()
+        rows, self._joined = pa.concat_tables(self._joined), []
+        columns = {}
+        for name in self._schema.names:  # one by one: each is freed once it is copied
+            columns[name] = rows[name].take(order).combine_chunks()
+            rows = rows.drop_columns([name])
+        return pa.table(columns, schema=self._schema)
+
+    def _join(self) -> None:
+        batches, self._batches, self._waiting = self._batches, [], 0
+        if batches:
+            self._joined.append(pa.concat_tables(batches).combine_chunks())
+
+
 class UnitAtWork:
     """The records of a unit on their way: waiting for a batch, spooled, or rejected.
 
@@ -171,7 +215,7 @@ class UnitAtWork:
         self._schema = pa.schema([*SIDECAR_FIELDS, *self._columns, *labels])
         self._waiting: list[tuple[int, RawRecord]] = []  # with positions in the unit
         self._waiting_bytes = 0
-        self._tables: list[pa.Table] = []
+        self._rows = _Rows(self._schema)
 
     def add(self, result: ReadResult) -> None:
         """Takes one result of reading."""
@@ -234,21 +278,21 @@ class UnitAtWork:
             "split": [record.annotations.split for record in records],
         }
         columns |= {field.name: prepared.statistics[field.name] for field in self._columns}
-        self._tables.append(pa.table(columns | further, schema=self._schema))
+        self._rows.append(pa.table(columns | further, schema=self._schema))
 
     def write_in_shuffle_order(self, payload: BinaryIO) -> pa.Table:
         """Copies the spooled payload in shuffle order; the sidecar in that order."""
-        sidecar = pa.concat_tables([self._schema.empty_table(), *self._tables])
         # The record id breaks the tie of two equal keys, so the order never depends on the unit.
         order = pc.sort_indices(
-            sidecar, sort_keys=[("key", "ascending"), ("record_id", "ascending")]
-        ).to_numpy()
-        payload.writelines(self._spool.take(order.astype(np.int64)))
-        sidecar = sidecar.take(pa.array(order))
+            self._rows.select(["key", "record_id"]),
+            sort_keys=[("key", "ascending"), ("record_id", "ascending")],
+        )
+        payload.writelines(self._spool.take(order.to_numpy().astype(np.int64)))
+        sidecar = self._rows.take(order)
         lengths = int64(sidecar["length"])
         offsets = pa.array(np.cumsum(lengths) - lengths)
         at = sidecar.column_names.index("offset")
-        return sidecar.set_column(at, sidecar.schema.field("offset"), offsets).combine_chunks()
+        return sidecar.set_column(at, sidecar.schema.field("offset"), offsets)
 
     def _with_kept(self, record: RawRecord) -> RawRecord:
         """The record; one of a format without columns with the values of an absent field.

@@ -8,8 +8,11 @@ known hash was read before and has not changed. Hashes name no record; those of 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Iterable, Sequence
+import itertools
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,15 +20,18 @@ import pyarrow as pa
 
 from beam_jobs.columns import IntArray, uint64
 from beam_jobs.corpus.record import SourceItem
+from beam_jobs.staging.partitions import Partitions
 from beam_jobs.staging.units import UNREADABLE, UnitSummary
-from beam_jobs.workspace import Workspace, read_table
+from beam_jobs.workspace import Workspace, read_batches, read_table
 from shard_format import Manifest, file_info, naming, storage
 from shard_format.keys import UInt64Array
 from shard_format.naming import below
 from shard_format.storage import Place
 
 _SCHEMA = pa.schema([pa.field("item", pa.uint64(), nullable=False)])
-_BATCH_ROWS = 1 << 20
+_BATCH_ROWS = 1 << 16  # that are in memory at a time
+_MOST_PARTITIONS = 256
+_HASHES = np.dtype([("item", np.uint64)])
 
 
 def item_identity(item: SourceItem) -> bytes:
@@ -73,9 +79,37 @@ def items_of(base: Place, manifest: Manifest) -> KnownItems:
     return KnownItems(_places(base, manifest))
 
 
-def note_items(workspace: Workspace, hashes: Iterable[int]) -> None:
-    """Keeps the hashes of a listing until the build commits."""
-    _write(workspace, workspace.work / "items.arrow", np.fromiter(hashes, np.uint64))
+class ItemNotes:
+    """Takes the hashes of a listing one by one, and writes them in batches.
+
+    Args:
+        writer: Of an Arrow file with one column.
+    """
+
+    def __init__(self, writer: pa.RecordBatchWriter) -> None:
+        self._writer = writer
+        self._held = array("Q")
+
+    def add(self, item: int) -> None:
+        """Takes one hash."""
+        self._held.append(item)
+        if len(self._held) == _BATCH_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what is held."""
+        if self._held:
+            self._writer.write_batch(_batch(np.array(self._held, np.uint64)))
+            self._held = array("Q")
+
+
+@contextlib.contextmanager
+def item_notes(workspace: Workspace) -> Iterator[ItemNotes]:
+    """Keeps the hashes of a listing on disk until the build commits."""
+    with _writer(workspace, workspace.work / "items.arrow") as writer:
+        notes = ItemNotes(writer)
+        yield notes
+        notes.flush()
 
 
 def write_read_items(
@@ -96,22 +130,34 @@ def write_read_items(
     noted = (listed or workspace).work / "items.arrow"
     if any(UNREADABLE in one.refused for one in summaries) or storage.stat(noted) is None:
         return {}
-    return _write_final(listed or workspace, final, [_read(noted)])
+    return _write_final(listed or workspace, final, [noted])
 
 
 def merge_read_items(base: Place, manifest: Manifest, workspace: Workspace) -> dict[str, Any]:
     """Writes the items of all generations; see `write_read_items`."""
-    known = [_read(place) for place in _places(base, manifest)]
+    known = [place for place in _places(base, manifest) if len(_read(place))]
     final = workspace.out / naming.READ_ITEMS
     storage.delete(final)
-    return _write_final(workspace, final, known) if any(map(len, known)) else {}
+    return _write_final(workspace, final, known) if known else {}
 
 
-def _write_final(
-    workspace: Workspace, final: Place, hashes: Sequence[UInt64Array]
-) -> dict[str, Any]:
+def _write_final(workspace: Workspace, final: Place, lists: Sequence[Place]) -> dict[str, Any]:
+    """Writes the hashes of some lists in order and each once, a range of them at a time."""
     storage.make_folder(final.parent)
-    _write(workspace, final, np.unique(np.concatenate(hashes)))
+    size = sum(found.size for found in map(storage.stat, lists) if found is not None)
+    number = min(_MOST_PARTITIONS, 1 + size // (_BATCH_ROWS * _HASHES.itemsize))
+    with (
+        _writer(workspace, final) as writer,
+        Partitions(workspace.scratch_file(), _HASHES, number) as ranges,
+    ):
+        for batch in itertools.chain.from_iterable(map(read_batches, lists)):
+            hashes = uint64(batch["item"])
+            leading = (hashes >> np.uint64(32)).astype(np.int64)
+            ranges.add(leading * number >> 32, hashes.view(_HASHES))
+        for rows in ranges.take():
+            found = np.unique(rows["item"])
+            for start in range(0, len(found), _BATCH_ROWS):
+                writer.write_batch(_batch(found[start : start + _BATCH_ROWS]))
     return {naming.READ_ITEMS: file_info(final)}
 
 
@@ -126,9 +172,14 @@ def _read(place: Place) -> UInt64Array:
     return uint64(read_table(place)["item"])
 
 
-def _write(workspace: Workspace, place: Place, hashes: UInt64Array) -> None:
+@contextlib.contextmanager
+def _writer(workspace: Workspace, place: Place) -> Iterator[pa.RecordBatchWriter]:
     with (
         workspace.write_arrow(place, durable=True) as sink,
         pa.ipc.new_file(sink, _SCHEMA) as writer,
     ):
-        writer.write_table(pa.table([pa.array(hashes)], schema=_SCHEMA), _BATCH_ROWS)
+        yield writer
+
+
+def _batch(hashes: UInt64Array) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(hashes)], schema=_SCHEMA)

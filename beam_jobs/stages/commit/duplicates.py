@@ -66,8 +66,9 @@ def _write(workspace: Workspace, tables: Iterator[pa.Table]) -> list[str]:
         for table in tables:
             waiting = pa.concat_tables([waiting, table])
             while len(waiting) > _ROW_GROUP:
-                writer.write_table(waiting.slice(0, _ROW_GROUP).combine_chunks(), _ROW_GROUP)
-                waiting = waiting.slice(_ROW_GROUP)
+                group = waiting.slice(0, _ROW_GROUP).combine_chunks()
+                waiting = waiting.slice(_ROW_GROUP)  # without it, before the group is encoded
+                writer.write_table(group, _ROW_GROUP)
         writer.write_table(waiting.combine_chunks(), _ROW_GROUP)
     return [naming.DUPLICATES]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from beam_jobs.memory import system_memory_pool
 from beam_jobs.progress import report
 from beam_jobs.rejects import read_rejects
 from beam_jobs.stages.list import read_units
@@ -55,7 +55,7 @@ def write_parts(workspace: Workspace, rows: Iterator[pa.RecordBatch]) -> list[st
     folder = workspace.out / naming.QUARANTINE_DIR
     storage.delete_tree(folder)
     written: list[str] = []
-    with _system_memory_pool():
+    with system_memory_pool():
         first = next(rows, None)
         while first is not None:
             storage.make_folder(folder)
@@ -84,21 +84,6 @@ def _write_part(
             group.clear()  # free them before the next row is read
             row = next(rows, None)
     return row
-
-
-@contextlib.contextmanager
-def _system_memory_pool() -> Iterator[None]:
-    """Makes Arrow allocate with malloc, which returns large blocks to the system at once.
-
-    Arrow's default allocator returns them later: the peak was 600 MiB in one run and 790 MiB in
-    the next. The Parquet writer has no parameter for the pool, so the default is changed.
-    """
-    before = pa.default_memory_pool()
-    pa.set_memory_pool(pa.system_memory_pool())
-    try:
-        yield
-    finally:
-        pa.set_memory_pool(before)
 
 
 def _rejects(workspace: Workspace, keys: set[str]) -> Iterator[pa.RecordBatch]:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 
+from beam_jobs.columns import Columns
 from beam_jobs.counters import sum_counters
+from beam_jobs.memory import release_memory
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
@@ -26,7 +29,7 @@ from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.staging.read_items import write_read_items
 from beam_jobs.staging.sidecars import Sidecars
-from beam_jobs.workspace import Workspace, read_table
+from beam_jobs.workspace import Workspace, read_batches, read_table
 from shard_format import (
     IndexWriter,
     InputError,
@@ -39,6 +42,7 @@ from shard_format import (
     storage,
 )
 from shard_format.croissant import write_croissant
+from shard_format.storage import Place
 from shard_format.tfds_metadata import dataset_info_text, features_text, label_files
 
 
@@ -99,6 +103,7 @@ def commit(
         files={name: file_info(workspace.out / name) for name in files},
     )
     _remove_strangers(workspace, manifest)
+    release_memory()  # of the index and of the files above: the tables would add to it
     write_croissant(workspace.out, manifest, workspace.scratch_of)
     write_build_info(workspace, listing, started, plan, summaries, options, manifest, fingerprints)
     # A manifest that survives a power cut must not name files that do not: all of them are durable.
@@ -149,9 +154,17 @@ def _split(
     return SplitInfo(
         shards=tuple(result.info for result in own),
         statistics=split_statistics(
-            open_index(index), counters, plan.class_names, record_type, training=training
+            _columns_of(index), counters, plan.class_names, record_type, training=training
         ),
     )
+
+
+def _columns_of(index: Place) -> Columns:
+    """The columns of an index; of a local file not mapped, since what was read would stay."""
+    if storage.local_path(index) is not None:
+        return partial(read_batches, index)
+    table = open_index(index)
+    return lambda names: [table.select(names)]
 
 
 def _write(workspace: Workspace, name: str, content: bytes) -> None:

@@ -1,0 +1,139 @@
+"""What a job holds does not grow with the corpus: counted here, measured by benchmarks.memory."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from beam_jobs.engine import local
+from beam_jobs.engine.processes import worker_processes
+from beam_jobs.options import ImageOptions
+from beam_jobs.pipeline import BUILDS, Step, Work
+from beam_jobs.run import preprocess
+from beam_jobs.stages import stage
+from beam_jobs.staging import read_items
+from beam_jobs.workspace import Workspace, read_batches, read_table
+
+
+def test_arrow_allocates_with_malloc_during_a_build_only(samples, tmp_path):
+    backends = set()
+    options = ImageOptions((str(samples),), str(tmp_path / "set"), workers=1)
+    before = pa.default_memory_pool().backend_name
+    preprocess(options, on_progress=lambda *_: backends.add(pa.default_memory_pool().backend_name))
+    assert backends == {"system"}
+    assert pa.default_memory_pool().backend_name == before
+
+
+def test_worker_processes_allocate_with_malloc():
+    with worker_processes("image", 1) as processes:
+        process = None
+        while process is None:
+            with processes.one() as process:
+                if process is not None:
+                    assert process.do(Backend(), None) == ["system"]
+                else:
+                    time.sleep(0.05)
+
+
+class Backend(Work):
+    def __init__(self):
+        pass
+
+    def setup(self, count):
+        pass
+
+    def process(self, element):
+        yield pa.default_memory_pool().backend_name
+
+
+def test_memory_is_released_after_every_element(monkeypatch):
+    log = []
+    monkeypatch.setattr(local, "release_memory", lambda: log.append("released"))
+
+    class Note(Backend):
+        def process(self, element):
+            log.append(element)
+            yield element
+
+        def finish(self):
+            pass
+
+    class List(Note):
+        def process(self, element):
+            yield from range(3)
+
+    steps = [Step("List", List(), BUILDS), Step("Note", Note(), "List", spread="Spread")]
+    local.run_here(steps, None, 1)
+    assert log == ["released"] * 2 + [0, "released", 1, "released", 2, "released", "released"]
+
+
+def test_no_pass_over_the_whole_corpus_maps_its_file(build, samples, tmp_path, monkeypatch):
+    """Pages of a map count as memory of the job as long as the map is open."""
+    mapped = Counter()
+    memory_map = pa.memory_map
+
+    def counted(path, *rest):
+        mapped[os.path.basename(path)] += 1
+        return memory_map(path, *rest)
+
+    monkeypatch.setattr(pa, "memory_map", counted)
+    build(samples, tmp_path / "set", resize="shorter:8", no_report=True)
+    assert "units.arrow" in mapped
+    assert not {"listing.arrow", "items.arrow"} & mapped.keys()
+    assert mapped["train.arrow"] <= 1  # for the schema
+
+
+def test_rows_of_a_sidecar_are_joined(monkeypatch):
+    monkeypatch.setattr(stage, "_JOINED_ROWS", 10)
+    schema = pa.schema([pa.field("key", pa.uint64(), nullable=False), pa.field("id", pa.string())])
+    keys = np.random.default_rng(0).permutation(100).astype(np.uint64)
+    rows = stage._Rows(schema)
+    for start in range(0, 100, 4):
+        part = keys[start : start + 4]
+        rows.append(pa.table([pa.array(part), pa.array(list(map(str, part)))], schema=schema))
+        assert len(rows._batches) < 3
+    assert len(rows._joined) <= 1 + 100 // 10
+    order = pc.sort_indices(rows.select(["key"]), sort_keys=[("key", "ascending")])
+    table = rows.take(order)
+    assert table["key"].to_pylist() == list(range(100))
+    assert table["id"].to_pylist() == list(map(str, range(100)))
+    assert {column.num_chunks for column in table.columns} == {1}
+    assert not rows._joined
+
+
+def test_a_sidecar_may_be_empty():
+    rows = stage._Rows(pa.schema([pa.field("key", pa.uint64(), nullable=False)]))
+    order = pc.sort_indices(rows.select(["key"]), sort_keys=[("key", "ascending")])
+    assert len(rows.take(order)) == 0
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 100])
+def test_items_are_written_in_order_a_range_at_a_time(tmp_path, monkeypatch, count):
+    monkeypatch.setattr(read_items, "_BATCH_ROWS", 8)
+    hashes = np.random.default_rng(1).integers(0, 2**64, count, np.uint64)
+    workspace = Workspace(tmp_path, None)
+    workspace.create()
+    with read_items.item_notes(workspace) as notes:
+        for one in [*hashes.tolist(), *hashes.tolist()]:
+            notes.add(one)
+            assert len(notes._held) < 8
+    found = read_items.write_read_items(workspace, ())
+    (place,) = (tmp_path / name for name in found)
+    assert read_table(place)["item"].to_pylist() == np.unique(hashes).tolist()
+    assert all(len(batch) <= 8 for batch in read_batches(place))
+
+
+def test_some_columns_are_read_a_batch_at_a_time(tmp_path):
+    table = pa.table({"a": range(10), "b": list("0123456789"), "c": [None] * 10})
+    with pa.OSFile(str(tmp_path / "file"), "wb") as sink:
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=3)
+    parts = list(read_batches(tmp_path / "file", ["b"]))
+    assert list(map(len, parts)) == [3, 3, 3, 1]
+    assert pa.concat_tables(parts) == table.select(["b"])
