@@ -6,6 +6,8 @@ proportional sizes (PSS) of the process tree: pages that several processes share
 of files that are mapped count too, though the system may reclaim them; so what belongs to no file
 has a column of its own. The target is 1.1 times the memory for ten times the corpus. Shards have 8
 MiB, and so as many rows as those of 128 MiB have of photographs: the index of a shard is one batch.
+From some size of the corpus on a job takes worker processes; `--worker-type` compares like with
+like. Other programs that have the same libraries open lower the PSS of these.
 
 Results go to benchmarks/results/memory.json.
 """
@@ -61,6 +63,8 @@ def main() -> None:
     parser.add_argument("--only", choices=_KINDS, action="append")
     parser.add_argument("--shard-size", default="8MiB", help="--shard-size of the jobs")
     parser.add_argument("--workers", type=int, default=2)
+    types = "auto", "threads", "processes"
+    parser.add_argument("--worker-type", choices=types, default="auto", help="of the jobs")
     parser.add_argument("--repeat", type=int, default=1, help="runs of a size; the median")
     parser.add_argument("--worktree", type=Path, default=_HERE.parent, help="the version that runs")
     parser.add_argument("--work", type=Path, default=_HERE / ".work" / "memory")
@@ -97,7 +101,7 @@ def _measured(kind: str, size: int, arguments: argparse.Namespace) -> dict[str, 
     source, runs = make(work / "corpus", size, copies=copies), []
     for _ in range(arguments.repeat):
         command = [record_type, source, work / "set", dedup, arguments.workers]
-        command += [arguments.shard_size, work / "stage"]
+        command += [arguments.shard_size, work / "stage", arguments.worker_type]
         runs.append(_run(command, work / "stage", arguments.worktree.resolve()))
     shutil.rmtree(work)
     runs.sort(key=lambda run: run["peak_mib"])

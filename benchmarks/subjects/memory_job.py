@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 import sys
 import time
@@ -12,8 +13,8 @@ from beam_jobs.engine.logs import quiet_beam
 
 
 def main() -> None:
-    """Arguments: image|text SOURCE OUT DEDUP WORKERS SHARD_SIZE STAGE_FILE."""
-    record_type, source, out, dedup, workers, shard_size, stage_file = sys.argv[1:]
+    """Arguments: image|text SOURCE OUT DEDUP WORKERS SHARD_SIZE STAGE_FILE WORKER_TYPE."""
+    record_type, source, out, dedup, workers, shard_size, stage_file, worker_type = sys.argv[1:]
     quiet_beam()
     from beam_jobs.options import OPTIONS
     from beam_jobs.run import preprocess
@@ -21,6 +22,8 @@ def main() -> None:
     further = (
         {"resize": "none"} if record_type == "image" else {"text_column": "text", "clean": "nfc"}
     )
+    if worker_type != "auto":  # which earlier versions do not have
+        further["worker_type"] = worker_type
     shutil.rmtree(out, ignore_errors=True)
     options = OPTIONS[record_type](
         (source,),
@@ -47,9 +50,16 @@ def main() -> None:
                 "duplicates": ledger.duplicates,
                 "root_hash": report.manifest.root_hash,
                 "seconds": round(time.perf_counter() - begun, 1),
+                "cpu_seconds": round(_cpu_seconds(), 1),
             }
         )
     )
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of those that have ended."""
+    who = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+    return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, who))
 
 
 if __name__ == "__main__":
