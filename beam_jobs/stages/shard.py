@@ -2,7 +2,7 @@
 
 A shard is a range of the key space and every unit is sorted by key, so its records are contiguous
 in each unit: they are read in blocks of neighbouring bytes, merged and written in order. From local
-units, these are blocks of 512 KiB. Where a read is a request, a shard is one block of up to 512 MiB
+units, these are blocks of 1 MiB. Where a read is a request, a shard is one block of up to 512 MiB
 in memory: 128 MiB in at most 16 reads of 8 MiB if units were merged, else one from each unit.
 """
 
