@@ -49,7 +49,7 @@ def report(place: Place, stage: str, done: int = 0, total: int = 0) -> None:
 
 
 class SteadyReports:
-    """Reports what is done of a stage some times a second, and the rest at the end.
+    """Reports the progress of a stage some times a second, and the rest at the end.
 
     A report takes as long as 1 % of a photograph.
 
@@ -65,7 +65,7 @@ class SteadyReports:
         self._reported = time.monotonic()
 
     def add(self, done: int) -> None:
-        """Adds to what is done."""
+        """Adds to the progress."""
         self._done += done
         if time.monotonic() - self._reported >= _POLL_SECONDS:
             self.flush()

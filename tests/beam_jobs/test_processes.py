@@ -110,7 +110,7 @@ def test_another_error_keeps_its_traceback():
     with worker_processes("image", 2) as crew, _ready(crew) as worker:
         with pytest.raises(RuntimeError, match=r"(?s)A worker process failed: .*TypeError"):
             worker.do(Sleeps(), "long")
-        assert worker.do(Sleeps(), 0) == worker.do(Sleeps(), 0)  # it goes on after an error
+        assert worker.do(Sleeps(), 0) == worker.do(Sleeps(), 0)  # it works after an error
 
 
 def test_workers_end_with_their_launcher():
