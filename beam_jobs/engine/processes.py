@@ -30,12 +30,15 @@ _WORTH_FOR_KERNELS = 128 << 20  # 128 MiB, of kernels that release it
 # Libraries that start threads when they are loaded: a fork would not copy them.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
-# Kernels of batches take and free arrays of some MiB all the time. If glibc keeps them until a unit
-# is staged (`release_memory`), the pages are not zeroed for each batch anew.
+# Kernels of batches take and free arrays of some MiB all the time. If glibc keeps them until a step
+# ends (`release_memory`), the pages are not zeroed for each batch anew.
 KEPT_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # the most that it accepts
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
 }
+
+# Whether a worker keeps memory until a step ends, or frees it after each element.
+KEEP, FREE = "keep", "free"
 
 LOST_WORKER = (
     "A worker process was killed before its work was done, perhaps because memory ran out. Run the "
@@ -91,7 +94,7 @@ def worker_processes(
     Args:
         record_type: Name of the record type, whose code they load.
         number: How many.
-        keep_memory: Whether they keep memory until an element is done, for kernels of batches.
+        keep_memory: Whether they keep memory until a step ends, for kernels of batches.
     """
     pairs = [Pipe() for _ in range(number)]
     descriptors = [theirs.fileno() for _, theirs in pairs]
@@ -105,7 +108,7 @@ def worker_processes(
     }
     program = [sys.executable, "-P", "-m", "beam_jobs.engine.worker"]
     parent = subprocess.Popen(
-        [*program, record_type, *map(str, descriptors)],
+        [*program, record_type, KEEP if keep_memory else FREE, *map(str, descriptors)],
         pass_fds=descriptors,
         stdin=subprocess.PIPE,
         env=environment,
@@ -145,7 +148,7 @@ class WorkerProcesses:
             self._free.append(connection)
 
     def finish_step(self) -> None:
-        """Has workers end a step: they report what they did."""
+        """Has workers end a step: they report what they did, and free memory."""
         with self._lock:
             for connection in self._free:
                 with contextlib.suppress(OSError):

@@ -17,7 +17,7 @@ import traceback
 from multiprocessing.connection import Connection
 
 from beam_jobs.engine.counts import count_nothing
-from beam_jobs.engine.processes import READY, Failure, Request
+from beam_jobs.engine.processes import KEEP, READY, Failure, Request
 from beam_jobs.memory import release_memory
 from beam_jobs.pipeline import Work
 from beam_jobs.record_types import RECORD_TYPES
@@ -25,8 +25,8 @@ from shard_format import ShardmillError
 
 
 def main() -> None:
-    """Arguments: the name of the record type, and a descriptor for each worker."""
-    record_type, *descriptors = sys.argv[1:]
+    """Arguments: the name of the record type, KEEP or FREE, a descriptor for each worker."""
+    record_type, memory, *descriptors = sys.argv[1:]
     # A terminal sends Ctrl-C to workers too; the launcher decides when they end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _ = RECORD_TYPES[record_type]  # loads its kernels
@@ -39,14 +39,20 @@ def main() -> None:
             for other in own[number + 1 :]:
                 os.close(other)
             with contextlib.suppress(EOFError, ConnectionError):  # the launcher closed its own
-                _serve(Connection(descriptor))
+                _serve(Connection(descriptor), keeps=memory == KEEP)
             os._exit(0)
         os.close(descriptor)
     for _ in own:
         os.wait()
 
 
-def _serve(connection: Connection) -> None:
+def _serve(connection: Connection, *, keeps: bool) -> None:
+    """Does what comes, until the launcher closes its end.
+
+    Args:
+        connection: To the launcher.
+        keeps: Whether memory is kept until a step ends, see `processes.KEPT_MEMORY`.
+    """
     threading.Thread(target=_end_with_launcher, name="launcher", daemon=True).start()
     work: Work | None = None
     connection.send(READY)
@@ -55,11 +61,15 @@ def _serve(connection: Connection) -> None:
         if request is not None:
             is_first = work is None  # of a step
             work = work or copy.copy(request.work)
-            connection.send(_done(work, request.element, is_first))
+            done = _done(work, request.element, is_first)
+            if not keeps:
+                release_memory()
+            connection.send(done)
             continue
         if work is not None:
             work.finish()
             work = None
+        release_memory()
         connection.send(READY)
 
 
@@ -72,8 +82,6 @@ def _done(work: Work, element: object, is_first: bool) -> list[object] | Failure
         return Failure(str(error), type(error).__name__)
     except Exception as error:
         return Failure(str(error), details=traceback.format_exc())
-    finally:
-        release_memory()
 
 
 def _end_with_launcher() -> None:
