@@ -234,7 +234,7 @@ def read_batches(place: Place, columns: Sequence[str] | None = None) -> Iterator
 
     Args:
         place: The file.
-        columns: Names of those to read; None for all.
+        columns: Which columns to read; None for all.
     """
     path = storage.local_path(place)
     # Not mapped: pages that were read would stay as long as the mapping.

@@ -111,10 +111,10 @@ def _measured(kind: str, size: int, arguments: argparse.Namespace) -> dict[str, 
 def _run(command: list[object], stage_file: Path, worktree: Path) -> dict[str, Any]:
     """One job; its greatest sizes in MiB, over all and by stage."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.subjects.memory_job", *map(str, command)],
+        # This version of the subject, which imports the packages of the other worktree.
+        [sys.executable, "-P", _HERE / "subjects" / "memory_job.py", *map(str, command)],
         stdout=subprocess.PIPE,
         env=worktree_environment(worktree),
-        cwd=_HERE.parent,
     )
     peaks: dict[str, list[float]] = {}
     while process.poll() is None:

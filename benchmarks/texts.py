@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from beam_jobs.engine.processes import KEPT_MEMORY
+from beam_jobs.memory import SYSTEM_POOL_VARIABLE
 from benchmarks.measure import Subjects, machine, run, take_turns
 from benchmarks.text_corpus import make_jsonl, make_large_jsonl, make_packed
 
@@ -84,9 +85,14 @@ def _throughput(
         subjects[f"shardmill{more}"] = functools.partial(
             run, "shardmill_text", source, out, clean, dedup
         )
-    # With the allocator of shardmill's workers: page faults are a fifth of the loop's time.
+    # With the allocator settings of shardmill's workers, which spare page faults.
     subjects["bare kernels, memory kept"] = functools.partial(
-        run, "bare_text_kernels", source, clean, "exact", variables=KEPT_MEMORY
+        run,
+        "bare_text_kernels",
+        source,
+        clean,
+        "exact",
+        variables={**SYSTEM_POOL_VARIABLE, **KEPT_MEMORY},
     )
     # TFDS has no near duplicates: the same kernels would only be added to its time.
     for mode in ("in_memory", "multi_processing") if peers and clean == "default" else ():

@@ -57,7 +57,10 @@ def main() -> None:
 
 
 def _cpu_seconds() -> float:
-    """Of this process and of those that have ended."""
+    """CPU seconds of this process and of its children that have ended.
+
+    Not from benchmarks.measure, which is that of the version that runs.
+    """
     who = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
     return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, who))
 
