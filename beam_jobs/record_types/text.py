@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray
 from beam_jobs.corpus.record import RawRecord
@@ -102,7 +101,7 @@ class TextRecords(RecordType):
     def prepare_batch(self, records: Sequence[RawRecord]) -> PreparedBatch:
         """See RecordType."""
         batch = document_batch(records)
-        texts = Texts(batch)
+        texts = Texts(batch, [record.original for record in records])
         for applied in self._steps:
             applied.step(texts)
         rows = pa.array(texts.rows)
@@ -118,7 +117,7 @@ class TextRecords(RecordType):
             statistics={
                 "chars": pa.array(measured.chars),
                 "words": pa.array(measured.word_counts),
-                "source_bytes": pc.binary_length(batch["original"].take(rows)).cast(pa.int64()),
+                "source_bytes": [len(records[row].original) for row in texts.rows.tolist()],
                 "source_encoding": batch["encoding"].take(rows),
                 **texts.columns,
                 **self._dedup_features_of(texts.text),
@@ -200,11 +199,8 @@ class TextRecords(RecordType):
 
     def _remainder(self, text: pa.LargeStringArray) -> Remainder:
         """Describes texts that have lost segments."""
-        unknown = {
-            "original": pa.nulls(len(text), pa.large_binary()),
-            "is_html": [False] * len(text),
-        }
-        texts = Texts(pa.record_batch({"text": text, **unknown}))
+        batch = pa.record_batch({"text": text, "is_html": [False] * len(text)})
+        texts = Texts(batch, [None] * len(text))
         for applied in self._steps:
             if isinstance(applied.step, Length):
                 applied.step(texts)

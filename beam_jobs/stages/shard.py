@@ -2,7 +2,7 @@
 
 A shard is a range of the key space and every unit is sorted by key, so its records are contiguous
 in each unit: they are read in blocks of neighbouring bytes, merged and written in order. From local
-units, these are blocks of 1 MiB. Where a read is a request, a shard is one block of up to 512 MiB
+units, these are blocks of 2 MiB. Where a read is a request, a shard is one block of up to 512 MiB
 in memory: 128 MiB in at most 16 reads of 8 MiB if units were merged, else one from each unit.
 """
 
@@ -29,7 +29,7 @@ from beam_jobs.workspace import Workspace, read_json, read_table, write_json, wr
 from shard_format import ShardInfo, frame_columns, index_schema, storage
 from shard_format.storage import Place
 
-_ROWS = 1 << 12  # of a shard that are in memory at a time; of photographs a shard has 5,000
+_ROWS = 1 << 14  # of a shard that are in memory at a time; of photographs a shard has 5,000
 
 
 class ShardResult(NamedTuple):

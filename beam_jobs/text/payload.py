@@ -23,7 +23,6 @@ DOCUMENT_SCHEMA = pa.schema(
     [
         pa.field("record_id", pa.string(), nullable=False),
         pa.field("text", pa.large_string(), nullable=False),
-        pa.field("original", pa.large_binary(), nullable=False),  # as quarantine keeps it
         pa.field("is_html", pa.bool_(), nullable=False),
         pa.field("encoding", pa.string(), nullable=False),
     ]
@@ -35,7 +34,6 @@ def document_batch(records: Sequence[RawRecord]) -> pa.RecordBatch:
     columns = {
         "record_id": [record.record_id for record in records],
         "text": [record.payload for record in records],
-        "original": [record.original for record in records],
         "is_html": [record.is_html for record in records],
         "encoding": [record.encoding for record in records],
     }

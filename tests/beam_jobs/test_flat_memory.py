@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from collections import Counter
 
@@ -17,8 +18,9 @@ from beam_jobs.options import ImageOptions
 from beam_jobs.pipeline import BUILDS, Step, Work
 from beam_jobs.run import preprocess
 from beam_jobs.stages import stage
-from beam_jobs.staging import read_items
+from beam_jobs.staging import read_items, reader
 from beam_jobs.workspace import Workspace, read_batches, read_table
+from shard_format import frame
 
 
 def test_arrow_allocates_with_malloc_during_a_build_only(samples, tmp_path):
@@ -137,3 +139,35 @@ def test_some_columns_are_read_a_batch_at_a_time(tmp_path):
     parts = list(read_batches(tmp_path / "file", ["b"]))
     assert list(map(len, parts)) == [3, 3, 3, 1]
     assert pa.concat_tables(parts) == table.select(["b"])
+
+
+def test_a_small_split_is_read_in_blocks_of_the_same_size(tmp_path, monkeypatch):
+    """Between two records of a tenth are nine that are read and thrown away."""
+    monkeypatch.setattr(reader, "_LOCAL_BLOCK_BYTES", 4096)
+    payloads = [random.Random(number).randbytes(100) for number in range(2000)]
+    frames = list(map(frame, payloads))
+    units = np.arange(2000) % 2
+    places = [tmp_path / "0.tfrecord", tmp_path / "1.tfrecord"]
+    offsets = np.zeros(2000, np.int64)
+    for unit, place in enumerate(places):
+        rows = np.flatnonzero(units == unit)
+        place.write_bytes(b"".join(frames[row] for row in rows))
+        offsets[rows] = np.arange(len(rows)) * len(frames[0])
+    table = pa.table({"unit": units, "offset": offsets, "length": [len(one) for one in frames]})
+    wanted = np.arange(0, 2000, 10)
+    sizes, read_column = [], reader._read_ranges
+
+    def measured(units, starts, ends, sources):
+        sizes.append(int((ends - starts).sum()))
+        return read_column(units, starts, ends, sources)
+
+    monkeypatch.setattr(reader, "_read_ranges", measured)
+    sources = [reader.Source(place, 0, lambda: None) for place in places]
+    found = [
+        payload
+        for _, block in reader.read_staged(table.take(pa.array(wanted)), sources)
+        for payload in block.to_pylist()
+    ]
+    assert found == [payloads[row] for row in wanted]
+    assert len(sizes) > 20
+    assert max(sizes) <= 4096 + 20 * len(frames[0])

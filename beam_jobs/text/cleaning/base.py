@@ -46,6 +46,7 @@ class Texts:
 
     Args:
         batch: Has the columns of `beam_jobs.text.payload.DOCUMENT_SCHEMA`.
+        originals: [rows of the batch] each document as quarantine keeps it; None for nothing.
 
     Attributes:
         rows: [n] int64, which rows of the batch are still in.
@@ -55,8 +56,8 @@ class Texts:
         rejects: (row of the batch, why it was left out).
     """
 
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        self._originals = batch["original"]
+    def __init__(self, batch: pa.RecordBatch, originals: Sequence[bytes | None]) -> None:
+        self._originals = originals
         self.rows: IntArray = np.arange(batch.num_rows)
         self.measured = Measures(batch["text"])
         self.is_html: BoolArray = np.array(batch["is_html"], bool)
@@ -117,8 +118,8 @@ class Texts:
         for rule in rules:
             for i in np.flatnonzero(rule.out & inside).tolist():
                 row = int(self.rows[i])
-                original = self._originals[row].as_py()
-                found = Rejection(rule.reason, rule.detail(i), stage=rule.stage, data=original)
+                data = self._originals[row]
+                found = Rejection(rule.reason, rule.detail(i), stage=rule.stage, data=data)
                 self.rejects.append((row, found))
             inside &= ~rule.out
         if inside.all():

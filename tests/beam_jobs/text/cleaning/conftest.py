@@ -27,7 +27,6 @@ def _batch(texts: Sequence[str], is_html: bool) -> pa.RecordBatch:
     columns = {
         "record_id": [str(number) for number in range(count)],
         "text": list(texts),
-        "original": [text.encode() for text in texts],
         "is_html": [is_html] * count,
         "encoding": ["utf-8"] * count,
     }
@@ -39,7 +38,8 @@ def clean() -> Callable[..., Cleaned]:
     """Cleans documents by a recipe, in one batch."""
 
     def run(recipe: str, *documents: str, is_html: bool = False, **options: object) -> Cleaned:
-        texts = Texts(_batch(documents, is_html))
+        originals = [document.encode() for document in documents]
+        texts = Texts(_batch(documents, is_html), originals)
         for applied in make_steps(recipe, **options):  # type: ignore[arg-type]
             applied.step(texts)
         result = Cleaned(*([None] * len(documents) for _ in range(3)), [{} for _ in documents])
