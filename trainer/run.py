@@ -167,7 +167,10 @@ def _begun(team: Team, options: Settings, data: Data, on_event: OnEvent) -> _Beg
         return run_dir.Claim(options, policy, data.root_hash, data.class_names, data.normalization)
 
     def look() -> dict[str, Any]:
-        policy = precision.resolve(options.precision, options.strategy)
+        asked = options.precision
+        if asked == "auto":  # a run that moves to another machine keeps its own
+            asked = run_dir.precision_of(options.run_dir) or asked
+        policy = precision.resolve(asked, options.strategy)
         claimed(policy).check()
         directory = options.run_dir / run_dir.CHECKPOINTS
         number = checkpoint_files.newest(

@@ -32,6 +32,7 @@ from shard_format.errors import InputError, UsageError
 from trainer.checkpointing.run_lock import NAME as LOCK
 from trainer.events import EpochDone
 from trainer.options import Settings, default_identity
+from trainer.precision import PRECISIONS
 
 RUN = "run.json"
 HISTORY = "history.json"
@@ -57,8 +58,8 @@ class Claim:
 
     Attributes:
         options: Of the run.
-        precision: The Keras dtype policy. It replaces the option, for auto on another machine
-            may mean another policy, and that cannot continue with this one's optimizer.
+        precision: The Keras dtype policy. It replaces the option: auto may be another policy on
+            another machine, which cannot continue with this one's optimizer.
         root_hash: Of the data set.
         class_names: Name of every output of the model; recorded for whoever uses the model.
         normalization: What was done to the images; recorded likewise. None for nothing.
@@ -85,10 +86,9 @@ class Claim:
         Raises:
             InputError: The directory belongs to another run.
         """
-        directory = self.options.run_dir
-        path = directory / RUN
-        if path.exists() and (directory / CHECKPOINTS).exists():
-            _require_same(self.identity, _read(path), self.options)
+        if _has_begun(self.options.run_dir):
+            found = _read(self.options.run_dir / RUN)
+            _require_same(self.identity, found, self.options)
 
     def write(self) -> None:
         """Makes the directory and its run.json.
@@ -168,6 +168,22 @@ def require_free(directory: Path) -> None:
         raise InputError(
             f"{directory} holds other files and no {RUN}. Pass another --run-dir, new or empty."
         )
+
+
+def precision_of(directory: Path) -> str | None:
+    """The Keras dtype policy of the run that a directory continues; None if there is none.
+
+    Raises:
+        InputError: Its run.json cannot be read.
+    """
+    found = _read(directory / RUN) if _has_begun(directory) else None
+    identity = found.get("identity") if isinstance(found, dict) else None
+    policy = identity.get("precision") if isinstance(identity, dict) else None
+    return policy if policy in PRECISIONS else None
+
+
+def _has_begun(directory: Path) -> bool:
+    return (directory / RUN).exists() and (directory / CHECKPOINTS).exists()
 
 
 def _require_same(identity: dict[str, Any], found: Any, options: Settings) -> None:

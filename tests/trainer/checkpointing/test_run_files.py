@@ -21,7 +21,7 @@ from outcomes import assert_same
 from tiny import Stopped, stop_after
 
 from shard_format import DamageError, InputError, UsageError
-from trainer import CheckpointDamaged, NotLocked, RunStarted, TrainOptions
+from trainer import CheckpointDamaged, NotLocked, RunStarted, TrainOptions, precision
 from trainer.checkpointing.checkpoint_files import delete_others, newest, next_number
 from trainer.checkpointing.run_lock import RunLock
 from trainer.run import train_on
@@ -164,6 +164,18 @@ def test_a_checkpoint_of_a_version_without_checksums_is_verified_too(copied):
     [(path, fact, used)] = said
     assert (path, used) == (copied / "ckpt-3", copied / "ckpt-2")
     assert re.match(r"cannot be read \(.*[Cc]hecksum does not match", fact), fact
+
+
+def test_auto_is_the_precision_of_the_run_on_another_machine(copied, monkeypatch):
+    """A machine whose CPU has bfloat16 would choose that."""
+    monkeypatch.setattr(precision, "cpu_has_bfloat16", lambda: True)
+    options, events = dataclasses.replace(options_in(copied.parent), precision="auto"), []
+    train_on(tiny.data(), options, events.append)
+    [started] = [event for event in events if isinstance(event, RunStarted)]
+    assert started.precision == "float32"
+    named = dataclasses.replace(options, precision="mixed_bfloat16")
+    with pytest.raises(InputError, match="precision was 'float32', is 'mixed_bfloat16'"):
+        train_on(tiny.data(), named)
 
 
 def test_a_run_whose_last_checkpoint_is_damaged_resumes_at_the_one_before(copied, finished):
