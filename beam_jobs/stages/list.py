@@ -5,6 +5,7 @@ The table is a file; a unit is a range of its rows. So a million paths never pas
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -54,10 +55,10 @@ _MAGIC_BYTES = 8  # before the schema, in Arrow's IPC file format
 _BATCH_ROWS = 2048  # rows per Arrow record batch, a kilobyte each as Python objects
 _MIN_UNIT_BYTES = 2 << 20  # 2 MiB: under this, opening files costs more than reading them
 _MAX_UNIT_BYTES = 32 << 20  # 32 MiB: about what a worker has to redo after a crash
-_LONGEST_UNIT = 3  # times the aim: a unit ends there though no record's hash says so
+_UNIT_RECORDS = 1 << 12  # aimed at for tiny files, which bounds the rows of a unit in memory
+_LONGEST_UNIT = 3  # times the aims: a unit ends there though no record's hash says so
 _UNITS_PER_CORPUS = 64  # aimed at for small corpora, so that every worker has some
 _GUESSED_ROWS = 10_000  # whose names are searched for a class
-_MAX_UNIT_RECORDS = 1 << 16  # bounds the sidecar of a unit of tiny files
 
 
 class Listing(NamedTuple):
@@ -173,13 +174,27 @@ def _units(table: pa.Table) -> Iterator[Unit]:
 
 
 def read_unit(listing: Place, unit: Unit) -> Iterator[SourceItem]:
-    """The items of one unit, in listing order."""
-    data = pa.BufferReader(storage.read_range(listing, unit.listed_at, unit.listed_bytes))
-    batches = []
-    while data.tell() < unit.listed_bytes:
-        batches.append(pa.ipc.read_record_batch(pa.ipc.read_message(data), ITEM_SCHEMA))
-    start = unit.start % _BATCH_ROWS
-    return items_in(pa.Table.from_batches(batches).slice(start, unit.end - unit.start))
+    """The items of one unit, in listing order; of a local listing, a batch is in memory."""
+    row = unit.start - unit.start % _BATCH_ROWS
+    with _batches_of(listing, unit) as (data, end):
+        while data.tell() < end:
+            batch = pa.ipc.read_record_batch(pa.ipc.read_message(data), ITEM_SCHEMA)
+            first = max(0, unit.start - row)
+            yield from items_in(batch.slice(first, unit.end - row - first))
+            row += batch.num_rows
+
+
+@contextlib.contextmanager
+def _batches_of(listing: Place, unit: Unit) -> Iterator[tuple[pa.NativeFile, int]]:
+    """A file at the first batch of a unit, and where the last one ends."""
+    path = storage.local_path(listing)
+    if path is None:
+        data = storage.read_range(listing, unit.listed_at, unit.listed_bytes)
+        yield pa.BufferReader(data), len(data)
+        return
+    with pa.OSFile(str(path)) as file:  # not mapped: its pages would count as memory of the job
+        file.seek(unit.listed_at)
+        yield file, unit.listed_at + unit.listed_bytes
 
 
 class _Written(NamedTuple):
@@ -333,8 +348,9 @@ def _cut(
 
     So a file that is added or removed changes the unit it falls in and no other, and a later build
     finds the other units done (content-defined chunking; Muthitacharoen, Chen, Mazieres: LBFS, SOSP
-    2001, section 3.1). A record ends a unit with a chance of its size / the aim, whatever came
-    before: a least size would be kinder to the file system, but cuts would then depend on cuts.
+    2001, section 3.1). A record ends a unit with a chance of its size / the aim, or of one in the
+    number aimed at, whatever came before: a least size would be kinder to the file system, but cuts
+    would then depend on cuts.
     """
     prefix = json.dumps(stage_options, sort_keys=True).encode()
     digest, start, position, size = hashlib.blake2b(prefix, digest_size=16), 0, 0, 0
@@ -353,7 +369,8 @@ def _cut(
             position += 1
             size += item.size
             block = item.block
-            full = size >= _LONGEST_UNIT * unit_bytes or position - start >= _MAX_UNIT_RECORDS
-            ends |= full or id_hash(item.record_id) / 2**64 < item.size / unit_bytes
+            full = max(size / unit_bytes, (position - start) / _UNIT_RECORDS) >= _LONGEST_UNIT
+            chance = max(item.size / unit_bytes, 1 / _UNIT_RECORDS)
+            ends |= full or id_hash(item.record_id) / 2**64 < chance
     if position > start:
         yield Unit(digest.hexdigest(), start, position, size)

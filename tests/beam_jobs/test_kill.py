@@ -18,6 +18,7 @@ import pytest
 
 from beam_jobs import preprocess
 from beam_jobs.progress import _end as end_reports
+from beam_jobs.stages import list as list_stage
 from shard_format import load_manifest, naming, storage, verify
 from shard_format.storage import Url
 
@@ -341,10 +342,12 @@ def test_the_same_command_on_a_finished_set_does_nothing(kind, build, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "set").iterdir()} == before
 
 
-def test_staged_units_serve_the_next_build(kind, build, tmp_path):
-    """A file is added: only its unit is staged again."""
+@pytest.mark.parametrize(("size", "records"), [("8KiB", 4096), ("1MiB", 5)])
+def test_staged_units_serve_the_next_build(kind, build, tmp_path, monkeypatch, size, records):
+    """A file is added: only its unit is staged again, whether bytes or records limit units."""
+    monkeypatch.setattr(list_stage, "_UNIT_RECORDS", records)
     corpus = kind.make(60)
-    options = {"staging": str(tmp_path / "staging"), "unit_size": "8KiB"}
+    options = {"staging": str(tmp_path / "staging"), "unit_size": size}
     first = build(corpus, "one", **options)
     one = (corpus / "class1" / kind.file("001")).read_bytes()
     (corpus / "class1" / kind.file("new")).write_bytes(one + b" ")
