@@ -99,7 +99,8 @@ class RecordType(abc.ABC):
         planning_passes: How often `near_duplicates` and `plan_changes` read all sidecars.
         runs_python: Whether its kernels hold the interpreter's lock, so that the local engine
             should use processes instead of threads.
-        batch_bytes: Originals that `prepare_batch` gets at a time, or one record if it is larger.
+        batch_bytes: Originals that `prepare_batch` gets at a time, or one record if it is larger;
+            as much staged payload of local units is in memory while a shard is written.
     """
 
     payload: Payload

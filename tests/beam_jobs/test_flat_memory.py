@@ -143,7 +143,6 @@ def test_some_columns_are_read_a_batch_at_a_time(tmp_path):
 
 def test_a_small_split_is_read_in_blocks_of_the_same_size(tmp_path, monkeypatch):
     """Between two records of a tenth are nine that are read and thrown away."""
-    monkeypatch.setattr(reader, "_LOCAL_BLOCK_BYTES", 4096)
     payloads = [random.Random(number).randbytes(100) for number in range(2000)]
     frames = list(map(frame, payloads))
     units = np.arange(2000) % 2
@@ -165,7 +164,7 @@ def test_a_small_split_is_read_in_blocks_of_the_same_size(tmp_path, monkeypatch)
     sources = [reader.Source(place, 0, lambda: None) for place in places]
     found = [
         payload
-        for _, block in reader.read_staged(table.take(pa.array(wanted)), sources)
+        for _, block in reader.read_staged(table.take(pa.array(wanted)), sources, local_bytes=4096)
         for payload in block.to_pylist()
     ]
     assert found == [payloads[row] for row in wanted]
