@@ -7,24 +7,31 @@ units; build.json has its checksum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from beam_jobs.columns import int64
+from beam_jobs.columns import IntArray, bounds_of, int64, run_starts
+from beam_jobs.dedup.clusters import CLUSTER_SCHEMA
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.plan.appending import needs_stored
 from beam_jobs.staging.assignment import SPLITS_FILE
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import STORED_FIELDS, fingerprints_file
-from beam_jobs.workspace import Workspace, read_table
+from beam_jobs.workspace import Workspace, read_batches
 from shard_format import file_info, naming, storage
 
 _BATCH_ROWS = 1 << 16
+_KEPT = pa.schema([CLUSTER_SCHEMA.field("record"), CLUSTER_SCHEMA.field("kept_id")])
+_RANGE_ROWS = 1 << 13  # duplicates whose kept ids are in memory, as long as there are few
+_MOST_RANGES = 256  # each with an open file for a moment
 
 
 def write_fingerprints(
@@ -52,9 +59,9 @@ def write_fingerprints(
     if needed is None or options.no_fingerprints or not sidecars.records:
         return {}
     fields = [*STORED_FIELDS, *(_field(name, record_type) for name in needed)]
-    kept_of = _kept_ids(workspace)
     storage.make_folder(place.parent)
     with (
+        _kept_ids(workspace, sidecars.records) as kept_of,
         workspace.write_arrow(place, durable=True) as sink,
         pa.ipc.new_file(sink, pa.schema(fields)) as writer,
         workspace.local_copy(workspace.plan / SPLITS_FILE) as path,
@@ -85,21 +92,71 @@ def _taken(values: pa.Array, at: npt.NDArray[np.int64]) -> pa.Array:
 
 
 class _KeptIds:
-    """From numbers of records to the id of the record that is kept in place of each."""
+    """From numbers of records to the id of the record that is kept in place of each.
 
-    def __init__(self, members: pa.Table) -> None:
-        members = members.filter(members["dropped"])
-        order = np.argsort(int64(members["record"]))
-        self._records = int64(members["record"])[order]
-        self._ids = members["kept_id"].take(pa.array(order)).combine_chunks()
+    They are asked for in order, so duplicates wait on disk in ranges of records, one of which is in
+    memory.
 
-    def __call__(self, records: npt.NDArray[np.int64]) -> pa.Array:
-        """[n] string; null for records that are in no cluster, or kept."""
+    Args:
+        paths: Of each range, "record" and "kept_id".
+        ends: [ranges] int64, the record behind each.
+    """
+
+    def __init__(self, paths: Sequence[Path], ends: IntArray) -> None:
+        self._paths = paths
+        self._ends = ends
+        self._number = -1
+        self._records = np.zeros(0, np.int64)
+        self._ids = pa.array([], pa.string())
+
+    def __call__(self, records: IntArray) -> pa.Array:
+        """[n] string of ascending records; null for those in no cluster, or kept."""
+        numbers = np.searchsorted(self._ends, records, side="right")
+        starts = np.flatnonzero(run_starts(numbers))
+        parts = zip(numbers[starts].tolist(), np.split(records, starts[1:]), strict=True)
+        return pa.concat_arrays([self._in_range(number, part) for number, part in parts])
+
+    def _in_range(self, number: int, records: IntArray) -> pa.Array:
+        if number != self._number:
+            self._load(number)
         if not len(self._records):
             return pa.nulls(len(records), pa.string())
         at = np.minimum(np.searchsorted(self._records, records), len(self._records) - 1)
         return _taken(self._ids, np.where(self._records[at] == records, at, -1))
 
+    def _load(self, number: int) -> None:
+        with pa.OSFile(str(self._paths[number])) as file:
+            rows = pa.ipc.open_stream(file).read_all()
+        order = np.argsort(int64(rows["record"]))
+        self._number = number
+        self._records = int64(rows["record"])[order]
+        self._ids = rows["kept_id"].take(pa.array(order)).combine_chunks()
 
-def _kept_ids(workspace: Workspace) -> _KeptIds:
-    return _KeptIds(read_table(workspace.clusters))
+
+@contextlib.contextmanager
+def _kept_ids(workspace: Workspace, records: int) -> Iterator[_KeptIds]:
+    """Within this context, the kept ids of all duplicates among so many records."""
+    number = min(_MOST_RANGES, 1 + sum(map(len, _dropped(workspace))) // _RANGE_ROWS)
+    ends = records * np.arange(1, number + 1, dtype=np.int64) // number
+    folder = workspace.scratch_file()
+    folder.mkdir(parents=True)
+    paths = [folder / str(each) for each in range(number)]
+    try:
+        with contextlib.ExitStack() as stack:
+            sinks = [stack.enter_context(pa.OSFile(str(path), "wb")) for path in paths]
+            writers = [stack.enter_context(pa.ipc.new_stream(sink, _KEPT)) for sink in sinks]
+            for rows in _dropped(workspace):
+                ranges = np.searchsorted(ends, int64(rows["record"]), side="right")
+                rows = rows.take(pa.array(np.argsort(ranges, kind="stable")))
+                bounds = bounds_of(np.bincount(ranges, minlength=number))
+                for each in np.flatnonzero(np.diff(bounds)).tolist():
+                    writers[each].write_table(rows.slice(bounds[each], np.diff(bounds)[each]))
+        yield _KeptIds(paths, ends)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _dropped(workspace: Workspace) -> Iterator[pa.Table]:
+    """The duplicates that are left out, in no order that matters."""
+    for table in read_batches(workspace.clusters, [*_KEPT.names, "dropped"]):
+        yield table.filter(table["dropped"]).select(_KEPT.names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,9 @@ from beam_jobs.dedup.union_find import components
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RecordType
 from beam_jobs.staging.sidecars import Sidecars
-from beam_jobs.workspace import Workspace, read_table, write_table
+from beam_jobs.workspace import Workspace, read_table
+
+_BATCH_ROWS = 1 << 13  # some MiB
 
 
 def find_duplicates(
@@ -66,18 +68,23 @@ def find_duplicates(
         first = components(sidecars.records, exact) == np.arange(sidecars.records)
         near = record_type.near_duplicates(sidecars, np.flatnonzero(first))
     clusters = join(exact, near)
-    write_table(workspace, workspace.clusters, clusters.members)
+    write_clusters(workspace, clusters.members.schema, [clusters.members])
     return clusters
+
+
+def write_clusters(workspace: Workspace, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+    """Writes the file of clusters, which the commit reads a batch at a time."""
+    with (
+        workspace.write_arrow(workspace.clusters) as sink,
+        pa.ipc.new_file(sink, schema) as writer,
+    ):
+        for table in tables:
+            writer.write_table(table, max_chunksize=_BATCH_ROWS)
 
 
 def _sorted_clusters(runs: ClusterRuns, workspace: Workspace) -> Clusters:
     """Clusters whose rows are in a file."""
-    with (
-        workspace.write_arrow(workspace.clusters) as sink,
-        pa.ipc.new_file(sink, CLUSTER_SCHEMA) as writer,
-    ):
-        for table in runs.in_order():
-            writer.write_table(table)
+    write_clusters(workspace, CLUSTER_SCHEMA, runs.in_order())
     return Clusters(
         members=read_table(workspace.clusters),
         num_dropped=runs.dropped,

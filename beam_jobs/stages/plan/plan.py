@@ -36,7 +36,11 @@ from beam_jobs.stages.plan.balance import (
 )
 from beam_jobs.stages.plan.boundaries import Quantiles, histogram_bits
 from beam_jobs.stages.plan.empty_splits import empty_split_warnings, split_counts
-from beam_jobs.stages.plan.find_duplicates import conflict_notes, find_duplicates
+from beam_jobs.stages.plan.find_duplicates import (
+    conflict_notes,
+    find_duplicates,
+    write_clusters,
+)
 from beam_jobs.stages.plan.key_order import Rows, SplitKeys, copies_of, sorted_partitions
 from beam_jobs.stages.plan.merge_levels import NO_MERGING, Merging, choose_levels
 from beam_jobs.stages.plan.merge_plan import MERGE_PLAN, merge_work, write_merge_plan
@@ -53,7 +57,7 @@ from beam_jobs.staging.assignment import LEFT_OUT, SPLITS_FILE, Assignment
 from beam_jobs.staging.partitions import rows_of_partition
 from beam_jobs.staging.sample import TrainingSample
 from beam_jobs.staging.sidecars import Sidecars
-from beam_jobs.workspace import Workspace, read_batches, write_json, write_table
+from beam_jobs.workspace import Workspace, read_batches, write_json
 from shard_format import InputError, label_column, storage
 from shard_format.keys import UInt64Array
 from shard_format.wording import parse_size
@@ -126,7 +130,7 @@ def plan_shards(
     if options.base:
         earlier = find_earlier(sidecars, clusters, options, record_type)
         clusters = earlier.related.clusters
-        write_table(workspace, workspace.clusters, clusters.members)
+        write_clusters(workspace, clusters.members.schema, [clusters.members])
 
     assignment = Assignment(workspace.plan_file(SPLITS_FILE), sidecars)
     for members in read_batches(workspace.clusters):
@@ -140,7 +144,7 @@ def plan_shards(
     changes = record_type.plan_changes(sidecars, assignment, clusters, workspace, partition_rows)
     if changes is not None:
         clusters = changes.clusters
-        write_table(workspace, workspace.clusters, clusters.members)
+        write_clusters(workspace, clusters.members.schema, [clusters.members])
         class_names, notes = _class_names(assignment, sidecars, options)
         notes += changes.notes
     repeats, undersampled = NO_REPEATS, 0
