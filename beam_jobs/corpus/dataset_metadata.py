@@ -12,13 +12,15 @@ from beam_jobs.corpus.source_io import path_of, place_of
 from shard_format import InputError, Manifest, load_manifest, naming, storage
 
 # Of TFDS, Hugging Face, Spark and shardmill.
-_NOTES = frozenset(
-    (
+_NOTES = {
+    name.encode()
+    for name in (
         *(naming.FEATURES, naming.DATASET_INFO, naming.MANIFEST, naming.BUILD),
         *("croissant.json", "metadata.json", "_SUCCESS", "state.json"),
         *("dataset_infos.json", "dataset_dict.json"),
     )
-)
+}
+_LABELS_SUFFIX = naming.LABELS_SUFFIX.encode()
 _DESCRIBED = (".parquet", ".arrow", ".feather", "tfrecord")  # in names of the files they describe
 
 
@@ -46,8 +48,8 @@ class FeatureNames(NamedTuple):
 def is_note(path: bytes) -> bool:
     """Whether a file describes files of records in its folder, and holds no record itself."""
     # Most files are none, and a Path takes longer than the rest of their listing.
-    name = os.fsdecode(os.path.basename(path))
-    if name not in _NOTES and not name.endswith(naming.LABELS_SUFFIX):
+    name = path.rpartition(b"/")[2]
+    if name not in _NOTES and not name.endswith(_LABELS_SUFFIX):
         return False
     try:
         neighbours = [entry.name for entry in storage.list_folder(place_of(path).parent)]

@@ -74,12 +74,11 @@ def items_in(table: pa.Table | pa.RecordBatch) -> Iterator[SourceItem]:
     """The items in rows of ITEM_SCHEMA."""
     for start in range(0, table.num_rows, _ROWS):
         part = table.slice(start, _ROWS)
-        columns = [part[name].to_pylist() for name in SourceItem._fields]
-        for values in zip(*columns, strict=True):
-            row = dict(zip(SourceItem._fields, values, strict=True))
-            row["locator"] = WHOLE_FILE if row["locator"] is None else _locator(row["locator"])
-            row["kept"] = tuple(orjson.loads(row["kept"])) if row["kept"] else ()
-            yield SourceItem(**row)
+        columns: dict[str, Any] = {name: part[name].to_pylist() for name in SourceItem._fields}
+        locators, kept = columns["locator"], columns["kept"]
+        columns["locator"] = [WHOLE_FILE if one is None else _locator(one) for one in locators]
+        columns["kept"] = [tuple(orjson.loads(one)) if one else () for one in kept]
+        yield from map(SourceItem, *columns.values())
 
 
 def _locator_row(locator: Locator) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import math
 import threading
+from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any
@@ -78,14 +79,18 @@ class _Crew:
         """What becomes of all elements, in their order."""
         if threads <= 1:
             return [found for element in elements for found in self._process(element)]
+        waiting = deque(enumerate(elements))
         with ThreadPoolExecutor(threads, thread_name_prefix="worker") as pool:
-            futures = [pool.submit(self._spread, element) for element in elements]
+            futures = [pool.submit(self._spread, waiting) for _ in elements]
             try:
                 wait(futures, return_when=FIRST_EXCEPTION)
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
-            failed = [future for future in futures if not future.cancelled() and future.exception()]
-            return [found for future in failed or futures for found in future.result()]
+            for future in futures:
+                if not future.cancelled() and future.exception():
+                    future.result()  # raises it
+            done = dict(future.result() for future in futures)
+            return [found for number in sorted(done) for found in done[number]]
 
     def finish(self) -> None:
         for work in self._copies:
@@ -93,12 +98,20 @@ class _Crew:
         if self._processes is not None:
             self._processes.finish_step()
 
-    def _spread(self, element: Any) -> list[Any]:
-        if self._processes is not None:
-            with self._processes.one() as process:
-                if process is not None:
-                    return process.do(self._step.work, element)
-        return self._process(element)
+    def _spread(self, waiting: deque[tuple[int, Any]]) -> tuple[int, list[Any]]:
+        """The number of an element that waits, and what becomes of it.
+
+        The first ones are the largest: they are for processes, which are soon ready.
+        """
+        if self._processes is None:
+            number, element = waiting.popleft()
+            return number, self._process(element)
+        with self._processes.one() as process:
+            if process is not None:
+                number, element = waiting.popleft()
+                return number, process.do(self._step.work, element)
+        number, element = waiting.pop()
+        return number, self._process(element)
 
     def _process(self, element: Any) -> list[Any]:
         work = getattr(self._own, "work", None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -81,30 +81,21 @@ def write_shard(
     plan = load_plan(workspace)
     builder = record_type.example_builder(workspace, spec.split)
     schema = index_schema(record_type.index_columns)
-    digest, records, shard_bytes = hashlib.sha256(), 0, 0
     # Under its final name: without a manifest, OUT is not a shard set yet.
     with (
         workspace.write(workspace.out / spec.file, durable=True) as file,
         workspace.write_arrow(index_part(workspace, spec.file)) as sink,
         pa.ipc.new_file(sink, schema) as index,
     ):
+        shard = _ShardFile(spec.shard, file, index, schema)
         whole = builder.joins_records
         for table, sources in _tables(spec, record_type, workspace, block_bytes, whole=whole):
             labels = Labels(table, record_type.schema, plan.class_names)
             payloads = read_staged(table, sources, block_bytes, record_type.batch_bytes)
             staged = _staged(payloads, labels, workspace)
-            written = _Written(schema)
-            for built in builder.build_blocks(table, staged):
-                frames = frame_columns(built.examples)
-                data = bytes_of(frames)
-                digest.update(data)
-                file.write(data)
-                written.append(built, frames)
-            index.write_table(written.index_rows(spec.shard, shard_bytes, table, labels))
-            lengths = written.lengths
-            records += len(lengths)
-            shard_bytes += int(lengths.sum())
-    info = ShardInfo(spec.file, records, shard_bytes, digest.hexdigest())
+            shard.write(table, labels, builder.build_blocks(table, staged))
+            del table, labels, payloads, staged  # else they are in memory with the next ones
+    info = ShardInfo(spec.file, shard.records, shard.bytes, shard.digest.hexdigest())
     counters = builder.counters()
     if counters is not None:
         write_table(workspace, counters_part(workspace, spec.file), counters)
@@ -159,6 +150,40 @@ def _staged(
     for start, block in payloads:
         yield StagedBlock(start, block, labels.entries(start, start + len(block)))
         report(workspace.progress, "shard", len(block))
+
+
+class _ShardFile:
+    """A shard and its part of the index, while they are written.
+
+    Attributes:
+        records: Examples so far.
+        bytes: Of the shard so far.
+        digest: SHA-256 of them.
+    """
+
+    def __init__(
+        self, number: int, file: BinaryIO, index: pa.RecordBatchWriter, schema: pa.Schema
+    ) -> None:
+        self.records = self.bytes = 0
+        self.digest = hashlib.sha256()
+        self._number = number
+        self._file = file
+        self._index = index
+        self._schema = schema
+
+    def write(self, table: pa.Table, labels: Labels, blocks: Iterator[BuiltBlock]) -> None:
+        """Adds the examples that become of some rows of the shard."""
+        written = _Written(self._schema)
+        for built in blocks:
+            frames = frame_columns(built.examples)
+            data = bytes_of(frames)
+            self.digest.update(data)
+            self._file.write(data)
+            written.append(built, frames)
+            del built, frames, data  # else they are in memory while the next ones are made
+        self._index.write_table(written.index_rows(self._number, self.bytes, table, labels))
+        self.records += len(written.lengths)
+        self.bytes += int(written.lengths.sum())
 
 
 class _Written:

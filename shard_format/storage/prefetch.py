@@ -52,6 +52,9 @@ class Prefetched:
         held = 0
         try:
             for group, wanted in _joined(items, range_of):
+                if wanted is None and not waiting:  # so is every file of a local corpus
+                    yield from group
+                    continue
                 size = wanted.size if wanted else 0
                 while waiting and (len(waiting) >= MAX_REQUESTS or held + size > MAX_BYTES):
                     used, fetched = waiting.popleft()
