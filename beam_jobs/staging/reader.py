@@ -129,7 +129,7 @@ def _read_columns(
 
 
 def _read_bytes(units: IntArray, offsets: IntArray, lengths: IntArray) -> IntArray:
-    """[n] what is read for a record: its bytes, and the gap before it if that is read too.
+    """[n] bytes read for a record: its own, and the gap before it if that is read too.
 
     A split of a tenth of the records has gaps of nine records; in blocks of so much payload they
     were ten times as much memory.

@@ -27,7 +27,7 @@ from shard_format import naming
 # Clusters with previews: as many as a report can show.
 _PREVIEWED_CLUSTERS = 200
 _SHOWN_PER_CLUSTER = 8
-_ROW_GROUP = 1 << 13  # what is encoded at a time: some MiB
+_ROW_GROUP = 1 << 13  # rows that are encoded at a time: some MiB
 
 
 def write_duplicates(

@@ -25,7 +25,7 @@ from beam_jobs.record_types import RecordType
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_table
 
-_BATCH_ROWS = 1 << 13  # some MiB
+_BATCH_ROWS = 1 << 11  # a MiB
 
 
 def find_duplicates(
