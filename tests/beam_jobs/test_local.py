@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import threading
@@ -86,6 +87,42 @@ def test_an_error_drops_what_waits_and_awaits_what_runs():
     with pytest.raises(ValueError, match="the second"):
         run_here(steps, None, workers=2)
     assert 0 in done and len(done) < 100
+
+
+class LateProcesses:
+    """Worker processes that are ready once some elements were asked for."""
+
+    def __init__(self, after):
+        self.after = after
+        self.asked, self.done = 0, []
+        self.lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def one(self):
+        with self.lock:
+            self.asked += 1
+            ready = self.asked > self.after
+        yield self if ready else None
+
+    def do(self, work, element):
+        self.done.append(element)
+        return [2 * element, 0]
+
+    def finish_step(self):
+        pass
+
+
+def test_until_processes_are_ready_threads_take_the_last_elements():
+    """Those are the smallest units: a thread that has a large one would not see a process."""
+    processes, found = LateProcesses(after=10), []
+    steps = [
+        Step("List", List(), BUILDS),
+        Step("Twice", Double(), "List", spread="Spread"),
+        Step("Collect", Collect(found), BUILDS, ("Twice",)),
+    ]
+    run_here(steps, None, 2, processes)
+    assert sorted(processes.done) == list(range(90))
+    assert found == [(None, [value for number in range(100) for value in (2 * number, 0)])]
 
 
 def test_threads_that_wait_for_an_object_store_are_more(monkeypatch):

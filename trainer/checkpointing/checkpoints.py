@@ -248,7 +248,7 @@ def save_model(model: Any, path: Path) -> None:
     temporary = path.with_name(f"unfinished-{path.name}")  # Keras insists on the ending .keras
     try:
         model.save(temporary)
-    # NotImplementedError: Keras' own get_config() raises it for arguments that it cannot record.
+    # The last one is raised by Keras' own get_config(), for arguments that it cannot record.
     except (TypeError, ValueError, NotImplementedError) as error:
         raise InputError(
             f"Keras cannot serialize the model to {path}: {type(error).__name__}: {error}. Give a "

@@ -149,8 +149,9 @@ def _kept_ids(workspace: Workspace, records: int) -> Iterator[_KeptIds]:
                 ranges = np.searchsorted(ends, int64(rows["record"]), side="right")
                 rows = rows.take(pa.array(np.argsort(ranges, kind="stable")))
                 bounds = bounds_of(np.bincount(ranges, minlength=number))
-                for each in np.flatnonzero(np.diff(bounds)).tolist():
-                    writers[each].write_table(rows.slice(bounds[each], np.diff(bounds)[each]))
+                for each in np.unique(ranges).tolist():
+                    part = rows.slice(bounds[each], bounds[each + 1] - bounds[each])
+                    writers[each].write_table(part)
         yield _KeptIds(paths, ends)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
