@@ -224,3 +224,22 @@ def test_an_unknown_scheme_names_those_there_are(text):
 def test_a_file_url_names_this_machine():
     with pytest.raises(UsageError, match="names the host 'elsewhere'"):
         storage.place_of("file://elsewhere/set")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_durable_file_goes_to_the_disk_while_it_is_written(tmp_path, monkeypatch, there):
+    """Where the system can be asked to; elsewhere fsync does it all."""
+    begun = []
+
+    def begin(descriptor, *_):
+        begun.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.setattr("shard_format.storage.local._sync_file_range", begin if there else None)
+    with storage.create(tmp_path / "file", durable=True) as file:
+        for _ in range(8):
+            file.write(bytes(1 << 20))
+        # The last MiB is still in the buffer.
+        assert begun == ([size << 20 for size in range(1, 8)] if there else [])
+    assert storage.stat(tmp_path / "file").size == 8 << 20
+    storage.write_bytes(tmp_path / "other", bytes(8 << 20))
+    assert len(begun) <= 8  # without `durable`, the system decides
