@@ -12,14 +12,15 @@ import numpy.typing as npt
 
 from shard_format.keys import UInt64Array
 
-# 2**16 bins suffice while a bin of a split has few keys; 2**24 take 128 MiB per split.
-SMALL_BITS, LARGE_BITS = 16, 24
-_LARGE_CORPUS = 1 << 24
+# The keys of a bin with a boundary are in memory, and so is the count of every bin: up to 2**24
+# bins, 128 MiB per split, from 2 billion records on.
+_KEYS_OF_BIN = 256
+_LEAST_BITS, _MOST_BITS = 16, 24
 
 
 def histogram_bits(records: int) -> int:
     """Leading bits to count by, for a corpus of this many records."""
-    return SMALL_BITS if records <= _LARGE_CORPUS else LARGE_BITS
+    return min(_MOST_BITS, max(_LEAST_BITS, (records // _KEYS_OF_BIN).bit_length()))
 
 
 class Quantiles:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from beam_jobs.stages import stage
 from beam_jobs.stages.plan import plan
-from beam_jobs.stages.plan.boundaries import Quantiles
+from beam_jobs.stages.plan.boundaries import Quantiles, histogram_bits
 from beam_jobs.staging.partitions import rows_of_partition
 from shard_format import open_index
 
@@ -37,6 +37,14 @@ def test_shards_differ_by_at_most_one_record(keys, num_shards, bits):
         assert len(counts) == num_shards
         assert counts.max() - counts.min() <= 1
         assert counts.min() >= 1
+
+
+@pytest.mark.parametrize("records", [1, 10**6, (1 << 24) + 1, 2 * 10**7, 10**9, 10**11])
+def test_counting_keys_takes_little_memory_at_any_size(records):
+    """16.8 million records had 128 MiB per split where 16.7 million had half of one."""
+    bins = 1 << histogram_bits(records)
+    assert 8 * bins <= min(max(records // 8, 1 << 19), 128 << 20)
+    assert records / bins <= 256 or bins == 1 << 24  # all that a boundary collects
 
 
 def _rows(manifest, out):
