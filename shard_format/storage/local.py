@@ -11,7 +11,7 @@ import stat as modes
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from shard_format.storage.base import (
     FILE,
@@ -24,9 +24,6 @@ from shard_format.storage.base import (
     RandomAccessFile,
     Stat,
 )
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 _BLOCK_BYTES = 1 << 20  # 1 MiB a system call
 
@@ -154,7 +151,7 @@ class _WrittenEarly(io.FileIO):
     Errors of the disk are left to fsync, which reports them all.
     """
 
-    def write(self, data: ReadableBuffer) -> int:
+    def write(self, data: Any) -> int:  # whatever has the buffer protocol
         written = super().write(data)
         if _sync_file_range is not None:
             start, to_the_end = ctypes.c_int64(0), ctypes.c_int64(0)
