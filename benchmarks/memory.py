@@ -1,13 +1,14 @@
 """Memory of jobs on growing corpora: `python -m benchmarks.memory [--only KIND] [--images N,N...]`.
 
 Images of 32 pixels, all different, or 99 % of them copies; documents in one JSON Lines file, all
-different, or 99 % copies. Every size is one process, and its memory the greatest sum of the
-proportional sizes (PSS) of the process tree: pages that several processes share count once. Pages
-of files that are mapped count too, though the system may reclaim them; so what belongs to no file
-has a column of its own. The target is 1.1 times the memory for ten times the corpus. Shards have 8
-MiB, and so as many rows as those of 128 MiB have of photographs: the index of a shard is one batch.
-From some size of the corpus on a job takes worker processes; `--worker-type` compares like with
-like. Other programs that have the same libraries open lower the PSS of these.
+different, or 99 % copies, or tiny: of some 32 bytes, so that a file has very many. Every size is
+one process, and its memory the greatest sum of the proportional sizes (PSS) of the process tree:
+pages that several processes share count once. Pages of files that are mapped count too, though the
+system may reclaim them; so what belongs to no file has a column of its own. The target is 1.1 times
+the memory for ten times the corpus. Shards have 8 MiB, and so as many rows as those of 128 MiB have
+of photographs: the index of a shard is one batch. From some size of the corpus on a job takes
+worker processes; `--worker-type` compares like with like. Other programs that have the same
+libraries open lower the PSS of these.
 
 Results go to benchmarks/results/memory.json.
 """
@@ -40,14 +41,16 @@ _SIDE = 32
 _CLASSES = 10
 _COPIES = 100  # records with the same content where 99 % are duplicates
 _POOL = 2000  # documents, whose lines are put together anew
-# By kind: the record type, --dedup, and whether 99 % are copies.
-_KINDS = {
-    "images": ("image", "exact", False),
-    "duplicate images": ("image", "exact", True),
-    "images, near": ("image", "near", False),
-    "documents": ("text", "exact", False),
-    "duplicate documents": ("text", "exact", True),
-    "documents, near": ("text", "near", False),
+_LINES = 8  # of a document, below its first one
+# By kind: the record type, --dedup, and how its corpus is made.
+_KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "images": ("image", "exact", {}),
+    "duplicate images": ("image", "exact", {"copies": True}),
+    "images, near": ("image", "near", {}),
+    "documents": ("text", "exact", {}),
+    "tiny documents": ("text", "exact", {"lines": 0}),
+    "duplicate documents": ("text", "exact", {"copies": True}),
+    "documents, near": ("text", "near", {}),
 }
 
 
@@ -94,11 +97,11 @@ def _sizes(text: str) -> list[int]:
 
 def _measured(kind: str, size: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """The middle one of some runs, by its memory."""
-    record_type, dedup, copies = _KINDS[kind]
+    record_type, dedup, corpus = _KINDS[kind]
     work = arguments.work.resolve() / kind.replace(" ", "-")
     shutil.rmtree(work, ignore_errors=True)
     make = _make_images if record_type == "image" else _make_text
-    source, runs = make(work / "corpus", size, copies=copies), []
+    source, runs = make(work / "corpus", size, **corpus), []
     for _ in range(arguments.repeat):
         command = [record_type, source, work / "set", dedup, arguments.workers]
         command += [arguments.shard_size, work / "stage", arguments.worker_type]
@@ -157,7 +160,7 @@ def _line(kind: str, found: list[dict[str, Any]]) -> str:
     return f"{line}  {stage}"
 
 
-def _make_images(folder: Path, count: int, *, copies: bool) -> Path:
+def _make_images(folder: Path, count: int, *, copies: bool = False) -> Path:
     """JPEG files of noise in class folders."""
     originals = count // _COPIES if copies else count
     generator, encoded = np.random.default_rng(0), b""
@@ -179,7 +182,7 @@ def _make_images(folder: Path, count: int, *, copies: bool) -> Path:
     return folder
 
 
-def _make_text(folder: Path, megabytes: int, *, copies: bool) -> Path:
+def _make_text(folder: Path, megabytes: int, *, copies: bool = False, lines: int = _LINES) -> Path:
     """One JSON Lines file: lines of real documents, put together anew for each one."""
     folder.mkdir(parents=True)
     generator, pool = random.Random(0), [text.split("\n") for text in documents(_POOL)]
@@ -190,8 +193,8 @@ def _make_text(folder: Path, megabytes: int, *, copies: bool) -> Path:
             if copies and written >= megabytes * 1_000_000 / _COPIES:
                 written += file.write(generator.choice(originals))
                 continue
-            lines = generator.sample(pool[generator.randrange(_POOL)], 8)
-            text = f"document {generator.getrandbits(64)} .\n" + "\n".join(lines)
+            drawn = generator.sample(pool[generator.randrange(_POOL)], lines)
+            text = f"document {generator.getrandbits(64)} .\n" + "\n".join(drawn)
             line = json.dumps({"text": text}) + "\n"
             written += file.write(line)
             if copies:

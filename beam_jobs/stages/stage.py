@@ -1,21 +1,21 @@
 """Stage 2, stage: one unit of raw records becomes a key-sorted run of finished payloads.
 
 The items of a unit are read in the order of the listing, and their records prepared in batches. Ids
-are known only once records are read, so payload is spooled as it comes and put in shuffle order at
-the end.
+are known only once records are read, so payload and the rows of the sidecar are spooled as they
+come and put in shuffle order at the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from types import TracebackType
 from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.columns import int64
 from beam_jobs.corpus.labels import LABEL_KIND, check_annotated, kept_columns
 from beam_jobs.corpus.reading import CorpusReader, stored_range
 from beam_jobs.corpus.record import (
@@ -34,9 +34,17 @@ from beam_jobs.progress import SteadyReports, report
 from beam_jobs.record_types import RecordType
 from beam_jobs.rejects import RejectWriter
 from beam_jobs.stages.list import read_unit
+from beam_jobs.staging.row_spool import RowSpool, shuffle_order
 from beam_jobs.staging.spool import Spool
-from beam_jobs.staging.units import SIDECAR_FIELDS, Unit, UnitSummary, done_before, unit_files
-from beam_jobs.workspace import Workspace, write_json, write_table
+from beam_jobs.staging.units import (
+    SIDECAR_FIELDS,
+    Unit,
+    UnitSummary,
+    done_before,
+    unit_files,
+    with_offsets,
+)
+from beam_jobs.workspace import Workspace, write_json
 from shard_format import (
     Feature,
     InputError,
@@ -50,7 +58,6 @@ from shard_format import (
 )
 
 _BATCH_RECORDS = 4096
-_JOINED_ROWS = 2048  # of a sidecar
 
 
 def stage_unit(
@@ -77,11 +84,11 @@ def stage_unit(
     try:
         with (
             workspace.write(files["tfrecord"]) as payload,
+            workspace.write_arrow(files["arrow"]) as sidecar,
             workspace.write_arrow(files["rejects"]) as sink,
             RejectWriter(sink) as rejects,
-            Spool(workspace.scratch_file()) as spool,
+            UnitAtWork(options, record_type, rejects, workspace) as work,
         ):
-            work = UnitAtWork(options, record_type, rejects, spool)
             reports = SteadyReports(workspace.progress, "stage")
             with CorpusReader(options, record_type.payload, workspace.scratch_file()) as reader:
                 for item in storage.ahead(items(), stored_range):
@@ -90,15 +97,14 @@ def stage_unit(
                     reports.add(item.size)
                 work.flush()
             reports.flush()
-            sidecar = work.write_in_shuffle_order(payload)
+            work.write_in_shuffle_order(payload, sidecar)
             payload_bytes = payload.tell()
     except UnreadableError as error:
         return _unreadable(unit, items(), error)
-    write_table(workspace, files["arrow"], sidecar)
     summary = UnitSummary(
         key=unit.key,
         read=work.read,
-        kept=len(sidecar),
+        kept=work.kept,
         refused=dict(sorted(rejects.refused.items())),
         filtered=dict(sorted(rejects.filtered.items())),
         reused=False,
@@ -146,49 +152,6 @@ def encode_frames(
     return frame_columns(encode_columns(features, values, records))
 
 
-class _Rows:
-    """The rows of a sidecar, while a unit is staged.
-
-    A batch has some hundred rows, whose columns as they are made take three times their bytes. So
-    batches are joined now and then.
-
-    Args:
-        schema: Of the sidecar.
-    """
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self._schema = schema
-        self._joined: list[pa.Table] = [schema.empty_table()]
-        self._batches: list[pa.Table] = []
-        self._waiting = 0
-
-    def append(self, batch: pa.Table) -> None:
-        self._batches.append(batch)
-        self._waiting += len(batch)
-        if self._waiting >= _JOINED_ROWS:
-            self._join()
-
-    def select(self, names: Sequence[str]) -> pa.Table:
-        """Some columns of all rows."""
-        self._join()
-        return pa.concat_tables(self._joined).select(names)
-
-    def take(self, order: pa.Array) -> pa.Table:
-        """All rows in another order, of which nothing is left here."""
-        self._join()
-        rows, self._joined = pa.concat_tables(self._joined), []
-        columns = {}
-        for name in self._schema.names:  # one by one: each is freed once it is copied
-            columns[name] = rows[name].take(order).combine_chunks()
-            rows = rows.drop_columns([name])
-        return pa.table(columns, schema=self._schema)
-
-    def _join(self) -> None:
-        batches, self._batches, self._waiting = self._batches, [], 0
-        if batches:
-            self._joined.append(pa.concat_tables(batches).combine_chunks())
-
-
 class UnitAtWork:
     """The records of a unit on their way: waiting for a batch, spooled, or rejected.
 
@@ -201,13 +164,12 @@ class UnitAtWork:
         options: PreprocessOptions,
         record_type: RecordType,
         rejects: RejectWriter,
-        spool: Spool,
+        workspace: Workspace,
     ) -> None:
         self.read = 0
         self._options = options
         self._record_type = record_type
         self._rejects = rejects
-        self._spool = spool
         self._kept = kept_columns(options)
         self._is_annotated = not options.no_labels or splits_are_given(options.split)
         self._columns = record_type.staged_columns
@@ -215,7 +177,13 @@ class UnitAtWork:
         self._schema = pa.schema([*SIDECAR_FIELDS, *self._columns, *labels])
         self._waiting: list[tuple[int, RawRecord]] = []  # with positions in the unit
         self._waiting_bytes = 0
-        self._rows = _Rows(self._schema)
+        self._frames = Spool(workspace.scratch_file())
+        self._rows = RowSpool(workspace.scratch_file(), self._schema)
+
+    @property
+    def kept(self) -> int:
+        """Number of records that were staged so far."""
+        return self._rows.count
 
     def add(self, result: ReadResult) -> None:
         """Takes one result of reading."""
@@ -262,7 +230,7 @@ class UnitAtWork:
             else:
                 values[name] = kept
         frames = encode_frames(self._record_type.staged_features, values, len(records))
-        self._spool.append(frames)
+        self._frames.append(frames)
         ids = [record.record_id for record in records]
         hashes = [id_hash(record_id) for record_id in ids]
         groups = [record.annotations.group for record in records]
@@ -280,19 +248,27 @@ class UnitAtWork:
         columns |= {field.name: prepared.statistics[field.name] for field in self._columns}
         self._rows.append(pa.table(columns | further, schema=self._schema))
 
-    def write_in_shuffle_order(self, payload: BinaryIO) -> pa.Table:
-        """Copies the spooled payload in shuffle order; the sidecar in that order."""
-        # The record id breaks the tie of two equal keys, so the order never depends on the unit.
-        order = pc.sort_indices(
-            self._rows.select(["key", "record_id"]),
-            sort_keys=[("key", "ascending"), ("record_id", "ascending")],
-        )
-        payload.writelines(self._spool.take(order.to_numpy().astype(np.int64)))
-        sidecar = self._rows.take(order)
-        lengths = int64(sidecar["length"])
-        offsets = pa.array(np.cumsum(lengths) - lengths)
-        at = sidecar.column_names.index("offset")
-        return sidecar.set_column(at, sidecar.schema.field("offset"), offsets)
+    def write_in_shuffle_order(self, payload: BinaryIO, sidecar: pa.NativeFile) -> None:
+        """Copies the spooled frames, and writes their rows, in shuffle order."""
+        order = shuffle_order(self._rows)
+        payload.writelines(self._frames.take(order))
+        end = 0
+        with pa.ipc.new_file(sidecar, self._schema) as writer:
+            for rows in self._rows.take(order):
+                writer.write_table(with_offsets(rows, end))
+                end += pc.sum(rows["length"]).as_py()
+
+    def __enter__(self) -> UnitAtWork:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._frames.close()
+        self._rows.close()
 
     def _with_kept(self, record: RawRecord) -> RawRecord:
         """The record; one of a format without columns with the values of an absent field.

@@ -23,9 +23,8 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RecordType
 from beam_jobs.rejects import RejectWriter
 from beam_jobs.stages.stage import UnitAtWork
-from beam_jobs.staging.spool import Spool
 from beam_jobs.staging.units import unit_files
-from beam_jobs.workspace import Workspace, write_table
+from beam_jobs.workspace import Workspace, read_table
 from shard_format import InputError, storage
 
 _ITEMS = 64
@@ -82,10 +81,10 @@ def stage_trial(
     with (
         workspace.write_arrow(rejects_path) as sink,
         RejectWriter(sink) as rejects,
-        Spool(workspace.scratch_file()) as spool,
+        UnitAtWork(options, record_type, rejects, workspace) as unit,
         CorpusReader(options, record_type.payload, workspace.scratch_file()) as reader,
     ):
-        work = _TimedWork(UnitAtWork(options, record_type, rejects, spool))
+        work = _TimedWork(unit)
         try:
             for item in storage.ahead(_sample(listing, options.seed), stored_range):
                 if not work.take(item, reader):
@@ -96,14 +95,16 @@ def stage_trial(
                 "when it can be read, or with --on-unreadable quarantine."
             ) from error
         files = unit_files(workspace, TRIAL_UNIT)
-        with workspace.write(files["tfrecord"]) as payload:
-            sidecar = work.unit.write_in_shuffle_order(payload)
+        with (
+            workspace.write(files["tfrecord"]) as payload,
+            workspace.write_arrow(files["arrow"]) as sidecar,
+        ):
+            unit.write_in_shuffle_order(payload, sidecar)
             staged_bytes = payload.tell()
-    write_table(workspace, files["arrow"], sidecar)
-    labels = pc.value_counts(sidecar["label"].drop_null()).to_pylist()
+    labels = pc.value_counts(read_table(files["arrow"])["label"].drop_null()).to_pylist()
     return Trial(
-        read=work.unit.read,
-        kept=len(sidecar),
+        read=unit.read,
+        kept=unit.kept,
         reasons=dict(rejects.refused + rejects.filtered),
         labels={one["values"]: one["counts"] for one in labels},
         item_bytes=work.item_bytes,

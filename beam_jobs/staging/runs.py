@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from beam_jobs.columns import int64
 from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.staging.reader import Source, read_frames
+from beam_jobs.staging.units import with_offsets
 from beam_jobs.workspace import Workspace, read_json, write_json
 from shard_format import frame, storage, unframe
 from shard_format.storage import Place
@@ -152,10 +153,7 @@ def _read_cell(cell: Cell, workspace: Workspace, *, whole: bool) -> tuple[pa.Tab
 
 
 def _stream(table: pa.Table) -> bytes:
-    lengths = int64(table["length"])
-    offsets = pa.array(np.cumsum(lengths) - lengths)
-    at = table.column_names.index("offset")
-    table = table.set_column(at, table.schema.field("offset"), offsets).drop_columns(["unit"])
+    table = with_offsets(table).drop_columns(["unit"])
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 
 import numpy as np
@@ -53,25 +52,24 @@ class Spool:
         """The frames of these numbers, one behind the other; none may be added after that."""
         if self._file is None:
             held = pa.chunked_array(self._held, pa.large_binary()).combine_chunks()
-            for start in range(0, len(order), _TAKEN_RECORDS):
-                yield bytes_of(held.take(pa.array(order[start : start + _TAKEN_RECORDS])))
+            for part in _parts(order):
+                yield bytes_of(held.take(pa.array(part)))
             return
         self._file.close()
         ends = bounds_of(np.concatenate(self._sizes))
-        places = zip(ends[order].tolist(), ends[order + 1].tolist(), strict=True)
         with self._path.open("rb", buffering=0) as file:
-            for start, end in places:
-                yield os.pread(file.fileno(), end - start, start)
+            for part in _parts(order):
+                begins, sizes = ends[part], ends[part + 1] - ends[part]
+                for begin, size in zip(begins.tolist(), sizes.tolist(), strict=True):
+                    yield os.pread(file.fileno(), size, begin)
 
-    def __enter__(self) -> Spool:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Removes the file."""
         if self._file is not None:
             self._file.close()
         self._path.unlink(missing_ok=True)
+
+
+def _parts(order: IntArray) -> Iterator[IntArray]:
+    for start in range(0, len(order), _TAKEN_RECORDS):
+        yield order[start : start + _TAKEN_RECORDS]

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
+from beam_jobs.columns import int64
 from beam_jobs.workspace import Workspace, read_json
 from shard_format import file_sha256, storage
 from shard_format.storage import Place
@@ -27,6 +29,19 @@ SIDECAR_FIELDS = (
     pa.field("group", pa.uint64()),  # hash of what --group-by says
     pa.field("split", pa.string()),  # where the source says
 )
+
+
+def with_offsets(rows: pa.Table, begin: int = 0) -> pa.Table:
+    """Rows whose frames are written one behind the other, with the "offset" of each.
+
+    Args:
+        rows: With "length", in bytes, and "offset", which is replaced.
+        begin: Where the first frame begins.
+    """
+    lengths = int64(rows["length"])
+    at = rows.column_names.index("offset")
+    offsets = pa.array(begin + np.cumsum(lengths) - lengths)
+    return rows.set_column(at, rows.schema.field("offset"), offsets)
 
 
 # The reason of a file that an I/O error kept from being read.

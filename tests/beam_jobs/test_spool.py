@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 
 import numpy as np
@@ -20,7 +21,7 @@ def test_frames_come_back_in_any_order(tmp_path_factory, frames, held, draw):
     draw.shuffle(order)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spool, "_HELD_BYTES", held)
-        with spool.Spool(path) as waiting:
+        with contextlib.closing(spool.Spool(path)) as waiting:
             for start in range(0, len(frames), 4):
                 waiting.append(pa.array(frames[start : start + 4], pa.large_binary()))
             assert path.exists() == (sum(map(len, frames)) > held)
