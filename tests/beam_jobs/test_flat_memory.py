@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import time
@@ -9,18 +10,16 @@ from collections import Counter
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from beam_jobs.engine import local
 from beam_jobs.engine.processes import worker_processes
-from beam_jobs.options import ImageOptions
+from beam_jobs.options import ImageOptions, TextOptions
 from beam_jobs.pipeline import BUILDS, Step, Work
 from beam_jobs.run import preprocess
-from beam_jobs.stages import stage
-from beam_jobs.staging import read_items, reader
+from beam_jobs.staging import read_items, reader, row_spool
 from beam_jobs.workspace import Workspace, read_batches, read_table
-from shard_format import frame
+from shard_format import frame, unframe
 
 
 def test_arrow_allocates_with_malloc_during_a_build_only(samples, tmp_path):
@@ -91,28 +90,39 @@ def test_no_pass_over_the_whole_corpus_maps_its_file(build, samples, tmp_path, m
     assert mapped["train.arrow"] <= 1  # for the schema
 
 
-def test_rows_of_a_sidecar_are_joined(monkeypatch):
-    monkeypatch.setattr(stage, "_JOINED_ROWS", 10)
-    schema = pa.schema([pa.field("key", pa.uint64(), nullable=False), pa.field("id", pa.string())])
-    keys = np.random.default_rng(0).permutation(100).astype(np.uint64)
-    rows = stage._Rows(schema)
-    for start in range(0, 100, 4):
-        part = keys[start : start + 4]
-        rows.append(pa.table([pa.array(part), pa.array(list(map(str, part)))], schema=schema))
-        assert len(rows._batches) < 3
-    assert len(rows._joined) <= 1 + 100 // 10
-    order = pc.sort_indices(rows.select(["key"]), sort_keys=[("key", "ascending")])
-    table = rows.take(order)
-    assert table["key"].to_pylist() == list(range(100))
-    assert table["id"].to_pylist() == list(map(str, range(100)))
-    assert {column.num_chunks for column in table.columns} == {1}
-    assert not rows._joined
+def test_rows_of_a_unit_of_tiny_documents_wait_in_a_file(tmp_path, monkeypatch):
+    lines = (json.dumps({"text": f"document {number}"}) + "\n" for number in range(300))
+    source = tmp_path / "corpus.jsonl"
+    source.write_text("".join(lines))
 
+    def build(name):
+        staging = tmp_path / f"units of {name}"
+        options = TextOptions(
+            (str(source),),
+            str(tmp_path / name),
+            text_column="text",
+            staging=str(staging),
+            workers=1,
+            no_labels=True,
+            no_report=True,
+        )
+        return preprocess(options).manifest.root_hash, staging / "units"
 
-def test_a_sidecar_may_be_empty():
-    rows = stage._Rows(pa.schema([pa.field("key", pa.uint64(), nullable=False)]))
-    order = pc.sort_indices(rows.select(["key"]), sort_keys=[("key", "ascending")])
-    assert len(rows.take(order)) == 0
+    in_memory, units = build("held")
+    (sidecar,) = units.glob("*.arrow")
+    expected = read_table(sidecar)
+    assert len(expected) > 250
+    monkeypatch.setattr(row_spool, "_HELD_ROWS", 16)
+    monkeypatch.setattr(row_spool, "_JOINED_ROWS", 8)
+    spooled, units = build("spooled")
+    assert spooled == in_memory
+    (sidecar,) = units.glob("*.arrow")
+    assert read_table(sidecar).equals(expected)
+    assert max(map(len, read_batches(sidecar))) <= 16
+    payload = sidecar.with_suffix(".tfrecord").read_bytes()
+    places = (expected[name].to_pylist() for name in ("offset", "length"))
+    for begin, size in zip(*places, strict=True):
+        unframe(payload[begin : begin + size], "the unit")
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 100])
