@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.columns import IntArray
+from beam_jobs.columns import IntArray, bounds_of
 from beam_jobs.staging import UnitSummary, unit_files
 from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.staging.partitions import Partitions
@@ -166,9 +166,24 @@ def take_rows(
     runs = np.split(order, np.flatnonzero(np.diff(units[order])) + 1)
 
     def take(run: IntArray) -> pa.Table:
-        return table_of(int(units[run[0]])).take(pa.array(rows[run]))
+        return _take_ascending(table_of(int(units[run[0]])), rows[run])
 
     parts = list(in_parallel(take, runs, remote=remote))
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     return pa.concat_tables(parts).take(pa.array(back))
+
+
+def _take_ascending(table: pa.Table, rows: IntArray) -> pa.Table:
+    """Rows of a table, batch by batch: Arrow would first copy the whole columns, to join chunks."""
+    batches = table.to_batches()
+    begins = bounds_of(np.array([len(batch) for batch in batches], np.int64))
+    edges = np.searchsorted(rows, begins).tolist()
+    parts = [
+        batch.take(pa.array(rows[first:last] - begin))
+        for batch, begin, first, last in zip(
+            batches, begins[:-1].tolist(), edges[:-1], edges[1:], strict=True
+        )
+        if first < last
+    ]
+    return pa.Table.from_batches(parts, table.schema)
