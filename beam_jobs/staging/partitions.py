@@ -55,10 +55,12 @@ class Partitions:
             partition: [n], in [0, number).
             rows: [n].
         """
-        self._held.append((partition, rows))
-        self._held_rows += len(rows)
-        if self._number > 1 and self._held_rows >= _HELD_ROWS:
-            self._flush()
+        for start in range(0, len(rows), _HELD_ROWS):  # a unit may have a million
+            part = slice(start, start + _HELD_ROWS)
+            self._held.append((partition[part], rows[part]))
+            self._held_rows += len(rows[part])
+            if self._number > 1 and self._held_rows >= _HELD_ROWS:
+                self._flush()
 
     def take(self) -> Iterator[StructuredArray]:
         """The rows of every partition, in the order in which they were added."""
