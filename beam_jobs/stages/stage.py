@@ -12,10 +12,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any, BinaryIO
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from beam_jobs.columns import int64
 from beam_jobs.corpus.labels import LABEL_KIND, check_annotated, kept_columns
 from beam_jobs.corpus.reading import CorpusReader, stored_range
 from beam_jobs.corpus.record import (
@@ -34,7 +34,7 @@ from beam_jobs.progress import SteadyReports, report
 from beam_jobs.record_types import RecordType
 from beam_jobs.rejects import RejectWriter
 from beam_jobs.stages.list import read_unit
-from beam_jobs.staging.row_spool import RowSpool, shuffle_order
+from beam_jobs.staging.row_sorter import RowSorter
 from beam_jobs.staging.spool import Spool
 from beam_jobs.staging.units import (
     SIDECAR_FIELDS,
@@ -178,7 +178,7 @@ class UnitAtWork:
         self._waiting: list[tuple[int, RawRecord]] = []  # with positions in the unit
         self._waiting_bytes = 0
         self._frames = Spool(workspace.scratch_file())
-        self._rows = RowSpool(workspace.scratch_file(), self._schema)
+        self._rows = RowSorter(workspace.scratch_file(), self._schema)
 
     @property
     def kept(self) -> int:
@@ -230,14 +230,14 @@ class UnitAtWork:
             else:
                 values[name] = kept
         frames = encode_frames(self._record_type.staged_features, values, len(records))
-        self._frames.append(frames)
+        begins = self._frames.append(frames)
         ids = [record.record_id for record in records]
         hashes = [id_hash(record_id) for record_id in ids]
         groups = [record.annotations.group for record in records]
         columns: dict[str, Any] = {
             "key": shuffle_keys(hashes, self._options.seed),
             "id_hash": pa.array(hashes, pa.uint64()),
-            "offset": np.zeros(len(records), np.int64),  # until the order is known
+            "offset": begins,  # in the spool, until the order is known
             "length": pc.binary_length(frames),
             "record_id": ids,
             "label": [record.annotations.label for record in records],
@@ -250,13 +250,10 @@ class UnitAtWork:
 
     def write_in_shuffle_order(self, payload: BinaryIO, sidecar: pa.NativeFile) -> None:
         """Copies the spooled frames, and writes their rows, in shuffle order."""
-        order = shuffle_order(self._rows)
-        payload.writelines(self._frames.take(order))
-        end = 0
         with pa.ipc.new_file(sidecar, self._schema) as writer:
-            for rows in self._rows.take(order):
-                writer.write_table(with_offsets(rows, end))
-                end += pc.sum(rows["length"]).as_py()
+            for rows in self._rows.in_order():
+                writer.write_table(with_offsets(rows, payload.tell()))
+                payload.writelines(self._frames.take(int64(rows["offset"]), int64(rows["length"])))
 
     def __enter__(self) -> UnitAtWork:
         return self

@@ -17,7 +17,6 @@ from beam_jobs.columns import IntArray, bounds_of, bytes_of
 # cache holds, and that is read and not mapped: pages of a map would count as memory of the job.
 _HELD_BYTES = 1 << 20
 _WRITE_BYTES = 1 << 20  # 1 MiB a system call
-_TAKEN_RECORDS = 1024  # at a time
 
 
 class Spool:
@@ -29,47 +28,37 @@ class Spool:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._bytes = 0
         self._held: list[pa.LargeBinaryArray] = []
-        self._held_bytes = 0
-        self._sizes: list[IntArray] = []
         self._file: BinaryIO | None = None
 
-    def append(self, frames: pa.LargeBinaryArray) -> None:
-        """Adds [n] large_binary frames behind the others."""
-        sizes = np.asarray(pc.binary_length(frames), np.int64)
-        self._sizes.append(sizes)
+    def append(self, frames: pa.LargeBinaryArray) -> IntArray:
+        """Adds [n] large_binary frames behind the others; [n] int64, where each begins."""
+        begins = self._bytes + bounds_of(np.asarray(pc.binary_length(frames), np.int64))
+        self._bytes = int(begins[-1])
         if self._file is not None:
             self._file.write(bytes_of(frames))
-            return
+            return begins[:-1]
         self._held.append(frames)
-        self._held_bytes += int(sizes.sum())
-        if self._held_bytes > _HELD_BYTES:
-            self._file = self._path.open("wb", buffering=_WRITE_BYTES)
+        if self._bytes > _HELD_BYTES:
+            self._file = self._path.open("w+b", buffering=_WRITE_BYTES)
             self._file.writelines(map(bytes_of, self._held))
             self._held.clear()
+        return begins[:-1]
 
-    def take(self, order: IntArray) -> Iterator[bytes | memoryview]:
-        """The frames of these numbers, one behind the other; none may be added after that."""
+    def take(self, begins: IntArray, sizes: IntArray) -> Iterator[bytes | memoryview]:
+        """The frames of these sizes that begin there; none may be added after that."""
+        places = zip(begins.tolist(), sizes.tolist(), strict=True)
         if self._file is None:
-            held = pa.chunked_array(self._held, pa.large_binary()).combine_chunks()
-            for part in _parts(order):
-                yield bytes_of(held.take(pa.array(part)))
+            held = memoryview(b"".join(map(bytes_of, self._held)))
+            yield from (held[begin : begin + size] for begin, size in places)
             return
-        self._file.close()
-        ends = bounds_of(np.concatenate(self._sizes))
-        with self._path.open("rb", buffering=0) as file:
-            for part in _parts(order):
-                begins, sizes = ends[part], ends[part + 1] - ends[part]
-                for begin, size in zip(begins.tolist(), sizes.tolist(), strict=True):
-                    yield os.pread(file.fileno(), size, begin)
+        self._file.flush()
+        for begin, size in places:
+            yield os.pread(self._file.fileno(), size, begin)
 
     def close(self) -> None:
         """Removes the file."""
         if self._file is not None:
             self._file.close()
         self._path.unlink(missing_ok=True)
-
-
-def _parts(order: IntArray) -> Iterator[IntArray]:
-    for start in range(0, len(order), _TAKEN_RECORDS):
-        yield order[start : start + _TAKEN_RECORDS]

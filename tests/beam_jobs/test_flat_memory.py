@@ -17,7 +17,8 @@ from beam_jobs.engine.processes import worker_processes
 from beam_jobs.options import ImageOptions, TextOptions
 from beam_jobs.pipeline import BUILDS, Step, Work
 from beam_jobs.run import preprocess
-from beam_jobs.staging import read_items, reader, row_spool
+from beam_jobs.stages import stage
+from beam_jobs.staging import read_items, reader, row_sorter
 from beam_jobs.workspace import Workspace, read_batches, read_table
 from shard_format import frame, unframe
 
@@ -112,13 +113,14 @@ def test_rows_of_a_unit_of_tiny_documents_wait_in_a_file(tmp_path, monkeypatch):
     (sidecar,) = units.glob("*.arrow")
     expected = read_table(sidecar)
     assert len(expected) > 250
-    monkeypatch.setattr(row_spool, "_HELD_ROWS", 16)
-    monkeypatch.setattr(row_spool, "_JOINED_ROWS", 8)
+    monkeypatch.setattr(row_sorter, "_HELD_BYTES", 4096)
+    monkeypatch.setattr(row_sorter, "_JOINED_ROWS", 8)
+    monkeypatch.setattr(stage, "_BATCH_RECORDS", 20)
     spooled, units = build("spooled")
     assert spooled == in_memory
     (sidecar,) = units.glob("*.arrow")
     assert read_table(sidecar).equals(expected)
-    assert max(map(len, read_batches(sidecar))) <= 16
+    assert len(list(read_batches(sidecar))) > 4
     payload = sidecar.with_suffix(".tfrecord").read_bytes()
     places = (expected[name].to_pylist() for name in ("offset", "length"))
     for begin, size in zip(*places, strict=True):
