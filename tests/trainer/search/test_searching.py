@@ -168,6 +168,7 @@ def await_trials(directory, process, count):
     raise AssertionError(f"no {count} trials in {directory}")
 
 
+LONG = 1  # seconds of an epoch: a signal after the first one comes before the last one
 SLOW = "epochs: 4\nweight-decay: 0.1\nlearning-rate: {low: 0.1, high: 0.4}"
 
 
@@ -189,7 +190,7 @@ def test_a_killed_search_continues_where_it_was(plan, drive, tmp_path):
 
 
 def test_a_signal_stops_the_trials_and_the_same_command_continues_them(plan):
-    made = plan(SLOW, method="random", pruner="none", num_trials=2)
+    made = plan(f"epochs: 4\nweight-decay: [0.05, {LONG}]", method="grid", pruner="none")
 
     def stop(event):
         if isinstance(event, TrialMeasured) and event.trial.number == 1:
@@ -204,8 +205,7 @@ def test_a_signal_stops_the_trials_and_the_same_command_continues_them(plan):
 
 
 def test_a_trial_that_a_signal_from_elsewhere_ends_is_continued(plan):
-    made = plan(SLOW, method="random", pruner="none", num_trials=1)
-
+    made = plan(f"epochs: 4\nweight-decay: [{LONG}]", method="grid", pruner="none")
     disturbed = []
 
     def disturb(event):
