@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import random
 import tarfile
 
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from beam_jobs.corpus.containers.tar_headers import FOLDER, Gap, TarMember, read_headers
+from beam_jobs.corpus.containers.tar_headers import (
+    FOLDER,
+    Gap,
+    TarMember,
+    is_header,
+    read_headers,
+)
 from beam_jobs.corpus.streams import FileRange, SequentialReader, opened
 
 NAMES = st.text(
@@ -123,3 +131,13 @@ def test_no_damage_makes_it_fail(tmp_path, at, value, end):
     found = read(bytes(data[:end]), tmp_path)
     for one in found:
         assert one.offset + one.size <= end or not one.size
+
+
+def test_random_bytes_are_no_header():
+    """A field without a number once fitted the sum of signed bytes that is -1."""
+    draw = random.Random(0)
+    assert not any(is_header(draw.randbytes(512)) for _ in range(20_000))
+    # The same of a compressed file, whose beginning has the time at which it was written.
+    head = gzip.compress(b'{"text": "%s"}\n' % (b"word " * 100_000), 1, mtime=0)[:512]
+    times = (time.to_bytes(4, "little") for time in range(1_790_000_000, 1_790_005_000))
+    assert not any(is_header(head[:4] + time + head[8:]) for time in times)
