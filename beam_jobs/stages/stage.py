@@ -8,8 +8,8 @@ come and put in shuffle order at the end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
-from types import TracebackType
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -87,7 +87,7 @@ def stage_unit(
             workspace.write_arrow(files["arrow"]) as sidecar,
             workspace.write_arrow(files["rejects"]) as sink,
             RejectWriter(sink) as rejects,
-            UnitAtWork(options, record_type, rejects, workspace) as work,
+            closing(UnitAtWork(options, record_type, rejects, workspace)) as work,
         ):
             reports = SteadyReports(workspace.progress, "stage")
             with CorpusReader(options, record_type.payload, workspace.scratch_file()) as reader:
@@ -255,15 +255,8 @@ class UnitAtWork:
                 writer.write_table(with_offsets(rows, payload.tell()))
                 payload.writelines(self._frames.take(int64(rows["offset"]), int64(rows["length"])))
 
-    def __enter__(self) -> UnitAtWork:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Removes the files in which frames and rows waited."""
         self._frames.close()
         self._rows.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
@@ -81,7 +82,7 @@ def stage_trial(
     with (
         workspace.write_arrow(rejects_path) as sink,
         RejectWriter(sink) as rejects,
-        UnitAtWork(options, record_type, rejects, workspace) as unit,
+        closing(UnitAtWork(options, record_type, rejects, workspace)) as unit,
         CorpusReader(options, record_type.payload, workspace.scratch_file()) as reader,
     ):
         work = _TimedWork(unit)
