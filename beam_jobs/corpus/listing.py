@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 
@@ -56,7 +57,9 @@ class CorpusListing:
         self._payload = payload
         self._on_ignored = on_ignored
         self._formats = formats_of_job(options, payload)
-        self._replacements = Replacements([storage.place_of(folder) for folder in options.repaired])
+        self._prefix = f"{options.id_prefix}/" if options.id_prefix else ""
+        repaired = [storage.place_of(folder) for folder in options.repaired]
+        self._replacements = Replacements(repaired, self._prefix)
         self._labels = LabelTable(options) if options.labels is not None else None
         self._names = NameAnnotations(options) if options.label_pattern is not None else None
         self._named = False
@@ -88,13 +91,15 @@ class CorpusListing:
             for one in self._checked(self._items_of(item, folders, number), item)
         )
         named = items if self._names is None else self._names.applied(items)
-        # Last of all: labels and replacements go by the names in the corpus.
-        prefix = f"{options.id_prefix}/" if options.id_prefix else ""
-        for item in named:
-            yield item._replace(record_id=prefix + item.record_id) if prefix else item
-        if self._labels is not None:
-            yield from (self._replacements.applied(item) for item in self._labels.unused())
+        for item in itertools.chain(named, self._unused()):
+            # Last of all: labels go by the names in the corpus.
+            yield item._replace(record_id=self._prefix + item.record_id) if self._prefix else item
         self._replacements.check_matched()
+
+    def _unused(self) -> Iterator[SourceItem]:
+        """The rows of the label table whose files were not listed."""
+        if self._labels is not None:
+            yield from map(self._replacements.applied, self._labels.unused())
 
     def _head(self, file: FoundFile) -> storage.Range | None:
         """The bytes of a file in an object store that show what it is, if its name does not."""

@@ -88,12 +88,13 @@ class Replacements:
 
     Args:
         folders: Hold files by `original_path`; the first that has one is taken.
+        prefix: What the ids of records begin with, where those of items do not have it yet.
 
     Raises:
         InputError: A folder is missing.
     """
 
-    def __init__(self, folders: Sequence[Place]) -> None:
+    def __init__(self, folders: Sequence[Place], prefix: str = "") -> None:
         for folder in folders:
             if not storage.is_folder(folder):
                 raise InputError(
@@ -101,6 +102,7 @@ class Replacements:
                     "was built with files from there."
                 )
         self._folders = folders
+        self._prefix = prefix
         self._matched = False
 
     def __bool__(self) -> bool:
@@ -110,7 +112,7 @@ class Replacements:
         """The item, with the file that replaces its bytes if there is one."""
         if not item.reason or item.reason in _CURABLE:
             for folder in self._folders:
-                found = _found(original_path(folder, item.record_id))
+                found = _found(original_path(folder, self._prefix + item.record_id))
                 if found is not None:
                     self._matched = True
                     return item._replace(
@@ -126,7 +128,7 @@ class Replacements:
         """The files for records of one file, by their number or offset in it."""
         found: dict[str, Replacement] = {}
         for folder in reversed(self._folders):
-            path = original_path(folder, file_id)
+            path = original_path(folder, self._prefix + file_id)
             try:
                 names = [entry.name for entry in storage.list_folder(path)]
             except OSError:

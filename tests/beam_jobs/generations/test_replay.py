@@ -10,6 +10,7 @@ from beam_jobs.generations.compact import compact
 from beam_jobs.generations.replay import replay_generations
 from beam_jobs.quarantine import export, replay_options
 from shard_format import InputError, UsageError, load_build, load_manifest, naming, verify_set
+from shard_format.dropped import read_rejected
 from tests.fixtures.damage import files_of
 
 OLD = {f"{'ab'[n % 2]}/old{n}": n for n in range(8)}
@@ -61,6 +62,29 @@ def test_repaired_files_are_for_the_generation_that_rejected_them(
     with pytest.raises(InputError, match=r"No file in .* has the path of a record that"):
         replay_generations(tmp_path / "set", write_corpus("others", {"b/other": 701}))
     assert replay_generations(tmp_path / "set", good).ledger.quarantined == 0
+
+
+def test_ids_with_a_prefix(write_corpus, begin_set, tmp_path):
+    """Files were looked up by ids without it, and so none was found."""
+    corpus = write_corpus("corpus", OLD)
+    (corpus / "a" / "bad.jpg").write_bytes(b"no image")
+    begin_set(corpus, id_prefix="x")
+    export(tmp_path / "set", tmp_path / "refused")
+    good = write_corpus("good", {"b/1": 700}) / "b" / "1.jpg"
+    shutil.copy(good, tmp_path / "refused" / "files" / "x" / "a" / "bad.jpg")
+    again = replay_options(tmp_path / "set", tmp_path / "refused", (), {})
+    begin_set(corpus, "again", id_prefix="x", repaired=again.repaired)
+    assert load_manifest(tmp_path / "again").ledger.kept == 9
+
+
+def test_rows_without_a_file_have_the_prefix_too(write_corpus, begin_set, tmp_path):
+    corpus = write_corpus("corpus", OLD)
+    rows = ["path,label", *(f"{name}.jpg,{name[0]}" for name in OLD), "a/none.jpg,a"]
+    (tmp_path / "labels.csv").write_text("\n".join(rows) + "\n")
+    begin_set(corpus, labels=str(tmp_path / "labels.csv"), id_prefix="x")
+    out = tmp_path / "set"
+    rejected = [one.record_id for one, _ in read_rejected(out, load_manifest(out))]
+    assert rejected == ["x/a/none.jpg"]
 
 
 @pytest.mark.proof
