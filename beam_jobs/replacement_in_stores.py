@@ -11,19 +11,16 @@ import contextlib
 from collections.abc import Iterator
 
 from beam_jobs.generations.settling import (
-    State,
     abandon,
-    read_state,
     settle,
     target_of,
     write_state,
 )
 from beam_jobs.workspace import Workspace
 from shard_format import load_build, load_manifest, naming, storage
+from shard_format.compaction import REPLACEMENT, State, read_state
 from shard_format.own_checksums import build_text
 from shard_format.storage import Place
-
-_DIGEST = "a set that replaces this one"  # in place of the ids that a compaction removes
 
 
 class ReplacementInStore:
@@ -53,9 +50,9 @@ class ReplacementInStore:
                 state = read_state(self.directory)
                 if state is not None and state.root_hash:
                     settle(self.directory, state)  # it was killed in its last steps
-                elif state is not None and state.digest != _DIGEST:
+                elif state is not None and state.digest != REPLACEMENT:
                     abandon(self.directory)  # a compaction of the set that is replaced
-                write_state(self.directory, State(_DIGEST, 1, 0, [], False, ""))
+                write_state(self.directory, State(REPLACEMENT, 1, 0, [], False, ""))
                 yield
             finally:
                 storage.delete_tree(self.directory / naming.WORK_DIR)
@@ -67,7 +64,7 @@ class ReplacementInStore:
             build["options"]["out"] = str(self.directory)
             storage.write_bytes(self.new / naming.BUILD, build_text(build, manifest))
         report = storage.stat(self.new / naming.REPORT) is not None
-        state = State(_DIGEST, 1, 0, [], report, manifest.root_hash)
+        state = State(REPLACEMENT, 1, 0, [], report, manifest.root_hash)
         write_state(self.directory, state)
         settle(self.directory, state)
 

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from beam_jobs.lease import Lease
 from shard_format import InputError, naming, storage
+from shard_format.set_paths import check_no_links
 from shard_format.storage import Place
 
 _COPY_BYTES = 4 << 20  # 4 MiB
@@ -185,8 +186,10 @@ class Workspace:
             on_note: See Lease.
 
         Raises:
-            InputError: Another process builds into the same folder.
+            InputError: Another process builds into the same folder, or a part of it is a symbolic
+                link.
         """
+        check_no_links(self.out)
         storage.make_folder(self.work)
         path = storage.local_path(self.work / "lock")
         if path is None:

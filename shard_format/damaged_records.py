@@ -52,6 +52,8 @@ class Damage:
         records: Its damaged records, or damaged rows of an index, as far as they can be found.
         same_as: The file of the set that has this very content; "" if none does.
         is_extra: Whether it is not part of the set.
+        is_note: Whether the set is whole all the same: a file that a command writes again, or one
+            that a killed command left.
     """
 
     file: str
@@ -59,6 +61,7 @@ class Damage:
     records: tuple[DamagedRecord, ...] = ()
     same_as: str = ""
     is_extra: bool = False
+    is_note: bool = False
 
 
 def rows_of_shard(index: pa.Table, number: int) -> pa.Table:

@@ -7,7 +7,7 @@ may cover it. build.json has a checksum of its own, and is written after these f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 from shard_format import naming, storage
 from shard_format.manifest import Manifest
@@ -83,22 +83,8 @@ def stored_files(directory: Place, manifest: Manifest) -> StoredFiles:
 
 def fingerprint_files(build: Mapping[str, Any]) -> list[Expected]:
     """The files in `fingerprints/` that the content of a build.json names."""
-    named = build.get(FINGERPRINTS_KEY)
-    entries = named if isinstance(named, Mapping) else {}
-    return [
-        Expected(name, entry["bytes"], entry["sha256"])
-        for name in _NAMES
-        if _is_entry(entry := entries.get(name))
-    ]
-
-
-def _is_entry(value: object) -> TypeGuard[Mapping[str, Any]]:
-    """Whether a value of build.json says size and SHA-256 of a file."""
-    return (
-        isinstance(value, Mapping)
-        and isinstance(value.get("bytes"), int)
-        and isinstance(value.get("sha256"), str)
-    )
+    entries = build.get(FINGERPRINTS_KEY, {})
+    return [Expected(name, **entries[name]) for name in _NAMES if name in entries]
 
 
 def whole_build(directory: Place) -> dict[str, Any]:

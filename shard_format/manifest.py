@@ -11,19 +11,20 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NoReturn
 
 from shard_format import naming, storage
 from shard_format.errors import DamageError, ShardSetError, UsageError
-from shard_format.manifest_types import WrongType, check_manifest
+from shard_format.manifest_types import WrongType, check_build_types, check_manifest
 from shard_format.schema import Schema
+from shard_format.set_paths import is_in_set
 from shard_format.storage import Place
 
 FORMAT_VERSION = 1
 # Of a set with generations: a reader that knows version 1 alone would look for its index elsewhere.
 GENERATIONS_VERSION = 2
 
+_SHOWN_CHARACTERS = 60  # of a wrong name
 _RESTORE = "Restore it from a copy, or build the set again."
 
 
@@ -252,10 +253,25 @@ def _load(directory: Place, path: Place) -> Manifest:
 def load_build(directory: Place) -> dict[str, Any]:
     """The content of build.json; empty if it is missing or damaged: a set is whole without it."""
     try:
-        value = json.loads(storage.read_bytes(directory / naming.BUILD))
-    except (OSError, ValueError, RecursionError):
+        return parse_build(storage.read_bytes(directory / naming.BUILD))
+    except (OSError, WrongType):
         return {}
-    return value if isinstance(value, dict) else {}
+
+
+def parse_build(text: bytes) -> dict[str, Any]:
+    """The content of a build.json, after a check of its types.
+
+    Raises:
+        WrongType: It is not a build.json as shardmill writes them.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict) or not value:
+        raise WrongType("it", "a JSON object", value)
+    check_build_types(value, "")
+    return value
 
 
 def parse_manifest(text: bytes, path: str) -> Manifest:
@@ -300,7 +316,12 @@ def parse_manifest(text: bytes, path: str) -> Manifest:
     except WrongType as error:
         raise DamageError(f"{path} is not a manifest: {error}. {_RESTORE}") from error
     manifest = _from_json(raw)
-    _check_files(manifest, path)
+    if (version == GENERATIONS_VERSION) != bool(manifest.generations):
+        raise DamageError(
+            f"{path} says format version {version} and {len(manifest.generations)} generations, "
+            f"which no version wrote. {_RESTORE}"
+        )
+    _check_paths(manifest, path)
     return manifest
 
 
@@ -317,23 +338,45 @@ def _is_readable(raw: Any) -> bool:
     }
 
 
-def _check_files(manifest: Manifest, path: str) -> None:
-    """Returns if all files that a manifest names are inside of the set.
+def _check_paths(manifest: Manifest, path: str) -> None:
+    """Checks that every path in a manifest, or made of names in it, lies in the set.
 
-    Otherwise whoever wrote a set could make a reader read files of its machine, or, when it copies
-    a set from a URL, overwrite them.
+    Otherwise whoever wrote a set could make a command read, replace or delete other files of the
+    machine.
 
     Raises:
-        DamageError: One of them is outside.
+        DamageError: One of them does not, or is not where a set of this version has such a file.
     """
+    numbered = range(1, len(manifest.generations))
+    folders = ["", *map(naming.generation_folder, numbered)] if numbered else []
+    home = naming.view_folder(manifest.newest) if numbered else ""
+    if len(manifest.generations) == 1:  # a compaction that is not at its end
+        folders, home = [naming.COMPACTED_DIR], naming.COMPACTED_DIR
+    named = [one.folder for one in manifest.generations]
+    for found, right in zip([*named, manifest.home], [*folders, home], strict=True):
+        if found != right:
+            _refuse(path, f"the folder {_shown(found)}, not {right!r}")
+    for name in (manifest.name, *manifest.splits):
+        if not naming.is_name(name):
+            _refuse(path, f"a set or split {_shown(name)}, which cannot be part of a file name")
+    classes = [one.name for one in manifest.schema.features if one.kind == "class_label"]
+    labels = [f"{name}{naming.LABELS_SUFFIX}" for name in classes]
     shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
-    for file in (*shards, *manifest.files, *map(manifest.index_file, manifest.splits)):
-        parts = PurePosixPath(file).parts
-        if not parts or file != "/".join(parts) or ".." in parts or "\0" in file:
-            raise DamageError(
-                f"{path} names a file outside of its set: {file!r}. Do not use this set unless "
-                "you know who wrote it; build it again."
-            )
+    indexes = map(manifest.index_file, manifest.splits)
+    compacted = [naming.shard_file(manifest.name, split, 0, 1) for split in manifest.splits]
+    for file in (*shards, *manifest.files, *indexes, *labels, *compacted):
+        if not is_in_set(file):
+            _refuse(path, f"a file outside of its set: {_shown(file)}")
+
+
+def _refuse(path: str, what: str) -> NoReturn:
+    raise DamageError(
+        f"{path} names {what}. Do not use this set unless you know who wrote it; build it again."
+    )
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= _SHOWN_CHARACTERS else f"{name[:_SHOWN_CHARACTERS]}...")
 
 
 def _why_no_set(directory: Place) -> str:

@@ -1,4 +1,4 @@
-"""The JSON types of a manifest, checked once, so that no user of it has to.
+"""The JSON types of a manifest and of a build.json, checked once, so that no user of them has to.
 
 A matching root hash shows that a manifest was not changed by accident, not that shardmill wrote
 it: anybody can compute one over `"bytes": "many"`.
@@ -7,12 +7,14 @@ it: anybody can compute one over `"bytes": "many"`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 _MAX_DEPTH = 32  # of options and statistics; ours have 5 levels
 _MAX_INTEGER = 1 << 63
 _SHOWN_CHARACTERS = 60  # of a wrong value
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 # Raises `WrongType` if the value, found at the path, is not of the type.
 Check = Callable[[Any, str], None]
@@ -37,6 +39,18 @@ def text(value: Any, path: str) -> None:
         raise WrongType(path, "a string", value)
 
 
+def sha256(value: Any, path: str) -> None:
+    """A SHA-256 in hex: repair names files by it."""
+    if not isinstance(value, str) or _SHA256.fullmatch(value) is None:
+        raise WrongType(path, "a SHA-256 of 64 hexadecimal digits", value)
+
+
+def sha256_or_empty(value: Any, path: str) -> None:
+    """A SHA-256 in hex, or an empty string."""
+    if value != "":
+        sha256(value, path)
+
+
 def flag(value: Any, path: str) -> None:
     """True or false."""
     if not isinstance(value, bool):
@@ -53,6 +67,16 @@ def count(value: Any, path: str) -> None:
     """A 64-bit integer from 0."""
     if type(value) is not int or not 0 <= value < _MAX_INTEGER:
         raise WrongType(path, "an integer from 0", value)
+
+
+def between(least: int, most: int) -> Check:
+    """An integer of a range."""
+
+    def checked(value: Any, path: str) -> None:
+        if type(value) is not int or not least <= value <= most:
+            raise WrongType(path, f"an integer from {least} to {most}", value)
+
+    return checked
 
 
 def number(value: Any, path: str) -> None:
@@ -183,7 +207,7 @@ _split = object_of(
             others=_other_statistic,
         ),
         "shards": list_of(
-            object_of({"file": text, "records": count, "bytes": count, "sha256": text})
+            object_of({"file": text, "records": count, "bytes": count, "sha256": sha256})
         ),
     }
 )
@@ -211,7 +235,31 @@ _vocabulary = object_of(
     others=anything,
 )
 
-_generation = object_of({"folder": text, "root_hash": text, "view": text})
+_file = object_of({"bytes": count, "sha256": sha256})
+_generation = object_of({"folder": text, "root_hash": sha256, "view": sha256_or_empty})
+
+# What any command computes with, or looks up; each is checked where an option declares it too.
+_config = object_of(
+    {},
+    {
+        "record_type": text,
+        "seed": count,
+        "num_shards": optional(between(1, 10**7)),
+        "shard_size": between(1, _MAX_INTEGER - 1),
+        "split": object_of({}, others=number),
+        "balance": text,
+        "dedup": text,
+        "dedup_parts": text,
+        "resize": text,
+        "resize_filter": text,
+        "enlarge": flag,
+        "background": text,
+        "pack": optional(between(1, 1 << 20)),
+        "packing": text,
+        "vocabulary": optional(_vocabulary),
+    },
+    others=anything,
+)
 
 # Everything but the root hash. Raises `WrongType`.
 check_manifest = object_of(
@@ -221,8 +269,27 @@ check_manifest = object_of(
         "schema": object_of({"record_type": text, "features": list_of(_feature)}),
         "splits": object_of({}, others=_split),
         "ledger": _ledger,
-        "config": object_of({}, {"vocabulary": optional(_vocabulary)}, others=anything),
-        "files": object_of({}, others=object_of({"bytes": count, "sha256": text})),
+        "config": _config,
+        "files": object_of({}, others=_file),
     },
     {"generations": object_of({"home": text, "sets": list_of(_generation)})},
+)
+
+# What any command uses of a build.json; the rest is shown at most. Raises `WrongType`.
+check_build_types = object_of(
+    {},
+    {
+        "build_id": text,
+        "compacted": list_of(text),
+        "options": object_of({}, others=anything),
+        "fingerprints": object_of({}, others=_file),
+        "seconds": optional(number),
+        "units": count,
+        "ignored": count,
+        "notes": list_of(text),
+        "warnings": list_of(text),
+        "root_hash": sha256,
+        "manifest_sha256": sha256,
+    },
+    others=anything,
 )

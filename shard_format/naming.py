@@ -21,11 +21,14 @@ INDEX_DIR = "index"
 QUARANTINE_DIR = "quarantine"
 EXPORTED_SUFFIX = ".idx"  # index/SHARD.idx, for other readers
 GENERATIONS_DIR = "generations"  # of what was appended
+COMPACTED_DIR = f"{GENERATIONS_DIR}/compacted"  # the result of `compact`, until it has its place
+COMPACT_STATE = f"{GENERATIONS_DIR}/compact.json"  # while a compaction is not at its end
 FINGERPRINTS_DIR = "fingerprints"  # what later generations are compared with
 STORED_RECORDS = f"{FINGERPRINTS_DIR}/records.arrow"
 READ_ITEMS = f"{FINGERPRINTS_DIR}/items.arrow"  # what a build has read: hashes of files
 WORK_DIR = ".shardmill"  # of a build in progress; removed at its end
 
+_TEMPORARY = re.compile(r"\.(.+\.)?[0-9a-f]{32}(\.part)?")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _SHARD = re.compile(
     r"(?P<name>[a-z][a-z0-9_]*)-(?P<split>[a-z][a-z0-9_]*)"
@@ -42,13 +45,18 @@ class ShardName(NamedTuple):
     num_shards: int
 
 
+def is_name(name: str) -> bool:
+    """Whether a name of a set or a split may be part of a file name; see `check_name`."""
+    return _NAME.fullmatch(name) is not None
+
+
 def check_name(name: str, what: str) -> str:
     """The name itself, if it may be part of a file name.
 
     Raises:
         UsageError: It is not lower-case letters, digits and underscores that begin with a letter.
     """
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise UsageError(
             f"{what} {name!r} cannot be part of a file name that TFDS reads. Use lower-case "
             "letters, digits and underscores, beginning with a letter."
@@ -102,3 +110,8 @@ def view_file(number: int) -> str:
 def quarantine_file(part: int) -> str:
     """One part of the quarantine, relative to the shard set."""
     return f"{QUARANTINE_DIR}/part-{part:05d}.parquet"
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file is one that a command was about to name when it was killed, or is now."""
+    return _TEMPORARY.fullmatch(name) is not None

@@ -183,6 +183,16 @@ def check_value(field: dataclasses.Field[Any], value: Any, name: str, where: str
         check(f"{name}{_at(where)}", value)
 
 
+def has_type(field: dataclasses.Field[Any], value: Any) -> bool:
+    """Whether a value that was stored is of the type of its option."""
+    kind = field.metadata["type"]
+    if value is None:
+        return field.default is None
+    if kind not in (bool, int, float):
+        return isinstance(value, str)
+    return isinstance(value, (int, float)) and isinstance(value, bool) == (kind is bool)
+
+
 def check_choice(
     what: str, value: object, choices: Iterable[str], where: object = "reader.load"
 ) -> None:

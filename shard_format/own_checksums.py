@@ -14,7 +14,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from shard_format.manifest import Manifest
+from shard_format.manifest import Manifest, parse_build
+from shard_format.manifest_types import WrongType
 
 _BUILD_END = re.compile(rb'(.*), "sha256": "([0-9a-f]{64})"\}', re.DOTALL)
 _OWN_KEYS = {"root_hash", "manifest_sha256", "sha256"}  # of build.json
@@ -49,14 +50,18 @@ def build_text(content: Mapping[str, Any], manifest: Manifest) -> bytes:
 def check_build(data: bytes) -> CheckedBuild:
     """Compares the bytes of a build.json with the checksum at their end."""
     match = _BUILD_END.fullmatch(data)
-    content = _json_object(data)
+    problem, content = "", {}
+    try:
+        content = parse_build(data)
+    except WrongType as error:
+        problem = f"is not a build.json: {error}"
     if match is not None and _sha256(match[1] + b"}") != match[2].decode():
-        return CheckedBuild("does not match the checksum at its end", False, content)
-    if not content:
-        return CheckedBuild("is not a JSON object", False, {})
-    if match is None and _OWN_KEYS & content.keys():
-        return CheckedBuild("does not end with its checksum", False, content)
-    return CheckedBuild("", match is not None, content)
+        problem = "does not match the checksum at its end"
+    elif not problem and match is None and _OWN_KEYS & content.keys():
+        problem = "does not end with its checksum"
+    elif not problem and match is not None and not content.keys() >= _OWN_KEYS:
+        problem = "does not say which set it belongs to"
+    return CheckedBuild(problem, match is not None and not problem, content)
 
 
 def report_names(root_hash: str) -> dict[str, str]:
@@ -87,14 +92,6 @@ def report_problem(data: bytes, root_hash: str, *, needs_checksum: bool) -> str:
     if of_set[1].decode() != root_hash:
         return f"is the report of another set, with root hash {of_set[1].decode()}"
     return ""
-
-
-def _json_object(data: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _sha256(data: bytes) -> str:

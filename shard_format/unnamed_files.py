@@ -5,18 +5,22 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import re
 from collections.abc import Collection, Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from shard_format import naming, storage
+from shard_format.compaction import State, replaced_names
 from shard_format.damaged_records import Damage
 from shard_format.errors import ShardmillError
 from shard_format.manifest import Manifest, parse_manifest
 from shard_format.naming import below
 from shard_format.own_checksums import CheckedBuild, check_build, report_problem
+from shard_format.set_paths import linked_folders
 from shard_format.storage import Place
 
+_GENERATION = re.compile(rf"{naming.GENERATIONS_DIR}/\d{{4,}}/")
 # Sets have build.json, except golden ones of the first version, which lacked this option.
 _LATER_OPTION = "conflicts"
 
@@ -30,6 +34,7 @@ class OwnSet(NamedTuple):
         manifest_file: Where that is, relative to the set.
         described: The root hash in a report of the folder.
         newest: The folder of the newest build, whose options say whether there is a report.
+        earlier: Root hashes of the set at its earlier generations.
     """
 
     folder: str
@@ -37,11 +42,12 @@ class OwnSet(NamedTuple):
     manifest_file: str
     described: str
     newest: str = ""
+    earlier: tuple[str, ...] = ()
 
 
 def own_sets(directory: Place, manifest: Manifest) -> Iterator[OwnSet]:
     """Yields the builds that a set consists of, but for those whose manifest is damaged."""
-    root_hash = manifest.root_hash
+    root_hash, views = manifest.root_hash, tuple(one.view for one in manifest.generations[:-1])
     if not manifest.generations:
         yield OwnSet("", manifest, naming.MANIFEST, root_hash)
     for one in manifest.generations:
@@ -49,7 +55,7 @@ def own_sets(directory: Place, manifest: Manifest) -> Iterator[OwnSet]:
         with contextlib.suppress(ShardmillError, OSError):
             own = parse_manifest(storage.read_bytes(directory / file), file)
             described = one.root_hash if one.folder else root_hash
-            yield OwnSet(one.folder, own, file, described, manifest.generations[-1].folder)
+            yield OwnSet(one.folder, own, file, described, manifest.generations[-1].folder, views)
 
 
 def own_damages(directory: Place, own: OwnSet, *, read: bool, is_strange: bool) -> Iterator[Damage]:
@@ -105,7 +111,8 @@ def _report_damages(
     place = (base / own.folder if own.folder else base) / naming.REPORT
     if storage.stat(place) is None:
         if read and _has_report(base, own, build):
-            yield Damage(naming.REPORT, "is missing; 'shardmill report' writes it again")
+            problem = f"is missing; 'shardmill report {base}' writes it again"
+            yield Damage(naming.REPORT, problem, is_note=True)
         return
     if not read:
         return
@@ -114,8 +121,14 @@ def _report_damages(
     except OSError as error:
         yield Damage(naming.REPORT, f"cannot be read: {error.strerror}")
         return
-    problem = report_problem(data, own.described, needs_checksum=build.has_checksum)
-    if problem:
+    needs_checksum = build.has_checksum
+    problem = report_problem(data, own.described, needs_checksum=needs_checksum)
+    if problem and not all(
+        report_problem(data, one, needs_checksum=needs_checksum) for one in own.earlier
+    ):
+        problem = f"is that of an earlier generation; 'shardmill report {base}' writes it again"
+        yield Damage(naming.REPORT, problem, is_note=True)
+    elif problem:
         yield Damage(naming.REPORT, problem)
 
 
@@ -130,41 +143,68 @@ def _has_report(base: Place, own: OwnSet, build: CheckedBuild) -> bool:
     return build.has_checksum and not options.get("no_report", True)
 
 
-def extra_names(
-    directory: Place, manifest: Manifest, absent: Collection[str] = ()
-) -> Iterator[tuple[str, int | None]]:
-    """Yields (name, size) of all that is not part of the set; of a folder, its name alone.
+def extra_files(
+    directory: Place, manifest: Manifest, absent: Collection[str], state: State | None
+) -> Iterator[tuple[Damage, int | None]]:
+    """Yields what is not part of the set, and its size; of a folder None.
 
     Args:
         directory: The set.
         manifest: Its manifest.
         absent: Names of files that a set may have, and this one lacks.
+        state: Of a compaction that is not at its end.
     """
-    shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
-    known = {*shards, *manifest.files, naming.MANIFEST}
-    if manifest.generations:
-        known.add(naming.view_file(manifest.newest))
-    for folder in [one.folder for one in manifest.generations] or [""]:
-        files: tuple[str, ...] = (naming.BUILD, naming.REPORT, naming.CROISSANT)
-        files += (naming.STORED_RECORDS, naming.READ_ITEMS)
-        known |= {below(folder, name) for name in files}
-        known |= {below(folder, naming.table_file(split)) for split in manifest.splits}
-    known |= {f"{naming.INDEX_DIR}/{shard}{naming.EXPORTED_SUFFIX}" for shard in shards}
-    known -= set(absent)
+    known = _known_names(manifest) - set(absent)
     folders = {str(parent) for name in known for parent in PurePosixPath(name).parents} - {"."}
-    for folder in ("", *sorted(folders)):
-        place = directory / folder if folder else directory
+    moved = replaced_names(directory, manifest) if state is not None and state.root_hash else set()
+    linked = set(linked_folders(directory))
+    for folder in ("", *sorted({*folders, naming.GENERATIONS_DIR})):
+        if any(folder == one or folder.startswith(f"{one}/") for one in linked):
+            continue  # what it leads to is not of the set
         try:
-            entries = list(storage.list_folder(place))
+            entries = list(storage.list_folder(directory / folder if folder else directory))
         except OSError:  # it is missing, with the files in it
             continue
         for entry in entries:
             name = below(folder, entry.name)
-            is_generations = naming.GENERATIONS_DIR in (folder, name)
-            if is_generations and name not in folders:
-                continue  # of an append or a compaction that is not at its end
-            if entry.kind == storage.FOLDER:
-                if name not in folders and entry.name != naming.WORK_DIR:
-                    yield f"{name}/", None
-            elif name not in known:
-                yield name, entry.stat.size if entry.kind == storage.FILE else None
+            if entry.kind != storage.FOLDER:
+                if name not in known and name not in moved and name != naming.COMPACT_STATE:
+                    size = entry.stat.size if entry.kind == storage.FILE else None
+                    yield _extra(name, directory), size
+            elif name == naming.COMPACTED_DIR or (state and folder == naming.GENERATIONS_DIR):
+                continue
+            elif name not in {*folders, naming.GENERATIONS_DIR} and f"{name}/" not in moved:
+                if entry.name != naming.WORK_DIR:
+                    yield _extra(f"{name}/", directory), None
+    for name in sorted(linked):
+        problem = "is a symbolic link: other files in it are not looked for, and no command changes"
+        yield Damage(name, f"{problem} the set until the folder itself is in its place"), None
+
+
+def _extra(name: str, directory: Place) -> Damage:
+    if naming.is_temporary(PurePosixPath(name).name):
+        return Damage(
+            name,
+            "is a temporary file of a command that was killed, or is running. If none is running, "
+            f"'shardmill repair {directory} --delete-extra' deletes it",
+            is_extra=True,
+            is_note=True,
+        )
+    if _GENERATION.fullmatch(name):
+        problem = "is of an append that was interrupted, or is running; the same command again"
+        return Damage(name, f"{problem} completes it", is_note=True)
+    return Damage(name, "is not part of the set", is_extra=True)
+
+
+def _known_names(manifest: Manifest) -> set[str]:
+    """The names of all files that a set may have."""
+    shards = [shard.file for split in manifest.splits.values() for shard in split.shards]
+    known = {*shards, *manifest.files, naming.MANIFEST}
+    if manifest.newest:
+        known.add(naming.view_file(manifest.newest))
+    for folder in [one.folder for one in manifest.generations] or [""]:
+        files: tuple[str, ...] = (naming.MANIFEST, naming.BUILD, naming.REPORT, naming.CROISSANT)
+        files += (naming.STORED_RECORDS, naming.READ_ITEMS)
+        known |= {below(folder, name) for name in files}
+        known |= {below(folder, naming.table_file(split)) for split in manifest.splits}
+    return known | {f"{naming.INDEX_DIR}/{shard}{naming.EXPORTED_SUFFIX}" for shard in shards}

@@ -9,6 +9,7 @@ address: file, byte offset, record id. Files that are not part of the set are na
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import math
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shard_format import naming, storage
+from shard_format.compaction import State, note_of, read_state
 from shard_format.croissant import find_problems
 from shard_format.damaged_records import (
     Damage,
@@ -35,7 +37,7 @@ from shard_format.index import open_index
 from shard_format.machine import usable_cores
 from shard_format.manifest import Manifest, load_manifest
 from shard_format.storage import Place
-from shard_format.unnamed_files import extra_names, own_damages, own_sets
+from shard_format.unnamed_files import extra_files, own_damages, own_sets
 
 _REMOTE_WORKERS = 16  # reads of an object store wait for the network
 _SHOWN_RECORDS = 3  # damaged ones of a shard, in its problem
@@ -65,7 +67,9 @@ class Verified(NamedTuple):
         bytes_read: Their bytes.
         files: How many files have a known checksum.
         bytes: Their bytes.
-        notes: Which files cannot be checked, and why.
+        notes: What is no damage, but has to be said: files that cannot be checked, a compaction
+            that is not at its end, each of `minor`.
+        minor: Files that commands write again, or that killed commands left.
     """
 
     manifest: Manifest
@@ -75,6 +79,7 @@ class Verified(NamedTuple):
     files: int
     bytes: int
     notes: list[str]
+    minor: list[Damage]
 
 
 def verify(
@@ -134,16 +139,23 @@ def verify_set(
     shards = [one.file in unlike for one in expected if one.split]
     is_strange = 2 * sum(shards) > len(shards)
     damages += _unnamed_damages(directory, manifest, read=scope.share > 0, is_strange=is_strange)
-    damages += check.extra_files(stored, read=scope.share >= 1)
+    state = read_state(directory)
+    if state is not None and state.root_hash:  # its report is written, or deleted, at the end
+        damages = [damage for damage in damages if damage.file != naming.REPORT]
+    damages += check.extra_files(stored, state, read=scope.share >= 1)
+    minor = [damage for damage in damages if damage.is_note]
+    notes = [*stored.notes, *(f"{damage.file} {damage.problem}" for damage in minor)]
+    notes += [note_of(directory, state)] if state is not None else []
     read = [one for one in expected if one.file in chosen]
     return Verified(
         manifest,
-        damages,
+        [damage for damage in damages if not damage.is_note],
         len(read),
         sum(one.bytes for one in read),
         len(expected),
         sum(one.bytes for one in expected),
-        stored.notes,
+        notes,
+        minor,
     )
 
 
@@ -329,24 +341,26 @@ class _Check:
         at = next((at for at, (a, b) in pairs if a != b), min(len(found), len(right)))
         return _because(damage, f"differs from byte {at} on")
 
-    def extra_files(self, stored: StoredFiles, *, read: bool) -> Iterator[Damage]:
+    def extra_files(
+        self, stored: StoredFiles, state: State | None, *, read: bool
+    ) -> Iterator[Damage]:
         """Yields what is in the folders of the set and is not part of it.
 
         A reader by glob would take a shard for one of the set, and copies take room.
 
         Args:
             stored: Of the set.
+            state: Of a compaction that is not at its end.
             read: Whether to compare contents with those of the set.
         """
-        for name, size in sorted(extra_names(self._directory, self._manifest, stored.absent)):
-            problem, same = "is not part of the set", ""
-            if read and size is not None:
-                try:
-                    same = self._same_as(self._directory / name, size)
-                except OSError:
-                    same = ""
-            problem += f"; it has the content of {same}" if same else ""
-            yield Damage(name, problem, same_as=same, is_extra=True)
+        others = extra_files(self._directory, self._manifest, stored.absent, state)
+        for damage, size in sorted(others, key=lambda one: one[0].file):
+            same = ""
+            if read and size is not None and not damage.is_note:
+                with contextlib.suppress(OSError):
+                    same = self._same_as(self._directory / damage.file, size)
+            detail = dataclasses.replace(damage, same_as=same)
+            yield _because(detail, f"it has the content of {same}") if same else damage
 
 
 def _because(damage: Damage, detail: str) -> Damage:

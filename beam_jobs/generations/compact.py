@@ -29,7 +29,7 @@ from beam_jobs.generations import leftovers, settling
 from beam_jobs.generations.append import lock_of
 from beam_jobs.generations.rebalance import count_copies, is_rebalanced, rebalanced
 from beam_jobs.generations.repack import Repacker, documents_of
-from beam_jobs.generations.settling import State, read_state, settle, target_of, write_state
+from beam_jobs.generations.settling import settle, target_of, write_state
 from beam_jobs.generations.views import known_builds
 from beam_jobs.images.statistics import merge_pixels
 from beam_jobs.integer_histograms import summarize
@@ -57,6 +57,7 @@ from shard_format import (
     open_index,
     storage,
 )
+from shard_format.compaction import State, digest_of, read_state
 from shard_format.croissant import write_croissant
 from shard_format.expected_files import FINGERPRINTS_KEY
 from shard_format.machine import usable_cores
@@ -116,7 +117,7 @@ def compact(
     """
     base = storage.place_of(storage.absolute(str(directory)))
     ids = frozenset(remove)
-    digest = hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
+    digest = digest_of(ids)
     with lock_of(base, on_note):
         state = read_state(base)
         if state is not None and state.root_hash:
@@ -129,6 +130,7 @@ def compact(
         not_found = sorted(ids - found.ids)
         merged = before.newest + 1
         if merged == 1 and not found.ids:
+            settling.abandon(base)
             return Compacted(before, 1, 0, not_found, False)
         if state is None or state.digest != digest:
             settling.abandon(base)

@@ -13,66 +13,43 @@ Before and after each step the manifest names whole files.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
-import re
 import shutil
 import uuid
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable
 
-from beam_jobs.workspace import read_json
-from shard_format import Generation, Manifest, load_manifest, naming, storage
+from shard_format import DamageError, Generation, Manifest, load_manifest, naming, storage
+from shard_format.compaction import State, built_names, is_moving, read_state, whole_manifest
 from shard_format.naming import below
+from shard_format.set_paths import delete_in_set
 from shard_format.storage import Place
 
-COMPACTED = f"{naming.GENERATIONS_DIR}/compacted"
-_STATE = f"{naming.GENERATIONS_DIR}/compact.json"
 _COPY_BYTES = 4 << 20  # 4 MiB
-
-
-class State(NamedTuple):
-    """A compaction that is not at its end.
-
-    Attributes:
-        digest: Of the ids to remove.
-        merged: Number of generations that are merged.
-        removed: Number of records that are taken out.
-        not_found: Ids that no record has.
-        report: Whether to write a report.
-        root_hash: Of the new set once it is whole; empty before.
-    """
-
-    digest: str
-    merged: int
-    removed: int
-    not_found: list[str]
-    report: bool
-    root_hash: str
 
 
 def target_of(base: Place) -> Place:
     """Where the new set is written."""
-    return base / COMPACTED
-
-
-def read_state(base: Place) -> State | None:
-    """The compaction of a set that is not at its end."""
-    found = read_json(base / _STATE)
-    return None if found is None else State(**found)
+    return base / naming.COMPACTED_DIR
 
 
 def write_state(base: Place, state: State) -> None:
     """Notes that a compaction has begun, or that its set is whole."""
-    storage.make_folder((base / _STATE).parent)
-    storage.write_bytes(base / _STATE, json.dumps(state._asdict()).encode())
+    place = base / naming.COMPACT_STATE
+    storage.make_folder(place.parent)
+    storage.write_bytes(place, json.dumps(state._asdict()).encode(), durable=True)
 
 
 def abandon(base: Place) -> None:
     """Forgets a compaction whose set is not whole."""
     storage.delete_tree(target_of(base))
-    storage.delete(base / _STATE)
+    storage.delete(base / naming.COMPACT_STATE)
+    path = storage.local_path(base / naming.GENERATIONS_DIR)
+    if path is not None:
+        with contextlib.suppress(OSError):  # generations are in it
+            path.rmdir()
 
 
 def recover(base: Place) -> None:
@@ -86,14 +63,25 @@ def recover(base: Place) -> None:
         abandon(base)
 
 
-def settle(base: Place, state: State) -> Manifest:
-    """Puts the new set in the place of the old one; every step may have been done before."""
-    new = current = load_manifest(base)
-    if current.root_hash != state.root_hash:
-        new = load_manifest(target_of(base))
+def settle(base: Place, state: State, *, damaged: bool = False) -> Manifest:
+    """Puts the new set in the place of the old one; every step may have been done before.
+
+    Args:
+        base: The set.
+        state: From `read_state`; its set is whole.
+        damaged: Whether to go on without files that are missing, for a repair.
+
+    Raises:
+        DamageError: A file of the new set is missing.
+    """
+    current = whole_manifest(base)
+    has_place = current is not None and current.root_hash == state.root_hash
+    new = current if current is not None and has_place else _new_manifest(base, current)
+    if not has_place:
         _replace(base, _where_it_is(new))
         for name in _names(base, new):
-            _give_name(base / COMPACTED / name, base / name)
+            if not damaged or storage.stat(target_of(base) / name) is not None:
+                _give_name(base, name)
         _replace(base, new)
     if storage.stat(target_of(base) / naming.MANIFEST) is not None:
         _delete_others(base, new)
@@ -104,30 +92,48 @@ def settle(base: Place, state: State) -> Manifest:
     # From now on there is nothing to delete but what is here.
     storage.delete(target_of(base) / naming.MANIFEST)
     storage.delete_tree(target_of(base))
-    storage.delete(base / _STATE)
+    storage.delete(base / naming.COMPACT_STATE)
     storage.delete_tree(base / naming.GENERATIONS_DIR)
+    return new
+
+
+def _new_manifest(base: Place, current: Manifest | None) -> Manifest:
+    """The manifest of the new set: from `manifest.json`, if that names its files already."""
+    if current is None or not is_moving(current):
+        return load_manifest(target_of(base))
+    own = _renamed(current, lambda name: name.removeprefix(f"{naming.COMPACTED_DIR}/"))
+    new = dataclasses.replace(own, generations=(), home="")
+    if new.root_hash != current.generations[0].root_hash:
+        raise DamageError(
+            f"{base / naming.MANIFEST} is not that of a compaction: the set in "
+            f"{naming.COMPACTED_DIR} has another root hash. Restore it from a copy, or build the "
+            "set again."
+        )
     return new
 
 
 def _where_it_is(new: Manifest) -> Manifest:
     """A manifest of the set that names the new files where they were written."""
+    return dataclasses.replace(
+        _renamed(new, lambda name: below(naming.COMPACTED_DIR, name)),
+        generations=(Generation(naming.COMPACTED_DIR, new.root_hash, ""),),
+        home=naming.COMPACTED_DIR,
+    )
+
+
+def _renamed(manifest: Manifest, name_of: Callable[[str], str]) -> Manifest:
+    """A manifest with other names of all its files."""
     splits = {
         name: dataclasses.replace(
             split,
             shards=tuple(
-                dataclasses.replace(shard, file=below(COMPACTED, shard.file))
-                for shard in split.shards
+                dataclasses.replace(shard, file=name_of(shard.file)) for shard in split.shards
             ),
         )
-        for name, split in new.splits.items()
+        for name, split in manifest.splits.items()
     }
-    return dataclasses.replace(
-        new,
-        splits=splits,
-        files={below(COMPACTED, name): info for name, info in new.files.items()},
-        generations=(Generation(COMPACTED, new.root_hash, ""),),
-        home=COMPACTED,
-    )
+    files = {name_of(name): info for name, info in manifest.files.items()}
+    return dataclasses.replace(manifest, splits=splits, files=files)
 
 
 def _replace(base: Place, manifest: Manifest) -> None:
@@ -148,8 +154,14 @@ def _unnamed(base: Place, new: Manifest) -> list[str]:
     return [name for name in found if storage.stat(target_of(base) / name) is not None]
 
 
-def _give_name(written: Place, final: Place) -> None:
-    """A second name for a file; in an object store a copy."""
+def _give_name(base: Place, name: str) -> None:
+    """A second name for a file of the new set; in an object store a copy."""
+    written, final = target_of(base) / name, base / name
+    if storage.stat(written) is None:
+        raise DamageError(
+            f"{written} is missing. Run 'shardmill repair {base}': it completes the compaction, "
+            "and then repairs the file."
+        )
     source, path = storage.local_path(written), storage.local_path(final)
     if source is not None and path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -171,27 +183,10 @@ def _give_name(written: Place, final: Place) -> None:
 def _delete_others(base: Place, new: Manifest) -> None:
     """Deletes every file of a set that the new one does not have, the state last of all."""
     known = {naming.MANIFEST, *_names(base, new)}
-    for name in sorted(set(_present(base)) - known):
-        storage.delete(base / name)
+    for name in sorted(set(built_names(base)) - known):
+        delete_in_set(base, name)
     storage.delete_tree(base / naming.INDEX_DIR / naming.GENERATIONS_DIR)  # exported for others
     for entry in sorted(storage.list_folder(base / naming.GENERATIONS_DIR)):
-        if entry.name not in ("compacted", "compact.json"):
-            storage.delete_tree(base / naming.GENERATIONS_DIR / entry.name)
-
-
-def _present(base: Place) -> Iterator[str]:
-    """Names, relative to the set, of the files that builds and exports write."""
-    for entry in storage.list_folder(base):
-        shard = naming.parse_shard_file(entry.name)
-        if shard or entry.name.endswith(naming.LABELS_SUFFIX) or _is_temporary(entry.name):
-            yield entry.name
-    yield from (naming.DUPLICATES, naming.REPORT, naming.CROISSANT, *naming.TOKENIZERS.values())
-    for folder in (naming.INDEX_DIR, naming.QUARANTINE_DIR, naming.FINGERPRINTS_DIR):
-        if storage.is_folder(base / folder):
-            for name, _ in storage.list_tree(base / folder):
-                yield f"{folder}/{name}"
-
-
-def _is_temporary(name: str) -> bool:
-    """Whether a file is one that a killed process was about to name."""
-    return re.fullmatch(r"\.(.+\.)?[0-9a-f]{32}(\.part)?", name) is not None
+        name = below(naming.GENERATIONS_DIR, entry.name)
+        if name not in (naming.COMPACTED_DIR, naming.COMPACT_STATE):
+            delete_in_set(base, f"{name}/" if entry.kind == storage.FOLDER else name)

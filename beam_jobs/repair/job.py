@@ -11,7 +11,7 @@ from beam_jobs.options import OPTIONS, PreprocessOptions
 from beam_jobs.record_types import RECORD_TYPES
 from shard_format import Manifest, ShardmillError, load_build, naming, storage
 from shard_format.expected_files import whole_build
-from shard_format.options import with_absolute_paths
+from shard_format.options import declared, has_type, with_absolute_paths
 from shard_format.storage import Place
 
 # The manifest has the hash of a tokenizer, and cleaning as it is applied, not as it was asked for.
@@ -63,6 +63,8 @@ def _job(
     known = {field.name for field in dataclasses.fields(kind)}
     own: dict[str, Any] = {**kind.ADDED, **values}
     own = {name: value for name, value in own.items() if name in known}
+    if not all(has_type(field, own.get(field.name, field.default)) for field in declared(kind)):
+        return None  # a damaged build.json, or a manifest that no version wrote
     own["sources"] = tuple(sources or own.get("sources") or ())
     own["repaired"] = tuple(own.get("repaired") or ())
     own |= {"out": str(directory), "notes": ()}
@@ -79,7 +81,7 @@ def _job(
     try:
         return with_absolute_paths(kind(**own))
     except (ShardmillError, TypeError, ValueError, AttributeError):
-        return None  # a damaged build.json
+        return None
 
 
 def _agrees(job: PreprocessOptions, manifest: Manifest) -> bool:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from beam_jobs.generations.settling import settle
 from beam_jobs.progress import OnProgress
 from beam_jobs.repair.finished import FinishedFiles, make_room
 from beam_jobs.repair.generations import newest_view, repair_generations
@@ -30,8 +31,10 @@ from shard_format import (
     storage,
     verify_set,
 )
+from shard_format.compaction import note_of, read_state
 from shard_format.errors import file_error
 from shard_format.expected_files import expected_files, stored_files, whole_build
+from shard_format.set_paths import delete_in_set
 from shard_format.storage import Place
 from shard_format.verification import Verified, manifest_to_verify
 
@@ -82,7 +85,7 @@ def repair(
         UsageError: A source is given that does not exist.
         ShardSetError: There is no set.
         DamageError: The manifest is damaged, and cannot be had.
-        InputError: The set cannot be written, or a compaction of it is not at its end.
+        InputError: The set cannot be written, or a folder of it is a symbolic link.
     """
     for source in sources:
         if "*" not in source and not storage.exists(storage.place_of(source)):
@@ -120,13 +123,15 @@ class _Repair:
 
     def run(self, delete_extra: bool) -> Repaired:
         """See `repair`."""
+        wants_report = self._complete_compaction()
         manifest, damages = self._verified()
         self._take_from_set(manifest, damages)
-        names = {one.file for one in damages if not one.is_extra} - set(self._repaired)
+        wrong = {one.file for one in damages if not one.is_extra}
+        names = wrong - set(self._repaired) - {one.file for one in damages if one.is_note}
         parts = self._mend(manifest, names) if names else []
         for part in parts:
             self._repaired += part.repaired
-        if naming.REPORT in names and not any(part.rest for part in parts):
+        if (naming.REPORT in wrong or wants_report) and not any(part.rest for part in parts):
             from beam_jobs.report import write_report  # loads image libraries
 
             make_room(self._directory / naming.REPORT)
@@ -134,12 +139,27 @@ class _Repair:
             self._repaired.append(naming.REPORT)
         deleted = [damage.file for damage in damages if damage.is_extra] if delete_extra else []
         for name in deleted:
-            place = self._directory / name.rstrip("/")
-            storage.delete_tree(place) if name.endswith("/") else storage.delete(place)
+            delete_in_set(self._directory, name)
         left = verify_set(self._directory).damages if damages else []
         lost = [record for part in parts for record in part.lost]
         reason = "; ".join(dict.fromkeys(part.reason.strip() for part in parts if part.reason))
         return Repaired(manifest, self._repaired, deleted, lost, left, reason)
+
+    def _complete_compaction(self) -> bool:
+        """Takes the last steps of a compaction that was killed in them; others stay as they are.
+
+        Returns:
+            Whether the set had a report, which was deleted.
+        """
+        state = read_state(self._directory)
+        if state is None:
+            return False
+        if not state.root_hash:
+            self._job.on_note(note_of(self._directory, state))
+            return False
+        self._job.on_note("a compaction that was interrupted is completed first")
+        settle(self._directory, state._replace(report=False), damaged=True)
+        return state.report
 
     def _mend(self, manifest: Manifest, names: set[str]) -> list[SetRepair]:
         if manifest.generations:
@@ -165,7 +185,7 @@ class _Repair:
         try:
             verified = self._verify()
             if not any(damage.file == naming.MANIFEST for damage in verified.damages):
-                return verified.manifest, verified.damages
+                return verified.manifest, verified.damages + verified.minor
         except DamageError as error:
             problem = str(error)
         manifest = self._lost_manifest(problem)
@@ -173,7 +193,8 @@ class _Repair:
         make_room(self._directory / naming.MANIFEST)
         storage.write_bytes(self._directory / naming.MANIFEST, text, durable=True)
         self._repaired.append(naming.MANIFEST)
-        return manifest, self._verify().damages
+        verified = self._verify()
+        return manifest, verified.damages + verified.minor
 
     def _verify(self) -> Verified:
         manifest = manifest_to_verify(self._directory)

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import pytest
 
 from shard_format import (
     DamageError,
     Feature,
+    Generation,
     Ledger,
     Manifest,
     Schema,
@@ -18,6 +20,7 @@ from shard_format import (
     load_manifest,
     naming,
 )
+from shard_format.manifest import _root_hash as root_hash_of
 from shard_format.naming import parse_shard_file, shard_file
 
 MANIFEST = Manifest(
@@ -28,11 +31,13 @@ MANIFEST = Manifest(
     config={"seed": 0},
     files={},
 )
+SHARD = ShardInfo("t-train.tfrecord-00000-of-00001", 2, 9, "0" * 64)
+WHOLE = dataclasses.replace(MANIFEST, splits={"train": SplitInfo((SHARD,), {})})
 
 
 def test_a_manifest_comes_back(tmp_path):
-    (tmp_path / naming.MANIFEST).write_text(MANIFEST.to_text(), encoding="utf-8")
-    assert load_manifest(tmp_path) == MANIFEST
+    (tmp_path / naming.MANIFEST).write_text(WHOLE.to_text(), encoding="utf-8")
+    assert load_manifest(tmp_path) == WHOLE
 
 
 def test_the_root_hash_is_golden():
@@ -58,20 +63,87 @@ def test_what_is_no_manifest_is_refused(tmp_path, text):
         load_manifest(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["../x", "/etc/x", "a/../../x", "..", "", "a\0b", "./x"])
+@pytest.mark.parametrize(
+    "name",
+    ["../x", "/etc/x", "a/../../x", "..", ".", "", "a\0b", "./x", "a//b", "a/", "..\\x", "C:\\x"]
+    + ["c:x", "s3://b/x", "a\nb", "a" * 256, "/".join(["a"] * 600), "\ud800", ".shardmill/x"],
+)
 def test_no_file_outside_of_a_set_is_named(tmp_path, name):
     """A set at a URL is anybody's, and its files are copied under the names that it gives."""
-    shard = SplitInfo((ShardInfo(name, 2, 9, "00"),), {})
+    shard = SplitInfo((dataclasses.replace(SHARD, file=name),), {})
     manifests = [
-        dataclasses.replace(MANIFEST, splits={"train": shard}),
-        dataclasses.replace(MANIFEST, files={name: {"bytes": 1, "sha256": "00"}}),
+        dataclasses.replace(WHOLE, splits={"train": shard}),
+        dataclasses.replace(WHOLE, files={name: {"bytes": 1, "sha256": "0" * 64}}),
+        dataclasses.replace(WHOLE, splits={name: WHOLE.splits["train"]}),
+        dataclasses.replace(WHOLE, name=name),
     ]
-    if "../" in name:
-        manifests.append(dataclasses.replace(MANIFEST, splits={name: MANIFEST.splits["train"]}))
+    if "/" in name:  # the file of its classes is in the set, whatever the name, without a folder
+        label = dataclasses.replace(WHOLE.schema.features[0], name=f"../{name}")
+        manifests.append(dataclasses.replace(WHOLE, schema=Schema("image", (label,))))
     for manifest in manifests:
-        (tmp_path / naming.MANIFEST).write_text(manifest.to_text(), encoding="utf-8")
-        with pytest.raises(DamageError, match="a file outside of its set"):
+        try:
+            text = manifest.to_text()
+        except UnicodeEncodeError:
+            continue  # there can be no root hash of it
+        (tmp_path / naming.MANIFEST).write_text(text, encoding="utf-8")
+        with pytest.raises(
+            DamageError, match=r"a file outside of its set|cannot be part of a file"
+        ):
             load_manifest(tmp_path)
+
+
+TWO = (
+    Generation("", "0" * 64, "1" * 64),
+    Generation("generations/0001", "2" * 64, ""),
+)
+
+
+@pytest.mark.parametrize(
+    ("generations", "home", "message"),
+    [
+        ((TWO[0], dataclasses.replace(TWO[1], folder="../set/generations/0001")), "", "0001'"),
+        ((TWO[0], dataclasses.replace(TWO[1], folder="/etc")), "", "folder '/etc', not 'gen"),
+        ((TWO[0], dataclasses.replace(TWO[1], folder="")), "", "the folder '', not 'gen"),
+        ((TWO[1], TWO[1]), "", "folder 'generations/0001', not ''"),
+        (TWO, "", "the folder '', not 'generations/0001/view'"),
+        (TWO, "..", "the folder '..', not"),
+        (TWO[:1], "", "the folder '', not 'generations/compacted'"),
+        (TWO, "generations/0001/view", ""),
+        ((Generation("generations/compacted", "0" * 64, ""),), "generations/compacted", ""),
+    ],
+)
+def test_generations_are_in_their_folders_alone(tmp_path, generations, home, message):
+    manifest = dataclasses.replace(WHOLE, generations=generations, home=home)
+    (tmp_path / naming.MANIFEST).write_text(manifest.to_text(), encoding="utf-8")
+    if message:
+        with pytest.raises(DamageError, match=re.escape(message)):
+            load_manifest(tmp_path)
+    else:
+        assert load_manifest(tmp_path) == manifest
+
+
+@pytest.mark.parametrize("wrong", ["", "00", "../../x", "A" * 64, "0" * 63 + "/"])
+def test_checksums_are_hexadecimal(tmp_path, wrong):
+    """A repair names the files that it has ready by them."""
+    shard = SplitInfo((dataclasses.replace(SHARD, sha256=wrong),), {})
+    for manifest in (
+        dataclasses.replace(WHOLE, splits={"train": shard}),
+        dataclasses.replace(WHOLE, files={"x": {"bytes": 1, "sha256": wrong}}),
+    ):
+        (tmp_path / naming.MANIFEST).write_text(manifest.to_text(), encoding="utf-8")
+        with pytest.raises(DamageError, match=r"sha256 is .*, not a SHA-256"):
+            load_manifest(tmp_path)
+
+
+@pytest.mark.parametrize(("version", "generations"), [(1, TWO), (2, ())])
+def test_a_version_says_whether_there_are_generations(tmp_path, version, generations):
+    manifest = dataclasses.replace(WHOLE, generations=generations, home="generations/0001/view")
+    raw = json.loads(manifest.to_text()) | {"format_version": version}
+    del raw["root_hash"]
+    text = json.dumps({**raw, "root_hash": root_hash_of(raw)})
+    (tmp_path / naming.MANIFEST).write_text(text)
+    with pytest.raises(DamageError, match=f"format version {version} and {len(generations)} gener"):
+        load_manifest(tmp_path)
 
 
 def test_a_missing_set_is_reported_apart_from_an_unfinished_one(tmp_path):

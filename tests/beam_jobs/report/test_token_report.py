@@ -44,7 +44,7 @@ def token_set(tmp_path):
             [pa.field("language", pa.string())],
             {"train": statistics},
             config={"pack": pack},
-            files={"tokenizer.json": {"bytes": 1, "sha256": ""}} if tokenizer else {},
+            files={"tokenizer.json": {"bytes": 1, "sha256": "0" * 64}} if tokenizer else {},
             ledger=Ledger(12, 12, 0, 0, 0, {}),
         )
         if tokenizer:
@@ -141,7 +141,7 @@ def test_ids_of_sentence_piece(token_set, report, tmp_path, sets):
         vocab_size=16,
         minloglevel=2,
     )
-    sets.rewrite(directory, files={"tokenizer.model": {"bytes": 1, "sha256": ""}})
+    sets.rewrite(directory, files={"tokenizer.model": {"bytes": 1, "sha256": "0" * 64}})
     processor = sentencepiece.SentencePieceProcessor(model_file=str(directory / "tokenizer.model"))
     assert processor.decode([1, 2, 3, 4, 5] * 4) in report(directory)["samples"]
 
