@@ -87,9 +87,11 @@ def number(value: Any, path: str) -> None:
 
 
 def anything(value: Any, path: str, depth: int = 0) -> None:
-    """Any value that is not nested too deep to be printed."""
+    """Any value that is not nested too deep to be printed, with integers of 64 bits."""
     if depth > _MAX_DEPTH:
         raise WrongType(path, f"nested less than {_MAX_DEPTH} levels deep", value)
+    if type(value) is int:
+        integer(value, path)
     if isinstance(value, dict):
         for name, item in value.items():
             anything(item, f"{path}.{name}", depth + 1)
@@ -275,13 +277,18 @@ check_manifest = object_of(
     {"generations": object_of({"home": text, "sets": list_of(_generation)})},
 )
 
+_options = object_of(
+    {}, {name: list_of(text) for name in ("sources", "repaired", "notes")}, others=anything
+)
+
 # What any command uses of a build.json; the rest is shown at most. Raises `WrongType`.
 check_build_types = object_of(
     {},
     {
         "build_id": text,
         "compacted": list_of(text),
-        "options": object_of({}, others=anything),
+        "options": _options,
+        "merged_options": list_of(_options),
         "fingerprints": object_of({}, others=_file),
         "seconds": optional(number),
         "units": count,

@@ -109,6 +109,6 @@ def _linked_work(directory: Place) -> Iterator[str]:
     path = storage.local_path(directory)
     work = path / naming.WORK_DIR if path is not None else None
     if work is not None and work.is_dir():
-        for entry in os.scandir(work):
-            if entry.is_symlink():
-                yield f"{naming.WORK_DIR}/{entry.name}"
+        with os.scandir(work) as entries:
+            links = [entry.name for entry in entries if entry.is_symlink()]
+        yield from (f"{naming.WORK_DIR}/{name}" for name in links)

@@ -178,7 +178,8 @@ def extra_files(
                     yield _extra(f"{name}/", directory), None
     for name in sorted(linked):
         problem = "is a symbolic link: other files in it are not looked for, and no command changes"
-        yield Damage(name, f"{problem} the set until the folder itself is in its place"), None
+        where = f"{problem} the set until the folder itself is in its place"
+        yield Damage(name, where, is_note=True), None
 
 
 def _extra(name: str, directory: Place) -> Damage:

@@ -6,8 +6,9 @@ import os
 import re
 
 from shard_format import UsageError, storage
-from shard_format.naming import check_name
+from shard_format.naming import LABELS_SUFFIX, check_name
 from shard_format.options import Form
+from shard_format.set_paths import is_in_set
 from shard_format.wording import did_you_mean, parse_size
 
 MAX_SPLITS = 127  # planning has one signed byte a record
@@ -269,11 +270,14 @@ def parse_labels(text: str) -> tuple[str, ...]:
                 "Name it first, for the main label is always stored as 'label', or rename the "
                 "column."
             )
-        if "/" in name or not name.isprintable() or len(name.encode()) > _MOST_NAME_BYTES:
+        is_file_name = (
+            "/" not in name and name.isprintable() and is_in_set(f"{name}{LABELS_SUFFIX}")
+        )
+        if not is_file_name or len(name.encode()) > _MOST_NAME_BYTES:
             raise UsageError(
                 f"--label-column {name[:60]!a} cannot be part of a file name, and the class names "
-                f"of a label are stored in NAME.labels.txt. Rename the column: no '/', at most "
-                f"{_MOST_NAME_BYTES} bytes."
+                "of a label are stored in NAME.labels.txt. Rename the column: no '/' or '\\', no "
+                f"drive such as 'c:', at most {_MOST_NAME_BYTES} bytes."
             )
     return names
 

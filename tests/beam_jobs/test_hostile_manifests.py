@@ -13,6 +13,7 @@ import random
 import resource
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -23,13 +24,23 @@ from beam_jobs.generations.compact import compact
 from beam_jobs.repair import repair
 from beam_jobs.run import preprocess
 from cli.commands.inspect import inspect
-from shard_format import Scope, ShardmillError, naming, verify_set
+from shard_format import (
+    DamageError,
+    Scope,
+    ShardmillError,
+    load_manifest,
+    naming,
+    parse_manifest,
+    verify_set,
+)
 from shard_format.manifest import _root_hash
+from shard_format.own_checksums import build_text
 from tests.fixtures.damage import job, make_corpus
 from tests.fixtures.generations import Killed
 
 SETS = ("image-1", "image-2", "image-moving", "text-1", "text-2", "text-moving")
-FEW = 40  # cases in `make test`
+KEY = "the name itself"  # ends the path of a name, in place of that of its value
+FEW = 25  # cases in `make test`
 MOST_BYTES = 1 << 30  # that the memory of all cases may grow by
 
 
@@ -77,43 +88,69 @@ def _wrong_values(outside: Path):
 
 
 def _replaced(raw, path, value):
+    """The content with another value, or with another name for one if the path ends with KEY."""
     changed = copy.deepcopy(raw)
     parent = changed
-    for step in path[:-1]:
+    for step in path[:-2] if path[-1] == KEY else path[:-1]:
         parent = parent[step]
-    parent[path[-1]] = value
+    if path[-1] == KEY:
+        parent[str(value)] = parent.pop(path[-2])
+    else:
+        parent[path[-1]] = value
     return changed
 
 
-def _renamed_keys(raw, value):
-    """Manifests in which a key that is a name or a path is another one."""
-    if not isinstance(value, str):
-        return
-    for place in (("files",), ("splits",)):
-        changed = copy.deepcopy(raw)
-        for step in place[:-1]:
-            changed = changed[step]
-        named = changed[place[-1]]
-        named[value] = named.pop(next(iter(named)))
-        yield (*place, "key"), changed
-
-
-def _cases(hostile_sets, name):
-    """(where, the content of a manifest.json) of all cases of a set."""
-    raw = json.loads((hostile_sets / name / naming.MANIFEST).read_text())
-    del raw["root_hash"]
-    values = _wrong_values(hostile_sets / "victim")
-    for value in values:
-        for path in _leaves(raw):
-            yield (*path, value), lambda path=path, value=value: _replaced(raw, path, value)
-        for path, changed in _renamed_keys(raw, value):
-            yield (*path, value), lambda changed=changed: changed
-
-
-def _text(raw) -> bytes:
-    with contextlib.suppress(ValueError):  # what has no root hash is damage anyway
-        raw = {**raw, "root_hash": _root_hash(raw)}
+def _content(directory: Path, file: str, raw) -> bytes:
+    """The bytes of a file with this content, and the checksum that belongs to it."""
+    if file.endswith(naming.BUILD):
+        own = directory / file.replace(naming.BUILD, naming.MANIFEST)
+        if not own.exists() or naming.GENERATIONS_DIR not in file:
+            return build_text(raw, load_manifest(directory, 0))
+        return build_text(raw, load_manifest(own.parent))
+    if not file.endswith(naming.COMPACT_STATE):
+        with contextlib.suppress(ValueError):  # what has no root hash is damage anyway
+            raw = {**raw, "root_hash": _root_hash(raw)}
     return json.dumps(raw, indent=1).encode() + b"\n"
+
+
+def _files(directory: Path):
+    """The files of a set that name paths or numbers, with their content."""
+    for path in sorted(directory.rglob("*.json")):
+        if path.name in (naming.MANIFEST, naming.BUILD, "view.json", "compact.json"):
+            raw = json.loads(path.read_bytes())
+            raw.pop("root_hash", None)
+            yield path.relative_to(directory).as_posix(), raw
+
+
+class _Case(NamedTuple):
+    """A value in the place of another one in a file of a set."""
+
+    name: str
+    file: str
+    path: tuple
+    value: object
+    raw: object
+
+    def write(self, directory: Path):
+        raw = _replaced(self.raw, self.path, self.value)
+        content = _content(directory, self.file, raw)
+        (directory / self.file).write_bytes(content)
+
+
+def _cases(hostile_sets):
+    """All cases, by the leaf that they replace."""
+    values = _wrong_values(hostile_sets / "victim")
+    for name in SETS:
+        for file, raw in _files(hostile_sets / name):
+            keys = [
+                (field, *key, KEY) for field in ("files", "splits") for key in _first(raw, field)
+            ]
+            for path in [*_leaves(raw), *keys]:
+                yield [_Case(name, file, path, value, raw) for value in values]
+
+
+def _first(raw, field):
+    return [(key,) for key in list(raw.get(field, ()))[:1]]
 
 
 def _use(directory: Path, errors: list[str], where: object) -> None:
@@ -145,39 +182,62 @@ def _tree(root: Path):
 
 
 def _check(hostile_sets, tmp_path, cases):
-    """Uses a copy of a set for each case; cases are (set, where, content)."""
+    """Uses a copy of a set for each case."""
     around = tmp_path / "around"
     shutil.copytree(hostile_sets / "image-2", around / "victim")
     (around / "x").write_text("not of the set")
     before, errors = _tree(around), []
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for name, where, text in cases:
-        shutil.copytree(hostile_sets / name, around / "set")
-        where[0](around / "set").write_bytes(text())
-        _use(around / "set", errors, (name, *where[1:]))
-        assert _tree(around) == before, where
+    for case in cases:
+        shutil.copytree(hostile_sets / case.name, around / "set")
+        case.write(around / "set")
+        _use(around / "set", errors, case[:4])
+        assert _tree(around) == before, case[:4]
         shutil.rmtree(around / "set")
     assert errors == []
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory) * 1024
     assert grown < MOST_BYTES
 
 
-def _manifest_of(directory):
-    return directory / naming.MANIFEST
-
-
-def _all_cases(hostile_sets):
-    for name in SETS:
-        for where, make in _cases(hostile_sets, name):
-            yield name, (_manifest_of, *where), lambda make=make: _text(make())
-
-
 def test_a_few_leaves(hostile_sets, tmp_path, capsys):
-    cases = list(_all_cases(hostile_sets))
-    _check(hostile_sets, tmp_path, random.Random(0).sample(cases, FEW))
+    chooser = random.Random(0)
+    leaves = chooser.sample(list(_cases(hostile_sets)), FEW)
+    _check(hostile_sets, tmp_path, [chooser.choice(cases) for cases in leaves])
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seed", range(2))
+def test_every_leaf(hostile_sets, tmp_path, capsys, seed):
+    chooser = random.Random(seed)
+    _check(hostile_sets, tmp_path, (chooser.choice(cases) for cases in _cases(hostile_sets)))
 
 
 @pytest.mark.proof
 @pytest.mark.timeout(3600)
-def test_every_leaf(hostile_sets, tmp_path, capsys):
-    _check(hostile_sets, tmp_path, _all_cases(hostile_sets))
+def test_every_value_in_every_leaf_is_parsed(hostile_sets):
+    for cases in _cases(hostile_sets):
+        for case in cases:
+            if not case.file.endswith((naming.BUILD, naming.COMPACT_STATE)):
+                raw = _replaced(case.raw, case.path, case.value)
+                with contextlib.suppress(ShardmillError):
+                    parse_manifest(_content(hostile_sets / case.name, case.file, raw), "it")
+
+
+@pytest.mark.parametrize("elsewhere", ["../victim/generations/0001", "{victim}", "../set"])
+def test_a_generation_elsewhere_is_not_looked_at(hostile_sets, tmp_path, elsewhere):
+    """Its files were called extra, and then deleted."""
+    for name in ("set", "victim"):
+        shutil.copytree(hostile_sets / "image-2", tmp_path / name)
+    raw = json.loads((tmp_path / "set" / naming.MANIFEST).read_bytes())
+    del raw["root_hash"]
+    folder = elsewhere.format(victim=tmp_path / "victim")
+    changed = _replaced(raw, ("generations", "sets", 1, "folder"), folder)
+    (tmp_path / "set" / naming.MANIFEST).write_bytes(_content(tmp_path, naming.MANIFEST, changed))
+    before = _tree(tmp_path)
+    for scope in (Scope(), Scope(0.0)):
+        with pytest.raises(DamageError, match="not 'generations/0001'"):
+            verify_set(tmp_path / "set", scope)
+    repair(tmp_path / "set", delete_extra=True)  # the manifest follows from the newest view
+    assert verify_set(tmp_path / "set").damages == []
+    assert _tree(tmp_path) == before

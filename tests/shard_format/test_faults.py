@@ -20,7 +20,8 @@ from tests.fixtures.damage import FAULTS, files_of, put_fault
 def found_in(directory: Path) -> set[str]:
     """The files that a verification names."""
     try:
-        return {damage.file for damage in verify_set(directory).damages}
+        verified = verify_set(directory)
+        return {damage.file for damage in verified.damages + verified.minor}
     except DamageError as error:
         assert naming.MANIFEST in str(error)
         return {naming.MANIFEST}

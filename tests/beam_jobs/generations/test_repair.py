@@ -46,7 +46,8 @@ def damage(place: Path) -> None:
 
 def damaged(directory: Path) -> set[str]:
     try:
-        return {one.file for one in verify_set(directory).damages}
+        verified = verify_set(directory)
+        return {one.file for one in verified.damages + verified.minor}
     except DamageError:
         return {naming.MANIFEST}
 
