@@ -20,9 +20,18 @@ from beam_jobs.replacement_in_stores import ReplacementInStore
 from beam_jobs.stages.list import Listing, list_corpus, resolve_options
 from beam_jobs.staging.units import UNREADABLE
 from beam_jobs.workspace import Workspace, read_json, write_json
-from shard_format import InputError, ShardmillError, load_build, load_manifest, naming, storage
+from shard_format import (
+    InputError,
+    Manifest,
+    ShardmillError,
+    load_build,
+    load_manifest,
+    naming,
+    storage,
+)
 from shard_format.errors import file_error
 from shard_format.options import with_absolute_paths
+from shard_format.storage import Place
 
 _CANCELLED = "cancelled"  # in place of the id of a run
 
@@ -269,11 +278,16 @@ def is_whole(workspace: Workspace) -> bool:
     manifest = load_manifest(workspace.out)
     if UNREADABLE in manifest.ledger.reasons:
         return False  # --on-unreadable quarantine: the files may be readable now
+    return has_all_files(workspace.out, manifest)
+
+
+def has_all_files(directory: Place, manifest: Manifest) -> bool:
+    """Whether every file that a manifest names is there and has its size."""
     sizes = {
         shard.file: shard.bytes for split in manifest.splits.values() for shard in split.shards
     }
     sizes |= {name: info["bytes"] for name, info in manifest.files.items()}
-    found = {name: storage.stat(workspace.out / name) for name in sizes}
+    found = {name: storage.stat(directory / name) for name in sizes}
     return all(stat and stat.size == sizes[name] for name, stat in found.items())
 
 

@@ -75,6 +75,13 @@ def report_text(page: str) -> bytes:
     return _REPORT_SUM.sub(rb"\g<1>" + _sha256(text).encode() + rb"\g<3>", text, count=1)
 
 
+def described_set(data: bytes) -> str:
+    """The root hash in the bytes of a report.html; "" if they do not match their checksum."""
+    of_set = _REPORT_SET.search(data)
+    root_hash = of_set[1].decode() if of_set is not None else ""
+    return "" if report_problem(data, root_hash, needs_checksum=True) else root_hash
+
+
 def report_problem(data: bytes, root_hash: str, *, needs_checksum: bool) -> str:
     """Why the bytes of a report.html are damaged; "" if they are not.
 

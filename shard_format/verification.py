@@ -33,6 +33,7 @@ from shard_format.derived_files import derived_files
 from shard_format.errors import DamageError, ShardmillError
 from shard_format.expected_files import Expected, StoredFiles, expected_files, stored_files
 from shard_format.file_checksums import OnBytes, file_sha256
+from shard_format.generation_folders import unnamed_damages, unnamed_notes
 from shard_format.index import open_index
 from shard_format.machine import usable_cores
 from shard_format.manifest import Manifest, load_manifest
@@ -139,6 +140,7 @@ def verify_set(
     shards = [one.file in unlike for one in expected if one.split]
     is_strange = 2 * sum(shards) > len(shards)
     damages += _unnamed_damages(directory, manifest, read=scope.share > 0, is_strange=is_strange)
+    damages += unnamed_damages(directory, manifest)
     state = read_state(directory)
     if state is not None and state.root_hash:  # its report is written, or deleted, at the end
         damages = [damage for damage in damages if damage.file != naming.REPORT]
@@ -146,6 +148,7 @@ def verify_set(
     minor = [damage for damage in damages if damage.is_note]
     notes = [*stored.notes, *(f"{damage.file} {damage.problem}" for damage in minor)]
     notes += [note_of(directory, state)] if state is not None else []
+    notes += unnamed_notes(directory, manifest)
     read = [one for one in expected if one.file in chosen]
     return Verified(
         manifest,

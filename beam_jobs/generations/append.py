@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from beam_jobs.build import Build, is_complete, locked_output, resolve, workspace_of
 from beam_jobs.build import finish as finish_build
 from beam_jobs.generations.settling import recover
+from beam_jobs.generations.unpublished import publish_finished
 from beam_jobs.generations.views import known_builds, publish
 from beam_jobs.like import options_like
 from beam_jobs.memory import system_memory_pool
@@ -102,7 +103,8 @@ def append(
     # The lock of builds into the set itself: one of them may replace it.
     with lock_of(base, on_note):
         recover(base)
-        before = load_manifest(base)
+        named = load_manifest(base).newest
+        before = publish_finished(base, on_note)
         number = before.newest + 1
         job = resolve(generation_job(options, base, given))
         for note in job.notes:
@@ -114,7 +116,9 @@ def append(
             known = generation_with(base, before, build.listing)
             if known is not None:
                 _discard(workspace)
-                return _report(base, before, known, build, already_built=True)
+                if before.newest > named:
+                    _renew_report(job, base)
+                return _report(base, before, known, build, already_built=known <= named)
             if build.listing.known:
                 on_note(_known_note(build.listing))
             if not build.complete:

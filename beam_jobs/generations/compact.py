@@ -30,6 +30,7 @@ from beam_jobs.generations.append import lock_of
 from beam_jobs.generations.rebalance import count_copies, is_rebalanced, rebalanced
 from beam_jobs.generations.repack import Repacker, documents_of
 from beam_jobs.generations.settling import settle, target_of, write_state
+from beam_jobs.generations.unpublished import publish_finished
 from beam_jobs.generations.views import known_builds
 from beam_jobs.images.statistics import merge_pixels
 from beam_jobs.integer_histograms import summarize
@@ -52,7 +53,6 @@ from shard_format import (
     index_schema,
     label_column,
     load_build,
-    load_manifest,
     naming,
     open_index,
     storage,
@@ -125,7 +125,7 @@ def compact(
             if state.digest == digest:
                 return Compacted(manifest, state.merged, state.removed, state.not_found, True)
             state = None
-        before = load_manifest(base)
+        before = publish_finished(base, on_note)
         found = leftovers.find(base, before, ids)
         not_found = sorted(ids - found.ids)
         merged = before.newest + 1

@@ -3,6 +3,7 @@
 repair       what is damaged, and what remains lost
 set_files    the damaged files of one build, in which order they are had
 generations  a set of several builds: one after the other, and the views of them
+newest_view  the manifest of such a set, if it is lost
 finished     files that are ready, by their SHA-256, until they replace the damaged ones
 job          the options of the build, from build.json or the manifest
 records      the damaged records of shards, from staged units or the sources

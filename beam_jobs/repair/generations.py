@@ -6,7 +6,6 @@ order. The view of a generation, manifest and index of all up to it, follows fro
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,13 +16,11 @@ from shard_format import (
     Generation,
     InputError,
     Manifest,
-    ShardmillError,
     naming,
     parse_manifest,
     storage,
 )
 from shard_format.expected_files import Expected
-from shard_format.storage import Place
 
 
 def repair_generations(job: RepairJob, manifest: Manifest, names: set[str]) -> list[SetRepair]:
@@ -164,39 +161,3 @@ def _repair_view(
 def _write(job: RepairJob, file: str, content: Manifest) -> None:
     make_room(job.directory / file)
     storage.write_bytes(job.directory / file, content.to_text().encode(), durable=True)
-
-
-def newest_view(directory: Place, work: Place) -> Manifest | None:
-    """The manifest of a set whose manifest.json is lost, from its newest view.
-
-    A view that is damaged follows from the one before it, and from its own generation. None for a
-    set of one generation, or if that is not enough.
-
-    Args:
-        directory: The set.
-        work: A folder for indexes that are made meanwhile.
-    """
-    if not storage.is_folder(directory / naming.GENERATIONS_DIR):
-        return None
-    entries = storage.list_folder(directory / naming.GENERATIONS_DIR)
-    numbers = sorted(int(one.name) for one in entries if re.fullmatch(r"\d{4,}", one.name))
-    view: Manifest | None = None
-    for number in numbers:
-        place = directory / naming.view_file(number)
-        if storage.stat(place) is None:
-            break  # of an append that was not at its end
-        found = _parsed(place)
-        if found is None and number and view is not None:
-            own = _parsed(directory / naming.generation_folder(number) / naming.MANIFEST)
-            if own is None:
-                return None
-            found = make_view(directory, number, view, own, work / f"view-{number:04d}")
-        view = found
-    return view if view is not None and view.generations else None
-
-
-def _parsed(place: Place) -> Manifest | None:
-    try:
-        return parse_manifest(storage.read_bytes(place), str(place))
-    except (ShardmillError, OSError):
-        return None

@@ -16,7 +16,8 @@ from typing import NamedTuple
 from beam_jobs.generations.settling import settle
 from beam_jobs.progress import OnProgress
 from beam_jobs.repair.finished import FinishedFiles, make_room
-from beam_jobs.repair.generations import newest_view, repair_generations
+from beam_jobs.repair.generations import repair_generations
+from beam_jobs.repair.newest_view import newest_view
 from beam_jobs.repair.records import LostRecord
 from beam_jobs.repair.set_files import OTHER_BUILD, RepairJob, SetRepair
 from beam_jobs.workspace import Workspace
@@ -188,7 +189,9 @@ class _Repair:
                 return verified.manifest, verified.damages + verified.minor
         except DamageError as error:
             problem = str(error)
-        manifest = self._lost_manifest(problem)
+        manifest = newest_view(
+            self._directory, self._job.work, lambda: self._first_manifest(problem)
+        )
         text = manifest.to_text().encode()
         make_room(self._directory / naming.MANIFEST)
         storage.write_bytes(self._directory / naming.MANIFEST, text, durable=True)
@@ -227,8 +230,8 @@ class _Repair:
         self._finished.replace(same, self._directory)
         self._repaired += [one.file for one in same]
 
-    def _lost_manifest(self, problem: str) -> Manifest:
-        """The manifest that belongs in the set.
+    def _first_manifest(self, problem: str) -> Manifest:
+        """The manifest of the first build.
 
         Args:
             problem: What is wrong with the one that is there.
@@ -236,9 +239,6 @@ class _Repair:
         Raises:
             DamageError: It cannot be had.
         """
-        view = newest_view(self._directory, self._job.work)
-        if view is not None:
-            return view
         place, build = self._directory / naming.MANIFEST, whole_build(self._directory)
         with contextlib.suppress(ShardmillError):
             found = load_manifest(self._directory)
