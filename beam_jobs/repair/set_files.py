@@ -6,9 +6,13 @@ others from the sources, a whole build. Names are relative to the folder of the 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
 
 from beam_jobs.build import resolve
 from beam_jobs.like import options_of_config
@@ -18,10 +22,11 @@ from beam_jobs.progress import OnProgress
 from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.repair.finished import FinishedFiles, make_room
 from beam_jobs.repair.job import build_again, job_of
+from beam_jobs.repair.own_items import is_whole, items_of_build, other_builds
 from beam_jobs.repair.rebuild import Rebuild
 from beam_jobs.repair.records import LostRecord, RecordRepair, has_own_records
 from beam_jobs.stages.list import Listing, list_corpus
-from beam_jobs.staging.read_items import write_read_items
+from beam_jobs.staging.read_items import hashes_in, listed_hashes, write_read_items
 from beam_jobs.workspace import Workspace
 from shard_format import (
     Manifest,
@@ -93,6 +98,7 @@ class SetRepair:
         self._is_only = number is None
         self._blocked = blocked
         self._rebuild: Rebuild | None = None
+        self._items: Place | None = None  # the list of those that the build has read
         self.repaired: list[str] = []
         self.lost: list[LostRecord] = []
         self.rest: list[Expected] = []
@@ -123,15 +129,27 @@ class SetRepair:
         job = job_of(self._directory, manifest, self._sources())
         if job is None:
             return None
-        # Files that were added since are those of later generations, or of none.
-        read = self._directory / naming.READ_ITEMS
-        named = {one.file: one for one in fingerprint_files(load_build(self._directory))}
-        if self._is_whole(named.get(naming.READ_ITEMS)):
-            job = dataclasses.replace(job, only_items=str(read))
         if not self._number:
             return job
         base = str(self._all.directory)
         return dataclasses.replace(job, base=base, base_generation=self._number - 1)
+
+    def _as_read(
+        self, job: PreprocessOptions, manifest: Manifest | None
+    ) -> PreprocessOptions | None:
+        """The job on the files that the build has read; None, and a `reason`, without them.
+
+        Files that were added since are those of later generations, or of none.
+        """
+        if self._items is None:
+            others = other_builds(self._all.directory, self._number)
+            work = Workspace(self._work / "items", None)
+            try:
+                self._items = items_of_build(job, self._directory, manifest, others, work)
+            except (ShardmillError, OSError) as error:
+                self.reason = self.reason or str(error)
+                return None
+        return dataclasses.replace(job, only_items=str(self._items))
 
     def _sources(self) -> Sequence[str]:
         """Where the corpus of this build is now: of several generations, by the names of folders.
@@ -149,6 +167,9 @@ class SetRepair:
             job = self._job(manifest)
             if job is None or self._blocked:
                 self.reason = self._blocked or self._no_job(manifest)
+                return None
+            job = self._as_read(job, manifest)
+            if job is None:
                 return None
             what = f"generation {self._number}" if self._folder else "the set"
             note = f"{why} needs a whole build next to the set, as large as {what}"
@@ -252,7 +273,8 @@ class SetRepair:
         gets the new checksum.
         """
         if self._build_stored(manifest):
-            self._write_build(whole_build(self._directory), manifest)
+            build = whole_build(self._directory)
+            self._write_build(build, manifest, [naming.STORED_RECORDS])
             self.reason = ""
             self.rest = [one for one in self.rest if one.file != naming.STORED_RECORDS]
 
@@ -275,23 +297,38 @@ class SetRepair:
         The set is whole without the list: the next append reads all of its sources.
         """
         job = self._job(manifest)
-        listed = self._list(job) if job is not None else None
+        listed = self._list(job, manifest) if job is not None else None
         if listed is None or listed[0].build_id != build.get("build_id"):
-            self._all.on_note(
-                f"{below(self._folder, naming.READ_ITEMS)} is left out: the sources have changed "
-                "or are gone. An append of the same sources reads them again"
-            )
-            storage.delete(self._directory / naming.READ_ITEMS)
+            self._leave_out_items()
         else:
             write_read_items(Workspace(self._directory, None), (), listed[1])
         self.repaired.append(below(self._folder, naming.READ_ITEMS))
-        self._write_build(build, manifest)
+        self._write_build(build, manifest, [naming.READ_ITEMS])
 
-    def _write_build(self, content: dict[str, Any], manifest: Manifest) -> None:
-        """Writes build.json with the checksums of the files in `fingerprints/` that are there."""
-        places = {name: self._directory / name for name in _FINGERPRINTS}
-        found = {name: file_info(place) for name, place in places.items() if storage.stat(place)}
-        text = build_text({**content, FINGERPRINTS_KEY: found}, manifest)
+    def _leave_out_items(self) -> None:
+        self._all.on_note(
+            f"{below(self._folder, naming.READ_ITEMS)} is left out: the sources have changed or "
+            "are gone. An append of the same sources reads them again"
+        )
+        place = self._directory / naming.READ_ITEMS
+        make_room(place)  # in place of a folder
+        storage.delete(place)
+        path = storage.local_path(place.parent)
+        if path is not None:
+            with contextlib.suppress(OSError):  # other files are in it
+                path.rmdir()
+
+    def _write_build(
+        self, content: dict[str, Any], manifest: Manifest, renewed: Sequence[str]
+    ) -> None:
+        """Writes build.json with the checksums of files in `fingerprints/` that are new or gone."""
+        named = dict(content.get(FINGERPRINTS_KEY) or {})
+        for name in renewed:
+            named.pop(name, None)
+            if storage.stat(self._directory / name) is not None:
+                named[name] = file_info(self._directory / name)
+        named = {name: named[name] for name in _FINGERPRINTS if name in named}
+        text = build_text({**content, FINGERPRINTS_KEY: named}, manifest)
         if storage.stat(self._directory / naming.BUILD) is None or text != storage.read_bytes(
             self._directory / naming.BUILD
         ):
@@ -316,26 +353,34 @@ class SetRepair:
         if job is None:
             self.reason = self.reason or self._no_job(manifest)
             return
-        listed = self._list(job)
+        listed = self._list(job, manifest)
         if listed is None:
             return
-        listing, work = listed
         known = {one.file: one for one in fingerprint_files(load_build(self._directory))}
-        if not self._is_whole(known.get(naming.READ_ITEMS)) and not job.no_fingerprints:
-            write_read_items(Workspace(self._directory, None), (), work)
-        content = build_again(job, listing.build_id)
+        is_same = self._keep_items(listed[1])
+        content = build_again(job, listed[0].build_id if is_same else "")
         place = self._directory / naming.STORED_RECORDS
         # Another part of build.json may be damaged, so that it still says the right checksum.
         if storage.stat(place) and not self._is_whole(known.get(naming.STORED_RECORDS)):
             if not self._build_stored(manifest):
                 self._write(naming.BUILD, build_text(content, manifest))  # says nothing of them
                 return
-        self._write_build(content, manifest)
+        self._write_build(content, manifest, _FINGERPRINTS)
+
+    def _keep_items(self, listed: Workspace) -> bool:
+        """Leaves the list of items out if it cannot be read; whether it is that of a listing.
+
+        A list of what is there now would say of files that have changed that they were read.
+        """
+        place = self._directory / naming.READ_ITEMS
+        try:
+            return bool(np.array_equal(hashes_in(place), np.unique(listed_hashes(listed))))
+        except (pa.ArrowException, OSError):
+            self._leave_out_items()
+            return False
 
     def _is_whole(self, one: Expected | None) -> bool:
-        if one is None or storage.stat(self._directory / one.file) is None:
-            return False
-        return file_info(self._directory / one.file) == {"bytes": one.bytes, "sha256": one.sha256}
+        return one is not None and is_whole(self._directory, one)
 
     def _no_job(self, manifest: Manifest | None) -> str:
         """Why there are no options of the build."""
@@ -347,12 +392,15 @@ class SetRepair:
             "manifest has too little; restore it from a copy"
         )
 
-    def _list(self, job: PreprocessOptions) -> tuple[Listing, Workspace] | None:
+    def _list(self, job: PreprocessOptions, manifest: Manifest) -> tuple[Listing, Workspace] | None:
         """A listing of the sources, and where it is; None, and a `reason`, without them."""
+        read = self._as_read(job, manifest)
+        if read is None:
+            return None
         work = Workspace(self._work / "listing", None)
         try:
             work.create()
-            job = resolve(dataclasses.replace(job, out=str(work.out)))
+            job = resolve(dataclasses.replace(read, out=str(work.out)))
             return list_corpus(job, RECORD_TYPES[job.record_type](job), work), work
         except (ShardmillError, OSError) as error:
             self.reason = self.reason or str(error)

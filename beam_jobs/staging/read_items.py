@@ -59,7 +59,7 @@ class KnownItems:
     """
 
     def __init__(self, places: Iterable[Place]) -> None:
-        self._hashes = [_read(place) for place in places]
+        self._hashes = [hashes_in(place) for place in places]
 
     def __bool__(self) -> bool:
         return bool(self._hashes)
@@ -106,10 +106,25 @@ class ItemNotes:
 @contextlib.contextmanager
 def item_notes(workspace: Workspace) -> Iterator[ItemNotes]:
     """Keeps the hashes of a listing on disk until the build commits."""
-    with _writer(workspace, workspace.work / "items.arrow") as writer:
+    with _writer(workspace, _listed(workspace)) as writer:
         notes = ItemNotes(writer)
         yield notes
         notes.flush()
+
+
+def _listed(workspace: Workspace) -> Place:
+    return workspace.work / "items.arrow"
+
+
+def listed_hashes(workspace: Workspace) -> UInt64Array:
+    """The items of a listing, in its order."""
+    return hashes_in(_listed(workspace))
+
+
+def write_items(workspace: Workspace, final: Place, hashes: UInt64Array) -> None:
+    """Writes a list of some items."""
+    with _writer(workspace, final) as writer:
+        writer.write_batch(_batch(np.unique(hashes)))
 
 
 def write_read_items(
@@ -127,7 +142,7 @@ def write_read_items(
     """
     final = workspace.out / naming.READ_ITEMS
     storage.delete(final)
-    noted = (listed or workspace).work / "items.arrow"
+    noted = _listed(listed or workspace)
     if any(UNREADABLE in one.refused for one in summaries) or storage.stat(noted) is None:
         return {}
     return _write_final(listed or workspace, final, [noted])
@@ -135,7 +150,7 @@ def write_read_items(
 
 def merge_read_items(base: Place, manifest: Manifest, workspace: Workspace) -> dict[str, Any]:
     """Writes the items of all generations; see `write_read_items`."""
-    known = [place for place in _places(base, manifest) if len(_read(place))]
+    known = [place for place in _places(base, manifest) if len(hashes_in(place))]
     final = workspace.out / naming.READ_ITEMS
     storage.delete(final)
     return _write_final(workspace, final, known) if known else {}
@@ -166,7 +181,8 @@ def _places(base: Place, manifest: Manifest) -> list[Place]:
     return [base / below(folder, naming.READ_ITEMS) for folder in folders]
 
 
-def _read(place: Place) -> UInt64Array:
+def hashes_in(place: Place) -> UInt64Array:
+    """The items of a list; none if there is no file."""
     if storage.stat(place) is None:
         return np.zeros(0, np.uint64)
     return uint64(read_table(place)["item"])

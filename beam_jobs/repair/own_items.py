@@ -1,0 +1,168 @@
+"""Which files of the sources a build has read: of a folder that has grown, not those added since.
+
+`fingerprints/items.arrow` has hashes of them, which cover modification times. A copy of the sources
+has other times, and then the record ids of the set decide: those of the index, the duplicates, the
+quarantine and the stored records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from beam_jobs.build import resolve
+from beam_jobs.options import PreprocessOptions
+from beam_jobs.record_types import RECORD_TYPES
+from beam_jobs.stages.list import list_corpus
+from beam_jobs.staging.read_items import hashes_in, listed_hashes, write_items
+from beam_jobs.workspace import Workspace, read_batches, read_table
+from shard_format import (
+    InputError,
+    Manifest,
+    ShardmillError,
+    file_info,
+    id_hash,
+    naming,
+    open_index,
+    parse_manifest,
+    storage,
+)
+from shard_format.dropped import duplicates_files, quarantine_files, read_columns
+from shard_format.expected_files import Expected, expected_files, fingerprint_files, whole_build
+from shard_format.generation_folders import generation_numbers
+from shard_format.keys import UInt64Array
+from shard_format.storage import Place
+
+
+class OwnBuild(NamedTuple):
+    """A build that a set consists of: the folder, and the manifest of the build alone."""
+
+    directory: Place
+    manifest: Manifest
+
+
+class _RecordIds(NamedTuple):
+    """Hashes of the ids of records.
+
+    Attributes:
+        records: Of the ids themselves.
+        begins: Of all that the id of an item may be: an id, or what comes before a "/" in one.
+    """
+
+    records: UInt64Array
+    begins: UInt64Array
+
+
+def items_of_build(
+    job: PreprocessOptions,
+    directory: Place,
+    manifest: Manifest | None,
+    others: Iterable[OwnBuild],
+    work: Workspace,
+) -> Place:
+    """Lists the sources of a build; returns a list of the items in them that the build has read.
+
+    Args:
+        job: The options of the build.
+        directory: Its folder.
+        manifest: Of it; None if that is lost.
+        others: The other builds of the set.
+        work: For the listing, and for the list.
+
+    Raises:
+        ShardmillError: The sources cannot be listed, or have none of the items.
+        OSError: They cannot be read.
+    """
+    work.create()
+    job = dataclasses.replace(job, out=str(work.out), base="", base_generation=None)
+    job = resolve(dataclasses.replace(job, only_items=""))
+    list_corpus(job, RECORD_TYPES[job.record_type](job), work)
+    listed = listed_hashes(work)
+    known = _read_items(directory)
+    if len(known) and np.isin(known, listed).all():
+        return directory / naming.READ_ITEMS
+    names = (table["record_id"].to_pylist() for table in read_batches(work.listing))
+    items = np.array([id_hash(name) for rows in names for name in rows], np.uint64)
+    records, begins = _ids_of(directory, manifest) if manifest is not None else _hashes(())
+    chosen = np.isin(listed, known) | np.isin(items, begins)
+    is_all = 0 < len(known) <= chosen.sum()
+    if not is_all and (manifest is None or len(records) < manifest.ledger.read):
+        # Some ids are in damaged files alone: all items that are not those of another build.
+        elsewhere = [_ids_of(*other).begins for other in others]
+        chosen |= ~np.isin(items, np.concatenate([np.zeros(0, np.uint64), *elsewhere]))
+    if not chosen.any():
+        raise InputError(
+            f"No file in {', '.join(job.sources)} is one that {directory} was built from."
+        )
+    final = work.work / "own-items.arrow"
+    write_items(work, final, listed[chosen])
+    return final
+
+
+def other_builds(base: Place, number: int) -> Iterator[OwnBuild]:
+    """Yields the builds that a set consists of but one, as far as their manifests are whole."""
+    for other in generation_numbers(base):
+        folder = base / naming.generation_folder(other) if other else base
+        place = folder / naming.MANIFEST if other else base / naming.view_file(0)
+        if other != number:
+            with contextlib.suppress(ShardmillError, OSError):
+                manifest = parse_manifest(storage.read_bytes(place), str(place))
+                yield OwnBuild(folder, manifest)
+
+
+def _read_items(directory: Place) -> UInt64Array:
+    """The list of items that a build left; empty if it is damaged or missing."""
+    named = {one.file: one for one in fingerprint_files(whole_build(directory))}
+    one = named.get(naming.READ_ITEMS)
+    whole = one is not None and is_whole(directory, one)
+    return hashes_in(directory / naming.READ_ITEMS) if whole else np.zeros(0, np.uint64)
+
+
+def is_whole(directory: Place, one: Expected) -> bool:
+    """Whether a file of a build is as it was written."""
+    place = directory / one.file
+    return storage.stat(place) is not None and file_info(place) == {
+        "bytes": one.bytes,
+        "sha256": one.sha256,
+    }
+
+
+def _ids_of(directory: Place, manifest: Manifest) -> _RecordIds:
+    """The ids of the records that a build has read, as far as whole files have them."""
+    expected = [*expected_files(manifest), *fingerprint_files(whole_build(directory))]
+    whole = {one.file for one in expected if not one.split and is_whole(directory, one)}
+    return _hashes(_ids_in(directory, manifest, whole))
+
+
+def _ids_in(directory: Place, manifest: Manifest, whole: set[str]) -> Iterator[pa.ChunkedArray]:
+    for split in manifest.splits:
+        if manifest.index_file(split) in whole:
+            index = open_index(directory / manifest.index_file(split))
+            packed = "documents" in index.column_names
+            yield pc.list_flatten(index["documents"]) if packed else index["record_id"]
+    if naming.STORED_RECORDS in whole:
+        yield read_table(directory / naming.STORED_RECORDS)["record_id"]
+    for file in duplicates_files(manifest):
+        if file in whole:
+            for batch in read_columns(directory, file, ["record_id", "dropped"]):
+                yield batch.filter(batch["dropped"])["record_id"]
+    for file in quarantine_files(manifest):
+        if file in whole:
+            for batch in read_columns(directory, file, ["record_id"]):
+                yield batch["record_id"]
+
+
+def _hashes(columns: Iterable[pa.ChunkedArray | pa.Array]) -> _RecordIds:
+    records, begins = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
+    for column in columns:
+        names = column.unique().to_pylist()
+        records.append(np.array([id_hash(name) for name in names], np.uint64))
+        parents = {name[:at] for name in names for at, one in enumerate(name) if one == "/"}
+        begins += [records[-1], np.array([id_hash(name) for name in parents], np.uint64)]
+    return _RecordIds(np.unique(np.concatenate(records)), np.unique(np.concatenate(begins)))
