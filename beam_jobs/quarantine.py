@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from beam_jobs.corpus.replacements import original_path, own_path
+from beam_jobs.moved_sources import known_sources, merged_options, replayed_sources
 from beam_jobs.options import OPTIONS, PreprocessOptions
 from shard_format import (
     InputError,
@@ -187,7 +188,8 @@ def replay_options(
 
     Raises:
         InputError: The set does not say how it was built, or the folder is missing.
-        UsageError: Jobs on such records do not have one of the options.
+        UsageError: Jobs on such records do not have one of the options, or the sources are not
+            those of all builds of the set.
     """
     build = load_build(directory)
     builds = len(build.get("compacted", ()))
@@ -209,7 +211,11 @@ def replay_options(
         folder = storage.absolute(str(files if storage.is_folder(files) else repaired))
         folders = [folder, *(known for known in folders if known != folder)]
     values = {**saved, **changes, "repaired": tuple(folders)}
-    values["sources"] = tuple(sources or saved["sources"])
+    values["sources"] = tuple(saved["sources"])
+    if sources:
+        merged = [known_sources(one) for one in merged_options(build)]
+        now = replayed_sources(directory, merged, sources)
+        values["sources"] = tuple(dict.fromkeys(source for one in now for source in one))
     values.pop("notes", None)  # what they say was settled is an option now
     kind = OPTIONS[values.get("record_type") or "image"]
     values = {**kind.ADDED, **values}  # of a set from before these options

@@ -15,7 +15,7 @@ from typing import Any
 
 from beam_jobs.corpus.replacements import original_path
 from beam_jobs.generations.append import append
-from beam_jobs.moved_sources import sources_now
+from beam_jobs.moved_sources import known_sources, replayed_sources
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import OnProgress
 from beam_jobs.quarantine import FILES, replay_options
@@ -101,11 +101,14 @@ def _jobs(
             f"No file in {repaired} has the path of a record that {directory} rejected. "
             "'shardmill quarantine export' writes such a folder."
         )
+    known = [known_sources(load_build(folder).get("options")) for folder in folders]
+    moved = replayed_sources(directory, known, sources) if sources else known
     jobs = []
     for number, folder in enumerate(folders):
-        moved = sources_now(load_build(folder), sources) if sources else ()
         own = repaired if has_repaired[number] else None
-        job = replay_options(folder, own, moved, changes)
+        job = dataclasses.replace(
+            replay_options(folder, own, (), changes), sources=tuple(moved[number])
+        )
         # Of a folder that has grown, what a later generation has read is left to it.
         later = tuple(str(one / naming.READ_ITEMS) for one in folders[number + 1 :])
         jobs.append(

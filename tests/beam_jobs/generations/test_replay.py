@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 
 import pytest
 
 from beam_jobs.generations.compact import compact
 from beam_jobs.generations.replay import replay_generations
+from beam_jobs.moved_sources import located
 from beam_jobs.quarantine import export, replay_options
+from beam_jobs.run import preprocess
 from shard_format import InputError, UsageError, load_build, load_manifest, naming, verify_set
 from shard_format.dropped import read_rejected
 from tests.fixtures.damage import files_of
@@ -108,3 +111,50 @@ def test_the_command(rejected, shardmill, tmp_path):
     assert "quarantined 0" in done.stdout
     assert load_manifest(rejected).ledger.kept == 14
     assert not (rejected / naming.WORK_DIR).exists()
+
+
+@pytest.fixture
+def of_two(write_corpus, begin_set, append_to, tmp_path):
+    """Sets of the sources `old` and `new`: as one build, as two generations, and compacted."""
+    sources = [write_corpus("old", OLD), write_corpus("new", NEW)]
+    begin_set(sources, "one")
+    for out in ("generations", "compacted"):
+        begin_set(sources[0], out)
+        append_to(sources[1], out)
+    compact(tmp_path / "compacted")
+    return tmp_path
+
+
+@pytest.mark.parametrize("out", ["one", "generations", "compacted"])
+def test_a_replay_takes_the_sources_of_all_builds(of_two, out):
+    """Those that are not named are where they were, or the replay stops."""
+
+    def replay(*sources: str) -> int:
+        place = of_two / out
+        if load_manifest(place).generations:
+            return replay_generations(place, None, sources, {"min_side": 2}).ledger.read
+        options = replay_options(place, None, sources, {"min_side": 2})
+        return preprocess(dataclasses.replace(options, overwrite=True)).manifest.ledger.read
+
+    before = files_of(of_two / out)
+    (of_two / "there").mkdir()
+    shutil.move(of_two / "old", of_two / "there" / "old")
+    moved = str(of_two / "there" / "old")
+    assert replay(moved) == 12  # and the other where it was
+    shutil.move(of_two / "new", of_two / "away")
+    before = files_of(of_two / out)
+    with pytest.raises(UsageError, match=r"new is neither there nor named by --sources"):
+        replay(moved)
+    shutil.copytree(of_two / "away", of_two / "new")
+    with pytest.raises(UsageError, match="away has the name of none of them"):
+        replay(moved, str(of_two / "away"))
+    assert files_of(of_two / out) == before
+    shutil.rmtree(of_two / "new")
+    shutil.move(of_two / "away", of_two / "there" / "new")
+    assert replay(str(of_two / "there" / "*")) == 12
+
+
+def test_sources_with_the_same_name_are_told_apart():
+    known = ["/a/x/images", "/a/y/images"]
+    assert located(known, ["/b/y/images", "/b/x/images"]) == (["/b/x/images", "/b/y/images"], [])
+    assert located(known, ["/b/y/images"])[1] == ["/a/y/images"]
