@@ -157,9 +157,10 @@ class SetRepair:
         Empty if it has not moved.
         """
         given = self._all.sources
-        if not given or self._is_only:
+        if not given:
             return given
-        return sources_now(load_build(self._directory), given)
+        now = sources_now(load_build(self._directory), given)
+        return now or given if self._is_only else now
 
     def _build(self, manifest: Manifest | None, why: str) -> Rebuild | None:
         """A whole build; None if nothing says with which options."""
