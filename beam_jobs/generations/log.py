@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
+from beam_jobs.moved_sources import known_sources, merged_options
 from shard_format import Ledger, load_build, load_manifest
 from shard_format.storage import Place
 
@@ -16,7 +17,7 @@ class GenerationInfo(NamedTuple):
         number: From 0.
         started: When its build began, such as "2026-11-23T00:10:00Z"; empty if that is unknown.
         seconds: How long it took; None if that is unknown.
-        sources: What was read.
+        sources: What was read; of a compacted set, by all builds that were merged.
         ledger: Of its records.
         records: Kept records by split.
         bytes: Of its shards.
@@ -54,14 +55,13 @@ def generations(directory: Place) -> list[GenerationInfo]:
         place = directory / folder if folder else directory
         own = load_manifest(place) if folder else load_manifest(directory, 0)
         build = load_build(place)
-        options = build.get("options")
-        sources = options.get("sources", ()) if isinstance(options, dict) else ()
+        sources = [source for one in merged_options(build) for source in known_sources(one)]
         found.append(
             GenerationInfo(
                 number=number,
                 started=str(build.get("started", "")),
                 seconds=build.get("seconds"),
-                sources=[str(source) for source in sources],
+                sources=list(dict.fromkeys(sources)),
                 ledger=own.ledger,
                 records={name: split.records for name, split in own.splits.items()},
                 bytes=sum(split.bytes for split in own.splits.values()),

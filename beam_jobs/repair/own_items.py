@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from beam_jobs.build import resolve
+from beam_jobs.moved_sources import MERGED_KEY
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.stages.list import list_corpus
@@ -33,7 +36,7 @@ from shard_format import (
     parse_manifest,
     storage,
 )
-from shard_format.dropped import duplicates_files, quarantine_files, read_columns
+from shard_format.dropped import read_columns
 from shard_format.expected_files import Expected, expected_files, fingerprint_files, whole_build
 from shard_format.generation_folders import generation_numbers
 from shard_format.keys import UInt64Array
@@ -47,7 +50,7 @@ class OwnBuild(NamedTuple):
     manifest: Manifest
 
 
-class _RecordIds(NamedTuple):
+class RecordIds(NamedTuple):
     """Hashes of the ids of records.
 
     Attributes:
@@ -60,7 +63,7 @@ class _RecordIds(NamedTuple):
 
 
 def items_of_build(
-    job: PreprocessOptions,
+    jobs: Sequence[PreprocessOptions],
     directory: Place,
     manifest: Manifest | None,
     others: Iterable[OwnBuild],
@@ -69,7 +72,7 @@ def items_of_build(
     """Lists the sources of a build; returns a list of the items in them that the build has read.
 
     Args:
-        job: The options of the build.
+        jobs: The options of the build; of each build that was merged into it.
         directory: Its folder.
         manifest: Of it; None if that is lost.
         others: The other builds of the set.
@@ -79,26 +82,31 @@ def items_of_build(
         ShardmillError: The sources cannot be listed, or have none of the items.
         OSError: They cannot be read.
     """
-    work.create()
-    job = dataclasses.replace(job, out=str(work.out), base="", base_generation=None)
-    job = resolve(dataclasses.replace(job, only_items=""))
-    list_corpus(job, RECORD_TYPES[job.record_type](job), work)
-    listed = listed_hashes(work)
+    hashes, ids = [], []
+    for job in jobs:
+        work.create()
+        job = dataclasses.replace(job, out=str(work.out), base="", base_generation=None)
+        job = resolve(dataclasses.replace(job, only_items=""))
+        list_corpus(job, RECORD_TYPES[job.record_type](job), work)
+        hashes.append(listed_hashes(work))
+        names = (table["record_id"].to_pylist() for table in read_batches(work.listing))
+        ids.append(np.array([id_hash(name) for rows in names for name in rows], np.uint64))
+    listed, items = np.concatenate(hashes), np.concatenate(ids)
     known = _read_items(directory)
     if len(known) and np.isin(known, listed).all():
         return directory / naming.READ_ITEMS
-    names = (table["record_id"].to_pylist() for table in read_batches(work.listing))
-    items = np.array([id_hash(name) for rows in names for name in rows], np.uint64)
-    records, begins = _ids_of(directory, manifest) if manifest is not None else _hashes(())
+    records, begins = record_ids(directory, manifest)
     chosen = np.isin(listed, known) | np.isin(items, begins)
     is_all = 0 < len(known) <= chosen.sum()
-    if not is_all and (manifest is None or len(records) < manifest.ledger.read):
-        # Some ids are in damaged files alone: all items that are not those of another build.
-        elsewhere = [_ids_of(*other).begins for other in others]
+    is_partial = manifest is None or len(records) < manifest.ledger.read
+    if not is_all and (is_partial or MERGED_KEY in whole_build(directory)):
+        # Some ids are in damaged files alone, or were removed: all that no other build has read.
+        elsewhere = [record_ids(*other).begins for other in others]
         chosen |= ~np.isin(items, np.concatenate([np.zeros(0, np.uint64), *elsewhere]))
     if not chosen.any():
         raise InputError(
-            f"No file in {', '.join(job.sources)} is one that {directory} was built from."
+            f"No file in {', '.join(source for job in jobs for source in job.sources)} is one "
+            f"that {directory} was built from."
         )
     final = work.work / "own-items.arrow"
     write_items(work, final, listed[chosen])
@@ -133,36 +141,73 @@ def is_whole(directory: Place, one: Expected) -> bool:
     }
 
 
-def _ids_of(directory: Place, manifest: Manifest) -> _RecordIds:
-    """The ids of the records that a build has read, as far as whole files have them."""
-    expected = [*expected_files(manifest), *fingerprint_files(whole_build(directory))]
-    whole = {one.file for one in expected if not one.split and is_whole(directory, one)}
-    return _hashes(_ids_in(directory, manifest, whole))
+def record_ids(directory: Place, manifest: Manifest | None) -> RecordIds:
+    """The ids of the records that a build has read, as far as whole files have them.
+
+    Args:
+        directory: Its folder.
+        manifest: Of the build; None if that is lost, and then all files that can be read count.
+    """
+    if manifest is None:
+        return _hashes(_readable_ids(directory))
+    build = whole_build(directory)
+    expected = [*expected_files(manifest), *fingerprint_files(build)]
+    whole = [one.file for one in expected if not one.split and is_whole(directory, one)]
+    tables = [
+        naming.table_file(split)
+        for split in manifest.splits
+        if manifest.index_file(split) not in whole
+    ]
+    columns = (ids for file in whole for ids in ids_in(directory, file))
+    return _hashes(itertools.chain(columns, _readable_ids(directory, tables)))
 
 
-def _ids_in(directory: Place, manifest: Manifest, whole: set[str]) -> Iterator[pa.ChunkedArray]:
-    for split in manifest.splits:
-        if manifest.index_file(split) in whole:
-            index = open_index(directory / manifest.index_file(split))
-            packed = "documents" in index.column_names
-            yield pc.list_flatten(index["documents"]) if packed else index["record_id"]
-    if naming.STORED_RECORDS in whole:
-        yield read_table(directory / naming.STORED_RECORDS)["record_id"]
-    for file in duplicates_files(manifest):
-        if file in whole:
-            for batch in read_columns(directory, file, ["record_id", "dropped"]):
-                yield batch.filter(batch["dropped"])["record_id"]
-    for file in quarantine_files(manifest):
-        if file in whole:
-            for batch in read_columns(directory, file, ["record_id"]):
-                yield batch["record_id"]
+def ids_in(directory: Place, file: str) -> Iterator[pa.Array]:
+    """Yields the ids of records in a file of a set; none in one that has none.
+
+    Args:
+        directory: The set.
+        file: Its name: an index, the duplicates, a part of the quarantine, or the stored records.
+    """
+    folder, _, name = file.rpartition("/")
+    if folder.endswith(naming.INDEX_DIR) and name.endswith(".arrow"):
+        index = open_index(directory / file)
+        packed = "documents" in index.column_names
+        yield pc.list_flatten(index["documents"]) if packed else index["record_id"]
+    elif file.endswith(naming.STORED_RECORDS):
+        yield read_table(directory / file)["record_id"]
+    elif name == naming.DUPLICATES:
+        for batch in read_columns(directory, file, ["record_id", "dropped"]):
+            yield batch.filter(batch["dropped"])["record_id"]
+    elif folder.endswith(naming.QUARANTINE_DIR):
+        for batch in read_columns(directory, file, ["record_id"]):
+            yield batch["record_id"]
+    elif folder.endswith(naming.INDEX_DIR):  # a table for Croissant
+        yield pq.read_table(storage.open_arrow(directory / file), columns=["record_id"])[0]
 
 
-def _hashes(columns: Iterable[pa.ChunkedArray | pa.Array]) -> _RecordIds:
+def _readable_ids(directory: Place, files: Iterable[str] | None = None) -> Iterator[pa.Array]:
+    """Yields ids of files that may be damaged; what follows from them is compared in the end."""
+    if files is None:
+        folders = (naming.INDEX_DIR, naming.QUARANTINE_DIR)
+        there = [folder for folder in folders if storage.is_folder(directory / folder)]
+        names = [
+            f"{folder}/{entry.name}"
+            for folder in there
+            for entry in storage.list_folder(directory / folder)
+        ]
+        files = [naming.DUPLICATES, naming.STORED_RECORDS, *names]
+    for file in files:
+        if storage.stat(directory / file) is not None:
+            with contextlib.suppress(pa.ArrowException, OSError, ShardmillError):
+                yield from ids_in(directory, file)
+
+
+def _hashes(columns: Iterable[pa.ChunkedArray | pa.Array]) -> RecordIds:
     records, begins = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
     for column in columns:
         names = column.unique().to_pylist()
         records.append(np.array([id_hash(name) for name in names], np.uint64))
         parents = {name[:at] for name in names for at, one in enumerate(name) if one == "/"}
         begins += [records[-1], np.array([id_hash(name) for name in parents], np.uint64)]
-    return _RecordIds(np.unique(np.concatenate(records)), np.unique(np.concatenate(begins)))
+    return RecordIds(np.unique(np.concatenate(records)), np.unique(np.concatenate(begins)))

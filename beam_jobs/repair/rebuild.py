@@ -1,14 +1,17 @@
 """A whole build next to a set, where single records are not enough: an index, the quarantine.
 
 The same input and options give the same bytes, so files of that build take the place of damaged
-ones if they match the manifest, whatever else has changed.
+ones if they match the manifest, whatever else has changed. Of a compacted set, each of the builds
+that were merged is built again, and then they are compacted.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
+from beam_jobs.generations.append import append
+from beam_jobs.generations.compact import compact
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import OnProgress
 from beam_jobs.repair.finished import FinishedFiles
@@ -22,13 +25,21 @@ class Rebuild:
 
     Args:
         out: Where; a build that was interrupted there is resumed.
-        job: The options of the set.
+        jobs: The options of the set; of a compacted one, those of each build in order.
+        removed: Returns the ids of records to leave out of a compacted set, given the builds.
         on_progress: See `beam_jobs.preprocess`.
     """
 
-    def __init__(self, out: Place, job: PreprocessOptions, on_progress: OnProgress) -> None:
+    def __init__(
+        self,
+        out: Place,
+        jobs: Sequence[PreprocessOptions],
+        removed: Callable[[Place], Collection[str]] | None,
+        on_progress: OnProgress,
+    ) -> None:
         self._out = out
-        self._job = dataclasses.replace(job, out=str(out), no_report=True)
+        self._jobs = [dataclasses.replace(job, out=str(out), no_report=True) for job in jobs]
+        self._removed = removed
         self._on_progress = on_progress
         self._manifest: Manifest | None = None
         self._problem = ""
@@ -36,16 +47,24 @@ class Rebuild:
     def manifest(self) -> Manifest | None:
         """Builds the set once; None if that fails."""
         if self._manifest is None and not self._problem:
-            from beam_jobs.run import preprocess  # Beam, which repairs of single records lack
-
             if storage.stat(self._out / naming.MANIFEST):  # of a killed repair, from other sources
                 storage.delete_tree(self._out)
             try:
-                preprocess(self._job, on_progress=self._on_progress)
+                self._build()
                 self._manifest = load_manifest(self._out)
             except ShardmillError as error:
                 self._problem = str(error)
         return self._manifest
+
+    def _build(self) -> None:
+        from beam_jobs.run import preprocess  # Beam, which repairs of single records lack
+
+        first, *others = self._jobs
+        preprocess(first, on_progress=self._on_progress)
+        for job in others:
+            append(dataclasses.replace(job, append=True), on_progress=self._on_progress)
+        if self._removed is not None:
+            compact(self._out, self._removed(self._out))
 
     @property
     def problem(self) -> str:

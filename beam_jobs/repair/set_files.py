@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from beam_jobs.moved_sources import MERGED_KEY, OF_SOURCES, merged_options, sour
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import OnProgress
 from beam_jobs.record_types import RECORD_TYPES
+from beam_jobs.repair.compacted import removed_ids
 from beam_jobs.repair.finished import FinishedFiles, make_room
 from beam_jobs.repair.job import build_again, job_of
 from beam_jobs.repair.own_items import is_whole, items_of_build, other_builds
@@ -135,9 +137,9 @@ class SetRepair:
         return dataclasses.replace(job, base=base, base_generation=self._number - 1)
 
     def _as_read(
-        self, job: PreprocessOptions, manifest: Manifest | None
-    ) -> PreprocessOptions | None:
-        """The job on the files that the build has read; None, and a `reason`, without them.
+        self, jobs: Sequence[PreprocessOptions], manifest: Manifest | None
+    ) -> list[PreprocessOptions]:
+        """The jobs on the files that the build has read; none, and a `reason`, without them.
 
         Files that were added since are those of later generations, or of none.
         """
@@ -145,11 +147,11 @@ class SetRepair:
             others = other_builds(self._all.directory, self._number)
             work = Workspace(self._work / "items", None)
             try:
-                self._items = items_of_build(job, self._directory, manifest, others, work)
+                self._items = items_of_build(jobs, self._directory, manifest, others, work)
             except (ShardmillError, OSError) as error:
                 self.reason = self.reason or str(error)
-                return None
-        return dataclasses.replace(job, only_items=str(self._items))
+                return []
+        return [dataclasses.replace(job, only_items=str(self._items)) for job in jobs]
 
     def _sources(self) -> Sequence[str]:
         """Where the corpus of this build is now: of several generations, by the names of folders.
@@ -169,13 +171,19 @@ class SetRepair:
             if job is None or self._blocked:
                 self.reason = self._blocked or self._no_job(manifest)
                 return None
-            job = self._as_read(job, manifest)
-            if job is None:
+            build = whole_build(self._directory)
+            is_compacted = MERGED_KEY in build
+            merged = list(self._merged_jobs(job)) if is_compacted else [job]
+            jobs = self._as_read(merged, manifest)
+            if not jobs:
                 return None
             what = f"generation {self._number}" if self._folder else "the set"
             note = f"{why} needs a whole build next to the set, as large as {what}"
             self._all.on_note(note)
-            self._rebuild = Rebuild(self._work / _SET, job, self._all.on_progress)
+            removed = partial(removed_ids, directory=self._directory, manifest=manifest)
+            self._rebuild = Rebuild(
+                self._work / _SET, jobs, removed if is_compacted else None, self._all.on_progress
+            )
         return self._rebuild
 
     def built(self, manifest: Manifest | None, root_hash: str, why: str) -> Manifest | None:
@@ -395,13 +403,13 @@ class SetRepair:
 
     def _list(self, job: PreprocessOptions, manifest: Manifest) -> tuple[Listing, Workspace] | None:
         """A listing of the sources, and where it is; None, and a `reason`, without them."""
-        read = self._as_read(job, manifest)
-        if read is None:
+        read = self._as_read([job], manifest)
+        if not read:
             return None
         work = Workspace(self._work / "listing", None)
         try:
             work.create()
-            job = resolve(dataclasses.replace(read, out=str(work.out)))
+            job = resolve(dataclasses.replace(read[0], out=str(work.out)))
             return list_corpus(job, RECORD_TYPES[job.record_type](job), work), work
         except (ShardmillError, OSError) as error:
             self.reason = self.reason or str(error)

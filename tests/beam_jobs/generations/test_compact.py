@@ -293,3 +293,6 @@ def test_the_log(two_generations, tmp_path):
     for one in found:
         assert load_manifest(tmp_path / "set", one.number).root_hash == one.view
         assert json.loads(json.dumps(one.as_json()))["ledger"] == dataclasses.asdict(one.ledger)
+    compact(tmp_path / "set")
+    (one,) = generations(tmp_path / "set")
+    assert one.sources == [str(tmp_path / "old"), str(tmp_path / "new")]

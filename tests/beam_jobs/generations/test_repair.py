@@ -166,3 +166,38 @@ def test_records_of_a_compacted_set(grown, tmp_path, moved):
     done = repair(grown, [str(tmp_path / "new" / name) for name in names] if moved else [])
     assert (done.left, done.lost) == ([], [])
     assert {name: (grown / name).read_bytes() for name in files_of(grown)} == expected
+
+
+@pytest.mark.parametrize("removed", [(), ("c0/one4.jpg", "c1/two11.jpg", "c0/broken.jpg")])
+@pytest.mark.parametrize("moved", [False, True])
+def test_files_of_all_records_of_a_compacted_set(grown, tmp_path, moved, removed):
+    """Its builds are made again, and compacted; removed records are those that it lacks."""
+    compact(grown, removed)
+    shutil.rmtree(tmp_path / "whole")
+    shutil.copytree(grown, tmp_path / "whole")
+    given = []
+    if moved:
+        (tmp_path / "new").mkdir()
+        for name in ("three", "two", "one"):
+            shutil.copytree(tmp_path / name, tmp_path / "new" / name, copy_function=shutil.copy)
+            shutil.rmtree(tmp_path / name)
+            given.append(str(tmp_path / "new" / name))
+    quarantine = naming.quarantine_file(0)
+    for name in (naming.index_file("train"), naming.DUPLICATES, naming.MANIFEST, quarantine):
+        if not (grown / name).exists():
+            continue  # its only record was removed
+        damage(grown / name)
+        done = repair(grown, given)
+        assert (done.left, done.lost) == ([], []), (name, done.reason)
+        check_same(grown, tmp_path / "whole")
+
+
+def test_removed_records_that_no_whole_file_shows_are_named(grown, tmp_path):
+    compact(grown, ["c0/one4.jpg"])
+    for name in (naming.index_file("train"), naming.STORED_RECORDS, naming.table_file("train")):
+        (grown / name).unlink()
+    before = files_of(grown)
+    done = repair(grown)
+    assert "1 of 30 records were removed from" in done.reason
+    assert {one.file for one in done.left} >= {naming.index_file("train"), naming.STORED_RECORDS}
+    assert files_of(grown) == before

@@ -1,0 +1,68 @@
+"""Which records were removed from a compacted set: those of its builds that its files lack.
+
+build.json has the sources of the builds that were merged, and no removed id. How many records of
+each kind were removed is the difference of the ledgers.
+"""
+
+from __future__ import annotations
+
+from beam_jobs.repair.own_items import ids_in, record_ids
+from shard_format import DamageError, Manifest, id_hash, load_manifest
+from shard_format.dropped import duplicates_files, quarantine_files, read_columns
+from shard_format.storage import Place
+
+
+def removed_ids(rebuilt: Place, directory: Place, manifest: Manifest | None) -> list[str]:
+    """Returns the ids to remove from the builds of a compacted set.
+
+    Args:
+        rebuilt: The builds, as generations of a set.
+        directory: The compacted set.
+        manifest: Of it; None if that is lost.
+
+    Raises:
+        DamageError: The whole files of the set do not say which.
+    """
+    view = load_manifest(rebuilt)
+    known = set(record_ids(directory, manifest).records.tolist())
+    indexes = [view.index_file(split) for split in view.splits]
+    kept = _missing(rebuilt, indexes, known)
+    rejected = _missing(rebuilt, quarantine_files(view), known)
+    dropped = _missing(rebuilt, duplicates_files(view), known)
+    # Duplicates of a removed record lose their rows, whether they are removed or not.
+    own = dropped - _duplicates_of(rebuilt, view, kept | dropped)
+    if manifest is None:
+        return sorted(kept | rejected | own)
+    before, after = view.ledger, manifest.ledger
+    left_out = before.quarantined + before.filtered - after.quarantined - after.filtered
+    removed = _so_many(before.kept - after.kept, kept)
+    removed |= _so_many(left_out, rejected)
+    removed |= _so_many(before.duplicates - after.duplicates, own, dropped)
+    if len(removed) != before.read - after.read:
+        raise DamageError(
+            f"{before.read - after.read:,} of {before.read:,} records were removed from {directory}"
+            ", and its whole files do not say which"
+        )
+    return sorted(removed)
+
+
+def _missing(rebuilt: Place, files: list[str], known: set[int]) -> set[str]:
+    """The ids in some files that the compacted set lacks."""
+    columns = (one for file in files for one in ids_in(rebuilt, file))
+    return {name for one in columns for name in one.to_pylist() if id_hash(name) not in known}
+
+
+def _so_many(number: int, *choices: set[str]) -> set[str]:
+    """The first of some sets that has this many ids; none if no set has."""
+    return next((ids for ids in choices if len(ids) == number), set())
+
+
+def _duplicates_of(rebuilt: Place, view: Manifest, removed: set[str]) -> set[str]:
+    """The ids of the duplicates in place of which some records were kept."""
+    found = set()
+    for file in duplicates_files(view):
+        for batch in read_columns(rebuilt, file, ["record_id", "kept_id", "dropped"]):
+            for row in batch.filter(batch["dropped"]).to_pylist():
+                if row["kept_id"] in removed:
+                    found.add(row["record_id"])
+    return found
