@@ -65,7 +65,7 @@ _check_state = object_of(
 
 def digest_of(ids: frozenset[str]) -> str:
     """Says which records a compaction takes out."""
-    return hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(sorted(ids)).encode()).hexdigest()
 
 
 def read_state(directory: Place) -> State | None:

@@ -28,6 +28,7 @@ from beam_jobs.columns import IntArray, int64, uint64
 from beam_jobs.generations import leftovers, settling
 from beam_jobs.generations.append import lock_of
 from beam_jobs.generations.rebalance import count_copies, is_rebalanced, rebalanced
+from beam_jobs.generations.removed_ids import missing_error
 from beam_jobs.generations.repack import Repacker, documents_of
 from beam_jobs.generations.settling import settle, target_of, write_state
 from beam_jobs.generations.unpublished import publish_finished
@@ -101,6 +102,8 @@ def compact(
     remove: Collection[str] = (),
     on_progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
     on_note: Callable[[str], None] = lambda note: None,
+    *,
+    missing_ok: bool = False,
 ) -> Compacted:
     """Merges all generations of a set into balanced, globally shuffled shards.
 
@@ -111,8 +114,10 @@ def compact(
         remove: Ids of records to take out of every file of the set.
         on_progress: Called with ("compact", bytes done, bytes in all), from one thread at a time.
         on_note: See `run.preprocess`.
+        missing_ok: Whether ids that no record has are left out.
 
     Raises:
+        InputError: No record has one of the ids; nothing was changed.
         DamageError: A shard is damaged.
     """
     base = storage.place_of(storage.absolute(str(directory)))
@@ -128,6 +133,10 @@ def compact(
         before = publish_finished(base, on_note)
         found = leftovers.find(base, before, ids)
         not_found = sorted(ids - found.ids)
+        if not_found and not missing_ok:
+            stripped = frozenset(name.strip() for name in not_found)
+            near = leftovers.find(base, before, stripped).ids
+            raise missing_error(base, not_found, len(ids), near)
         merged = before.newest + 1
         if merged == 1 and not found.ids:
             settling.abandon(base)

@@ -51,6 +51,9 @@ def publish(base: Place, number: int) -> Manifest:
     workspace.create()
     if number == 1:
         _write(workspace, base / naming.view_file(0), before.to_text().encode())
+    for name in _new_tokenizers(before, own):
+        content = storage.read_bytes(base / naming.generation_folder(number) / name)
+        _write(workspace, base / name, content)
     home = base / naming.view_folder(number)
     scratch = workspace.scratch_of(home / naming.MANIFEST)
     manifest = make_view(base, number, before, own, home, scratch)
@@ -90,6 +93,10 @@ def make_view(
         splits[name] = _split(name, folder, before, own, open_index(place))
     files[below(folder, naming.MANIFEST)] = _text_info(own)
     files[naming.view_file(number - 1)] = _text_info(before)
+    config = dict(before.config)
+    for name in _new_tokenizers(before, own):
+        files[name] = own.files[name]
+        config |= {key: own.config[key] for key in ("tokenizer", "vocabulary")}
     known = before.generations or (Generation("", before.root_hash, ""),)
     known = (*known[:-1], dataclasses.replace(known[-1], view=before.root_hash))
     return dataclasses.replace(
@@ -97,10 +104,16 @@ def make_view(
         schema=own.schema,
         splits=splits,
         ledger=added(before.ledger, own.ledger),
+        config=config,
         files=files | indexes,
         generations=(*known, Generation(folder, own.root_hash, "")),
         home=final,
     )
+
+
+def _new_tokenizers(before: Manifest, own: Manifest) -> set[str]:
+    """Names of tokenizers that the set gets with a generation: the first one with a record."""
+    return own.files.keys() & set(naming.TOKENIZERS.values()) - before.files.keys()
 
 
 def _text_info(manifest: Manifest) -> dict[str, Any]:

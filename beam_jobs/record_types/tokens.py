@@ -19,7 +19,15 @@ from beam_jobs.text.packings import PACKINGS
 from beam_jobs.text.token_examples import PackedExampleBuilder, TokenExampleBuilder, staged_text
 from beam_jobs.text.tokenizers import Tokenizer, load_tokenizer
 from beam_jobs.workspace import Workspace, read_json, write_json
-from shard_format import Feature, InputError, Schema, file_sha256, naming, storage
+from shard_format import (
+    Feature,
+    InputError,
+    Schema,
+    file_sha256,
+    load_manifest,
+    naming,
+    storage,
+)
 from shard_format.storage import Place
 from shard_format.wording import parse_size
 
@@ -81,8 +89,8 @@ class TokenRecords(TextRecords):
     ) -> tuple[dict[str, Any], list[str]]:
         """See RecordType; copies the tokenizer into the workspace, or trains it there."""
         options = self._options
-        if options.base:
-            _take_over_tokenizer(storage.place_of(options.base), workspace)
+        if options.base and _take_over_tokenizer(options, workspace):
+            pass
         elif options.train_tokenizer is None:
             with workspace.write(_tokenizer_path(workspace)) as file:
                 file.write(storage.read_bytes(storage.place_of(str(options.tokenizer))))
@@ -166,18 +174,20 @@ def _kernels() -> list[str]:
     return [version("sentencepiece"), version("tokenizers")]
 
 
-def _take_over_tokenizer(base: Place, workspace: Workspace) -> None:
+def _take_over_tokenizer(options: TextOptions, workspace: Workspace) -> bool:
     """Copies the tokenizer of the set that records are added to.
 
-    Raises:
-        InputError: The set has none: none of its records was usable.
+    Returns:
+        Whether the set has one. One to train needs a record, which no earlier generation may have.
     """
+    base = storage.place_of(str(options.base))
+    files = load_manifest(base, options.base_generation).files
     for name in naming.TOKENIZERS.values():
-        if storage.stat(base / name) is not None:
+        if name in files:
             with workspace.write(_tokenizer_path(workspace)) as file:
                 file.write(storage.read_bytes(base / name))
-            return
-    raise InputError(f"{base} has no tokenizer, so nothing can be added. Build the set again.")
+            return True
+    return False
 
 
 def _train(options: TextOptions, workspace: Workspace, sample: TrainingSample) -> None:
@@ -189,9 +199,11 @@ def _train(options: TextOptions, workspace: Workspace, sample: TrainingSample) -
     from beam_jobs.text.tokenizers.training import TRAINERS, TRAINING_VERSION
 
     if not sample.records:
+        remedy = "Give it a larger fraction with --split, or name a --tokenizer."
+        if options.base:
+            remedy = f"{options.base} has none yet: append sources with more records."
         raise InputError(
-            f"No record in the training split {sample.split!r} to train a tokenizer on. Give "
-            "it a larger fraction with --split, or name a --tokenizer."
+            f"No record in the training split {sample.split!r} to train a tokenizer on. {remedy}"
         )
     kind, size = parse_trained(str(options.train_tokenizer))
     sample_bytes = parse_size("--tokenizer-sample", options.tokenizer_sample)

@@ -222,9 +222,13 @@ class _Repair:
         self._finished.replace(ready, self._directory)
         self._repaired += [one.file for one in ready]
         same = []
+        # Generations have files in common, such as a tokenizer.
+        whole = {one.sha256: one.file for one in expected if one.file not in names}
         # All of them before the first is replaced: swapped files are both copied.
         for one in wanted:
-            places = [self._directory / each.file for each in damages if each.same_as == one.file]
+            others = [each.file for each in damages if each.same_as == one.file]
+            others += [whole[one.sha256]] if one.sha256 in whole else []
+            places = [self._directory / name for name in others]
             if one not in ready and any(self._finished.copy(one, place) for place in places):
                 same.append(one)
         self._finished.replace(same, self._directory)

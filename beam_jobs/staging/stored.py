@@ -22,11 +22,13 @@ from shard_format import (
     LABELS_FIELD,
     InputError,
     Manifest,
+    load_build,
     load_manifest,
     naming,
     open_index,
     storage,
 )
+from shard_format.expected_files import fingerprint_files
 from shard_format.naming import below
 from shard_format.storage import Place
 
@@ -87,8 +89,8 @@ class StoredRecords:
         self.manifest = load_manifest(base, generation)
         self._pieces: list[_Piece] = []
         folders = [one.folder for one in self.manifest.generations] or [""]
-        for number, folder in enumerate(folders):
-            self._open(number, folder, needed, complete=complete)
+        for folder in folders:
+            self._open(folder, needed, complete=complete)
         sizes = [len(piece.table) for piece in self._pieces]
         self.begins: IntArray = np.cumsum([0, *sizes], dtype=np.int64)
         self.keys: npt.NDArray[np.uint64] = np.concatenate(
@@ -127,11 +129,12 @@ class StoredRecords:
 
     def group_splits(self) -> pa.Table:
         """Columns group and split of the kept records that have a group."""
+        fields = [pa.field("group", pa.uint64()), pa.field("split", pa.string())]
         found = [piece.table.select(["group", "split"]) for piece in self._pieces]
-        table = pa.concat_tables(found)
+        table = pa.concat_tables([pa.schema(fields).empty_table(), *found])
         return table.filter(pc.and_(pc.is_valid(table["group"]), pc.is_valid(table["split"])))
 
-    def _open(self, number: int, folder: str, needed: Sequence[str], *, complete: bool) -> None:
+    def _open(self, folder: str, needed: Sequence[str], *, complete: bool) -> None:
         root = self.base / folder if folder else self.base
         place = self.base / fingerprints_file(folder)
         if storage.stat(place) is not None:
@@ -143,22 +146,35 @@ class StoredRecords:
                 )
             self._pieces.append(_Piece(table, None, ()))
             return
-        manifest = self._own_manifest(number, folder)
+        manifest = load_manifest(root) if folder else load_manifest(self.base, 0)
         if needed or complete:
-            raise InputError(
-                f"{root} has not stored what duplicates and groups of new records are found by "
-                f"({place} is missing): it was built before shards sets had it, or without it. "
-                "Build the set again, from all sources."
-            )
+            _check_none_staged(root, manifest)
+            return
         label = next((f for f in manifest.schema.features if f.kind == "class_label"), None)
         for split in manifest.splits:
             index = open_index(root / naming.index_file(split))
             self._pieces.append(_Piece(index, split, label.class_names if label else ()))
 
-    def _own_manifest(self, number: int, folder: str) -> Manifest:
-        if folder:
-            return load_manifest(self.base / folder)
-        return load_manifest(self.base, 0 if self.manifest.generations else None)
+
+def _check_none_staged(root: Place, manifest: Manifest) -> None:
+    """Checks that a build without a file of stored records had no record to store.
+
+    Args:
+        root: Directory of the generation.
+        manifest: Its own manifest.
+
+    Raises:
+        InputError: It had some, as far as its ledger and its build.json say.
+    """
+    missing = f"{root / naming.STORED_RECORDS} is missing"
+    if any(one.file == naming.STORED_RECORDS for one in fingerprint_files(load_build(root))):
+        raise InputError(f"{missing}. Run 'shardmill repair' on the set, which writes it again.")
+    if manifest.ledger.kept or manifest.ledger.duplicates:
+        raise InputError(
+            f"{root} has not stored what duplicates and groups of new records are found by "
+            f"({missing}): it was built before shard sets had it, or without it. Build the set "
+            "again, from all sources."
+        )
 
 
 def _values(rows: pa.Table, piece: _Piece, name: str) -> pa.ChunkedArray | pa.Array:

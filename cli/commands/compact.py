@@ -20,10 +20,18 @@ _SHOWN_IDS = 20
     "--remove",
     metavar="FILE",
     type=FILE,
-    help="Take records out of every file of the set: a text file with a record id per line.",
+    help="Take records out of every file of the set: a text file with a record id per line, which "
+    "ends with a line feed alone. In a file *.jsonl or *.ndjson each line is a JSON string, or an "
+    'object with "record_id".',
+)
+@click.option(
+    "--missing-ok",
+    is_flag=True,
+    help="Leave out ids that the set does not have. Otherwise they are an error, and nothing is "
+    "removed.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
-def compact(directory: Place, remove: Place | None, as_json: bool) -> None:
+def compact(directory: Place, remove: Place | None, missing_ok: bool, as_json: bool) -> None:
     """Merge the generations of a set into balanced, globally shuffled shards.
 
     Nothing is decoded again: shards are sorted, and records are copied. There is a whole set at
@@ -37,18 +45,24 @@ def compact(directory: Place, remove: Place | None, as_json: bool) -> None:
     Examples:
       shardmill compact set
       shardmill compact set --remove ids.txt
+      shardmill compact set --remove ids.jsonl --missing-ok
     """
     from beam_jobs.generations.compact import compact as merge
+    from beam_jobs.generations.removed_ids import read_ids
     from cli.console import Bars, print_json, say
+    from shard_format import UsageError
     from shard_format.wording import counted
 
-    ids = _ids(remove) if remove is not None else frozenset()
+    if missing_ok and remove is None:
+        raise UsageError("--missing-ok is for the ids of --remove FILE. Pass that too.")
+    ids = read_ids(remove) if remove is not None else frozenset()
     with Bars() as bars:
         found = merge(
             directory,
             ids,
             lambda stage, done, total: bars.update(stage, done, total, "bytes"),
             bars.note,
+            missing_ok=missing_ok,
         )
     if as_json:
         print_json(
@@ -73,24 +87,3 @@ def compact(directory: Place, remove: Place | None, as_json: bool) -> None:
         of_more = f" and {more:,} more; --json lists all" if more > 0 else ""
         say(f"not found  {counted(len(found.not_found), 'id')}: {shown}{of_more}")
     say(f"root hash  {found.manifest.root_hash}")
-
-
-def _ids(file: Place) -> frozenset[str]:
-    """The lines of a file.
-
-    Raises:
-        InputError: It cannot be read, or has no id.
-    """
-    from shard_format import InputError, storage
-    from shard_format.errors import file_error
-
-    try:
-        text = storage.read_bytes(file).decode()
-    except OSError as error:
-        raise file_error(error, str(file)) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8: {error}. Write one record id per line.") from error
-    ids = frozenset(line for line in text.splitlines() if line)
-    if not ids:
-        raise InputError(f"{file} has no record id. Write one per line.")
-    return ids

@@ -36,7 +36,10 @@ def test_append_log_and_compact(a_set, shardmill, tmp_path):
     assert [one["ledger"]["kept"] for one in both] == [8, 3]
 
     (tmp_path / "ids.txt").write_text("a/new.jpg\nno/such.jpg\n")
-    done = shardmill("compact", root, "--remove", tmp_path / "ids.txt")
+    remove = ("compact", root, "--remove", tmp_path / "ids.txt")
+    done = shardmill(*remove)
+    assert done.returncode == 3 and "Nothing was removed" in done.stderr
+    done = shardmill(*remove, "--missing-ok")
     assert done.returncode == 0, done.stderr
     assert "merged     2 generations" in done.stdout and "removed    1 record" in done.stdout
     assert "not found  1 id: 'no/such.jpg'" in done.stdout
@@ -74,3 +77,5 @@ def test_ids_that_cannot_be_read(a_set, shardmill, tmp_path):
     (tmp_path / "empty.txt").write_text("\n")
     done = shardmill("compact", a_set[0], "--remove", tmp_path / "empty.txt")
     assert done.returncode == 3 and "has no record id" in done.stderr
+    done = shardmill("compact", a_set[0], "--missing-ok")
+    assert done.returncode == 2 and "--missing-ok is for the ids of --remove" in done.stderr
