@@ -31,6 +31,7 @@ from shard_format import (
 )
 from shard_format.errors import file_error
 from shard_format.options import with_absolute_paths
+from shard_format.own_checksums import report_problem
 from shard_format.storage import Place
 
 _CANCELLED = "cancelled"  # in place of the id of a run
@@ -291,6 +292,15 @@ def has_all_files(directory: Place, manifest: Manifest) -> bool:
     return all(stat and stat.size == sizes[name] for name, stat in found.items())
 
 
+def has_report(directory: Place) -> bool:
+    """Whether a set has a report, and not that of an earlier generation or build."""
+    try:
+        data = storage.read_bytes(directory / naming.REPORT)
+    except FileNotFoundError:
+        return False
+    return not report_problem(data, load_manifest(directory).root_hash, needs_checksum=False)
+
+
 def finish(
     options: PreprocessOptions,
     workspace: Workspace,
@@ -299,7 +309,7 @@ def finish(
     on_progress: Callable[[int], None] = lambda done: None,
     replacement: Replacement | ReplacementInStore | None = None,
 ) -> None:
-    """Writes the report, if there is none of this build, and removes the work folder.
+    """Writes the report, if there is none of this set, and removes the work folder.
 
     Args:
         options: The job.
@@ -308,13 +318,12 @@ def finish(
         on_progress: Called with 0 and 1, before and after the report.
         replacement: Of an old set; it ends here.
     """
-    has_report = not rebuilt and storage.stat(workspace.out / naming.REPORT) is not None
-    if not options.no_report and not has_report:
+    if not options.no_report and (rebuilt or not has_report(workspace.out)):
         from beam_jobs.report import write_report  # loads image libraries
 
         on_progress(0)
         try:
-            write_report(workspace.out)
+            write_report(workspace.out, scratch=workspace.scratch_of(workspace.out / naming.REPORT))
         except InputError as error:
             if isinstance(error.__cause__, OSError):
                 raise error.__cause__ from None  # `locked_output` says what to do in a build

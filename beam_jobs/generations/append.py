@@ -12,7 +12,14 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from beam_jobs.build import Build, is_complete, locked_output, resolve, workspace_of
+from beam_jobs.build import (
+    Build,
+    has_report,
+    is_complete,
+    locked_output,
+    resolve,
+    workspace_of,
+)
 from beam_jobs.build import finish as finish_build
 from beam_jobs.generations.settling import recover
 from beam_jobs.generations.unpublished import publish_finished
@@ -116,8 +123,7 @@ def append(
             known = generation_with(base, before, build.listing)
             if known is not None:
                 _discard(workspace)
-                if before.newest > named:
-                    _renew_report(job, base)
+                _renew_report(job, base)  # an append may have been killed before it did
                 return _report(base, before, known, build, already_built=known <= named)
             if build.listing.known:
                 on_note(_known_note(build.listing))
@@ -281,13 +287,17 @@ def _known_note(listing: Listing) -> str:
 
 
 def _renew_report(options: PreprocessOptions, base: Place) -> None:
-    """The report of a set is about all its records."""
+    """Replaces the report of an earlier generation: it is about all records."""
+    if has_report(base):
+        return
     if options.no_report:
         storage.delete(base / naming.REPORT)
         return
     from beam_jobs.report import write_report  # loads image libraries
 
-    write_report(base)
+    workspace = Workspace(base, None)
+    workspace.create()
+    write_report(base, scratch=workspace.scratch_of(base / naming.REPORT))
 
 
 def _report(

@@ -20,12 +20,13 @@ _POLICY = (
 )
 
 
-def write_report(directory: Place, out: Place | None = None) -> Place:
+def write_report(directory: Place, out: Place | None = None, scratch: Path | None = None) -> Place:
     """Writes the report of a finished shard set; the same set and build.json give the same bytes.
 
     Args:
         directory: The shard set.
         out: The file to write; `report.html` in the set when None. An existing one is replaced.
+        scratch: See `storage.create`.
 
     Returns:
         The file.
@@ -39,7 +40,7 @@ def write_report(directory: Place, out: Place | None = None) -> Place:
     content = report_text(render(reported))
     final = out if out is not None else directory / naming.REPORT
     try:
-        storage.write_bytes(final, content)
+        storage.write_bytes(final, content, scratch=scratch)
     except OSError as error:
         raise InputError(
             f"The report cannot be written to {final}: {error.strerror}. Choose another file with "
