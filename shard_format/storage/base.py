@@ -57,10 +57,18 @@ class Range(NamedTuple):
 
 
 class Stat(NamedTuple):
-    """Size in bytes and time of the last change in nanoseconds since the epoch."""
+    """Size in bytes and time of the last change in nanoseconds since the epoch, an int64."""
 
     size: int
     mtime_ns: int
+
+    @classmethod
+    def of(cls, size: int, mtime_ns: int) -> Stat:
+        """With any time: before 1677 and after 2262 modulo 2**64 ns, so that times stay different.
+
+        File systems have such times, by a broken clock or an archive.
+        """
+        return cls(size, (mtime_ns + (1 << 63)) % (1 << 64) - (1 << 63))
 
 
 # Kinds of entries; a symbolic link counts as what it leads to. OTHER is a device, a pipe, a socket

@@ -169,7 +169,7 @@ def _age(found: Any) -> float:
 
 
 def _stat(found: Any) -> Stat:
-    return Stat(found.length, found.modification_time * 10**6)
+    return Stat.of(found.length, found.modification_time * 10**6)
 
 
 def _status(url: Url) -> Any | None:

@@ -76,7 +76,7 @@ class LocalStorage:
             found = _path(place).stat()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return Stat(found.st_size, found.st_mtime_ns) if modes.S_ISREG(found.st_mode) else None
+        return Stat.of(found.st_size, found.st_mtime_ns) if modes.S_ISREG(found.st_mode) else None
 
     def is_folder(self, place: Place) -> bool:
         """See `Storage`."""
@@ -93,7 +93,7 @@ class LocalStorage:
                     kind = OTHER if is_link else UNKNOWN
                     yield Entry(entry.name, kind, Stat(0, 0), is_link)
                 else:
-                    status = Stat(found.st_size, found.st_mtime_ns)
+                    status = Stat.of(found.st_size, found.st_mtime_ns)
                     yield Entry(entry.name, _kind(found.st_mode), status, is_link)
 
     def list_tree(self, place: Place) -> Iterator[tuple[str, Stat]]:
@@ -104,7 +104,7 @@ class LocalStorage:
                 path = os.path.join(folder, name)
                 found = os.lstat(path)
                 if modes.S_ISREG(found.st_mode):
-                    yield os.path.relpath(path, root), Stat(found.st_size, found.st_mtime_ns)
+                    yield os.path.relpath(path, root), Stat.of(found.st_size, found.st_mtime_ns)
 
     def make_folder(self, place: Place) -> None:
         """See `Storage`."""

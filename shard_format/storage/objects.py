@@ -277,7 +277,7 @@ def _stat(found: Any) -> Stat:
     """
     second = int(found["last_modified"].timestamp())
     tag = hashlib.blake2b((found["e_tag"] or "").encode(), digest_size=8).digest()
-    return Stat(found["size"], second * 10**9 + int.from_bytes(tag, "big") % 10**9)
+    return Stat.of(found["size"], second * 10**9 + int.from_bytes(tag, "big") % 10**9)
 
 
 def _retried(url: Url, request: Callable[[Any, str], Result]) -> Result:

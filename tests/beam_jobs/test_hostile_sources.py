@@ -260,3 +260,23 @@ def test_a_closed_stderr_is_no_matter(repository, make_images, tmp_path):
         ["sh", "-c", f"{line} 2>&-"], stdout=subprocess.PIPE, text=True, check=False, cwd=repository
     )
     assert (done.returncode, json.loads(done.stdout)["kept"]) == (0, 12)
+
+
+@pytest.mark.parametrize("year", [1, 1677, 1969, 2263, 2400, 20_000])
+def test_files_and_folders_of_any_date(year, make_images, build, tmp_path):
+    """As far as the file system has it: 2446 is the last year of ext4."""
+    corpus, seconds = make_images(6), round((year - 1970) * 365.2425 * 24 * 3600)
+    archive = tmp_path / "archive.tar"
+    with tarfile.open(archive, "w") as file:
+        file.add(corpus, "")
+    expected = build(corpus, "usual").manifest.root_hash
+    for place in (*corpus.rglob("*"), corpus, archive):
+        os.utime(place, (seconds, seconds))
+    assert build(corpus, staging=str(tmp_path / "staging")).manifest.root_hash == expected
+    assert build(corpus).already_built
+    assert build(archive, "of-archive").manifest.ledger.kept == 6
+    image = corpus / "class0" / "000.jpg"
+    second = 10**9 if year < 2000 else -(10**9)  # to a time that the file system has
+    os.utime(image, ns=(0, image.stat().st_mtime_ns + second))
+    with pytest.raises(InputError, match="holds another set"):
+        build(corpus)

@@ -243,3 +243,13 @@ def test_a_durable_file_goes_to_the_disk_while_it_is_written(tmp_path, monkeypat
     assert storage.stat(tmp_path / "file").size == 8 << 20
     storage.write_bytes(tmp_path / "other", bytes(8 << 20))
     assert len(begun) <= 8  # without `durable`, the system decides
+
+
+def test_times_fit_into_an_int64():
+    """Usual ones stay what they are, and none becomes that of another one of today."""
+    usual = [0, 1, -1, 1_700_000_000_123_456_789, (1 << 63) - 1, -(1 << 63)]
+    assert [storage.Stat.of(7, time) for time in usual] == [(7, time) for time in usual]
+    others = [1 << 63, 10**19, 13 * 10**18, -(1 << 63) - 1, 1 << 80]
+    found = [storage.Stat.of(7, time).mtime_ns for time in others]
+    assert len({*found}) == len(others)
+    assert all(-(1 << 63) <= time < 1 << 63 for time in found)
