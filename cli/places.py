@@ -1,4 +1,4 @@
-"""A parameter that is a path or a URL, for the commands that read a shard set."""
+"""Parameters that are a path or a URL, or a path alone."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ class _PlaceType(click.ParamType[Any]):
 
     Args:
         path: What a local path must be.
+        local: Whether a URL is refused.
     """
 
     name = "path"
 
-    def __init__(self, path: click.Path) -> None:
+    def __init__(self, path: click.Path, *, local: bool = False) -> None:
         self._path = path
+        self._local = local
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Place:
         """See click.ParamType."""
         from shard_format import UsageError
-        from shard_format.storage import local_path, place_of
+        from shard_format.storage import local_path, local_place_of, place_of
 
         try:
-            place = place_of(value)
+            place = local_place_of(value) if self._local else place_of(value)
         except UsageError as error:
             self.fail(str(error), param, ctx)
         if local_path(place) is not None:
@@ -48,3 +50,5 @@ class _PlaceType(click.ParamType[Any]):
 PLACE = _PlaceType(click.Path())
 FILE = _PlaceType(click.Path(dir_okay=False))
 FOLDER = _PlaceType(click.Path(file_okay=False))
+LOCAL = _PlaceType(click.Path(), local=True)
+LOCAL_FOLDER = _PlaceType(click.Path(file_okay=False), local=True)

@@ -12,7 +12,7 @@ from typing import Any
 from reader.options import KINDS, ReadOptions
 from shard_format.errors import UsageError
 from shard_format.options import Limits, check_choice, check_declared, option
-from shard_format.storage import Place, place_of
+from shard_format.storage import Place, local_place_of, place_of
 from shard_format.wording import parse_size
 from trainer.defaults import DEFAULTS, shown_default
 from trainer.models import MODELS, MODELS_OF
@@ -393,8 +393,8 @@ class TrainOptions:
     def __post_init__(self) -> None:
         # Callers may pass strings; every path below is a Path, or a Url.
         object.__setattr__(self, "data", place_of(self.data))
-        object.__setattr__(self, "run_dir", Path(self.run_dir))
-        object.__setattr__(self, "weights", self.weights and Path(self.weights))
+        object.__setattr__(self, "run_dir", local_place_of(self.run_dir))
+        object.__setattr__(self, "weights", self.weights and local_place_of(self.weights))
         check_declared(self, name_of=_flag)
         if self.model is not None and ":" not in self.model:
             check_choice("--model", self.model, [*MODELS, "package.module:function"], "")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli.places import LOCAL
+
 if TYPE_CHECKING:
     from reader.cache.inventory import Entry
 
@@ -16,7 +18,7 @@ _SHOWN_HASH = 12  # characters of a root hash: enough to distinguish sets
 
 
 @click.command()
-@click.argument("directory", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@click.argument("directory", metavar="[DIR]", required=False, type=LOCAL)
 @click.option("--clear", is_flag=True, help="Delete all copies that no running process reads.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def cache(directory: Path | None, clear: bool, as_json: bool) -> None:

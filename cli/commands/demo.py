@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from cli.places import LOCAL
+
 
 @click.command()
 @click.option(
@@ -13,7 +15,7 @@ import click
     default="shardmill-demo",
     show_default=True,
     metavar="DIR",
-    type=click.Path(path_type=Path),
+    type=LOCAL,
     help="Folder for the shard sets and the training runs.",
 )
 @click.option(

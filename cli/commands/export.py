@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.options import click_options
+from cli.places import LOCAL
 from trainer.export.options import ExportOptions
 
 if TYPE_CHECKING:
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("run", metavar="RUN", type=LOCAL)
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=LOCAL,
     metavar="DIR",
     help="Directory for the model (default: RUN-TARGET next to RUN).",
 )

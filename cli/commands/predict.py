@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.places import PLACE
+from cli.places import LOCAL, PLACE
 from shard_format.storage import Place
 from trainer.export.options import EPOCH_NAMES
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("model", metavar="MODEL", type=click.Path(path_type=Path))
+@click.argument("model", metavar="MODEL", type=LOCAL)
 @click.argument("files", metavar="FILE...", nargs=-1, type=click.Path())
 @click.option("--text", "texts", multiple=True, metavar="TEXT", help="A text to classify; repeat.")
 @click.option(

@@ -9,7 +9,7 @@ import click
 
 from beam_jobs.options import OPTIONS
 from cli.options import click_options
-from cli.places import PLACE
+from cli.places import LOCAL, PLACE
 
 if TYPE_CHECKING:  # pyarrow takes a while to import
     from shard_format.dropped import RejectedRecord
@@ -89,7 +89,7 @@ def _list_records(records: list[RejectedRecord], as_json: bool) -> None:
     "folder",
     required=True,
     metavar="FOLDER",
-    type=click.Path(path_type=Path),
+    type=LOCAL,
     help="An empty or a new folder.",
 )
 @click.option("--reason", "chosen", multiple=True, metavar="NAME", help="A reason; repeatable.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.options import click_options
-from cli.places import PLACE
+from cli.places import LOCAL, PLACE
 from trainer.search.options import SearchOptions
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _FAILED = 3  # exit code: no trial was completed
 @click.argument("places", metavar="[SET] SPACE", nargs=-1, required=True, type=PLACE)
 @click.option(
     "--run-dir",
-    type=click.Path(path_type=Path),
+    type=LOCAL,
     metavar="DIR",
     help="Directory for the trials and the results (default: NAME-search next to NAME.yaml).",
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cli.places import PLACE
+from cli.places import LOCAL_FOLDER, PLACE
 from shard_format.storage import Place
 
 
@@ -34,7 +34,7 @@ from shard_format.storage import Place
 )
 @click.option(
     "--journal",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=LOCAL_FOLDER,
     metavar="FOLDER",
     help="Keep the progress of trainers there, so that they continue after a restart.",
 )

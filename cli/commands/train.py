@@ -14,7 +14,7 @@ import click
 
 from cli.config_file import config_options, save
 from cli.options import click_options
-from cli.places import PLACE
+from cli.places import LOCAL, PLACE
 from shard_format.storage import Place
 from trainer.options import TrainOptions
 from trainer.strategies import SEVERAL_WORKERS
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.argument("directory", metavar="DIR", type=PLACE)
 @click.option(
     "--run-dir",
-    type=click.Path(path_type=Path),
+    type=LOCAL,
     metavar="RUN",
     help="Directory for checkpoints, logs and model (default: DIR-run next to DIR; of a URL, "
     "NAME-run here).",

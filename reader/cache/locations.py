@@ -14,7 +14,7 @@ from reader.cache.store import Lease, Store
 from reader.options import Directory, ReadOptions
 from shard_format import Manifest, ShardSetError, UsageError, load_manifest, storage
 from shard_format.naming import MANIFEST, TOKENIZERS
-from shard_format.storage import Place, local_path, place_of
+from shard_format.storage import Place, local_path, local_place_of, place_of
 
 # Of the copy, and not of the file that is copied, which has a URL.
 _LOCAL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR)
@@ -83,7 +83,7 @@ def locate_dataset(
         DamageError: The manifest, or what was copied, is not what was written.
     """
     # Files are opened when they are read; the program may have gone to another directory by then.
-    cache_dir = Path(options.cache_dir or default_cache_dir()).absolute()
+    cache_dir = local_place_of(options.cache_dir or default_cache_dir()).absolute()
     cache_limit = None if options.cache_limit is None else int(options.cache_limit)
     source = place_of(directory)
     if isinstance(source, Path):

@@ -24,7 +24,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -78,6 +78,7 @@ __all__ = [
     "list_folder",
     "list_tree",
     "local_path",
+    "local_place_of",
     "make_folder",
     "open_arrow",
     "open_input",
@@ -98,7 +99,7 @@ __all__ = [
     "write_bytes",
 ]
 
-_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
+_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<slashes>/*)")
 
 LOCAL = LocalStorage()
 _OBJECTS = ObjectStorage()
@@ -119,25 +120,59 @@ def place_of(text: str | os.PathLike[str] | Url) -> Place:
     """The place that a path or a URL names; file:///folder is a path.
 
     Raises:
-        UsageError: There is no storage for the scheme, a file:// URL names another machine, or a
-            URL has credentials in it.
+        UsageError: There is no storage for the scheme, the text begins like a URL and is none, a
+            file:// URL names another machine, or a URL has no bucket, or credentials in it.
     """
     if isinstance(text, Url):
         return text
-    if not isinstance(text, str) or (match := _URL.match(text)) is None:
+    # pathlib makes s3:/bucket of s3://bucket.
+    match = _SCHEME.match(name := os.fspath(text))
+    if match is None:
         return Path(text)
-    scheme = match["scheme"].lower()
-    _storage(scheme, text)
+    scheme, slashes = match["scheme"].lower(), match["slashes"]
+    if len(slashes) < 2:
+        if slashes or scheme in STORAGES:
+            raise _broken_url(name, scheme, name[match.end() :])
+        return Path(text)  # a name with a colon
+    _storage(scheme, name)
     if scheme != "file":
-        check_url(text, scheme)
-        return Url(f"{scheme}{text[len(scheme) :]}".rstrip("/"))
-    parts = urlsplit(text)
+        check_url(name, scheme)
+        return Url(f"{scheme}{name[len(scheme) :]}".rstrip("/"))
+    parts = urlsplit(name)
     if parts.netloc not in ("", "localhost"):
         raise UsageError(
             f"{text} names the host {parts.netloc!r}, but file:// is for this machine. Write "
             "file:///path, or the path alone."
         )
     return Path(unquote(parts.path))
+
+
+def _broken_url(text: str, scheme: str, rest: str) -> UsageError:
+    """The message for a text that begins with a scheme and is no URL, such as s3:/bucket."""
+    remedy = ""
+    if scheme in STORAGES:
+        begin = "file:///" if scheme == "file" else f"{scheme}://"
+        remedy = f"Write {begin}{rest or 'BUCKET/FOLDER'}. "
+    return UsageError(
+        f"{text} begins like a URL, which has '://' behind its scheme. {remedy}"
+        f"A local path of this name is {os.path.abspath(text)}."
+    )
+
+
+def local_place_of(text: str | os.PathLike[str]) -> Path:
+    """The local path that a text names, for what cannot be in an object store.
+
+    Raises:
+        UsageError: It is a URL, or begins like one.
+    """
+    match = _SCHEME.match(os.fspath(text))
+    scheme = match["scheme"].lower() if match else ""
+    if match and scheme != "file" and (match["slashes"] or scheme in STORAGES):
+        raise UsageError(
+            f"{text} is a URL, or begins like one, and this can only be a local file or folder. "
+            f"Pass a path; a local one of this name is {os.path.abspath(text)}."
+        )
+    return cast(Path, place_of(text))
 
 
 def storage_of(place: File) -> Storage:

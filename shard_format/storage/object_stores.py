@@ -81,12 +81,15 @@ AZURE = ("abfs", "abfss")
 
 
 def check_url(text: str, scheme: str) -> None:
-    """Returns if a URL has nothing that may be secret in it.
+    """Checks that a URL names a bucket, or a host, and has nothing that may be secret in it.
 
     Raises:
-        UsageError: It has. The message shows the rest of it alone.
+        UsageError: It does not. The message shows nothing secret.
     """
     host, slash, path = text.partition("://")[2].partition("/")
+    if not host and (scheme != "hdfs" or not path):  # HDFS has a default host
+        name = "host" if scheme == "hdfs" else "bucket"
+        raise UsageError(f"{text} names no {name}. Write {scheme}://{name.upper()}/FOLDER.")
     user, at, shown = host.rpartition("@")
     secret = (at and (scheme not in AZURE or ":" in user)) or (
         scheme in AZURE and "?" in path and "sig=" in path

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -253,3 +255,51 @@ def test_times_fit_into_an_int64():
     found = [storage.Stat.of(7, time).mtime_ns for time in others]
     assert len({*found}) == len(others)
     assert all(-(1 << 63) <= time < 1 << 63 for time in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("s3:/bucket/set", "Write s3://bucket/set. "),
+        ("gs:bucket/set", "Write gs://bucket/set. "),
+        ("S3:", "Write s3://BUCKET/FOLDER. "),
+        ("file:/data/set", "Write file:///data/set. "),
+        ("hdfs:/host/set", "Write hdfs://host/set. "),
+        ("ftp:/host/set", ""),
+        ("C:/set", ""),
+    ],
+)
+@pytest.mark.parametrize("kind", [str, Path])
+def test_what_begins_like_a_url_is_no_path(kind, text, remedy):
+    """A folder of this name appeared; pathlib makes it of a URL, too."""
+    message = f"{text} begins like a URL, which has '://' behind its scheme. {remedy}A local path"
+    with pytest.raises(UsageError, match=re.escape(message)):
+        storage.place_of(kind(text))
+    whole = Path.cwd() / text
+    assert storage.place_of(kind(whole)) == whole
+
+
+@pytest.mark.parametrize("text", ["s3://", "gs:///set", "abfs://", "s3:///"])
+def test_a_url_without_a_bucket(text):
+    scheme = text.partition(":")[0]
+    with pytest.raises(UsageError, match=f"names no bucket. Write {scheme}://BUCKET"):
+        storage.place_of(text)
+
+
+def test_a_url_of_hdfs_without_a_host():
+    assert str(storage.place_of("hdfs:///folder")) == "hdfs:///folder"
+    with pytest.raises(UsageError, match="names no host"):
+        storage.place_of("hdfs://")
+
+
+def test_names_with_a_colon_are_paths():
+    for text in ("a:b", "2026-11-23T10:00/set", "./s3:/set", "a/s3:/b", "no_scheme:/x"):
+        assert storage.place_of(text) == Path(text)
+
+
+def test_a_local_place(tmp_path):
+    assert storage.local_place_of(tmp_path) == tmp_path
+    assert storage.local_place_of(f"file://{tmp_path}") == tmp_path
+    for text in ("s3://bucket/run", "s3:/bucket/run", "ftp://host/run"):
+        with pytest.raises(UsageError, match="can only be a local file or folder"):
+            storage.local_place_of(text)

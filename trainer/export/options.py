@@ -8,7 +8,7 @@ from typing import Any
 
 from shard_format.errors import UsageError
 from shard_format.options import Limits, check_declared, option
-from shard_format.storage import Place, place_of
+from shard_format.storage import Place, local_place_of, place_of
 from trainer.export.quantization import QUANTIZATIONS
 
 TARGET_NAMES = ("saved-model", "tflite", "onnx")
@@ -75,8 +75,8 @@ class ExportOptions:
     )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "run", Path(self.run))
-        object.__setattr__(self, "out", Path(self.out))
+        object.__setattr__(self, "run", local_place_of(self.run))
+        object.__setattr__(self, "out", local_place_of(self.out))
         if self.data is not None:
             object.__setattr__(self, "data", place_of(self.data))
         check_declared(self, name_of=_flag)
