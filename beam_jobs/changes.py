@@ -22,9 +22,10 @@ from beam_jobs.columns import BoolArray
 from beam_jobs.corpus.names import prefixes
 from beam_jobs.corpus.record import SourceItem
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.workspace import Workspace, read_batches, read_table
-from shard_format import storage
+from beam_jobs.workspace import Workspace, read_batches, read_marker, write_marker
+from shard_format import DamageError, file_sha256, storage
 from shard_format.options import flag_of
+from shard_format.storage import Place
 from shard_format.wording import counted, format_bytes
 
 _MOST_SOURCES = 100  # described one by one
@@ -205,12 +206,12 @@ def note_changes(
         A line for the user; "" if nothing changed, or if nothing was staged before.
     """
     name = hashlib.blake2b("\0".join(sources).encode(), digest_size=8).hexdigest()
-    place = workspace.units / f"listed-{name}.files"
-    said = ""
-    if storage.stat(place) is not None and items <= _MOST_COMPARED:
+    place, marker = (workspace.units / f"listed-{name}.{suffix}" for suffix in ("files", "sha256"))
+    said, before = "", _listed_before(workspace, place, marker)
+    if before is not None and items <= _MOST_COMPARED:
         states = map(_states, read_batches(workspace.listing))
         now = pa.concat_tables([_STATES.empty_table(), *states])
-        said = _said(read_table(place), now, stage_options, _missing(workspace, keys), len(keys))
+        said = _said(before, now, stage_options, _missing(workspace, keys), len(keys))
     metadata = {_STAGE_OPTIONS: json.dumps(stage_options).encode()}
     with (
         workspace.write_arrow(place) as sink,
@@ -218,7 +219,17 @@ def note_changes(
     ):
         for batch in read_batches(workspace.listing):
             writer.write_table(_states(batch))
+    write_marker(workspace, marker, file_sha256(place))
     return said
+
+
+def _listed_before(workspace: Workspace, place: Place, marker: Place) -> pa.Table | None:
+    """The list of files that a build has left; None if there is none, or it is damaged."""
+    sha256 = read_marker(marker)
+    try:
+        return workspace.read_checked(place, sha256) if isinstance(sha256, str) else None
+    except (FileNotFoundError, DamageError):
+        return None
 
 
 def _states(items: pa.Table) -> pa.Table:

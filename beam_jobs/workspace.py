@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from beam_jobs.lease import Lease
-from shard_format import InputError, naming, storage
+from shard_format import DamageError, InputError, file_sha256, naming, storage
 from shard_format.set_paths import check_no_links
 from shard_format.storage import Place
 
@@ -69,6 +69,7 @@ class Workspace:
         self.shards = self.work / "shards"
         self.owner = self.work / "run.json"
         self.progress = self.work / "progress"
+        self._whole: set[tuple[Place, str]] = set()  # files that were compared, see `check_file`
 
     def create(self) -> None:
         """Makes every folder and deletes what a killed build left half-written."""
@@ -154,19 +155,47 @@ class Workspace:
         finally:
             path.unlink(missing_ok=True)
 
+    def check_file(self, place: Place, sha256: str) -> None:
+        """Compares a file of the build with its checksum, once for each object of this class.
+
+        It is read for that, not mapped: what Arrow makes of damaged bytes may end the process.
+
+        Args:
+            place: The file.
+            sha256: Of its content; "" if it is not known.
+
+        Raises:
+            DamageError: It is not as it was written.
+        """
+        if sha256 and (place, sha256) not in self._whole:
+            _compare(place, file_sha256(place), sha256)
+            self._whole.add((place, sha256))
+
+    def read_checked(self, place: Place, sha256: str) -> pa.Table:
+        """The table of an Arrow file of the build, see `check_file` and `read_table`."""
+        if storage.local_path(place) is not None:
+            self.check_file(place, sha256)
+            return read_table(place)
+        data = storage.read_bytes(place)  # once, since it is a request
+        if sha256:
+            _compare(place, hashlib.sha256(data).hexdigest(), sha256)
+        return pa.ipc.open_file(pa.BufferReader(data)).read_all()
+
     def error(self, run_id: str) -> Place:
         """Where a worker leaves an error for the launcher of its run."""
         return self.work / f"error-{run_id}.json"
 
     def mark(self, stage: str) -> None:
         """Notes that a stage begins now."""
-        write_json(self, self.work / f"{_BEGAN}{stage}.json", time.time())
+        write_marker(self, self.work / f"{_BEGAN}{stage}.json", time.time())
 
     def marks(self) -> dict[str, float]:
         """When each stage began, in seconds since the epoch."""
         names = (entry.name for entry in storage.list_folder(self.work))
         return {
-            name.removeprefix(_BEGAN).removesuffix(".json"): float(read_json(self.work / name) or 0)
+            name.removeprefix(_BEGAN).removesuffix(".json"): float(
+                read_marker(self.work / name) or 0
+            )
             for name in names
             if name.startswith(_BEGAN)
         }
@@ -217,6 +246,28 @@ def write_json(workspace: Workspace, final: Place, value: Any) -> None:
     """Writes a small JSON file."""
     with workspace.write(final) as file:
         file.write(json.dumps(value).encode())
+
+
+def write_marker(workspace: Workspace, final: Place, value: Any) -> None:
+    """Writes a small JSON file with a checksum, which a later run or another process relies on."""
+    write_json(workspace, final, {"sha256": _json_sha256(value), "value": value})
+
+
+def read_marker(place: Place) -> Any | None:
+    """The value that `write_marker` wrote; None if there is no file, or it is damaged."""
+    content = read_json(place)
+    if not isinstance(content, dict) or "value" not in content:
+        return None
+    return content["value"] if content.get("sha256") == _json_sha256(content["value"]) else None
+
+
+def _compare(place: Place, actual: str, sha256: str) -> None:
+    if actual != sha256:
+        raise DamageError(f"{place} is not as it was written")
+
+
+def _json_sha256(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
 def write_table(workspace: Workspace, final: Place, table: pa.Table) -> None:

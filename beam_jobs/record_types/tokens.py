@@ -18,7 +18,7 @@ from beam_jobs.staging.sample import TrainingSample
 from beam_jobs.text.packings import PACKINGS
 from beam_jobs.text.token_examples import PackedExampleBuilder, TokenExampleBuilder, staged_text
 from beam_jobs.text.tokenizers import Tokenizer, load_tokenizer
-from beam_jobs.workspace import Workspace, read_json, write_json
+from beam_jobs.workspace import Workspace, read_marker, write_marker
 from shard_format import (
     Feature,
     InputError,
@@ -210,7 +210,7 @@ def _train(options: TextOptions, workspace: Workspace, sample: TrainingSample) -
     key = [TRAINING_VERSION, kind, size, sample.key(sample_bytes), *_kernels()]
     path = _tokenizer_path(workspace)
     marker = workspace.settled / "tokenizer.json"
-    before = read_json(marker)
+    before = read_marker(marker)
     if before is not None and before["key"] == key and storage.stat(path):
         if file_sha256(path) == before["sha256"]:
             return
@@ -219,7 +219,7 @@ def _train(options: TextOptions, workspace: Workspace, sample: TrainingSample) -
     trained = TRAINERS[kind](texts, size)
     with workspace.write(path) as file:
         file.write(trained)
-    write_json(workspace, marker, {"key": key, "sha256": file_sha256(path)})
+    write_marker(workspace, marker, {"key": key, "sha256": file_sha256(path)})
 
 
 def _shortfall(trained: str | None, size: int) -> list[str]:

@@ -28,7 +28,7 @@ from beam_jobs.stages.list import list_corpus, read_units
 from beam_jobs.stages.stage import stage_unit
 from beam_jobs.staging import unit_files
 from beam_jobs.staging.examples import StagedRecord
-from beam_jobs.staging.units import Unit, forget_unit
+from beam_jobs.staging.units import Unit, done_before, forget_unit
 from beam_jobs.workspace import Workspace, read_table
 from shard_format import (
     LABELS_FIELD,
@@ -216,9 +216,10 @@ class RecordRepair:
             key, _, suffix = entry.name.rpartition(".")
             if suffix == "json" and self.missing:
                 try:
-                    self._take_unit(key, record_type)
+                    if done_before(key, self._workspace) is not None:
+                        self._take_unit(key, record_type)
                 except (OSError, pa.ArrowException, ShardmillError, KeyError):
-                    continue  # a unit of another job, or one that is damaged
+                    continue  # a unit of another job, or one whose payload is damaged
 
     def _settle(self) -> None:
         """Gives the tokenizer of the set to the record type."""

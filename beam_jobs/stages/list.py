@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ from beam_jobs.staging.read_items import (
 from beam_jobs.staging.units import Unit
 from beam_jobs.workspace import Workspace, read_batches, read_table, write_table
 from shard_format import InputError, id_hash, load_manifest, storage
-from shard_format.storage import Place
+from shard_format.storage import Place, RandomAccessFile
 from shard_format.wording import parse_size
 
 # Raised whenever the files of a staged unit change their layout.
@@ -53,6 +54,7 @@ _UNIT_SCHEMA = pa.schema(
 )
 _MAGIC_BYTES = 8  # before the schema, in Arrow's IPC file format
 _BATCH_ROWS = 2048  # rows per Arrow record batch, a kilobyte each as Python objects
+_CHECK_BYTES = 1 << 20  # 1 MiB of the listing in memory at a time
 _MIN_UNIT_BYTES = 2 << 20  # 2 MiB: under this, opening files costs more than reading them
 _MAX_UNIT_BYTES = 32 << 20  # 32 MiB: about what a worker has to redo after a crash
 _UNIT_RECORDS = 1 << 12  # aimed at for tiny files, which bounds the rows of a unit in memory
@@ -142,9 +144,12 @@ def list_corpus(
     build = hashlib.blake2b(digest_size=16)
     build.update(json.dumps([options.config(), options.name, stage_options]).encode())
     summaries = SourceSummaries(options.sources)
-    with item_notes(workspace) as notes:
+    with (
+        item_notes(workspace) as notes,
+        contextlib.closing(storage.open_random(workspace.listing)) as written,
+    ):
         cut = _cut(workspace.listing, unit_bytes, stage_options, build, summaries, unread, notes)
-        units = [found.located(unit)._asdict() for unit in cut]
+        units = [found.located(unit, written)._asdict() for unit in cut]
     write_table(workspace, workspace.unit_table, pa.Table.from_pylist(units, _UNIT_SCHEMA))
     inputs = build_inputs(options, stage_options, summaries)
     keys = [one["key"] for one in units]
@@ -174,7 +179,11 @@ def _units(table: pa.Table) -> Iterator[Unit]:
 
 
 def read_unit(listing: Place, unit: Unit) -> Iterator[SourceItem]:
-    """The items of one unit, in listing order; of a local listing, a batch is in memory."""
+    """The items of one unit, in listing order; of a local listing, a batch is in memory.
+
+    Raises:
+        InputError: The listing was damaged since it was written.
+    """
     row = unit.start - unit.start % _BATCH_ROWS
     with _batches_of(listing, unit) as (data, end):
         while data.tell() < end:
@@ -184,14 +193,33 @@ def read_unit(listing: Place, unit: Unit) -> Iterator[SourceItem]:
             row += batch.num_rows
 
 
+def _check_listed(listing: Place, unit: Unit, crc32: int) -> None:
+    if crc32 != unit.listed_crc32:
+        raise InputError(
+            f"The listing {listing} was damaged during the build. Run the same command again."
+        )
+
+
+def _crc32(file: RandomAccessFile, offset: int, size: int) -> int:
+    """CRC-32 of a range of a file; of less where the file ends before."""
+    crc32, end = 0, offset + size
+    while offset < end and (data := file.read_at(offset, min(_CHECK_BYTES, end - offset))):
+        crc32 = zlib.crc32(data, crc32)
+        offset += len(data)
+    return crc32
+
+
 @contextlib.contextmanager
 def _batches_of(listing: Place, unit: Unit) -> Iterator[tuple[pa.NativeFile, int]]:
     """A file at the first batch of a unit, and where the last one ends."""
     path = storage.local_path(listing)
     if path is None:
         data = storage.read_range(listing, unit.listed_at, unit.listed_bytes)
+        _check_listed(listing, unit, zlib.crc32(data))
         yield pa.BufferReader(data), len(data)
         return
+    with contextlib.closing(storage.open_random(listing)) as written:
+        _check_listed(listing, unit, _crc32(written, unit.listed_at, unit.listed_bytes))
     with pa.OSFile(str(path)) as file:  # not mapped: its pages would count as memory of the job
         file.seek(unit.listed_at)
         yield file, unit.listed_at + unit.listed_bytes
@@ -212,11 +240,12 @@ class _Written(NamedTuple):
     bytes: int
     places: list[int]
 
-    def located(self, unit: Unit) -> Unit:
-        """A unit with the place of its batches, which a worker reads in one request."""
+    def located(self, unit: Unit, listing: RandomAccessFile) -> Unit:
+        """A unit with the place and the checksum of its batches, which a worker reads."""
         first, last = unit.start // _BATCH_ROWS, -(-unit.end // _BATCH_ROWS)
-        begin = self.places[first]
-        return unit._replace(listed_at=begin, listed_bytes=self.places[last] - begin)
+        begin, size = self.places[first], self.places[last] - self.places[first]
+        crc32 = _crc32(listing, begin, size)
+        return unit._replace(listed_at=begin, listed_bytes=size, listed_crc32=crc32)
 
 
 class _Unread:

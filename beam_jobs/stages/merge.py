@@ -13,9 +13,9 @@ from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.plan import MergedRun, MergeTask
 from beam_jobs.staging.reader import unit_sources
-from beam_jobs.staging.recipe_rows import recipe_rows, recipe_units
+from beam_jobs.staging.recipes import read_recipe, recipe_rows
 from beam_jobs.staging.runs import Cell, finished_run, in_order, read_cells, write_run
-from beam_jobs.workspace import Workspace, read_table
+from beam_jobs.workspace import Workspace
 from shard_format import storage
 
 
@@ -39,10 +39,10 @@ def merge(
         on_written(task.records)
         return MergedRun.of(task, done)
     if task.recipe:
-        recipe = read_table(storage.place_of(task.recipe))
+        recipe = read_recipe(storage.place_of(task.recipe))
         table = recipe_rows(recipe, record_type.planning_columns, workspace)
         table = in_order(table.drop_columns(["row"]))
-        sources = unit_sources(recipe_units(recipe), workspace)
+        sources = unit_sources([unit.key for unit in recipe.units], workspace)
     else:
         cells = [Cell(*cell) for cell in task.inputs]
         table, sources = read_cells(cells, workspace, block_bytes)

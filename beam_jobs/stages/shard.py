@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -24,10 +25,18 @@ from beam_jobs.stages.labels import Labels
 from beam_jobs.stages.plan import LIMITS, ShardSpec, load_plan
 from beam_jobs.staging.examples import BuiltBlock, StagedBlock
 from beam_jobs.staging.reader import Source, read_staged, unit_sources
-from beam_jobs.staging.recipe_rows import recipe_rows, recipe_units
+from beam_jobs.staging.recipes import read_recipe, recipe_rows
 from beam_jobs.staging.runs import Cell, read_cells
-from beam_jobs.workspace import Workspace, read_json, read_table, write_json, write_table
-from shard_format import ShardInfo, frame_columns, index_schema, storage
+from beam_jobs.staging.units import dropping_damaged
+from beam_jobs.workspace import Workspace, read_marker, write_marker, write_table
+from shard_format import (
+    DamageError,
+    ShardInfo,
+    file_sha256,
+    frame_columns,
+    index_schema,
+    storage,
+)
 from shard_format.storage import Place
 
 # A row of the table of a shard is in memory for so many bytes of a block: 4,096 of images, 16,384
@@ -36,22 +45,60 @@ _BLOCK_BYTES_PER_ROW = 256
 
 
 class ShardResult(NamedTuple):
-    """A finished shard; its index rows are in `index_part`."""
+    """A finished shard; its index rows wait for the commit.
+
+    Attributes:
+        split: The split it belongs to.
+        shard: Its number.
+        info: What the manifest says of it.
+        reused: Whether it was found done.
+        index_sha256: Checksum of its rows of the index.
+        counters_sha256: Checksum of its counters; "" if there are none.
+    """
 
     split: str
     shard: int
     info: ShardInfo
     reused: bool
+    index_sha256: str
+    counters_sha256: str
 
 
-def index_part(workspace: Workspace, file: str) -> Place:
-    """The index rows of a shard, for the commit."""
+def read_index_part(result: ShardResult, workspace: Workspace) -> pa.Table:
+    """The rows of the index that a shard has left for the commit.
+
+    Raises:
+        InputError: They are damaged, and the shard is written again by the next build.
+    """
+    file = result.info.file
+    with dropping_damaged(partial(storage.delete, _marker(workspace, file))):
+        return workspace.read_checked(_index_part(workspace, file), result.index_sha256)
+
+
+def read_counters(result: ShardResult, workspace: Workspace) -> pa.Table | None:
+    """The counters of a shard, if it has any.
+
+    Raises:
+        InputError: As of `read_index_part`.
+    """
+    file = result.info.file
+    if not result.counters_sha256:
+        return None
+    with dropping_damaged(partial(storage.delete, _marker(workspace, file))):
+        return workspace.read_checked(_counters_part(workspace, file), result.counters_sha256)
+
+
+def _index_part(workspace: Workspace, file: str) -> Place:
     return workspace.shards / f"{file}.arrow"
 
 
-def counters_part(workspace: Workspace, file: str) -> Place:
-    """The counters of a shard, if it has any, for the commit."""
+def _counters_part(workspace: Workspace, file: str) -> Place:
     return workspace.shards / f"{file}.counters"
+
+
+def _marker(workspace: Workspace, file: str) -> Place:
+    """What marks a shard as done."""
+    return workspace.shards / f"{file}.json"
 
 
 def write_shard(
@@ -71,7 +118,7 @@ def write_shard(
     Raises:
         InputError: A staged unit is damaged, or was removed during the build.
     """
-    marker = workspace.shards / f"{spec.file}.json"
+    marker = _marker(workspace, spec.file)
     done = _done_before(spec, marker, workspace)
     if done is not None:
         report(workspace.progress, "shard", spec.records)
@@ -84,7 +131,7 @@ def write_shard(
     # Under its final name: without a manifest, OUT is not a shard set yet.
     with (
         workspace.write(workspace.out / spec.file, durable=True) as file,
-        workspace.write_arrow(index_part(workspace, spec.file)) as sink,
+        workspace.write_arrow(_index_part(workspace, spec.file)) as sink,
         pa.ipc.new_file(sink, schema) as index,
     ):
         shard = _ShardFile(spec.shard, file, index, schema)
@@ -96,11 +143,15 @@ def write_shard(
             shard.write(table, labels, builder.build_blocks(table, staged))
             del table, labels, payloads, staged  # else they are in memory with the next ones
     info = ShardInfo(spec.file, shard.records, shard.bytes, shard.digest.hexdigest())
+    digests = [file_sha256(_index_part(workspace, spec.file)), ""]
     counters = builder.counters()
     if counters is not None:
-        write_table(workspace, counters_part(workspace, spec.file), counters)
-    write_json(workspace, marker, {"recipe_key": spec.recipe_key, "info": info.__dict__})
-    return ShardResult(spec.split, spec.shard, info, reused=False)
+        counted = _counters_part(workspace, spec.file)
+        write_table(workspace, counted, counters)
+        digests[1] = file_sha256(counted)
+    said = {"recipe_key": spec.recipe_key, "info": info.__dict__, "sha256": digests}
+    write_marker(workspace, marker, said)
+    return ShardResult(spec.split, spec.shard, info, False, *digests)
 
 
 def _tables(
@@ -123,24 +174,30 @@ def _tables(
         for start in range(0, len(table), step):
             yield table.slice(start, step), sources
         return
-    recipe = read_table(storage.place_of(spec.recipe))
-    sources = unit_sources(recipe_units(recipe), workspace)
+    recipe = read_recipe(storage.place_of(spec.recipe))
+    sources = unit_sources([unit.key for unit in recipe.units], workspace)
     remote = storage.local_path(workspace.units) is None  # where every look at a unit is a request
-    step = len(recipe) if whole or remote else rows_at_once
-    for start in range(0, len(recipe), step):
-        rows = recipe.slice(start, step)
-        yield recipe_rows(rows, record_type.planning_columns, workspace), sources
+    step = len(recipe.rows) if whole or remote else rows_at_once
+    for start in range(0, len(recipe.rows), step):
+        some = recipe._replace(rows=recipe.rows.slice(start, step))
+        yield recipe_rows(some, record_type.planning_columns, workspace), sources
 
 
 def _done_before(spec: ShardSpec, marker: Place, workspace: Workspace) -> ShardResult | None:
-    found = read_json(marker)
+    found = read_marker(marker)
     if found is None or found["recipe_key"] != spec.recipe_key:
         return None
     info = ShardInfo(**found["info"])
     written = storage.stat(workspace.out / spec.file)
     if written is None or written.size != info.bytes:
         return None
-    return ShardResult(spec.split, spec.shard, info, reused=True)
+    result = ShardResult(spec.split, spec.shard, info, True, *found["sha256"])
+    try:
+        workspace.check_file(_index_part(workspace, spec.file), result.index_sha256)
+        workspace.check_file(_counters_part(workspace, spec.file), result.counters_sha256)
+    except (FileNotFoundError, DamageError):
+        return None
+    return result
 
 
 def _staged(

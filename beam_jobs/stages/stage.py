@@ -44,7 +44,7 @@ from beam_jobs.staging.units import (
     unit_files,
     with_offsets,
 )
-from beam_jobs.workspace import Workspace, write_json
+from beam_jobs.workspace import Workspace, write_marker
 from shard_format import (
     Feature,
     InputError,
@@ -74,7 +74,7 @@ def stage_unit(
     Raises:
         InputError: A record is rejected and the job is to fail then.
     """
-    done = done_before(unit, workspace)
+    done = done_before(unit.key, workspace)
     if done is not None:
         report(workspace.progress, "stage", unit.bytes)
         return done
@@ -109,14 +109,11 @@ def stage_unit(
         filtered=dict(sorted(rejects.filtered.items())),
         reused=False,
         ignored=rejects.ignored,
+        sha256={suffix: file_sha256(files[suffix]) for suffix in ("arrow", "rejects")},
     )
-    digests = {suffix: file_sha256(files[suffix]) for suffix in ("arrow", "rejects")}
-    workspace.publish({files[suffix]: final[suffix] for suffix in ("tfrecord", *digests)})
-    write_json(
-        workspace,
-        final["json"],
-        {"summary": summary._asdict(), "payload_bytes": payload_bytes, "sha256": digests},
-    )
+    workspace.publish({files[suffix]: final[suffix] for suffix in ("tfrecord", *summary.sha256)})
+    marker = {"summary": summary._asdict(), "payload_bytes": payload_bytes}
+    write_marker(workspace, final["json"], marker)
     return summary
 
 

@@ -7,10 +7,10 @@ disk. Elsewhere every range is a request, so blocks are large and ranges few.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import numpy as np
@@ -19,9 +19,9 @@ import pyarrow as pa
 from beam_jobs.columns import IntArray, bounds_of, int64, run_starts
 from beam_jobs.staging.examples import BLOCK_BYTES
 from beam_jobs.staging.parallel import in_parallel
-from beam_jobs.staging.units import forget_unit, unit_files
+from beam_jobs.staging.units import dropping_damaged, forget_unit, unit_files
 from beam_jobs.workspace import Workspace
-from shard_format import DamageError, InputError, storage, unframe, unframe_columns
+from shard_format import DamageError, storage, unframe, unframe_columns
 from shard_format.storage import Place
 
 # What is read at a time, per worker, from local files; building examples takes five times as much.
@@ -51,21 +51,9 @@ class Source(NamedTuple):
         """Whether a read is a request that takes long."""
         return self.held is None and storage.local_path(self.place) is None
 
-    @contextlib.contextmanager
-    def reporting_damage(self) -> Iterator[None]:
-        """Drops the file if it is found damaged.
-
-        Raises:
-            InputError: It is damaged.
-        """
-        try:
-            yield
-        except DamageError as error:
-            self.forget()
-            raise InputError(
-                f"A staged unit is damaged: {error}. It was dropped; run the same command "
-                "again, which stages it again."
-            ) from error
+    def reporting_damage(self) -> AbstractContextManager[None]:
+        """Drops the file if it is found damaged, see `dropping_damaged`."""
+        return dropping_damaged(self.forget)
 
     def read(self, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
         """The bytes of some ranges (offset, size)."""

@@ -22,7 +22,7 @@ from beam_jobs.columns import int64
 from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.staging.reader import Source, read_frames
 from beam_jobs.staging.units import with_offsets
-from beam_jobs.workspace import Workspace, read_json, write_json
+from beam_jobs.workspace import Workspace, read_marker, write_marker
 from shard_format import frame, storage, unframe
 from shard_format.storage import Place
 
@@ -59,7 +59,7 @@ def run_files(workspace: Workspace, key: str) -> tuple[Place, Place]:
 def finished_run(workspace: Workspace, key: str) -> list[Size] | None:
     """The sizes of the cells of a run that was written before; None if it was not."""
     file, marker = run_files(workspace, key)
-    sizes = read_json(marker)
+    sizes = read_marker(marker)
     if not isinstance(sizes, list):
         return None
     written = storage.stat(file)
@@ -106,7 +106,7 @@ def write_run(
                 payload_bytes += len(framed)
             sizes.append((end - start, len(rows), payload_bytes))
             on_written(end - start)
-    write_json(workspace, marker, sizes)
+    write_marker(workspace, marker, sizes)
     return sizes
 
 

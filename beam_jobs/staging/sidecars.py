@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.columns import IntArray, bounds_of
-from beam_jobs.staging import UnitSummary, unit_files
+from beam_jobs.staging import UnitSummary, forget_unit, unit_files
 from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.staging.partitions import Partitions
+from beam_jobs.staging.units import dropping_damaged, read_sidecar
 from beam_jobs.workspace import Workspace, read_table
 from shard_format import decode_example, finish_example, storage, unframe
 
@@ -32,6 +34,7 @@ class Sidecars:
 
     Attributes:
         keys: Unit keys, sorted; the number of a unit is its position in this list.
+        sha256: Checksum of each sidecar.
         begins: [units + 1] int64, the number of the first record of each unit; last, `records`.
         records: Number of staged records in all units.
     """
@@ -47,19 +50,21 @@ class Sidecars:
         self._workspace = workspace
         self._on_read = on_read
         self._remote = storage.local_path(workspace.units) is None
-        self._copies = _LocalCopies(workspace)
-        kept = {summary.key: summary.kept for summary in summaries if summary.kept}
+        kept = {summary.key: summary for summary in summaries if summary.kept}
         self.keys: Sequence[str] = sorted(kept)
-        self.begins: IntArray = np.cumsum([0, *(kept[key] for key in self.keys)], dtype=np.int64)
+        self.sha256: Sequence[str] = [kept[key].sha256.get("arrow", "") for key in self.keys]
+        self._copies = _LocalCopies(workspace)
+        sizes = (kept[key].kept for key in self.keys)
+        self.begins: IntArray = np.cumsum([0, *sizes], dtype=np.int64)
         self.records = int(self.begins[-1])
 
     def table(self, unit: int) -> pa.Table:
         """The sidecar of one unit."""
-        return self._copies.table(self.keys[unit])
+        return self._copies.table(self.keys[unit], self.sha256[unit])
 
     def fetch(self) -> None:
         """Copies remote sidecars to the local disk, for passes over all of them."""
-        self._copies.fetch(self.keys)
+        self._copies.fetch(self.keys, self.sha256)
 
     def partitions(self, dtype: np.dtype[Any], number: int) -> Partitions:
         """Where rows of all units wait for their partition to be complete."""
@@ -91,7 +96,9 @@ class Sidecars:
         for unit, offset, length in zip(*columns, strict=True):
             path = unit_files(self._workspace, self.keys[unit])["tfrecord"]
             framed = storage.read_range(path, offset, length)
-            yield dict(decode_example(finish_example(unframe(framed, str(path)))))
+            with dropping_damaged(partial(forget_unit, self._workspace, self.keys[unit])):
+                payload = unframe(framed, str(path))
+            yield dict(decode_example(finish_example(payload)))
 
     def __iter__(self) -> Iterator[tuple[int, pa.Table]]:
         for unit in range(len(self.keys)):
@@ -126,25 +133,34 @@ class _LocalCopies:
         self._remote = storage.local_path(workspace.units) is None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
-    def fetch(self, keys: Sequence[str]) -> None:
-        """Copies the sidecars of these units, each in one request, many at a time."""
+    def fetch(self, keys: Sequence[str], sha256: Sequence[str]) -> None:
+        """Copies the sidecars of these units, each in one request, many at a time.
+
+        Raises:
+            InputError: One does not have its checksum.
+        """
         if not self._remote or self._folder is not None:
             return
         folder = tempfile.TemporaryDirectory(dir=self._workspace.scratch_file().parent)
 
-        def copy_one(key: str) -> None:
-            data = storage.read_bytes(unit_files(self._workspace, key)["arrow"])
-            storage.write_bytes(Path(folder.name) / key, data)
+        def copy_one(unit: tuple[str, str]) -> None:
+            key, digest = unit
+            copied = Path(folder.name) / key
+            storage.write_bytes(
+                copied, storage.read_bytes(unit_files(self._workspace, key)["arrow"])
+            )
+            with dropping_damaged(lambda: forget_unit(self._workspace, key)):
+                self._workspace.check_file(copied, digest)
 
-        for _ in in_parallel(copy_one, keys, remote=True):
+        for _ in in_parallel(copy_one, zip(keys, sha256, strict=True), remote=True):
             pass
         self._folder = folder
 
-    def table(self, key: str) -> pa.Table:
+    def table(self, key: str, sha256: str) -> pa.Table:
         """The sidecar of a unit."""
         if self._folder is not None:
             return read_table(Path(self._folder.name) / key)
-        return read_table(unit_files(self._workspace, key)["arrow"])
+        return read_sidecar(self._workspace, key, sha256)
 
 
 def take_rows(

@@ -3,19 +3,25 @@
 KEY.tfrecord   frames with the features known so far, in shuffle-key order
 KEY.arrow      one row per frame: key, offset, length, record id, label, statistics
 KEY.rejects    Arrow: what was refused, with its bytes and the reason
-KEY.json       the summary; written last, so that it marks the unit as done
+KEY.json       the summary, with the checksums of the sidecar, the rejections and itself; written
+               last, so that it marks the unit as done
+
+Every file is compared with its checksum before it is used: a staging folder may be old, and on a
+disk that loses bits. What is damaged is staged again. Payload has a checksum for each record.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from beam_jobs.columns import int64
-from beam_jobs.workspace import Workspace, read_json
-from shard_format import file_sha256, storage
+from beam_jobs.workspace import Workspace, read_marker
+from shard_format import DamageError, InputError, file_sha256, storage
 from shard_format.storage import Place
 
 SIDECAR_FIELDS = (
@@ -58,6 +64,7 @@ class Unit(NamedTuple):
         bytes: Of its records, as listed.
         listed_at: First byte, in the listing, of the batches that have its rows.
         listed_bytes: Of these batches.
+        listed_crc32: CRC-32 of these bytes.
     """
 
     key: str
@@ -66,6 +73,7 @@ class Unit(NamedTuple):
     bytes: int
     listed_at: int = 0
     listed_bytes: int = 0
+    listed_crc32: int = 0
 
 
 class UnitSummary(NamedTuple):
@@ -82,6 +90,7 @@ class UnitSummary(NamedTuple):
         unreadable: Files that could not be read because of I/O errors. Nothing of the unit is
             staged then.
         error: The first of these errors.
+        sha256: Checksums of its sidecar and its rejections, by their suffix.
     """
 
     key: str
@@ -93,6 +102,7 @@ class UnitSummary(NamedTuple):
     ignored: int = 0
     unreadable: int = 0
     error: str = ""
+    sha256: Mapping[str, str] = {}
 
 
 def unit_files(workspace: Workspace, key: str) -> dict[str, Place]:
@@ -103,26 +113,57 @@ def unit_files(workspace: Workspace, key: str) -> dict[str, Place]:
     }
 
 
-def done_before(unit: Unit, workspace: Workspace) -> UnitSummary | None:
-    """The summary of a unit whose files are as they were written; a staging folder may be old.
+def done_before(key: str, workspace: Workspace) -> UnitSummary | None:
+    """The summary of a unit whose files are as they were written.
 
     Of the payload only the size is checked here: each of its records has a checksum of its own.
     """
-    files = unit_files(workspace, unit.key)
-    marker = read_json(files["json"])
+    files = unit_files(workspace, key)
+    marker = read_marker(files["json"])
     if marker is None:
         return None
     try:
         payload = storage.stat(files["tfrecord"])
         if payload is None or payload.size != marker["payload_bytes"]:
             return None
-        if any(file_sha256(files[suffix]) != sha for suffix, sha in marker["sha256"].items()):
+        summary = UnitSummary(**{**marker["summary"], "reused": True})
+        if any(file_sha256(files[suffix]) != sha for suffix, sha in summary.sha256.items()):
             return None
-        if UNREADABLE in marker["summary"]["refused"]:
-            return None  # --on-unreadable quarantine: files that may be readable now
-        return UnitSummary(**{**marker["summary"], "reused": True})
     except (OSError, KeyError, TypeError, AttributeError):
-        return None  # a file or the marker is missing, or the marker is of another version
+        return None  # a file is missing, or the marker is of another version
+    # --on-unreadable quarantine: its files may be readable now.
+    return None if UNREADABLE in summary.refused else summary
+
+
+def read_sidecar(workspace: Workspace, key: str, sha256: str) -> pa.Table:
+    """The sidecar of a unit, whose bytes are compared with its checksum at the first time.
+
+    Raises:
+        InputError: It is damaged, and dropped.
+        FileNotFoundError: There is none.
+    """
+    with dropping_damaged(lambda: forget_unit(workspace, key)):
+        return workspace.read_checked(unit_files(workspace, key)["arrow"], sha256)
+
+
+@contextlib.contextmanager
+def dropping_damaged(forget: Callable[[], None]) -> Iterator[None]:
+    """Has a staged file made again by the next build if it is found damaged.
+
+    Args:
+        forget: Does that.
+
+    Raises:
+        InputError: It is damaged.
+    """
+    try:
+        yield
+    except DamageError as error:
+        forget()
+        raise InputError(
+            f"A staged file is damaged: {error}. It was dropped; run the same command again, which "
+            "makes it again."
+        ) from error
 
 
 def forget_unit(workspace: Workspace, key: str) -> None:

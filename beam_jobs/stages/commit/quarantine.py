@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,8 @@ from beam_jobs.memory import system_memory_pool
 from beam_jobs.progress import report
 from beam_jobs.rejects import read_rejects
 from beam_jobs.stages.list import read_units
-from beam_jobs.staging import UnitSummary, unit_files
+from beam_jobs.staging import UnitSummary, forget_unit, unit_files
+from beam_jobs.staging.units import dropping_damaged
 from beam_jobs.workspace import Workspace
 from shard_format import naming, storage
 from shard_format.dropped import QUARANTINE_SCHEMA
@@ -38,7 +40,7 @@ def write_quarantine(workspace: Workspace, summaries: Iterable[UnitSummary]) -> 
     Returns:
         The names of the files, relative to the set.
     """
-    rejected = {one.key for one in summaries if one.refused or one.filtered}
+    rejected = {one.key: one for one in summaries if one.refused or one.filtered}
     return write_parts(workspace, _rejects(workspace, rejected))
 
 
@@ -86,10 +88,13 @@ def _write_part(
     return row
 
 
-def _rejects(workspace: Workspace, keys: set[str]) -> Iterator[pa.RecordBatch]:
+def _rejects(workspace: Workspace, rejected: Mapping[str, UnitSummary]) -> Iterator[pa.RecordBatch]:
     for unit in read_units(workspace):
-        if unit.key not in keys:
+        if unit.key not in rejected:
             continue
-        for row in read_rejects(unit_files(workspace, unit.key)["rejects"]):
+        place = unit_files(workspace, unit.key)["rejects"]
+        with dropping_damaged(partial(forget_unit, workspace, unit.key)):
+            workspace.check_file(place, rejected[unit.key].sha256.get("rejects", ""))
+        for row in read_rejects(place):
             report(workspace.progress, "commit", 1)
             yield row

@@ -24,12 +24,12 @@ from beam_jobs.stages.commit.statistics import split_statistics
 from beam_jobs.stages.labels import label_features
 from beam_jobs.stages.list import Listing
 from beam_jobs.stages.plan import Plan, load_plan
-from beam_jobs.stages.shard import ShardResult, counters_part, index_part
+from beam_jobs.stages.shard import ShardResult, read_counters, read_index_part
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.staging.read_items import write_read_items
 from beam_jobs.staging.sidecars import Sidecars
-from beam_jobs.workspace import Workspace, read_batches, read_table
+from beam_jobs.workspace import Workspace, read_batches
 from shard_format import (
     IndexWriter,
     InputError,
@@ -143,14 +143,14 @@ def _split(
     index = workspace.out / naming.index_file(split)
     scratch = workspace.scratch_of(index)
     with IndexWriter(index, record_type.index_columns, durable=True, scratch=scratch) as writer:
-        parts = (index_part(workspace, result.info.file) for result in own)
-        tables = in_parallel(read_table, parts, remote=storage.local_path(workspace.out) is None)
+        read = partial(read_index_part, workspace=workspace)
+        tables = in_parallel(read, own, remote=storage.local_path(workspace.out) is None)
         for result, table in zip(own, tables, strict=True):
             writer.append(table)
             report(workspace.progress, "commit", result.info.records)
-    counted = (counters_part(workspace, result.info.file) for result in own)
     training = split == plan.training
-    counters = sum_counters(read_table(path) for path in counted if training and storage.stat(path))
+    counted = (read_counters(result, workspace) for result in own if training)
+    counters = sum_counters(table for table in counted if table is not None)
     return SplitInfo(
         shards=tuple(result.info for result in own),
         statistics=split_statistics(

@@ -21,12 +21,13 @@ from beam_jobs.columns import IntArray, uint64
 from beam_jobs.stages.plan.balance import Repeats
 from beam_jobs.stages.plan.key_order import SplitKeys, kept_rows
 from beam_jobs.stages.plan.merge_levels import Level, Work, part_of
-from beam_jobs.stages.plan.recipes import RecipeColumns, ShardSpec, write_recipe
+from beam_jobs.stages.plan.recipes import RecipeColumns, ShardSpec
 from beam_jobs.staging.assignment import Assignment
+from beam_jobs.staging.recipes import recipe_units, write_recipe
 from beam_jobs.staging.runs import Cell, Size
 from beam_jobs.staging.sidecars import Sidecars
-from beam_jobs.workspace import Workspace, read_json, write_json
-from shard_format import naming, storage
+from beam_jobs.workspace import Workspace, read_marker, write_marker
+from shard_format import InputError, naming, storage
 
 MERGE_PLAN = "merge.json"
 
@@ -167,13 +168,12 @@ def write_merge_plan(
                 }
             )
         batch = _joined(parts)
-        names = json.dumps(list(sidecars.keys[first:last])).encode()
         digest = hashlib.blake2b(f"{_RUN_VERSION} {batch.schema}".encode(), digest_size=16)
-        digest.update(names)
+        digest.update(json.dumps(list(sidecars.keys[first:last])).encode())
         digest.update(batch.serialize())
-        path = workspace.plan / f"merge-{group:06d}.arrow"
+        path = workspace.plan / f"merge-{group:06d}.recipe"
         if len(batch):
-            write_recipe(workspace, path, batch, names)
+            write_recipe(workspace, path, batch, recipe_units(sidecars)[first:last])
         recipes.append((str(path), digest.hexdigest(), len(batch)))
     shards = [
         (split, shard, naming.shard_file(name, split, shard, num_shards[split]), int(count))
@@ -182,13 +182,24 @@ def write_merge_plan(
     plan = MergePlan(
         [(level.groups, level.buckets) for level in levels], recipes, shards, salt.hex()
     )
-    write_json(workspace, workspace.plan / MERGE_PLAN, plan._asdict())
+    write_marker(workspace, workspace.plan / MERGE_PLAN, plan._asdict())
 
 
 def load_merge_plan(workspace: Workspace) -> MergePlan | None:
-    """What `write_merge_plan` wrote; None if this build does not merge."""
-    found = read_json(workspace.plan / MERGE_PLAN)
-    return None if found is None else MergePlan(**found)
+    """What `write_merge_plan` wrote; None if this build does not merge.
+
+    Raises:
+        InputError: It was damaged since.
+    """
+    place = workspace.plan / MERGE_PLAN
+    plan = read_marker(place)
+    if plan is None:
+        if storage.stat(place) is None:
+            return None
+        raise InputError(
+            f"The plan {place} was damaged during the build. Run the same command again."
+        )
+    return MergePlan(**plan)
 
 
 def merge_tasks(plan: MergePlan, level: int, runs: Sequence[MergedRun]) -> Iterator[MergeTask]:

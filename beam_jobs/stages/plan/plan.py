@@ -55,9 +55,10 @@ from beam_jobs.stages.plan.splits import (
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.assignment import LEFT_OUT, SPLITS_FILE, Assignment
 from beam_jobs.staging.partitions import rows_of_partition
+from beam_jobs.staging.recipes import recipe_units
 from beam_jobs.staging.sample import TrainingSample
 from beam_jobs.staging.sidecars import Sidecars
-from beam_jobs.workspace import Workspace, read_batches, write_json
+from beam_jobs.workspace import Workspace, read_batches, read_marker, write_marker
 from shard_format import InputError, label_column, storage
 from shard_format.keys import UInt64Array
 from shard_format.wording import parse_size
@@ -181,7 +182,7 @@ def plan_shards(
         ),
         settled=settled,
     )
-    write_json(workspace, workspace.plan / "plan.json", plan._asdict())
+    write_marker(workspace, workspace.plan / "plan.json", plan._asdict())
     workspace.share_plan_file(SPLITS_FILE)
     work = merge_work(sidecars, splits, sum(num_shards.values())) if merging.most else None
     levels = choose_levels(work, merging) if work else ()
@@ -211,14 +212,28 @@ def plan_shards(
         )
         return []
     storage.delete(workspace.plan / MERGE_PLAN)  # of a build with other options
-    writer = RecipeWriter(workspace, options.name, num_shards, sidecars.keys, key_salt, columns)
+    writer = RecipeWriter(
+        workspace, options.name, num_shards, recipe_units(sidecars), key_salt, columns
+    )
     partitions = sorted_partitions(sidecars, assignment, repeats, splits, partition_rows)
     return _write_recipes(writer, partitions, splits)
 
 
 def load_plan(workspace: Workspace) -> Plan:
-    """The plan that `plan_shards` wrote."""
-    return Plan(**json.loads(storage.read_bytes(workspace.plan / "plan.json")))
+    """The plan that `plan_shards` wrote.
+
+    Raises:
+        InputError: It was damaged since.
+        FileNotFoundError: The output was removed.
+    """
+    place = workspace.plan / "plan.json"
+    plan = read_marker(place)
+    if plan is None:
+        storage.read_bytes(place)  # raises where there is none
+        raise InputError(
+            f"The plan {place} was damaged during the build. Run the same command again."
+        )
+    return Plan(**plan)
 
 
 def _check_complete(summaries: Sequence[UnitSummary], workspace: Workspace) -> None:

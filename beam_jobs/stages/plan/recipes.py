@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.columns import IntArray
+from beam_jobs.staging.recipes import RecipeUnit, write_recipe
 from beam_jobs.staging.runs import Cell
-from beam_jobs.workspace import Workspace, write_table
+from beam_jobs.workspace import Workspace
 from shard_format import naming
 from shard_format.keys import UInt64Array
-from shard_format.storage import Place
 
 
 class ShardSpec(NamedTuple):
@@ -26,9 +26,7 @@ class ShardSpec(NamedTuple):
         split: The split it belongs to.
         shard: Its number in [0, num_shards).
         file: Its name in the shard set.
-        recipe: Path of an Arrow file with the columns unit, row and key, and those that the record
-            type planned; a unit is an index into the list of keys in its metadata "units". Empty
-            if the shard is read from merged runs.
+        recipe: Path of a file of `staging.recipes`. Empty if the shard is read from merged runs.
         recipe_key: Content address of everything that decides the bytes of the shard.
         records: Number of its records.
         cells: Its parts of merged runs.
@@ -57,7 +55,7 @@ class RecipeWriter:
         workspace: The build.
         name: Of the shard set.
         num_shards: Of every split.
-        unit_keys: The key of every unit, by its number.
+        units: Every unit, by its number.
         salt: What decides the bytes of every shard, besides its rows.
         columns: The columns that the record type planned.
     """
@@ -65,7 +63,7 @@ class RecipeWriter:
     workspace: Workspace
     name: str
     num_shards: Mapping[str, int]
-    unit_keys: Sequence[str]
+    units: Sequence[RecipeUnit]
     salt: bytes
     columns: RecipeColumns = lambda units, rows: {}
     _open: dict[str, tuple[int, list[_Piece]]] = dataclasses.field(init=False, default_factory=dict)
@@ -103,19 +101,13 @@ class RecipeWriter:
             "key": pa.array(keys),
             **self.columns(units, rows),
         }
-        names = json.dumps([self.unit_keys[unit] for unit in used.tolist()]).encode()
+        own = [self.units[unit] for unit in used.tolist()]
         batch = pa.record_batch(columns)
         digest = hashlib.blake2b(self.salt, digest_size=16)
         digest.update(f"{split} {shard} {batch.schema}".encode())
-        digest.update(names)
+        digest.update(json.dumps([unit.key for unit in own]).encode())
         digest.update(batch.serialize())
-        path = self.workspace.plan / f"{split}-{shard:05d}.arrow"
-        write_recipe(self.workspace, path, batch, names)
+        path = self.workspace.plan / f"{split}-{shard:05d}.recipe"
+        write_recipe(self.workspace, path, batch, own)
         file = naming.shard_file(self.name, split, shard, self.num_shards[split])
         self._specs.append(ShardSpec(split, shard, file, str(path), digest.hexdigest(), len(rows)))
-
-
-def write_recipe(workspace: Workspace, path: Place, batch: pa.RecordBatch, units: bytes) -> None:
-    """Writes the rows of a shard, or of a merge, with the keys of their units as JSON."""
-    table = pa.Table.from_batches([batch]).replace_schema_metadata({"units": units})
-    write_table(workspace, path, table)

@@ -14,6 +14,7 @@ from beam_jobs.dedup.text.repeated_segments import SEGMENT_HASHES, plan_removals
 from beam_jobs.dedup.text.segments import BLANK, SHORT
 from beam_jobs.stages.plan.recipes import RecipeWriter
 from beam_jobs.staging.assignment import LEFT_OUT
+from beam_jobs.staging.recipes import RecipeUnit
 from beam_jobs.workspace import Workspace
 from shard_format import id_hash
 
@@ -105,7 +106,9 @@ def test_a_recipe_is_known_by_the_removed_segments(tmp_path):
             kind = pa.large_list(pa.int32())
             return {"removed": pa.array([lists[row] for row in rows.tolist()], kind)}
 
-        writer = RecipeWriter(workspace, "set", {"train": 1}, ["unit"], b"", columns)
+        writer = RecipeWriter(
+            workspace, "set", {"train": 1}, [RecipeUnit("unit", "")], b"", columns
+        )
         rows = np.arange(3)
         writer.append("train", rows * 0, rows * 0, rows, rows.astype(np.uint64))
         (spec,) = writer.finish()
