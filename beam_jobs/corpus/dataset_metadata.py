@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from beam_jobs.corpus.source_io import path_of, place_of
 from shard_format import InputError, Manifest, load_manifest, naming, storage
@@ -148,3 +150,20 @@ def _manifest(root: storage.Place) -> Manifest | None:
     if not isinstance(raw, dict) or not {"format_version", "root_hash", "schema"} <= set(raw):
         return None
     return load_manifest(root)
+
+
+def huggingface_classes(schema: pa.Schema, columns: Iterable[str]) -> dict[str, list[str]]:
+    """The class names that Hugging Face datasets keep in the schema's metadata, by label column."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        return {column: _names_of(features[column]) for column in columns if column in features}
+    except (KeyError, TypeError, ValueError):
+        return {}
+
+
+def _names_of(feature: Any) -> list[str]:
+    feature = feature[0] if isinstance(feature, list) and feature else feature
+    while isinstance(feature, dict) and isinstance(feature.get("feature"), dict):
+        feature = feature["feature"]
+    names = feature.get("names") if isinstance(feature, dict) else None
+    return [str(name) for name in names] if isinstance(names, list) else []

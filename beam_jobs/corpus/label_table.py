@@ -20,9 +20,11 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.parquet as pq
 
 from beam_jobs.corpus.codecs import codec_of
+from beam_jobs.corpus.dataset_metadata import huggingface_classes
+from beam_jobs.corpus.formats.parquet import ParquetFile
+from beam_jobs.corpus.formats.row_sizes import bounded
 from beam_jobs.corpus.item_table import row_batch
 from beam_jobs.corpus.labels import COLUMN_FLAGS, AnnotationReader, use_of_kept
 from beam_jobs.corpus.names import LABEL_SEPARATOR, join_labels, readable_name
@@ -253,7 +255,7 @@ class _Table:
         self._form = self._find_form(head)
         self.class_names: dict[str, list[str]] = {}
         if self._form == "parquet":
-            self.class_names = huggingface_classes(self._parquet_file().schema_arrow, reader.labels)
+            self.class_names = huggingface_classes(self._parquet_file().schema, reader.labels)
 
     def rows(self) -> Iterator[dict[str, Any] | Rejection]:
         """Every row, by column; or why it cannot be read."""
@@ -318,15 +320,15 @@ class _Table:
             blocks = iter(lambda: file.read(_BLOCK_BYTES), b"")
             return sum(block.count(b'"') for block in blocks) % 2 == 1
 
-    def _parquet_file(self) -> pq.ParquetFile:
-        source = storage.open_arrow(storage.place_of(self._path), mapped=False)
-        return pq.ParquetFile(source, pre_buffer=False)
+    def _parquet_file(self) -> ParquetFile:
+        return ParquetFile(storage.open_arrow(storage.place_of(self._path), mapped=False))
 
     def _parquet(self) -> Iterator[dict[str, Any]]:
         file = self._parquet_file()
-        self._check_columns(file.schema_arrow.names)
-        for batch in file.iter_batches(_BATCH_ROWS, columns=self._wanted):
-            yield from _rows_of(batch)
+        self._check_columns(file.schema.names)
+        for group in file.groups():
+            for batch in file.batches(group, self._wanted):
+                yield from _rows_of(batch)
 
     def _json(self) -> Iterator[dict[str, Any] | Rejection]:
         """Line by line: a label may be a number in one and a list in another."""
@@ -386,21 +388,5 @@ def _json_object(line: bytes, number: int) -> dict[str, Any] | Rejection:
 
 def _rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     for part in range(0, batch.num_rows, _BATCH_ROWS):
-        yield from batch.slice(part, _BATCH_ROWS).to_pylist()
-
-
-def huggingface_classes(schema: pa.Schema, columns: Iterable[str]) -> dict[str, list[str]]:
-    """The class names that Hugging Face datasets keep in the schema's metadata, by label column."""
-    try:
-        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
-        return {column: _names_of(features[column]) for column in columns if column in features}
-    except (KeyError, TypeError, ValueError):
-        return {}
-
-
-def _names_of(feature: Any) -> list[str]:
-    feature = feature[0] if isinstance(feature, list) and feature else feature
-    while isinstance(feature, dict) and isinstance(feature.get("feature"), dict):
-        feature = feature["feature"]
-    names = feature.get("names") if isinstance(feature, dict) else None
-    return [str(name) for name in names] if isinstance(names, list) else []
+        for rows, _ in bounded(batch.slice(part, _BATCH_ROWS), _BLOCK_BYTES):
+            yield from rows.to_pylist()

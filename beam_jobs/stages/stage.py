@@ -28,6 +28,7 @@ from beam_jobs.corpus.record import (
     SourceItem,
 )
 from beam_jobs.corpus.source_io import UnreadableError, is_readable
+from beam_jobs.memory import release_memory
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import splits_are_given
 from beam_jobs.progress import SteadyReports, report
@@ -58,6 +59,7 @@ from shard_format import (
 )
 
 _BATCH_RECORDS = 4096
+_RELEASE_BYTES = 64 << 20  # 64 MiB: a unit of so few stored bytes may have gigabytes of records
 
 
 def stage_unit(
@@ -174,6 +176,7 @@ class UnitAtWork:
         self._schema = pa.schema([*SIDECAR_FIELDS, *self._columns, *labels])
         self._waiting: list[tuple[int, RawRecord]] = []  # with positions in the unit
         self._waiting_bytes = 0
+        self._unreleased_bytes = 0  # of records since memory was released
         self._frames = Spool(workspace.scratch_file())
         self._rows = RowSorter(workspace.scratch_file(), self._schema)
 
@@ -205,7 +208,11 @@ class UnitAtWork:
         self._waiting_bytes += len(result.original)
         full = self._waiting_bytes >= self._record_type.batch_bytes
         if full or len(self._waiting) == _BATCH_RECORDS:
+            self._unreleased_bytes += self._waiting_bytes
             self.flush()
+            if self._unreleased_bytes >= _RELEASE_BYTES:
+                release_memory()
+                self._unreleased_bytes = 0
 
     def flush(self) -> None:
         """Prepares the records that wait, spools them, and keeps their rows of the sidecar."""

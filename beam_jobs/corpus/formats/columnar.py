@@ -1,19 +1,21 @@
 """Rows of column files: what Parquet and Arrow have in common.
 
 A record is a row, its bytes are those of its payload column. Rows that cannot be read are rejected
-together.
+together. What is decoded at a time is bounded by its bytes, not by rows: see `row_sizes`.
 """
 
 from __future__ import annotations
 
 import abc
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from beam_jobs.corpus.dataset_metadata import huggingface_classes
 from beam_jobs.corpus.formats.base import (
     INSPECTED_RECORDS,
     FilePart,
@@ -23,7 +25,7 @@ from beam_jobs.corpus.formats.base import (
     FoundRejection,
     Split,
 )
-from beam_jobs.corpus.label_table import huggingface_classes
+from beam_jobs.corpus.formats.row_sizes import bounded
 from beam_jobs.corpus.record import RawRecord, Rejection
 from beam_jobs.corpus.streams import ByteStream, FileRange, opened
 
@@ -116,24 +118,22 @@ class Columnar(Format):
                 raise Rejection("damaged-file", first_line(error)) from None
 
     def _first_rows(self, file: ColumnFile) -> list[dict[str, Any]]:
-        kinds = {name: _type_of(file.schema, name) for name in file.schema.names}
-        small = [name for name in kinds if not self._is_large(file.schema, name)]
+        fields = {field.name: field for field in reversed(list(file.schema))}  # the first of a name
+        kinds = {name: _value_type(fields[name].type) for name in dict.fromkeys(file.schema.names)}
+        times = Counter(file.schema.names)
+        small = [name for name in kinds if times[name] > 1 or not _holds_bytes(fields[name].type)]
         # Types, not values, where a column can hold records: these may be large.
-        typed = [*self.payload.columns, *(name for name in kinds if name not in small)]
+        typed = {*self.payload.columns, *(kinds.keys() - set(small))}
         large = {name: kind for name, kind in kinds.items() if name in typed}
         for group in file.groups() if small else ():
             for batch in file.batches(group, small):
                 if batch.num_rows:
                     _check(batch)
-                    rows = batch.slice(0, INSPECTED_RECORDS).to_pylist()
-                    return [values | large for values in rows]
+                    some, sizes = next(bounded(batch.slice(0, INSPECTED_RECORDS), BATCH_BYTES))
+                    if sizes[0] > BATCH_BYTES:
+                        return [kinds]
+                    return [values | large for values in some.to_pylist()]
         return [kinds]
-
-    def _is_large(self, schema: pa.Schema, name: str) -> bool:
-        kind = schema.field(name).type if schema.names.count(name) == 1 else pa.null()
-        return (
-            pa.types.is_struct(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-        )
 
     def _rows(self, file: ColumnFile, part: FilePart) -> Iterator[Found]:
         names = file.schema.names
@@ -173,9 +173,14 @@ class Columnar(Format):
         try:
             for batch in file.batches(group, columns):
                 _check(batch)
-                for found in self._found(batch, row, classes):
-                    row += 1
-                    yield found
+                for some, sizes in bounded(batch, BATCH_BYTES):
+                    if sizes[0] > self.limit:
+                        yield self.too_large(row, int(sizes[0]), ({}, {}))
+                        row += 1
+                        continue
+                    for found in self._found(some, row, classes):
+                        row += 1
+                        yield found
             if row - first != group.rows:
                 raise ValueError(f"{group.rows} rows are declared, there are {row - first}")
         except DAMAGE as error:
@@ -188,7 +193,7 @@ class Columnar(Format):
         """The rows of a batch."""
         cells = [self._cells(batch, name) for name in self.payload.columns]
         fields = {
-            name: _values(batch.column(name))
+            name: _values(_decoded(batch.column(name)))
             for name in batch.schema.names
             if name in self.annotations.columns
         }
@@ -207,19 +212,30 @@ class Columnar(Format):
         if name not in batch.schema.names:
             missing = Rejection(f"no-{self.payload.noun}", f"there is no column {name!r}")
             return [missing] * batch.num_rows
-        column = batch.column(name)
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        return self.payload.cells(column, name)
+        return self.payload.cells(_decoded(batch.column(name)), name)
 
     def _unreadable(self, row: int, rows: str, error: Exception) -> FoundRejection:
         detail = f"{rows} cannot be read: {first_line(error)}"
         return FoundRejection(self.place(row), Rejection("damaged-file", detail), ({}, {}))
 
 
-def _type_of(schema: pa.Schema, name: str) -> pa.DataType:
-    kind = schema.field(schema.get_all_field_indices(name)[0]).type
+def _value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    """A column without dictionaries, also in a struct; few rows: a value may be in all of them."""
+    if pa.types.is_dictionary(column.type):
+        return column.dictionary_decode()
+    if not pa.types.is_struct(column.type):
+        return column
+    children = [_decoded(child) for child in column.flatten()]
+    names = [field.name for field in column.type]
+    return pa.StructArray.from_arrays(children, names, mask=column.is_null())
 
 
 def first_line(error: Exception) -> str:
@@ -250,8 +266,15 @@ def _check(batch: pa.RecordBatch) -> None:
         ArrowInvalid: One is not.
     """
     for column in batch.columns:
-        kind = _BYTES_OF.get(column.type)
-        (column if kind is None else column.view(kind)).validate(full=True)
+        _as_bytes(column).validate(full=True)
+
+
+def _as_bytes(column: pa.Array) -> pa.Array:
+    """Text as bytes, also in a dictionary."""
+    if pa.types.is_dictionary(column.type):
+        return pa.DictionaryArray.from_arrays(column.indices, _as_bytes(column.dictionary))
+    kind = _BYTES_OF.get(column.type)
+    return column if kind is None else column.view(kind)
 
 
 _BYTES_OF = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
