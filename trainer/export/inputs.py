@@ -19,6 +19,7 @@ from reader.records.vocabulary import HUGGING_FACE, find_vocabulary
 from reader.transforms.augmentation import Steps, find_transforms
 from shard_format import ShardSetError
 from trainer.export.byte_level_bpe import ByteLevelBpe, byte_level_bpe
+from trainer.export.image_headers import check_pixels
 from trainer.export.source_images import source_images
 from trainer.export.trained_run import TrainedRun
 
@@ -62,7 +63,9 @@ def image_inputs(run: TrainedRun) -> dict[str, Prepare]:
         lambda data: decode_source(source.stored(data)), files, size
     )
     if feature.encoding != "raw":  # raw pixels have no size of their own
-        prepare["stored"] = lambda records: _each(decode_stored, records, size)
+        prepare["stored"] = lambda records: _each(
+            lambda data: decode_stored(check_pixels(data, source.max_pixels)), records, size
+        )
     return prepare
 
 
@@ -88,7 +91,9 @@ def _decoder(run: TrainedRun, encoding: str, size: int) -> Callable[[Any], Any]:
 
 
 def _each(function: Callable[[Any], Any], files: Any, size: int) -> Any:
-    return tf.map_fn(function, files, fn_output_signature=tf.TensorSpec([size, size, 3]))
+    # One after the other: a batch takes no more memory than its largest image.
+    spec = tf.TensorSpec([size, size, 3])
+    return tf.map_fn(function, files, fn_output_signature=spec, parallel_iterations=1)
 
 
 def text_inputs(run: TrainedRun) -> tuple[Prepare, Any] | str:

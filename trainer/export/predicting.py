@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -74,8 +75,8 @@ class Predictor:
         try:
             return self._named(name, self.probabilities([content])[0])
         except tf.errors.OpError as error:
-            lines = str(error.message).strip().splitlines() or ["no message"]
-            return Prediction(name, (), f"not an image that can be decoded: {lines[0]}")
+            reason = _reason(str(error.message))
+            return Prediction(name, (), f"not an image that can be decoded: {reason}")
 
     def _named(self, name: str, row: Any) -> Prediction:
         order = np.argsort(-row, kind="stable")
@@ -161,6 +162,14 @@ def _tokenized(call: Any, data: Place, run: TrainedRun) -> Callable[[Sequence[by
         return call(tf.constant(ids))["probabilities"].numpy()
 
     return probabilities
+
+
+def _reason(message: str) -> str:
+    """What an operation of a graph says, without the places in graph and program around it."""
+    said = message.partition("\n\t [[")[0].strip().splitlines() or ["no message"]
+    reason = re.sub(r"^(\(\d+\) \w+: )?(\{\{.*?\}\} )?", "", said[-1].strip())
+    failed = re.fullmatch(r"assertion failed: \[(.*)\]", reason)
+    return failed[1] if failed else reason
 
 
 def _require_classes(kind: str, where: Path) -> None:

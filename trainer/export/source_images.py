@@ -15,10 +15,13 @@ from typing import Any
 import tensorflow as tf
 
 from shard_format import UsageError
+from trainer.export.first_frames import first_gif_frame, first_webp_frame
+from trainer.export.image_headers import begins, check_pixels, require
 from trainer.export.orientation import orientation, turned_upright
 from trainer.export.resizing import FILTERS, resize
 
 _DEFAULT_QUALITY = 90  # of --quality keep
+_DEFAULT_MAX_PIXELS = 89_478_485  # of --max-pixels
 _MODES = ("shorter", "fit", "crop", "pad", "none")
 _WHITE = (255, 255, 255)
 
@@ -37,6 +40,7 @@ class SourceImages:
         quality: Of JPEG, 1 to 100.
         keeps: Whether a JPEG that needs no change keeps its bytes.
         background: Red, green and blue in [0, 255] that show through.
+        max_pixels: Most pixels that a file may declare, and that an image may have when resized.
     """
 
     mode: str
@@ -48,6 +52,7 @@ class SourceImages:
     quality: int
     keeps: bool
     background: tuple[int, int, int]
+    max_pixels: int
 
     @property
     def stores(self) -> str:
@@ -56,7 +61,8 @@ class SourceImages:
 
     def stored(self, data: Any) -> Any:
         """The bytes of an image file -> the bytes that a record has, scalar strings."""
-        is_jpeg = _begins(data, b"\xff\xd8")
+        data = check_pixels(data, self.max_pixels)
+        is_jpeg = begins(data, b"\xff\xd8")
         number = tf.cond(is_jpeg, lambda: orientation(data), lambda: tf.constant(1))
         pixels = turned_upright(_decoded(data, is_jpeg, self.background), number)
         done = self._resized(pixels)
@@ -79,14 +85,13 @@ class SourceImages:
             smaller = self._stays_smaller(*self._scale(height, width))
             size = tf.shape(image)[:2]
             size = tf.where(smaller, size, [self.height, self.width])
-            return resize(image, size[0], size[1], self.filter)
+            return self._scaled(image, size[0], size[1])
         numerator, denominator = self._scale(height, width)
         smaller = self._stays_smaller(numerator, denominator)
-        done = resize(
+        done = self._scaled(
             image,
             tf.where(smaller, height, _part(height, numerator, denominator)),
             tf.where(smaller, width, _part(width, numerator, denominator)),
-            self.filter,
         )
         if self.mode != "pad":
             return done
@@ -94,6 +99,16 @@ class SourceImages:
         before = free // 2
         around = tf.stack([before, free - before], axis=1)
         return tf.pad(done, tf.concat([around, [[0, 0]]], axis=0))
+
+    def _scaled(self, image: Any, height: Any, width: Any) -> Any:
+        """Of this size, which is within the limits: --enlarge makes a thin strip huge."""
+        message = tf.strings.format(
+            "it would be {} x {} pixels after --resize, and --max-pixels of the set is "
+            f"{self.max_pixels}",
+            (width, height),
+        )
+        fits = tf.cast(width, tf.int64) * tf.cast(height, tf.int64) <= self.max_pixels
+        return resize(require(fits, message, image), height, width, self.filter)
 
     def _scale(self, height: Any, width: Any) -> tuple[Any, Any]:
         """(numerator, denominator) of the factor that makes an image as large as is asked for."""
@@ -163,6 +178,7 @@ def source_images(config: Mapping[str, Any], encoding: str) -> SourceImages:
         quality=int(digits) if digits.isdecimal() else _DEFAULT_QUALITY,
         keeps=quality.startswith("keep"),
         background=_color(str(config.get("background", "white"))),
+        max_pixels=int(config.get("max_pixels", _DEFAULT_MAX_PIXELS)),
     )
 
 
@@ -181,25 +197,28 @@ def _decoded(data: Any, is_jpeg: Any, background: tuple[int, int, int]) -> Any:
                 is_jpeg,
                 lambda: tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE"),
             ),
-            (_begins(data, b"\x89PNG"), lambda: _over(tf.io.decode_png(data, 4), background)),
-            (
-                _begins(data, b"RIFF"),
-                lambda: _over(tf.io.decode_webp(data, channels=4)[0], background),
-            ),
+            (begins(data, b"\x89PNG"), lambda: _over(tf.io.decode_png(data, 4), background)),
+            (begins(data, b"RIFF"), lambda: _over(first_webp_frame(data), background)),
+            (begins(data, b"GIF8"), lambda: tf.io.decode_gif(first_gif_frame(data))[0]),
         ],
-        default=lambda: tf.io.decode_image(data, channels=3, expand_animations=False),
+        default=lambda: tf.io.decode_bmp(data, channels=3),
     )
 
 
 def _over(image: Any, background: tuple[int, int, int]) -> Any:
     """[height, width, 4] uint8 over a color, with Pillow's rounding."""
-    color, alpha = tf.cast(image[..., :3], tf.int32), tf.cast(image[..., 3:], tf.int32)
-    mixed = color * alpha + tf.constant(background) * (255 - alpha) + 128
+    return tf.cond(
+        tf.reduce_all(tf.equal(image[..., 3], 255)),
+        lambda: image[..., :3],
+        lambda: _mixed(image, tf.constant(background, tf.uint16)),
+    )
+
+
+def _mixed(image: Any, background: Any) -> Any:
+    # No sum is above 255 * 255 + 128 + 255, so 16 bits hold it.
+    color, alpha = tf.cast(image[..., :3], tf.uint16), tf.cast(image[..., 3:], tf.uint16)
+    mixed = color * alpha + background * (255 - alpha) + 128
     return tf.cast((mixed // 256 + mixed) // 256, tf.uint8)
-
-
-def _begins(data: Any, magic: bytes) -> Any:
-    return tf.equal(tf.strings.substr(data, 0, len(magic)), magic)
 
 
 def _part(side: Any, numerator: Any, denominator: Any) -> Any:

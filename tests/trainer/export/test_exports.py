@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
+import struct
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+import zlib
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 from shard_format import InputError, UsageError
 from trainer.export import ExportOptions, export
@@ -146,6 +149,46 @@ def test_the_command_predicts_with_a_run_and_with_an_export(trained, shardmill, 
     assert name == again and share == pytest.approx(same, abs=ROUNDING)
     text = shardmill("predict", trained.served, photograph, "--top", "2").stdout
     assert f"{photograph}  {name} {share:.1%}" in text
+
+
+def test_the_command_says_which_file_cannot_be_decoded_and_why(trained, shardmill, tmp_path):
+    pixels = np.random.default_rng(3).integers(0, 256, (40, 50, 3), dtype=np.uint8)
+    image = Image.fromarray(pixels)
+    image.save(tmp_path / "opaque.webp")
+    image.save(tmp_path / "animated.webp", save_all=True, append_images=[image.rotate(90)])
+    whole = (tmp_path / "opaque.webp").read_bytes()
+    bomb = file_of_png(20000, 20000)
+    contents = {
+        "bomb.png": (bomb, "declares 20000 x 20000 pixels, more than --max-pixels 89478485"),
+        "cut.png": (bomb[:70], "declares 20000 x 20000 pixels"),
+        "cut.webp": (whole[: len(whole) // 2], "Failed to decode WebP image."),
+        "empty.jpg": (b"", "the file has no bytes"),
+        "page.jpg": (b"<html>", "the content is none of JPEG, PNG, WebP, GIF and BMP"),
+    }
+    for name, (content, _) in contents.items():
+        (tmp_path / name).write_bytes(content)
+    for model in (trained.run, trained.served):
+        done = shardmill("predict", model, tmp_path)
+        assert done.returncode == 3
+        lines = [line for line in done.stderr.splitlines() if line.startswith("error")]
+        for line, (name, (_, reason)) in zip(lines, contents.items(), strict=True):
+            assert line.startswith(f"error: {tmp_path / name}: not an image that can be decoded: ")
+            assert reason in line
+        assert [line.split()[0] for line in done.stdout.splitlines()[-2:]] == [
+            str(tmp_path / "animated.webp"), str(tmp_path / "opaque.webp"),
+        ]  # fmt: skip
+
+
+def file_of_png(width, height):
+    """A gray image of one color, in some hundred kilobytes."""
+    packer = zlib.compressobj(9)
+    rows = b"".join(packer.compress(bytes(width + 1)) for _ in range(height)) + packer.flush()
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", rows), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks
+    )
 
 
 def test_what_cannot_be_exported_is_refused(trained, tmp_path, shardmill):

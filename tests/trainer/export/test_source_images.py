@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import io
+import struct
+import zlib
 
 import cv2
 import numpy as np
@@ -120,3 +122,152 @@ def test_a_kept_jpeg_keeps_its_bytes(photograph):
     data = file_of(photograph, "JPEG", quality=92)
     keeping = source_images({"resize": "none", "quality": "keep:90"}, "jpeg")
     assert keeping.stored(data).numpy() == data
+
+
+def _webp(mode, **options):
+    noise = np.random.default_rng(2)
+    small = noise.integers(0, 256, (9, 13, 4), dtype=np.uint8)
+    pixels = cv2.resize(small, (65, 45), interpolation=cv2.INTER_CUBIC)
+    frames = [Image.fromarray(np.roll(pixels, turn * 9, 0)).convert(mode) for turn in range(3)]
+    more = {"save_all": True, "append_images": frames[1:]} if options.pop("animated", 0) else {}
+    file = io.BytesIO()
+    frames[0].save(file, "WEBP", **more, **options)
+    return file.getvalue()
+
+
+WEBP = {
+    "opaque": _webp("RGB"),
+    "opaque lossless": _webp("RGB", lossless=True),
+    "opaque extended": _webp("RGB", exif=b"Exif\0\0" + bytes(20)),
+    "alpha": _webp("RGBA"),
+    "alpha lossless": _webp("RGBA", lossless=True),
+    "opaque animated": _webp("RGB", animated=True),
+    "opaque animated lossless": _webp("RGB", animated=True, lossless=True),
+    "alpha animated": _webp("RGBA", animated=True),
+    "alpha animated lossless": _webp("RGBA", animated=True, lossless=True, exact=True),
+}
+
+
+def in_graph(stored, data):
+    """Through a function, as a served model decodes."""
+    call = tf.function(
+        stored.stored, input_signature=[tf.TensorSpec([], tf.string)], autograph=False
+    )
+    return tf.io.decode_png(call(data))
+
+
+@pytest.mark.parametrize("kind", WEBP)
+def test_every_kind_of_webp_becomes_the_pixels_of_preprocessing(kind):
+    expected = decode_image(WEBP[kind], DecodingOptions(10**7, background=(9, 99, 199))).pixels
+    stored = source_images({"resize": "none", "background": "#0963c7"}, "png")
+    np.testing.assert_array_equal(in_graph(stored, WEBP[kind]), expected)
+
+
+@pytest.mark.parametrize("kind", ["opaque animated", "alpha animated"])
+def test_a_first_frame_that_covers_a_part_of_the_canvas(kind):
+    data = bytearray(WEBP[kind])
+    data[24:30] = bytes([99, 0, 0, 79, 0, 0])  # a canvas of 100 x 80
+    frame = data.index(b"ANMF") + 8
+    data[frame] = data[frame + 3] = 7  # at (14, 14)
+    expected = decode_image(bytes(data), DecodingOptions(10**7)).pixels
+    assert expected.shape == (80, 100, 3)
+    np.testing.assert_array_equal(
+        in_graph(source_images({"resize": "none"}, "png"), bytes(data)), expected
+    )
+
+
+def test_the_first_frame_of_an_animated_gif(photograph):
+    frames = [Image.fromarray(np.roll(photograph, turn * 9, 0)).quantize(64) for turn in range(3)]
+    file = io.BytesIO()
+    frames[0].save(file, "GIF", save_all=True, append_images=frames[1:], comment=b"c" * 300)
+    expected = decode_image(file.getvalue(), DecodingOptions(10**7)).pixels
+    stored = source_images({"resize": "none"}, "png")
+    np.testing.assert_array_equal(in_graph(stored, file.getvalue()), expected)
+    # Frames behind it are not looked at.
+    cut = file.getvalue()[: file.getvalue().rindex(b"\x2c") + 20]
+    np.testing.assert_array_equal(in_graph(stored, cut), expected)
+
+
+def _hostile_headers():
+    """Format -> a small file that declares many pixels."""
+    png = bytearray(file_of(np.zeros((8, 8), np.uint8), "PNG"))
+    png[16:24] = struct.pack(">II", 20000, 20001)
+    png[29:33] = struct.pack(">I", zlib.crc32(png[12:29]))
+    bmp = bytearray(file_of(np.zeros((8, 8, 3), np.uint8), "BMP"))
+    bmp[18:26] = struct.pack("<ii", 20000, -20001)
+    gif = bytearray(file_of(np.zeros((8, 8), np.uint8), "GIF"))
+    gif[6:10] = struct.pack("<HH", 20000, 20001)
+    jpeg = bytearray(file_of(np.zeros((8, 8, 3), np.uint8), "JPEG", comment=b"c" * 999))
+    frame = jpeg.index(b"\xff\xc0")
+    jpeg[frame + 5 : frame + 9] = struct.pack(">HH", 20001, 20000)
+    filled = jpeg[:2] + b"\xff" * 99 + jpeg[2:]
+    extended = bytearray(WEBP["alpha"])
+    extended[24:30] = (19999).to_bytes(3, "little") + (20000).to_bytes(3, "little")
+    return {"png": png, "bmp": bmp, "gif": gif, "jpeg": jpeg, "filled": filled, "webp": extended}
+
+
+HOSTILE = _hostile_headers()
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_file_that_declares_too_much_is_not_decoded(kind):
+    stored = source_images({"resize": "none"}, "png")
+    with pytest.raises(tf.errors.InvalidArgumentError, match="20000 x 20001 pixels, more than"):
+        in_graph(stored, bytes(HOSTILE[kind]))
+
+
+def test_the_limit_is_that_of_the_set(photograph):
+    for kind in ("JPEG", "PNG", "GIF", "BMP", "WEBP"):
+        data = file_of(photograph, kind)
+        size = photograph.shape[0] * photograph.shape[1]
+        source_images({"max_pixels": size}, "png").stored(data)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="130 x 90 pixels, more than"):
+            source_images({"max_pixels": size - 1}, "png").stored(data)
+    for kind in ("opaque", "opaque lossless", "alpha lossless"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="65 x 45 pixels, more than"):
+            source_images({"max_pixels": 65 * 45 - 1}, "png").stored(WEBP[kind])
+
+
+def test_a_thin_strip_is_not_enlarged_beyond_the_limit():
+    strip = file_of(np.zeros((1, 60000, 3), np.uint8), "PNG")
+    stored = source_images({"resize": "shorter:256", "enlarge": True}, "png")
+    with pytest.raises(tf.errors.InvalidArgumentError, match="15360000 x 256 pixels after --res"):
+        stored.stored(strip)
+
+
+def _without_size():
+    jpeg = file_of(np.zeros((8, 8, 3), np.uint8), "JPEG")
+    gif = file_of(np.zeros((8, 8), np.uint8), "GIF")
+    descriptor = gif.rindex(b"\x2c\0\0\0\0")
+    large = gif[:descriptor] + b"\x2c\0\0\0\0\xff\xff\xff\xff" + gif[descriptor + 9 :]
+    frame = bytearray(WEBP["alpha animated"])
+    begin = frame.index(b"ANMF") + 8
+    frame[begin + 6 : begin + 9] = b"\xff\xff\xff"
+    animated = bytes(WEBP["alpha animated"])
+    return {
+        "no segments": (b"\xff\xd8" + b"\xff\xfe\0\x02" * 2000 + jpeg[2:], "in the first 1000 seg"),
+        "no frame header": (jpeg[: jpeg.index(b"\xff\xc0")], "no frame header with a size"),
+        "garbage between segments": (jpeg[:2] + b"\0\0" + jpeg[2:], "no frame header with a size"),
+        "gif without a frame": (gif[:descriptor], "ends before the first frame"),
+        "gif with half a frame": (gif[: descriptor + 14], "ends before the first frame"),
+        "gif with a larger frame": (large, "larger than the image"),
+        "webp without a frame": (animated[: animated.index(b"ANMF")], "no frame in the first"),
+        "webp with half a frame": (animated[: animated.index(b"ANMF") + 50], "WebP"),
+        "webp with a larger frame": (bytes(frame), "outside of the image"),
+        "text": (b"hello", "the content is none of JPEG, PNG"),
+        "JPEG XL": (b"\xff\x0a" + bytes(50), "the content is none of JPEG, PNG"),
+        "nothing": (b"", "the file has no bytes"),
+        **{
+            magic.decode("latin-1"): (magic, ".") for magic in (b"RIFF", b"GIF8", b"BM", b"\x89PNG")
+        },
+    }
+
+
+WITHOUT_SIZE = _without_size()
+
+
+@pytest.mark.parametrize("kind", WITHOUT_SIZE)
+def test_a_file_without_a_size_is_refused(kind):
+    data, message = WITHOUT_SIZE[kind]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        in_graph(source_images({"resize": "none"}, "png"), data)
