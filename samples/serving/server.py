@@ -6,24 +6,35 @@
     POST /v1/models/clothing:predict   {"instances": [{"b64": "..."}]} -> {"predictions": [...]}
     POST /v1/models/clothing:predict   {"inputs": {"image_bytes": [...]}} -> {"outputs": {...}}
 
-It needs TensorFlow and the folder, nothing else. It looks for a new version every few seconds and
-takes it up between two requests. For real traffic, point TensorFlow Serving at the same folder:
+It needs the folder and what requirements.txt names: TensorFlow, and waitress, which parses HTTP. It
+looks for a new version every few seconds and takes it up between two requests. Bodies are bounded,
+and so are the requests that are answered or wait for it: further ones get 503 and may come again.
+
+    400  no JSON, no image, another input, a broken header
+    404  another path                  411  a body without a length
+    413  more than 64 MiB              503  too many requests at once
+
+For real traffic, point TensorFlow Serving at the same folder:
 
     docker run -p 8501:8501 -v "$PWD/served:/models/clothing" -e MODEL_NAME=clothing tensorflow/serving
 """
 
 import argparse
 import base64
+import http
 import json
 import pathlib
 import re
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import tensorflow as tf
+import waitress
 
 MAX_BODY_BYTES = 64 << 20  # 64 MiB
+SPARE_THREADS = 4  # that say 503 and answer GET while all others predict or wait
+MAX_CONNECTIONS = 200
+IDLE_SECONDS = 30  # after which a connection that sends nothing is closed
 LOOK_SECONDS = 2.0
 
 
@@ -57,6 +68,8 @@ class Model:
         """The answer to a request of TensorFlow Serving's REST API."""
         with self.lock:
             loaded = self.loaded
+        if not isinstance(request, dict):
+            raise ValueError("the request must be a JSON object")
         name = request.get("signature_name", "serving_default")
         if name not in loaded.signatures:
             raise ValueError(f"no signature {name!r}, only {', '.join(loaded.signatures)}")
@@ -100,39 +113,57 @@ def plain(tensor):
     return values.tolist()
 
 
-def handler_of(model):
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+def reason_of(error):
+    """What an operation says, without the places in the graph around it."""
+    if not isinstance(error, tf.errors.OpError):
+        return f"{type(error).__name__}: {error}"
+    lines = error.message.partition("\n\t [[")[0].strip().splitlines() or ["no message"]
+    return re.sub(r"^(assertion failed: )?(\{\{.*?\}\} )?", "", lines[-1].strip())
 
-        def do_GET(self):
-            if not re.fullmatch(rf"/v1/models/{re.escape(model.name)}(/versions/\d+)?", self.path):
-                return self.answer(404, {"error": f"no {self.path}; the model is {model.name}"})
+
+class Application:
+    """A model, for a WSGI server.
+
+    At most `at_once` requests are answered at a time, and `waiting` more may wait: each of them
+    takes a thread and a body.
+    """
+
+    def __init__(self, model, at_once, waiting):
+        self.model = model
+        self.places = threading.BoundedSemaphore(at_once + waiting)
+        self.turns = threading.BoundedSemaphore(at_once)
+
+    def __call__(self, environ, start_response):
+        code, content = self.answer(environ)
+        body = json.dumps(content).encode()
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        if code == 503:
+            headers.append(("Retry-After", "1"))
+        start_response(f"{code} {http.HTTPStatus(code).phrase}", headers)
+        return [body]
+
+    def answer(self, environ):
+        """(status code, content) of a request."""
+        path, model = environ.get("PATH_INFO", ""), self.model
+        predicts = environ["REQUEST_METHOD"] == "POST"
+        pattern = ":predict" if predicts else r"(/versions/\d+)?"
+        if not re.fullmatch(rf"/v1/models/{re.escape(model.name)}{pattern}", path):
+            return 404, {"error": f"no {path}; the model is {model.name}"}
+        if not predicts:
             status = {"error_code": "OK", "error_message": ""}
             state = {"version": str(model.version), "state": "AVAILABLE", "status": status}
-            self.answer(200, {"model_version_status": [state]})
-
-        def do_POST(self):
-            length = int(self.headers.get("Content-Length") or 0)
-            if length > MAX_BODY_BYTES:
-                self.close_connection = True
-                return self.answer(413, {"error": f"the request is larger than {MAX_BODY_BYTES}"})
-            body = self.rfile.read(length)
-            if self.path != f"/v1/models/{model.name}:predict":
-                return self.answer(404, {"error": f"no {self.path}; the model is {model.name}"})
-            try:
-                self.answer(200, model.predict(json.loads(body)))
-            except Exception as error:  # of the request: no JSON, no image, another input
-                self.answer(400, {"error": f"{type(error).__name__}: {error}"})
-
-        def answer(self, code, content):
-            body = json.dumps(content).encode()
-            self.send_response(code)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-    return Handler
+            return 200, {"model_version_status": [state]}
+        if not environ.get("CONTENT_LENGTH"):
+            return 411, {"error": "the request has no Content-Length"}
+        if not self.places.acquire(blocking=False):
+            return 503, {"error": "too many requests at once; send it again"}
+        try:
+            with self.turns:
+                return 200, model.predict(json.loads(environ["wsgi.input"].read()))
+        except (ValueError, TypeError, KeyError, RecursionError, tf.errors.OpError) as error:
+            return 400, {"error": reason_of(error)}  # no JSON, no image, another input
+        finally:
+            self.places.release()
 
 
 def main():
@@ -141,14 +172,33 @@ def main():
     parser.add_argument("--name", default="model")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8501, help="0 for any free one")
+    parser.add_argument("--at-once", type=int, default=2, help="requests answered at a time")
+    parser.add_argument("--waiting", type=int, default=30, help="requests that may wait")
     options = parser.parse_args()
-    model = Model(options.folder, options.name)
+    if options.at_once < 1 or options.waiting < 0:
+        parser.error("--at-once is 1 or more, --waiting 0 or more")
+    try:
+        model = Model(options.folder, options.name)
+    except OSError as error:
+        parser.error(f"cannot load a model: {error}")
     if model.loaded is None:
         parser.error(f"no version folder in {options.folder}; run shardmill export --out there")
     threading.Thread(target=model.keep_looking, daemon=True).start()
-    server = ThreadingHTTPServer((options.host, options.port), handler_of(model))
-    print(f"serving version {model.version} on http://{options.host}:{server.server_port}", flush=True)
-    server.serve_forever()
+    try:
+        server = waitress.create_server(
+            Application(model, options.at_once, options.waiting),
+            host=options.host,
+            port=options.port,
+            threads=options.at_once + options.waiting + SPARE_THREADS,
+            connection_limit=MAX_CONNECTIONS,
+            channel_timeout=IDLE_SECONDS,
+            max_request_body_size=MAX_BODY_BYTES,
+        )
+    except OSError as error:
+        parser.error(f"cannot listen on {options.host}:{options.port}: {error}")
+    at = f"http://{server.effective_host}:{server.effective_port}"
+    print(f"serving version {model.version} on {at}", flush=True)
+    server.run()
 
 
 if __name__ == "__main__":
