@@ -13,11 +13,22 @@ import threading
 import warnings
 from collections.abc import Iterator
 
-from shard_format import DamageError, ShardmillError, ShardSetError
+import tensorflow as tf
+
+from reader.opened_set import check_opened_sets
+from shard_format import DamageError, SetReplacedError, ShardmillError, ShardSetError
 
 _NAMED = 20  # skipped records; the others are counted alone, such as those of a missing shard
 
-_KINDS = {kind.__name__: kind for kind in (DamageError, ShardSetError)}
+# What TensorFlow's own reader, and maps of an index, raise of files that were replaced.
+_OF_FILES = (
+    ShardmillError,
+    tf.errors.NotFoundError,
+    tf.errors.DataLossError,
+    tf.errors.OutOfRangeError,
+)
+
+_KINDS = {kind.__name__: kind for kind in (DamageError, SetReplacedError, ShardSetError)}
 _RAISED = re.compile(rf"({'|'.join(_KINDS)}): (.*?)\nTraceback", re.DOTALL)
 
 
@@ -38,11 +49,14 @@ def naming_damage() -> Iterator[None]:
     Raises:
         DamageError: A record is damaged.
         ShardSetError: A shard is missing, or cannot be read.
+        SetReplacedError: The set was compacted or built again meanwhile.
     """
     try:
         yield
     except Exception as error:
         found = raised_in_graph(error)
+        if isinstance(found or error, _OF_FILES):
+            check_opened_sets()
         if found is None:
             raise
         raise found from error

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from shard_format.damaged_records import Damage as Damage
     from shard_format.errors import DamageError as DamageError
     from shard_format.errors import InputError as InputError
+    from shard_format.errors import SetReplacedError as SetReplacedError
     from shard_format.errors import ShardmillError as ShardmillError
     from shard_format.errors import ShardSetError as ShardSetError
     from shard_format.errors import UsageError as UsageError
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from shard_format.manifest import Manifest as Manifest
     from shard_format.manifest import ShardInfo as ShardInfo
     from shard_format.manifest import SplitInfo as SplitInfo
+    from shard_format.manifest import has_records_of as has_records_of
     from shard_format.manifest import load_build as load_build
     from shard_format.manifest import load_manifest as load_manifest
     from shard_format.manifest import manifest_with as manifest_with
@@ -76,6 +78,7 @@ _HOMES = {
     "Readable": "shard_format.tfrecord",
     "Schema": "shard_format.schema",
     "Scope": "shard_format.verification",
+    "SetReplacedError": "shard_format.errors",
     "ShardInfo": "shard_format.manifest",
     "ShardSetError": "shard_format.errors",
     "ShardmillError": "shard_format.errors",
@@ -91,6 +94,7 @@ _HOMES = {
     "finish_example": "shard_format.example",
     "frame": "shard_format.tfrecord",
     "frame_columns": "shard_format.tfrecord",
+    "has_records_of": "shard_format.manifest",
     "id_hash": "shard_format.keys",
     "index_schema": "shard_format.index",
     "label_column": "shard_format.index",

@@ -4,6 +4,7 @@
     |-- UsageError                 2   an option is unknown, malformed or contradicts another
     |-- InputError                 3   the raw corpus or the output cannot be used
     |-- ShardSetError              3   a directory is not a shard set that this version reads
+    |   `-- SetReplacedError       3   it was compacted or built again while it was read
     |-- MissingExtraError          3   a package is not installed; in `shard_format/extras.py`
     `-- DamageError                4   a file of a set or a run is not as it was written
 
@@ -39,6 +40,10 @@ class InputError(ShardmillError):
 
 class ShardSetError(ShardmillError):
     """A directory is not a shard set, or one that this version cannot read."""
+
+
+class SetReplacedError(ShardSetError):
+    """A set is no longer the one that was opened."""
 
 
 class DamageError(ShardmillError):

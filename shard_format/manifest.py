@@ -24,6 +24,9 @@ FORMAT_VERSION = 1
 # Of a set with generations: a reader that knows version 1 alone would look for its index elsewhere.
 GENERATIONS_VERSION = 2
 
+# Of build.json: root hash of the set that was compacted to this one, record for record.
+RECORDS_OF_KEY = "records_of"
+
 _SHOWN_CHARACTERS = 60  # of a wrong name
 _RESTORE = "Restore it from a copy, or build the set again."
 
@@ -237,6 +240,11 @@ def manifest_with(directory: Place, root_hash: str) -> Manifest | None:
         return newest
     views = [one.view for one in newest.generations]
     return load_manifest(directory, views.index(root_hash)) if root_hash in views else None
+
+
+def has_records_of(directory: Place, root_hash: str) -> bool:
+    """Whether a set was compacted from the one of this root hash, and has the same records."""
+    return load_build(directory).get(RECORDS_OF_KEY) == root_hash
 
 
 def _load(directory: Place, path: Place) -> Manifest:

@@ -62,6 +62,7 @@ from shard_format.compaction import State, digest_of, read_state
 from shard_format.croissant import write_croissant
 from shard_format.expected_files import FINGERPRINTS_KEY
 from shard_format.machine import usable_cores
+from shard_format.manifest import RECORDS_OF_KEY
 from shard_format.own_checksums import build_text
 from shard_format.storage import Place
 from shard_format.tfds_metadata import dataset_info_text, features_text, label_files
@@ -231,9 +232,20 @@ def _write_build(
     kept = {name: builds[0][name] for name in ("options", "packages") if name in builds[0]}
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     value: dict[str, Any] = {"build_id": "", "started": now, "compacted": known, "notes": []}
+    if _has_same_records(before, manifest):
+        value[RECORDS_OF_KEY] = before.root_hash
     value[MERGED_KEY] = [own for build in builds for own in merged_options(build)]
     with workspace.write(workspace.out / naming.BUILD, durable=True) as file:
         file.write(build_text(value | kept | {FINGERPRINTS_KEY: fingerprints}, manifest))
+
+
+def _has_same_records(before: Manifest, manifest: Manifest) -> bool:
+    """Whether the same records are in the same splits, none repeated or packed anew."""
+    counts = [
+        {name: split.records for name, split in one.splits.items()} for one in (before, manifest)
+    ]
+    moves = before.config.get("pack") or any(is_rebalanced(before, name) for name in before.splits)
+    return counts[0] == counts[1] and not moves
 
 
 def _write_split(

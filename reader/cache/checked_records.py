@@ -21,6 +21,7 @@ from reader.access.open_files import OpenFiles
 from reader.cache.inventory import is_whole
 from reader.cache.locations import missing, unreachable
 from reader.damage import SkippedRecords
+from reader.opened_set import OpenedSet
 from shard_format import (
     FRAME_BYTES,
     DamageError,
@@ -81,6 +82,7 @@ class CheckedRecordReader:
             May be empty.
         skipped: Counts the records that `read_skipping` passes over.
         advice: What to do about damage; by default that of a set.
+        opened: The set, to be checked for whether it was replaced; None of a cache.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class CheckedRecordReader:
         copies: list[Path],
         skipped: SkippedRecords,
         advice: str = "",
+        opened: OpenedSet | None = None,
     ) -> None:
         self._advice = advice or (
             f"Run 'shardmill verify {source}': it names all that is damaged. "
@@ -100,7 +103,7 @@ class CheckedRecordReader:
         self._source, self._shards, self._copies = source, split.shards, copies
         self._offset, self._length = index["offset"], index["length"]
         self._record_ids, self._where = index["record_id"], where
-        self._skipped = skipped
+        self._skipped, self._opened = skipped, opened
         self._ends = np.cumsum([shard.records for shard in split.shards])
         self._bytes = np.array([shard.bytes for shard in split.shards], np.int64)
         mean_bytes = max(1, split.bytes // max(1, split.records))
@@ -178,14 +181,27 @@ class CheckedRecordReader:
             return serialized
         shards, begins, lengths = shards[order], begins[order], lengths[order]
         runs = list(_runs(shards, begins, begins + lengths))
-        for run, data in zip(runs, self._read_runs(runs, skipping), strict=True):
-            own = slice(run.first, run.end)
-            payloads = unframe_many(data, begins[own] - run.begin, lengths[own])
-            for place, payload in zip(order[own].tolist(), payloads, strict=True):
-                if payload is None and self._is_copied(run.shard):
-                    payload = self._from_source(int(numbers[place]))
-                serialized[place] = payload
+        try:
+            for run, data in zip(runs, self._read_runs(runs, skipping), strict=True):
+                own = slice(run.first, run.end)
+                payloads = unframe_many(data, begins[own] - run.begin, lengths[own])
+                for place, payload in zip(order[own].tolist(), payloads, strict=True):
+                    if payload is None and self._is_copied(run.shard):
+                        payload = self._from_source(int(numbers[place]))
+                    serialized[place] = payload
+        except ShardSetError:
+            self._require_same_set()
+            raise
+        near = not isinstance(self._source, Url)  # elsewhere each look is a request
+        if any(payload is None for payload in serialized) or (
+            near and not all(map(self._is_copied, {run.shard for run in runs}))
+        ):
+            self._require_same_set()
         return serialized
+
+    def _require_same_set(self) -> None:
+        if self._opened is not None:
+            self._opened.check()
 
     def _read_runs(self, runs: list[_Run], skipping: bool) -> Iterator[bytes]:
         """The bytes of each run, fewer where a shard ends before; of a missing shard none."""

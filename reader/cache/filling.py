@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ from reader.cache.readers import ContainedRecordReader, CopiedRecordReader, Leas
 from reader.cache.resources import shown_bytes
 from reader.cache.stored_records import collect_in_memory, stored_records
 from reader.damage import SkippedRecords
+from reader.opened_set import OpenedSet
 from reader.record_types import OpenSplit
 from reader.records.decoders import Decoder
 from reader.records.index_columns import IndexColumns
@@ -74,6 +76,11 @@ class Filling:
     on_bytes: OnBytes
     skips: bool
     skipped: SkippedRecords
+
+    @functools.cached_property
+    def opened_set(self) -> OpenedSet:
+        """The set, whose records may be replaced while they are read."""
+        return OpenedSet(self.place.source, self.place.manifest.root_hash)
 
     @property
     def split(self) -> SplitInfo:
@@ -347,13 +354,20 @@ def _from_source(filling: Filling, copies: list[Path]) -> RecordReader:
     checked = _checked(filling, copies)
     if filling.place.is_remote:
         return checked
-    return ContainedRecordReader(_files(filling, filling.shards()), checked)
+    contained = ContainedRecordReader(_files(filling, filling.shards()), checked)
+    return LeasedRecords(contained, filling.opened_set)
 
 
 def _checked(filling: Filling, copies: list[Path]) -> CheckedRecordReader:
     place, index = filling.place, filling.opened.index
     return CheckedRecordReader(
-        place.source, filling.split, index, filling.opened.where, copies, filling.skipped
+        place.source,
+        filling.split,
+        index,
+        filling.opened.where,
+        copies,
+        filling.skipped,
+        opened=filling.opened_set,
     )
 
 
