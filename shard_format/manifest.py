@@ -242,9 +242,10 @@ def manifest_with(directory: Place, root_hash: str) -> Manifest | None:
     return load_manifest(directory, views.index(root_hash)) if root_hash in views else None
 
 
-def has_records_of(directory: Place, root_hash: str) -> bool:
-    """Whether a set was compacted from the one of this root hash, and has the same records."""
-    return load_build(directory).get(RECORDS_OF_KEY) == root_hash
+def has_records_of(directory: Place, root_hash: str, earlier: str) -> bool:
+    """Whether the set of a root hash was compacted from an earlier one and has its records."""
+    build = load_build(directory)
+    return (build.get("root_hash"), build.get(RECORDS_OF_KEY)) == (root_hash, earlier)
 
 
 def _load(directory: Place, path: Place) -> Manifest:

@@ -7,6 +7,8 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+from shard_format.storage import Place
+
 
 @dataclasses.dataclass(frozen=True)
 class RunStarted:
@@ -139,6 +141,21 @@ class CheckpointDamaged:
     path: Path
     fact: str
     used: Path
+
+
+@dataclasses.dataclass(frozen=True)
+class SetCompacted:
+    """A run continues on its set after a compaction: the same records, in another order.
+
+    Attributes:
+        data: The set.
+        epoch: The epoch in which the order changes, from 1 on.
+        step: Steps of it that were done in the order of before.
+    """
+
+    data: Place
+    epoch: int
+    step: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -289,6 +306,7 @@ Event = (
     | WorkerReturned
     | CheckpointDamaged
     | NotLocked
+    | SetCompacted
     | StepsDone
     | EpochDone
     | StopAsked

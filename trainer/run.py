@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from shard_format import has_records_of
 from shard_format.errors import InputError
 from trainer import precision
 from trainer.checkpointing import checkpoint_files, checkpoints, run_dir
@@ -24,6 +25,7 @@ from trainer.events import (
     NotLocked,
     OnEvent,
     RunDone,
+    SetCompacted,
     TrainResult,
     ignore,
 )
@@ -177,6 +179,11 @@ def _begun(team: Team, options: Settings, data: Data, on_event: OnEvent) -> _Beg
             directory, lambda *damage: on_event(CheckpointDamaged(*damage))
         )
         place = checkpoints.progress_of(directory, number)
+        if place.reader is not None and has_records_of(
+            options.data, data.root_hash, str(place.reader.get("root_hash"))
+        ):
+            on_event(SetCompacted(options.data, place.epochs_done + 1, place.step))
+            place = dataclasses.replace(place, reader=None)
         history = run_dir.read_history(options.run_dir, place.epochs_done)
         return {
             "policy": policy,
@@ -198,9 +205,10 @@ def _begun(team: Team, options: Settings, data: Data, on_event: OnEvent) -> _Beg
 
 
 def _open_at(data: Data, place: Progress) -> BatchStream:
-    if place.reader is not None or not place.epochs_done:
+    if place.reader is not None or place == Progress():
         return data.open_training(place.reader)
-    # A checkpoint of version 0.1.0, at the end of an epoch: the rest is read as by a run that began
-    # with this version.
+    # The set was compacted, or it is a checkpoint of version 0.1.0, at the end of an epoch: the
+    # rest is read as by a run that began with this set and version.
     stream = data.open_training(None)
-    return data.open_training(stream.state(place.epochs_done * stream.steps_per_epoch))
+    steps = place.epochs_done * stream.steps_per_epoch + place.step
+    return data.open_training(stream.state(steps))

@@ -257,6 +257,7 @@ class _Show:
             NotLocked,
             RunStarted,
             ServerStarted,
+            SetCompacted,
             StepsDone,
             StopAsked,
             WorkerLeft,
@@ -280,6 +281,12 @@ class _Show:
             self._bars.note(
                 f"{event.run_dir} cannot be locked ({event.reason}); make sure that no other run "
                 "writes to it"
+            )
+        elif isinstance(event, SetCompacted):
+            self._bars.note(
+                f"{event.data} was compacted: the run continues with the same records in another "
+                f"order behind step {event.step} of epoch {event.epoch}, where some come twice and "
+                "others not"
             )
         elif isinstance(event, ServerStarted):
             self._bars.finish("load")

@@ -15,6 +15,7 @@ from shard_format import (
     Manifest,
     ShardSetError,
     UsageError,
+    has_records_of,
     load_manifest,
     manifest_with,
 )
@@ -157,7 +158,7 @@ def _manifest_of(place: Place, root_hash: str, directory: Path, *, moved: bool) 
             f"{error} The run in {directory} was trained on it, and its preprocessing is needed: "
             "if the set has moved, pass --data SET."
         ) from error
-    if manifest.root_hash != root_hash:
+    if manifest.root_hash != root_hash and not has_records_of(place, manifest.root_hash, root_hash):
         raise UsageError(
             f"{place} is another set (root hash {manifest.root_hash}) than the run in {directory} "
             f"was trained on ({root_hash}). Pass that set with --data."
