@@ -13,20 +13,14 @@ import threading
 import warnings
 from collections.abc import Iterator
 
-import tensorflow as tf
-
 from reader.opened_set import check_opened_sets
 from shard_format import DamageError, SetReplacedError, ShardmillError, ShardSetError
 
 _NAMED = 20  # skipped records; the others are counted alone, such as those of a missing shard
 
-# What TensorFlow's own reader, and maps of an index, raise of files that were replaced.
-_OF_FILES = (
-    ShardmillError,
-    tf.errors.NotFoundError,
-    tf.errors.DataLossError,
-    tf.errors.OutOfRangeError,
-)
+# What TensorFlow's own reader, and maps of an index, raise of files that were replaced. By name:
+# the command line takes `DamageWarning` from here, also where TensorFlow is not needed.
+_OF_FILES = frozenset({"NotFoundError", "DataLossError", "OutOfRangeError"})
 
 _KINDS = {kind.__name__: kind for kind in (DamageError, SetReplacedError, ShardSetError)}
 _RAISED = re.compile(rf"({'|'.join(_KINDS)}): (.*?)\nTraceback", re.DOTALL)
@@ -55,7 +49,7 @@ def naming_damage() -> Iterator[None]:
         yield
     except Exception as error:
         found = raised_in_graph(error)
-        if isinstance(found or error, _OF_FILES):
+        if isinstance(found or error, ShardmillError) or type(error).__name__ in _OF_FILES:
             check_opened_sets()
         if found is None:
             raise
