@@ -15,6 +15,7 @@ pytest_plugins = [
     "tests.fixtures.damage",
     "tests.fixtures.generations",
     "tests.fixtures.graphs",
+    "tests.fixtures.killed_commands",
     "tests.fixtures.memory_storage",
     "tests.fixtures.sets",
 ]
