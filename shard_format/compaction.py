@@ -79,13 +79,14 @@ def read_state(directory: Place) -> State | None:
         return None
     current, new = whole_manifest(directory), whole_manifest(directory / naming.COMPACTED_DIR)
     written = _parsed(storage.read_bytes(place)) if is_there else None
-    whole = {one.root_hash for one in (current, new) if one is not None}
+    # The result of a compaction has no generations: those of another set are never deleted.
+    whole = {one.root_hash for one in (current, new) if one is not None and not one.generations}
     if current is not None and is_moving(current):
         root_hash = current.generations[0].root_hash
     elif written is not None:
         root_hash = written.root_hash if written.root_hash in whole else ""
     else:
-        root_hash = current.root_hash if current is not None and current == new else ""
+        root_hash = whole.pop() if current == new and whole else ""
     if written is None:
         has_report = storage.stat(directory / naming.REPORT) is not None
         written = State("", 1, 0, [], has_report, "")

@@ -76,7 +76,8 @@ def _job(
             if storage.stat(directory / name):
                 own["tokenizer"] = str(directory / name)  # its copy: the original is gone
     staging = own.get("staging")
-    if staging and not storage.is_folder(storage.place_of(str(staging))):
+    # A folder without units is none: nothing is made in one that a build.json happens to name.
+    if staging and not storage.is_folder(storage.place_of(str(staging)) / "units"):
         own["staging"] = None
     try:
         return with_absolute_paths(kind(**own))

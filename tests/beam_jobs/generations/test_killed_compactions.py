@@ -11,10 +11,11 @@ import pytest
 
 from beam_jobs.generations import settling
 from beam_jobs.generations.compact import compact
+from beam_jobs.generations.settling import write_state
 from beam_jobs.repair import repair
 from cli.main import shardmill
 from shard_format import DamageError, ShardmillError, load_manifest, naming, verify_set
-from shard_format.compaction import read_state
+from shard_format.compaction import State, read_state
 from tests.fixtures.generations import Killed, die_after
 
 OLD = {f"{'ab'[n % 2]}/old{n}": n for n in range(10)}
@@ -210,6 +211,17 @@ def test_a_hostile_compaction(base, tmp_path):
     for change in (compact, repair):
         with pytest.raises(ShardmillError, match="has another root hash"):
             change(tmp_path / "set")
+
+
+def test_a_state_that_names_a_set_of_generations(base):
+    """It was not written for this set, whose generations are not deleted."""
+    root_hash, names = load_manifest(base).root_hash, _names(base)
+    write_state(base, State("", 2, 0, [], True, root_hash))
+    assert "was interrupted" in verify_set(base).notes[-1]
+    repair(base, delete_extra=True)
+    assert load_manifest(base).root_hash == root_hash and names < _names(base)
+    assert compact(base).merged == 2
+    assert verify_set(base).damages == [] and verify_set(base).notes == []
 
 
 def test_what_other_killed_commands_leave_is_no_damage(base, tmp_path):
