@@ -40,6 +40,8 @@ from tests.fixtures.generations import Killed
 
 SETS = ("image-1", "image-2", "image-moving", "text-1", "text-2", "text-moving")
 KEY = "the name itself"  # ends the path of a name, in place of that of its value
+# What build.json has for people, or for a message: no path, and no number to compute with.
+SHOWN = ("inputs", "stages", "packages", "machine", "warnings", "started")
 FEW = 25  # cases in `make test`
 MOST_BYTES = 1 << 30  # that the memory of all cases may grow by
 
@@ -119,6 +121,8 @@ def _files(directory: Path):
         if path.name in (naming.MANIFEST, naming.BUILD, "view.json", "compact.json"):
             raw = json.loads(path.read_bytes())
             raw.pop("root_hash", None)
+            for shown in SHOWN if path.name == naming.BUILD else ():
+                raw.pop(shown, None)
             yield path.relative_to(directory).as_posix(), raw
 
 
@@ -207,9 +211,8 @@ def test_a_few_leaves(hostile_sets, tmp_path, capsys):
 
 @pytest.mark.proof
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("seed", range(2))
-def test_every_leaf(hostile_sets, tmp_path, capsys, seed):
-    chooser = random.Random(seed)
+def test_every_leaf(hostile_sets, tmp_path, capsys):
+    chooser = random.Random(1)
     _check(hostile_sets, tmp_path, (chooser.choice(cases) for cases in _cases(hostile_sets)))
 
 
@@ -218,7 +221,7 @@ def test_every_leaf(hostile_sets, tmp_path, capsys, seed):
 def test_every_value_in_every_leaf_is_parsed(hostile_sets):
     for cases in _cases(hostile_sets):
         for case in cases:
-            if not case.file.endswith((naming.BUILD, naming.COMPACT_STATE)):
+            if case.file == naming.MANIFEST:
                 raw = _replaced(case.raw, case.path, case.value)
                 with contextlib.suppress(ShardmillError):
                     parse_manifest(_content(hostile_sets / case.name, case.file, raw), "it")
