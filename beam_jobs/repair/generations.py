@@ -11,7 +11,8 @@ from typing import Any
 
 from beam_jobs.generations.views import make_view
 from beam_jobs.repair.finished import make_room
-from beam_jobs.repair.set_files import RepairJob, SetRepair
+from beam_jobs.repair.own_jobs import RepairJob
+from beam_jobs.repair.set_files import SetRepair
 from shard_format import (
     Generation,
     InputError,

@@ -18,8 +18,9 @@ from beam_jobs.progress import OnProgress
 from beam_jobs.repair.finished import FinishedFiles, make_room
 from beam_jobs.repair.generations import repair_generations
 from beam_jobs.repair.newest_view import newest_view
+from beam_jobs.repair.own_jobs import RepairJob
 from beam_jobs.repair.records import LostRecord
-from beam_jobs.repair.set_files import OTHER_BUILD, RepairJob, SetRepair
+from beam_jobs.repair.set_files import OTHER_BUILD, SetRepair
 from beam_jobs.workspace import Workspace
 from shard_format import (
     Damage,

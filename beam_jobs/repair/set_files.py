@@ -7,27 +7,22 @@ others from the sources, a whole build. Names are relative to the folder of the 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.build import resolve
-from beam_jobs.like import options_of_config
-from beam_jobs.moved_sources import MERGED_KEY, OF_SOURCES, merged_options, sources_now
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.progress import OnProgress
-from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.repair.compacted import removed_ids
-from beam_jobs.repair.finished import FinishedFiles, make_room
-from beam_jobs.repair.job import build_again, job_of
-from beam_jobs.repair.own_items import is_whole, items_of_build, other_builds
+from beam_jobs.repair.finished import make_room
+from beam_jobs.repair.job import build_again
+from beam_jobs.repair.own_items import is_whole
+from beam_jobs.repair.own_jobs import OwnJobs, RepairJob
 from beam_jobs.repair.rebuild import Rebuild
 from beam_jobs.repair.records import LostRecord, RecordRepair, has_own_records
-from beam_jobs.stages.list import Listing, list_corpus
+from beam_jobs.stages.list import Listing
 from beam_jobs.staging.read_items import hashes_in, listed_hashes, write_read_items
 from beam_jobs.workspace import Workspace
 from shard_format import (
@@ -49,31 +44,14 @@ from shard_format.expected_files import (
 )
 from shard_format.naming import below
 from shard_format.own_checksums import build_text
-from shard_format.storage import Place
 
 _FINGERPRINTS = (naming.STORED_RECORDS, naming.READ_ITEMS)
 _SET = "set"  # a whole build, in the work folder of a build that is repaired
 OTHER_BUILD = "the sources or the libraries have changed: a build has another root hash"
-
-
-class RepairJob(NamedTuple):
-    """What all parts of a repair share.
-
-    Attributes:
-        directory: The set.
-        work: A folder for what is built.
-        sources: Where the corpus is now; none if it has not moved.
-        finished: Files that are ready.
-        on_progress: See `repair`.
-        on_note: See `repair`.
-    """
-
-    directory: Place
-    work: Place
-    sources: Sequence[str]
-    finished: FinishedFiles
-    on_progress: OnProgress
-    on_note: Callable[[str], None]
+_OTHER_COMPACTED = (
+    "the builds that were compacted, built and compacted again, have another root hash: the "
+    "sources or the libraries have changed, or the set was compacted between appends"
+)
 
 
 class SetRepair:
@@ -96,11 +74,9 @@ class SetRepair:
         self._folder = naming.generation_folder(number) if number else ""
         self._directory = job.directory / self._folder if number else job.directory
         self._work = job.work / f"{number or 0:04d}"
-        self._number = number or 0
-        self._is_only = number is None
+        self._jobs = OwnJobs(job, self._directory, number, self._work)
         self._blocked = blocked
         self._rebuild: Rebuild | None = None
-        self._items: Place | None = None  # the list of those that the build has read
         self.repaired: list[str] = []
         self.lost: list[LostRecord] = []
         self.rest: list[Expected] = []
@@ -126,63 +102,27 @@ class SetRepair:
         if naming.READ_ITEMS in names and build:
             self._list_items(build, manifest)
 
-    def _job(self, manifest: Manifest | None) -> PreprocessOptions | None:
-        """The options that the build had; None if nothing says them."""
-        job = job_of(self._directory, manifest, self._sources())
-        if job is None:
-            return None
-        if not self._number:
-            return job
-        base = str(self._all.directory)
-        return dataclasses.replace(job, base=base, base_generation=self._number - 1)
-
-    def _as_read(
-        self, jobs: Sequence[PreprocessOptions], manifest: Manifest | None
-    ) -> list[PreprocessOptions]:
-        """The jobs on the files that the build has read; none, and a `reason`, without them.
-
-        Files that were added since are those of later generations, or of none.
-        """
-        if self._items is None:
-            others = other_builds(self._all.directory, self._number)
-            work = Workspace(self._work / "items", None)
-            try:
-                self._items = items_of_build(jobs, self._directory, manifest, others, work)
-            except (ShardmillError, OSError) as error:
-                self.reason = self.reason or str(error)
-                return []
-        return [dataclasses.replace(job, only_items=str(self._items)) for job in jobs]
-
-    def _sources(self) -> Sequence[str]:
-        """Where the corpus of this build is now: of several generations, by the names of folders.
-
-        Empty if it has not moved.
-        """
-        given = self._all.sources
-        if not given:
-            return given
-        now = sources_now(load_build(self._directory), given)
-        return now or given if self._is_only else now
-
     def _build(self, manifest: Manifest | None, why: str) -> Rebuild | None:
         """A whole build; None if nothing says with which options."""
         if self._rebuild is None:
-            job = self._job(manifest)
-            if job is None or self._blocked:
-                self.reason = self._blocked or self._no_job(manifest)
+            first = self._jobs.first(manifest)
+            if first is None or self._blocked:
+                self.reason = self._blocked or self._jobs.why_none(manifest)
                 return None
-            build = whole_build(self._directory)
-            is_compacted = MERGED_KEY in build
-            merged = list(self._merged_jobs(job)) if is_compacted else [job]
-            jobs = self._as_read(merged, manifest)
-            if not jobs:
+            try:
+                jobs = self._jobs.as_read(self._jobs.all(first), manifest)
+            except (ShardmillError, OSError) as error:
+                self.reason = self.reason or str(error)
                 return None
-            what = f"generation {self._number}" if self._folder else "the set"
-            note = f"{why} needs a whole build next to the set, as large as {what}"
-            self._all.on_note(note)
+            what = self._folder or "the set"
+            room = "twice as large" if self._jobs.is_compacted else "as large"
+            self._all.on_note(f"{why} needs a whole build next to the set, {room} as {what}")
             removed = partial(removed_ids, directory=self._directory, manifest=manifest)
             self._rebuild = Rebuild(
-                self._work / _SET, jobs, removed if is_compacted else None, self._all.on_progress
+                self._work / _SET,
+                jobs,
+                removed if self._jobs.is_compacted else None,
+                self._all.on_progress,
             )
         return self._rebuild
 
@@ -199,9 +139,12 @@ class SetRepair:
             return None
         built = rebuild.manifest()
         if built is None or built.root_hash != root_hash:
-            self.reason = rebuild.problem or OTHER_BUILD
+            self.reason = rebuild.problem or self._why_other()
             return None
         return built
+
+    def _why_other(self) -> str:
+        return _OTHER_COMPACTED if self._jobs.is_compacted else OTHER_BUILD
 
     def _take_derived(self, manifest: Manifest, wanted: list[Expected]) -> Iterator[Expected]:
         """Yields files that follow from the manifest."""
@@ -222,7 +165,7 @@ class SetRepair:
             return []
         ready = rebuild.take(wanted, self._all.finished)
         if len(ready) < len(wanted):
-            self.reason = rebuild.problem or OTHER_BUILD
+            self.reason = rebuild.problem or self._why_other()
         return ready
 
     def _take_records(self, manifest: Manifest, wanted: list[Expected]) -> list[Expected]:
@@ -235,7 +178,7 @@ class SetRepair:
             shards = [one for one in shards if naming.index_file(one.split) not in broken]
         if not shards:
             return []
-        job = self._job(manifest)
+        job = self._jobs.first(manifest)
         staging = storage.place_of(job.staging) if job is not None and job.staging else None
         work = Workspace(self._work / "records", staging)
         records = RecordRepair(self._directory, manifest, shards, work)
@@ -243,7 +186,7 @@ class SetRepair:
         reason = self.reason
         if records.missing and has_own_records(manifest):
             if job is None:
-                reason = self._no_job(manifest)
+                reason = self._jobs.why_none(manifest)
             else:
                 reason = self._take_from_corpus(records, job)
         ready, lost = records.finish(self._all.finished, reason)
@@ -256,7 +199,7 @@ class SetRepair:
         The ids of a compacted set are those that its builds gave, each to its own sources.
         """
         show, reason = self._all.on_progress, ""
-        for one in [job, *self._merged_jobs(job)]:
+        for one in self._jobs.all(job):
             if records.missing:
                 found = records.take_from_sources(
                     one, lambda done, total: show("stage", done, total)
@@ -264,14 +207,6 @@ class SetRepair:
                 reason = reason or found
         records.take_from_staging(job)
         return reason
-
-    def _merged_jobs(self, job: PreprocessOptions) -> Iterator[PreprocessOptions]:
-        """The options of each build that was merged into this one."""
-        build = whole_build(self._directory)
-        for own in merged_options(build) if MERGED_KEY in build else []:
-            sources = sources_now({"options": own}, self._all.sources) or own.get("sources", ())
-            values = {name: own[name] for name in OF_SOURCES if name in own}
-            yield dataclasses.replace(job, **{**values, "sources": tuple(sources)})
 
     # Files that the manifest does not name
 
@@ -305,8 +240,7 @@ class SetRepair:
 
         The set is whole without the list: the next append reads all of its sources.
         """
-        job = self._job(manifest)
-        listed = self._list(job, manifest) if job is not None else None
+        listed = self._list(manifest)
         if listed is None or listed[0].build_id != build.get("build_id"):
             self._leave_out_items()
         else:
@@ -358,16 +292,12 @@ class SetRepair:
             self.repaired += [below(self._folder, name) for name in sorted(described)]
         if naming.BUILD not in names:
             return
-        job = self._job(manifest)
-        if job is None:
-            self.reason = self.reason or self._no_job(manifest)
-            return
-        listed = self._list(job, manifest)
-        if listed is None:
+        first, listed = self._jobs.first(manifest), self._list(manifest)
+        if first is None or listed is None:
             return
         known = {one.file: one for one in fingerprint_files(load_build(self._directory))}
         is_same = self._keep_items(listed[1])
-        content = build_again(job, listed[0].build_id if is_same else "")
+        content = build_again(first, listed[0].build_id if is_same else "")
         place = self._directory / naming.STORED_RECORDS
         # Another part of build.json may be damaged, so that it still says the right checksum.
         if storage.stat(place) and not self._is_whole(known.get(naming.STORED_RECORDS)):
@@ -391,26 +321,14 @@ class SetRepair:
     def _is_whole(self, one: Expected | None) -> bool:
         return one is not None and is_whole(self._directory, one)
 
-    def _no_job(self, manifest: Manifest | None) -> str:
-        """Why there are no options of the build."""
-        known = isinstance(load_build(self._directory).get("options"), dict)
-        if known or (manifest is not None and options_of_config(manifest.config)):
-            return "no source is known; name SRC"
-        return (
-            f"{self._directory / naming.BUILD} does not say how the set was built, and the "
-            "manifest has too little; restore it from a copy"
-        )
-
-    def _list(self, job: PreprocessOptions, manifest: Manifest) -> tuple[Listing, Workspace] | None:
+    def _list(self, manifest: Manifest) -> tuple[Listing, Workspace] | None:
         """A listing of the sources, and where it is; None, and a `reason`, without them."""
-        read = self._as_read([job], manifest)
-        if not read:
+        first = self._jobs.first(manifest)
+        if first is None:
+            self.reason = self.reason or self._jobs.why_none(manifest)
             return None
-        work = Workspace(self._work / "listing", None)
         try:
-            work.create()
-            job = resolve(dataclasses.replace(read[0], out=str(work.out)))
-            return list_corpus(job, RECORD_TYPES[job.record_type](job), work), work
+            return self._jobs.listed(first, manifest)
         except (ShardmillError, OSError) as error:
             self.reason = self.reason or str(error)
             return None

@@ -201,3 +201,17 @@ def test_removed_records_that_no_whole_file_shows_are_named(grown, tmp_path):
     assert "1 of 30 records were removed from" in done.reason
     assert {one.file for one in done.left} >= {naming.index_file("train"), naming.STORED_RECORDS}
     assert files_of(grown) == before
+
+
+def test_a_set_that_was_compacted_twice(grown, write_corpus, append_to, tmp_path):
+    compact(grown)
+    append_to(write_corpus("four", {"c0/four70": 70, "c1/four3": 3}), no_report=False)
+    for step in (lambda: None, lambda: compact(grown)):
+        step()
+        shutil.rmtree(tmp_path / "whole")
+        shutil.copytree(grown, tmp_path / "whole")
+        for name in (naming.index_file("train"), naming.quarantine_file(0)):
+            damage(grown / name)
+        done = repair(grown)
+        assert (done.left, done.lost) == ([], []), done.reason
+        check_same(grown, tmp_path / "whole")
