@@ -130,6 +130,8 @@ def check(one: Built, work: Path, seed: str) -> tuple[str, str]:
     names = FAULTS[fault](work, work, chooser)
     if names is None:
         return "none", ""
+    if chooser.random() < 0.3:
+        names |= FAULTS["missing"](work, work, chooser) or set()
     what = f"{seed}: {fault} of {', '.join(sorted(names))}, sources {how}"
     assert damaged(work), what
     whole = load_manifest(one.directory).root_hash
@@ -172,7 +174,9 @@ def test_some_damages(built, tmp_path, kind, shape):
 @pytest.mark.parametrize("kind", KINDS)
 def test_five_hundred_damages(built, tmp_path, record_property, kind, shape):
     seeds = [f"{kind} {shape} {number}" for number in range(DAMAGES)]
-    counts, _ = check_all(built(kind, shape), tmp_path / "set", seeds)
+    counts, named = check_all(built(kind, shape), tmp_path / "set", seeds)
     for name, number in counts.items():
         record_property(name, number)
     assert counts["none"] < DAMAGES / 10
+    if shape != "removed":  # no file but build.json says how a set was built
+        assert all(naming.BUILD in why for why in named)
