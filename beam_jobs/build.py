@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import stat
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -72,14 +73,17 @@ def resolve(options: PreprocessOptions) -> PreprocessOptions:
     )
     options = with_absolute_paths(options)
     RECORD_TYPES[options.record_type](options).check()
-    _check_folders(options)
+    try:
+        _check_folders(options)
+    except OSError as error:
+        raise file_error(error, options.out, resumes=False) from error
     return options
 
 
 def _check_folders(options: PreprocessOptions) -> None:
     out = storage.place_of(options.out)
-    is_folder = storage.is_folder(out)
-    if not is_folder and storage.exists(out):
+    # Asked once: a build that starts at the same moment may make the folder meanwhile.
+    if _is_file(out):
         raise InputError(f"--out {out} is a file, not a folder. Choose another --out.")
     places = [("source", source) for source in options.sources] + [("--out", options.out)]
     if options.staging:
@@ -92,7 +96,7 @@ def _check_folders(options: PreprocessOptions) -> None:
                 f"{what} {one} and {other} {two} overlap: one contains the other. Choose another "
                 "folder for one of them."
             )
-    if not is_folder:
+    if not storage.is_folder(out):
         return
     found = sorted(entry.name for entry in storage.list_folder(out))
     if naming.MANIFEST in found or naming.WORK_DIR in found:
@@ -103,6 +107,17 @@ def _check_folders(options: PreprocessOptions) -> None:
             f"--out {out} is not empty: it contains {found[0]!r}{more}. Choose an empty or a new "
             "folder."
         )
+
+
+def _is_file(out: Place) -> bool:
+    """Whether something that is no folder has this name."""
+    path = storage.local_path(out)
+    if path is None:
+        return storage.stat(out) is not None
+    try:
+        return not stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 @contextlib.contextmanager

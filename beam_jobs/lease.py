@@ -56,17 +56,37 @@ class Lease:
         """Within this context the lease is this build's, unless it cannot be renewed for long.
 
         Raises:
-            InputError: Another build has it.
+            InputError: Another build has it, or took it over, which a failure follows from.
         """
         self._acquire()
         renewal = threading.Thread(target=self._renew, name="lease", daemon=True)
         renewal.start()
         try:
             yield
+        except Exception as error:
+            if self.is_lost():
+                raise self._lost() from error
+            raise
         finally:
             self._over.set()
             renewal.join()
             self._release()
+
+    def is_lost(self) -> bool:
+        """Whether another build took the lease over, as far as that can be said."""
+        try:
+            return max(self._numbers(), default=0) > self._number
+        except OSError:
+            return False
+
+    def _lost(self) -> InputError:
+        by = _by(self._owner(max(self._numbers(), default=0)))
+        return InputError(
+            f"This build has lost {self._out} to another build{by}, which took its lease over: it "
+            f"was not renewed for {STALE_SECONDS:.0f} s, as by a computer that sleeps or a network "
+            "that is down. Wait for the other build to end; then run the same command again, which "
+            "finds its set or resumes. Or choose another --out."
+        )
 
     def _acquire(self) -> None:
         numbers = self._numbers()
@@ -127,7 +147,8 @@ class Lease:
     def _taken(self, number: int) -> InputError:
         return InputError(
             f"Another build{_by(self._owner(number))} is writing to {self._out}. Wait for it to "
-            "end, or choose another --out."
+            f"end, or choose another --out. The lease of a killed build ends after "
+            f"{STALE_SECONDS:.0f} s."
         )
 
     def _renew(self) -> None:

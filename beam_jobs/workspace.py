@@ -70,6 +70,7 @@ class Workspace:
         self.owner = self.work / "run.json"
         self.progress = self.work / "progress"
         self._whole: set[tuple[Place, str]] = set()  # files that were compared, see `check_file`
+        self._lease: Lease | None = None
 
     def create(self) -> None:
         """Makes every folder and deletes what a killed build left half-written."""
@@ -201,7 +202,12 @@ class Workspace:
         }
 
     def remove(self) -> None:
-        """Deletes everything that is not part of the set; units in a --staging folder stay."""
+        """Deletes everything that is not part of the set; units in a --staging folder stay.
+
+        Nothing, if another build took the output over: it works in the same folders.
+        """
+        if self._lease is not None and self._lease.is_lost():
+            return
         storage.delete_tree(self._unfinished_units)
         storage.delete_tree(self.runs)
         storage.delete_tree(self.work)
@@ -224,7 +230,8 @@ class Workspace:
         if path is None:
             leases = self.work / "leases"
             storage.make_folder(leases)
-            with Lease(leases, self.out, on_note).held():
+            self._lease = Lease(leases, self.out, on_note)
+            with self._lease.held():
                 yield
             return
         with path.open("w") as file:

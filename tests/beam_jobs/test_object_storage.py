@@ -176,6 +176,62 @@ class IgnoringConditions:
         return self._memory.create(place, durable=durable, if_absent=False, scratch=scratch)
 
 
+def test_a_build_that_starts_at_the_same_moment_is_named(memory, samples, monkeypatch):
+    """Its lease makes the folder after this one has seen none."""
+    monkeypatch.setattr("beam_jobs.lease.RENEW_SECONDS", 0.05)
+    source = memory.copy(samples, "bucket/photos")
+    stat, held = memory.stat, []
+
+    def start_other(place):
+        found = stat(place)
+        if str(place) == OUT and not held:
+            held.append(lease([]).held())
+            held[0].__enter__()
+        return found
+
+    monkeypatch.setattr(memory, "stat", start_other)
+    with pytest.raises(InputError, match=r"Another build \(process \d+ on .*\) is writing to"):
+        build(source, OUT)
+    held[0].__exit__(None, None, None)
+    assert build(source, OUT).manifest.ledger.kept
+    memory.objects["memory://bucket/file"] = (b"", 0)
+    with pytest.raises(InputError, match="is a file, not a folder"):
+        build(source, "memory://bucket/file")
+
+
+def test_a_build_that_has_lost_its_lease_says_so(memory, samples, monkeypatch):
+    """It deletes nothing of the build that took it over, and fails where that one works."""
+    from beam_jobs import run
+
+    source = memory.copy(samples, "bucket/photos")
+    other = json.dumps({"process": 7, "host": "elsewhere"}).encode()
+
+    def lose(options, record_type, begun, workspace, *others):
+        memory.objects[f"{LEASES}/2.lease"] = (other, 0)
+        raise FileNotFoundError(2, "No such file or directory", "unfinished/.0.part")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "run_build", lose)
+        with pytest.raises(InputError, match=r"has lost .* to another build") as caught:
+            build(source, OUT)
+    assert "(process 7 on elsewhere)" in str(caught.value)
+    assert "run the same command again" in str(caught.value)
+    assert names_in(memory, LEASES) == ["2.lease"]
+    assert "units.arrow" in names_in(memory, f"{OUT}/{naming.WORK_DIR}")
+    assert build(source, OUT).manifest.ledger.kept  # that build was killed, long ago
+
+
+def test_a_build_that_ends_deletes_nothing_of_the_one_that_took_it_over(memory, samples):
+    from beam_jobs.build import locked_output
+    from beam_jobs.workspace import Workspace
+
+    workspace = Workspace(storage.Url(OUT), None)
+    with locked_output(workspace):
+        memory.objects[f"{LEASES}/2.lease"] = (b"{}", 0)
+        workspace.remove()
+    assert names_in(memory, LEASES) == ["2.lease"]
+
+
 def test_a_store_that_ignores_conditions_is_named(memory, notes, monkeypatch):
     monkeypatch.setitem(storage.STORAGES, "memory", IgnoringConditions(memory))
     with lease(notes).held():
