@@ -132,7 +132,7 @@ def main() -> None:
         sys.exit(0)
     except OSError as error:
         in_object_store = "://" in str(error.filename)
-        if error.errno != errno.ENOSPC and not in_object_store:
+        if error.errno not in (errno.ENOSPC, errno.ENAMETOOLONG) and not in_object_store:
             raise
         _drop_output()
         readable = file_error(error, "the output", resumes=_resumes(sys.argv))

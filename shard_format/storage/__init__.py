@@ -285,7 +285,7 @@ def resolved(place: Place) -> Place:
 def exists(place: Place) -> bool:
     """Whether there is a file, a folder, or anything else."""
     if isinstance(place, Path):
-        return place.exists()
+        return LOCAL.exists(place)
     return stat(place) is not None or is_folder(place)
 
 

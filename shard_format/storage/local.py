@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import io
 import os
 import shutil
@@ -25,6 +26,8 @@ from shard_format.storage.base import (
     Stat,
 )
 
+# There is no file of such a name. Where one is to be made, that fails with the system's reason.
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 _BLOCK_BYTES = 1 << 20  # 1 MiB a system call
 
 # Linux alone has it.
@@ -74,13 +77,29 @@ class LocalStorage:
         """See `Storage`."""
         try:
             found = _path(place).stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return None
+            raise
         return Stat.of(found.st_size, found.st_mtime_ns) if modes.S_ISREG(found.st_mode) else None
 
     def is_folder(self, place: Place) -> bool:
         """See `Storage`."""
-        return _path(place).is_dir()
+        try:
+            return _path(place).is_dir()
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return False
+            raise
+
+    def exists(self, place: Place) -> bool:
+        """Whether there is a file, a folder, or anything else."""
+        try:
+            return _path(place).exists()
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return False
+            raise
 
     def list_folder(self, place: Place) -> Iterator[Entry]:
         """See `Storage`."""
