@@ -68,6 +68,7 @@ from shard_format.storage import Place
 from shard_format.tfds_metadata import dataset_info_text, features_text, label_files
 
 _BLOCK_BYTES = 2 << 20  # 2 MiB of frames in memory at a time, per thread
+_REMOVED_KEY = "removed"  # in build.json: the digest of the ids that were taken out last
 _VARINT_BYTES = 5  # of the length of an example, at most
 
 
@@ -134,6 +135,8 @@ def compact(
         before = publish_finished(base, on_note)
         found = leftovers.find(base, before, ids)
         not_found = sorted(ids - found.ids)
+        # The same command may have been killed once all was done.
+        missing_ok = missing_ok or load_build(base).get(_REMOVED_KEY) == digest
         if not_found and not missing_ok:
             stripped = frozenset(name.strip() for name in not_found)
             near = leftovers.find(base, before, stripped).ids
@@ -146,7 +149,7 @@ def compact(
             settling.abandon(base)
         state = State(digest, merged, found.removed, not_found, had_report(base), "")
         write_state(base, state)
-        built = _write_set(base, before, ids, found, on_progress)
+        built = _write_set(base, before, ids, digest, found, on_progress)
         state = state._replace(root_hash=built.root_hash)
         write_state(base, state)
         return Compacted(settle(base, state), merged, found.removed, not_found, True)
@@ -161,6 +164,7 @@ def _write_set(
     base: Place,
     before: Manifest,
     ids: frozenset[str],
+    digest: str,
     found: leftovers.Found,
     on_progress: Callable[[str, int, int], None],
 ) -> Manifest:
@@ -208,7 +212,8 @@ def _write_set(
     write_croissant(out, manifest, workspace.scratch_of)
     fingerprints = leftovers.write_stored(base, before, ids, workspace)
     fingerprints |= merge_read_items(base, before, workspace)
-    _write_build(base, before, manifest, fingerprints, workspace)
+    removed = {_REMOVED_KEY: digest} if ids else {}
+    _write_build(base, before, manifest, {FINGERPRINTS_KEY: fingerprints, **removed}, workspace)
     with workspace.write(out / naming.MANIFEST, durable=True) as file:
         file.write(manifest.to_text().encode())
     workspace.remove()
@@ -219,10 +224,10 @@ def _write_build(
     base: Place,
     before: Manifest,
     manifest: Manifest,
-    fingerprints: Mapping[str, Any],
+    further: Mapping[str, Any],
     workspace: Workspace,
 ) -> None:
-    """build.json: the options of the first build, and which sources the set has.
+    """build.json: the options of the first build, which sources the set has, and further values.
 
     Notes of the builds are left out: they may name records that are removed.
     """
@@ -236,7 +241,7 @@ def _write_build(
         value[RECORDS_OF_KEY] = before.root_hash
     value[MERGED_KEY] = [own for build in builds for own in merged_options(build)]
     with workspace.write(workspace.out / naming.BUILD, durable=True) as file:
-        file.write(build_text(value | kept | {FINGERPRINTS_KEY: fingerprints}, manifest))
+        file.write(build_text(value | kept | dict(further), manifest))
 
 
 def _has_same_records(before: Manifest, manifest: Manifest) -> bool:

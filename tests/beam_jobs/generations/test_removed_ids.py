@@ -86,3 +86,8 @@ def test_unknown_ids_are_an_error(write_corpus, begin_set, append_to, tmp_path):
     found = compact(root, ids, missing_ok=True)
     assert found.removed == 1 and found.not_found == sorted(ids[1:])
     assert load_manifest(root).ledger.kept == 8
+    # The same command, which may have been killed after its last step, has nothing left to do.
+    again = compact(root, ids)
+    assert not again.changed and again.not_found == sorted(ids)
+    with pytest.raises(InputError, match="Nothing was removed"):
+        compact(root, ids[:2])
