@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from reader.records.vocabulary import HUGGING_FACE, SENTENCE_PIECE
-from shard_format import DamageError, ShardSetError, storage
+from shard_format import DamageError, ShardSetError
 from shard_format.storage import Place
+from shard_format.tokenizer_limits import check_tokenizer, read_tokenizer_file
 
 # texts -> the ids of each
 Encode = Callable[[Sequence[str]], list[list[int]]]
@@ -17,12 +18,17 @@ def read_tokenizer(root: Place) -> tuple[str, bytes]:
 
     Raises:
         ShardSetError: The set has none.
+        DamageError: It asks for too much, as none of a set does.
     """
     for name in (HUGGING_FACE, SENTENCE_PIECE):
         try:
-            return name, storage.read_bytes(root / name)
+            return name, read_tokenizer_file(root / name)
         except FileNotFoundError:
             continue
+        except ValueError as error:
+            raise DamageError(
+                f"Cannot read the tokenizer {root / name}: {error}. Copy the set again."
+            ) from error
     raise ShardSetError(
         f"No tokenizer ({HUGGING_FACE} or {SENTENCE_PIECE}) in {root}. Copy the whole set."
     )
@@ -40,6 +46,7 @@ def make_encoder(name: str, content: bytes) -> Encode:
     """
     readers = {HUGGING_FACE: _hugging_face, SENTENCE_PIECE: _sentence_piece}
     try:
+        check_tokenizer(content)
         return readers[name](content)
     except Exception as error:  # the packages raise bare Exceptions
         raise DamageError(f"Cannot read the tokenizer {name}: {error}. Copy it again.") from error

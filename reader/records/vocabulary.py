@@ -10,8 +10,9 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 
-from shard_format import DamageError, Manifest, ShardSetError, storage
+from shard_format import DamageError, Manifest, ShardSetError, naming
 from shard_format.storage import Place
+from shard_format.tokenizer_limits import check_ids, read_tokenizer_file
 
 TRAINING_SPLIT = "train"
 HUGGING_FACE, SENTENCE_PIECE = "tokenizer.json", "tokenizer.model"
@@ -59,12 +60,12 @@ def find_vocabulary(root: Place, manifest: Manifest) -> Vocabulary:
     declared = manifest.config.get("vocabulary")
     if isinstance(declared, dict) and declared.get("size"):
         ids = (declared.get(name) for name in ("pad", "unknown", "end"))
-        return Vocabulary(int(declared["size"]), *ids)
+        return _checked(Vocabulary(int(declared["size"]), *ids), root / naming.MANIFEST)
     counted = _counted_size(manifest)
     for name, read in ((HUGGING_FACE, _hugging_face), (SENTENCE_PIECE, _sentence_piece)):
         path = root / name
         try:
-            found = read(storage.read_bytes(path))
+            found = read(read_tokenizer_file(path))
         except FileNotFoundError:
             continue
         except Exception as error:  # the packages raise bare Exceptions
@@ -72,13 +73,27 @@ def find_vocabulary(root: Place, manifest: Manifest) -> Vocabulary:
                 f"Cannot read the tokenizer {path}: {error}. Run 'shardmill verify', and copy the "
                 "set again."
             ) from error
-        return dataclasses.replace(found, size=max(found.size, counted))
+        return _checked(dataclasses.replace(found, size=max(found.size, counted)), path)
     if not counted:
         raise ShardSetError(
             f"No tokenizer ({HUGGING_FACE} or {SENTENCE_PIECE}) in {root}, a set of token ids. "
             "Copy the whole set, or build it again."
         )
-    return Vocabulary(counted)
+    return _checked(Vocabulary(counted), root / naming.MANIFEST)
+
+
+def _checked(found: Vocabulary, where: Place) -> Vocabulary:
+    """The vocabulary, of which tables with a row for each id can be made.
+
+    Raises:
+        DamageError: It has no id, or more than any tokenizer of a set.
+    """
+    named = (found.pad_id, found.unknown_id, found.end_id)
+    try:
+        check_ids(max(found.size, *(one + 1 for one in named if one is not None), 0))
+    except ValueError as error:
+        raise DamageError(f"The vocabulary in {where} cannot be used: {error}.") from error
+    return found
 
 
 @functools.lru_cache(maxsize=1)
@@ -87,7 +102,7 @@ def _decoder(root: Place) -> Callable[[Sequence[int]], str]:
     try:
         from tokenizers import Tokenizer
 
-        tokenizer = Tokenizer.from_buffer(storage.read_bytes(root / HUGGING_FACE))
+        tokenizer = Tokenizer.from_buffer(read_tokenizer_file(root / HUGGING_FACE))
         size = tokenizer.get_vocab_size(with_added_tokens=True)
         return lambda ids: tokenizer.decode([each for each in ids if each < size])
     except FileNotFoundError:
@@ -95,7 +110,7 @@ def _decoder(root: Place) -> Callable[[Sequence[int]], str]:
     try:
         from sentencepiece import SentencePieceProcessor
 
-        processor = SentencePieceProcessor(model_proto=storage.read_bytes(root / SENTENCE_PIECE))
+        processor = SentencePieceProcessor(model_proto=read_tokenizer_file(root / SENTENCE_PIECE))
         return lambda ids: processor.decode(
             [each for each in ids if each < processor.get_piece_size()]
         )

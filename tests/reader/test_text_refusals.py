@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,19 @@ def test_the_vocabulary_of_a_hugging_face_tokenizer(token_set: MakeSet) -> None:
     tokenizer.save(str(directory / "tokenizer.json"))
     found = find_vocabulary(directory, load_manifest(directory))
     assert found.pad_id == found.padding == tokenizer.token_to_id("<pad>")
+
+
+def test_a_vocabulary_that_no_table_can_have(token_set: MakeSet) -> None:
+    directory = token_set(train=[([1], 0)])
+    model = {"type": "WordLevel", "vocab": {"a": 0, "b": 2**32 - 1}, "unk_token": "a"}
+    text = json.dumps({"version": "1.0", "added_tokens": [], "model": model})
+    (directory / "tokenizer.json").write_text(text)
+    with pytest.raises(DamageError, match=r"ids from 0 to 1,048,575 can be used"):
+        find_vocabulary(directory, load_manifest(directory))
+    with (directory / "tokenizer.json").open("wb") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(DamageError, match=r"1,073,741,824 bytes, more than"):
+        find_vocabulary(directory, load_manifest(directory))
 
 
 def test_the_vocabulary_of_a_sentence_piece_model(token_set: MakeSet) -> None:

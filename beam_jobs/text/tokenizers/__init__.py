@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 from beam_jobs.text.tokenizers.base import Ids, Tokenizer, Vocabulary
-from shard_format import InputError, storage
+from shard_format import InputError, UsageError, storage
 from shard_format.storage import Place
+from shard_format.tokenizer_limits import check_ids, read_tokenizer_file
 
 
 def load_tokenizer(path: Place) -> Tokenizer:
     """The tokenizer in a file; its content decides which library loads it.
 
     Raises:
-        InputError: The file cannot be read, or is not a tokenizer.
+        UsageError: It is a folder, a pipe or a device.
+        InputError: The file cannot be read, is not a tokenizer, or asks for too much.
     """
     try:
-        content = storage.read_bytes(path)
+        if storage.stat(path) is None and storage.exists(path):
+            raise UsageError(f"--tokenizer {path} is not a regular file. Name a tokenizer file.")
+        content = read_tokenizer_file(path)
+        tokenizer = _loaded(content, path)
+        check_ids(tokenizer.vocabulary.size)
     except OSError as error:
         raise InputError(
             f"Cannot read the --tokenizer {path}: {error.strerror}. Check the path."
         ) from error
+    except ValueError as error:
+        raise InputError(
+            f"The --tokenizer {path} cannot be used: {error}. Name another one."
+        ) from error
+    return tokenizer
+
+
+def _loaded(content: bytes, path: Place) -> Tokenizer:
     # Both libraries take a while to load, and most jobs need one of them or none.
     if content.lstrip()[:1] in (b"{", b"["):
         from beam_jobs.text.tokenizers.hugging_face import HuggingFaceTokenizer

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
+import struct
 
 import pytest
 
 from beam_jobs.options import TextOptions
 from shard_format import InputError, UsageError
+from shard_format.tokenizer_limits import check_tokenizer
 
 MERGE_WITHOUT_TOKEN = {"model": {"type": "BPE", "vocab": {}, "merges": [["a", "b"]]}}
 
@@ -37,8 +41,109 @@ def test_a_file_that_is_no_tokenizer(build_text, tmp_path, content, told):
 def test_a_file_that_is_not_there(build_text, tmp_path):
     with pytest.raises(InputError, match="No such file"):
         build_text(tokenizer=str(tmp_path / "missing"))
-    with pytest.raises(InputError, match="directory"):
-        build_text(tokenizer=str(tmp_path))
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(UsageError, match="is not a regular file"):
+            build_text(tokenizer=str(path))
+
+
+def _words(vocab, **parts):
+    return {"model": {"type": "WordLevel", "vocab": vocab, "unk_token": "a"}, **parts}
+
+
+def _replace(pattern, content):
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+def _sequence(*rules):
+    return {"type": "Sequence", "normalizers": list(rules)}
+
+
+TEN_TIMES = _replace({"String": "a"}, "a" * 10)
+
+
+@pytest.mark.parametrize(
+    ("described", "told"),
+    [
+        (
+            _words({"a": 0, "b": 4294967295}),
+            r"largest id is 4,294,967,295; ids from 0 to 1,048,575",
+        ),
+        (_words({"a": 0, "b": 1 << 20}), r"largest id is 1,048,576"),
+        ({"model": {"type": "BPE", "vocab": {}, "merges": []}}, "it has no tokens"),
+        (_words({"a": 0}, normalizer=_sequence(*[TEN_TIMES] * 6)), "1,000,000 times as long"),
+        (
+            _words({"a": 0}, normalizer=_sequence(_sequence(TEN_TIMES, TEN_TIMES), TEN_TIMES)),
+            "1,000 times as long, more than 256",
+        ),
+        (_words({"a": 0}, normalizer=_replace({"Regex": ""}, "a" * 300)), "301 times as long"),
+        (_words({"a": 0}, normalizer={"type": "Prepend", "prepend": "é" * 200}), "401 times"),
+        (
+            _words({"a": 0}, decoder={"type": "Sequence", "decoders": [TEN_TIMES] * 3}),
+            "its decoder",
+        ),
+        (
+            {
+                "model": {"type": "WordPiece", "vocab": {"a": 0}, "unk_token": "a"}
+                | {"continuing_subword_prefix": "#" * 2000, "max_input_chars_per_word": 100}
+            },
+            "continuing_subword_prefix has 2,000 characters",
+        ),
+    ],
+)
+def test_a_tokenizer_that_asks_for_too_much(build_text, tmp_path, described, told):
+    (tmp_path / "file").write_text(json.dumps({"version": "1.0", **described}))
+    with pytest.raises(InputError, match=told) as caught:
+        build_text(tokenizer=str(tmp_path / "file"))
+    assert "cannot be used" in str(caught.value)
+    assert not (tmp_path / "set").exists()
+
+
+def test_a_tokenizer_file_of_a_gigabyte_is_not_read(build_text, tmp_path):
+    with (tmp_path / "file").open("wb") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(InputError, match="1,073,741,824 bytes, more than 67,108,864"):
+        build_text(tokenizer=str(tmp_path / "file"))
+
+
+def test_rules_that_tokenizers_have_are_not_refused(tmp_path):
+    """Llama's two rules, and those of a SentencePiece model as JSON."""
+    charsmap = base64.b64encode(struct.pack("<I", 0) + b"\0".join([b"x" * 33, b"y"]) + b"\0")
+    rules = [
+        {"type": "Prepend", "prepend": "\u2581"},
+        _replace({"String": " "}, "\u2581"),
+    ]
+    check_tokenizer(json.dumps(_words({"a": 0}, normalizer=_sequence(*rules))).encode())
+    rules = [
+        {"type": "Precompiled", "precompiled_charsmap": charsmap.decode()},
+        _replace({"Regex": " {2,}"}, "\u2581"),
+    ]
+    check_tokenizer(json.dumps(_words({"a": 0}, normalizer=_sequence(*rules))).encode())
+
+
+def test_a_sentencepiece_model_that_makes_texts_longer():
+    """Its rules are a table; the longest replacement is what a letter may become."""
+    import io
+
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["some words of a text"] * 20),
+        model_writer=model,
+        vocab_size=40,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    content = model.getvalue()
+    check_tokenizer(content)  # NFKC, the default
+    spec = struct.pack("<I", 0) + b"x" * 300 + b"\0"
+    inner = b"\x12" + bytes([len(spec) & 0x7F | 0x80, len(spec) >> 7]) + spec
+    outer = b"\x1a" + bytes([len(inner) & 0x7F | 0x80, len(inner) >> 7]) + inner
+    with pytest.raises(ValueError, match="its normalizer may make a text 300 times as long"):
+        check_tokenizer(content + outer)
+    for end in range(0, len(content), 997):  # what is cut is for the library to say
+        check_tokenizer(content[:end])
 
 
 @pytest.fixture
