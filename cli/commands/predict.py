@@ -61,7 +61,7 @@ def predict(
 
     Exit code 3 if a file cannot be read; the others are predicted all the same.
     """
-    from shard_format import UsageError
+    from shard_format import InputError, UsageError
 
     if not files and not texts:
         raise UsageError("Nothing to predict. Name files, or pass --text TEXT for a text model.")
@@ -89,6 +89,11 @@ def predict(
             found.append(prediction)
             bars.update("predict", len(found) + len(failed), total, "examples")
     found += failed
+    if not found:
+        raise InputError(
+            f"Nothing to predict in {', '.join(files)}: an empty folder, or no line of text. Name "
+            "files, or folders that hold some."
+        )
     _show(predictor, found, top, as_json)
     if any(prediction.error for prediction in found):
         raise SystemExit(3)

@@ -24,7 +24,7 @@ from typing import Any
 
 from reader.records.split_files import check_shards
 from reader.service.address import PROTOCOL, Address, check_answers
-from shard_format import ShardSetError, UsageError, load_manifest
+from shard_format import InputError, ShardSetError, UsageError, load_manifest
 
 MAX_PORT = 65535
 # A worker that dies sooner than that after its start is restarted only when the time is over: a
@@ -215,6 +215,17 @@ def _work(dispatcher: str, own: Address) -> None:
 def _start_dispatcher(options: ServeOptions) -> Any:
     import tensorflow as tf
 
+    try:
+        return _dispatcher(options, tf)
+    except (RuntimeError, tf.errors.OpError) as error:  # RuntimeError is what its server raises
+        journal = "" if options.journal is None else f" with --journal {options.journal}"
+        raise InputError(
+            f"The service cannot start on port {options.port}{journal}: {error}. Pass another "
+            f"{'--port' if options.journal is None else 'folder, which can be written to'}."
+        ) from error
+
+
+def _dispatcher(options: ServeOptions, tf: Any) -> Any:
     return tf.data.experimental.service.DispatchServer(
         tf.data.experimental.service.DispatcherConfig(
             port=options.port,

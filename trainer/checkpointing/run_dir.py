@@ -16,6 +16,7 @@ RUN_DIR/
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import json
@@ -28,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from shard_format import ShardmillError, has_records_of, load_manifest
-from shard_format.errors import InputError, UsageError
+from shard_format.errors import InputError, UsageError, file_error
 from trainer.checkpointing.run_lock import NAME as LOCK
 from trainer.events import EpochDone
 from trainer.options import Settings, default_identity
@@ -259,10 +260,19 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Like `write_json`, of any content."""
+    """Like `write_json`, of any content.
+
+    Raises:
+        InputError: It cannot be written: the disk is full, or there is a folder of that name.
+    """
     temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)
+    try:
+        temporary.write_bytes(content)
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise file_error(error, str(path)) from error
 
 
 def _read(path: Path) -> Any:

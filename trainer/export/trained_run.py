@@ -21,6 +21,7 @@ from shard_format import (
 )
 from shard_format.storage import Place, place_of
 from trainer.checkpointing.run_dir import BEST, MODEL, RUN
+from trainer.model_files import load_model
 
 # value of --epoch -> the file of the model
 EPOCHS = {"last": MODEL, "best": BEST}
@@ -57,16 +58,7 @@ class TrainedRun:
         Raises:
             InputError: It cannot be loaded.
         """
-        import keras
-
-        try:
-            return keras.models.load_model(self.model_path, compile=False)
-        except Exception as error:  # Keras raises a dozen types
-            lines = str(error).strip().splitlines() or ["no message"]
-            raise InputError(
-                f"Keras cannot load {self.model_path}: {type(error).__name__}: {lines[0]}. Put the "
-                "module with its own layers on PYTHONPATH."
-            ) from error
+        return load_model(self.model_path)
 
     @property
     def multi_label(self) -> bool:

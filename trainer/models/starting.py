@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shard_format.errors import InputError, UsageError
+from trainer.model_files import load_model
 
 Array = npt.NDArray[Any]
 
@@ -84,6 +85,8 @@ def _read(path: Path) -> list[Array]:
         )
     try:
         return readers[path.suffix](path)
+    except InputError:
+        raise
     except Exception as error:  # Keras and HDF5 raise a dozen types for a damaged file
         raise InputError(
             f"Cannot read the weights in {path}: {type(error).__name__}: "
@@ -92,9 +95,7 @@ def _read(path: Path) -> list[Array]:
 
 
 def _read_keras(path: Path) -> list[Array]:
-    import keras
-
-    model = keras.models.load_model(path, compile=False)
+    model = load_model(path)
     return [weight.numpy() for layer in _layers_with_weights(model) for weight in layer.weights]
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import tensorflow as tf
 
+from shard_format import InputError
 from trainer.events import EpochDone
 
 
@@ -20,46 +24,50 @@ class Scalars:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._train = tf.summary.create_file_writer(str(directory / "train"))
-        self._validation = tf.summary.create_file_writer(str(directory / "validation"))
-        self._steps = tf.summary.create_file_writer(str(directory / "steps"))
+        with _naming_files(directory):
+            self._train = tf.summary.create_file_writer(str(directory / "train"))
+            self._validation = tf.summary.create_file_writer(str(directory / "validation"))
+            self._steps = tf.summary.create_file_writer(str(directory / "steps"))
+        self._directory = directory
 
     def close(self) -> None:
         """Closes the files."""
-        self._train.close()
-        self._validation.close()
-        self._steps.close()
+        with _naming_files(self._directory):
+            self._train.close()
+            self._validation.close()
+            self._steps.close()
 
     def write(self, epoch: EpochDone) -> None:
         """Writes the numbers of one epoch and flushes, so that a kill loses none."""
-        _write(
-            self._train,
-            epoch.epoch,
-            {
-                "loss": epoch.loss,
-                "accuracy": epoch.accuracy,
-                "perplexity": epoch.perplexity,
-                "token_accuracy": epoch.token_accuracy,
-                "f1": epoch.f1,
-                "learning_rate": epoch.learning_rate,
-                "examples_per_second": epoch.examples_per_second,
-                "tokens_per_second": epoch.tokens_per_second,
-                "loss_scale": epoch.loss_scale,
-                "input_wait": epoch.input_wait,
-                "skipped": epoch.skipped or None,
-            },
-        )
-        _write(
-            self._validation,
-            epoch.epoch,
-            {
-                "loss": epoch.val_loss,
-                "accuracy": epoch.val_accuracy,
-                "perplexity": epoch.val_perplexity,
-                "token_accuracy": epoch.val_token_accuracy,
-                "f1": epoch.val_f1,
-            },
-        )
+        with _naming_files(self._directory):
+            _write(
+                self._train,
+                epoch.epoch,
+                {
+                    "loss": epoch.loss,
+                    "accuracy": epoch.accuracy,
+                    "perplexity": epoch.perplexity,
+                    "token_accuracy": epoch.token_accuracy,
+                    "f1": epoch.f1,
+                    "learning_rate": epoch.learning_rate,
+                    "examples_per_second": epoch.examples_per_second,
+                    "tokens_per_second": epoch.tokens_per_second,
+                    "loss_scale": epoch.loss_scale,
+                    "input_wait": epoch.input_wait,
+                    "skipped": epoch.skipped or None,
+                },
+            )
+            _write(
+                self._validation,
+                epoch.epoch,
+                {
+                    "loss": epoch.val_loss,
+                    "accuracy": epoch.val_accuracy,
+                    "perplexity": epoch.val_perplexity,
+                    "token_accuracy": epoch.val_token_accuracy,
+                    "f1": epoch.val_f1,
+                },
+            )
 
     def write_steps(self, step: int, values: dict[str, float | None]) -> None:
         """Writes numbers of the steps since the last point.
@@ -68,19 +76,33 @@ class Scalars:
             step: Of the run, counted over all epochs.
             values: By tag; None is left out.
         """
-        _write(self._steps, step, values)
+        with _naming_files(self._directory):
+            _write(self._steps, step, values)
 
     def write_image(self, tag: str, epoch: int, png: bytes) -> None:
         """Writes an image summary of one epoch."""
-        with self._validation.as_default():
+        with _naming_files(self._directory), self._validation.as_default():
             tf.summary.image(tag, tf.io.decode_png(png, channels=3)[None], step=epoch)
-        self._validation.flush()
+            self._validation.flush()
 
     def write_text(self, tag: str, epoch: int, markdown: str) -> None:
         """Writes a text of a validation."""
-        with self._validation.as_default():
+        with _naming_files(self._directory), self._validation.as_default():
             tf.summary.text(tag, markdown, step=epoch)
-        self._validation.flush()
+            self._validation.flush()
+
+
+@contextlib.contextmanager
+def _naming_files(directory: Path) -> Iterator[None]:
+    """Raises what TensorFlow raises of event files as an error that a user can fix."""
+    try:
+        yield
+    except tf.errors.OpError as error:
+        said = re.sub(r"^\{\{.*?\}\} | \[Op:.*", "", str(error.message).partition("\n")[0])
+        raise InputError(
+            f"Cannot write to {directory}: {said}. Free some space, or remove what is in the way, "
+            "and run the same command again; it resumes."
+        ) from error
 
 
 def _write(writer: tf.summary.SummaryWriter, step: int, values: dict[str, float | None]) -> None:

@@ -11,9 +11,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from shard_format.errors import UsageError
-from trainer.search.space import Parameter, Space, Value
-from trainer.search.trials import Trial
+from shard_format.errors import InputError, UsageError
+from trainer.search.space import MAX_GRID, Parameter, Space, Value
+from trainer.search.trials import STATE, Trial
 
 Values = dict[str, Value]
 # called with (space, seed, number of the trial, all trials so far); None: there are no further ones
@@ -56,10 +56,16 @@ def num_trials(space: Space, method: str, asked: int) -> int:
         asked: Number of trials of a method that has no number of its own.
 
     Raises:
-        UsageError: A range has no number of points for a grid.
+        UsageError: A range has no number of points for a grid, or the grid is too large.
     """
     if method == "grid":
-        return sum(1 for _ in space.grid())
+        count = sum(1 for _ in itertools.islice(space.grid(), MAX_GRID + 1))
+        if count > MAX_GRID:
+            raise UsageError(
+                f"The grid of {space.path} has more than {MAX_GRID} trials. Give its ranges fewer "
+                "'points', or use --method random or bayesian."
+            )
+        return count
     size = space.size
     if size is None or size > _MAX_LISTED:
         return asked
@@ -127,7 +133,7 @@ def _distribution(parameter: Parameter) -> Any:
         return CategoricalDistribution(parameter.choices)
     low, step = parameter.low, parameter.step
     # Optuna wants an end that is a whole number of steps away.
-    high = parameter.values()[-1] if step is not None else parameter.high
+    high = parameter.high if step is None else low + step * ((parameter.size or 1) - 1)
     if parameter.is_integer:
         return IntDistribution(low, high, log=parameter.log, step=step or 1)
     return FloatDistribution(low, high, log=parameter.log, step=step)
@@ -144,13 +150,19 @@ def _frozen(space: Space, trial: Trial) -> Any:
     states |= {"pruned": TrialState.PRUNED, "running": TrialState.RUNNING}
     costs = trial.costs
     worst = {"diverged": math.inf, "completed": min(costs, default=math.inf)}
-    return create_trial(
-        state=states[trial.state],
-        value=worst.get(trial.state),
-        params=trial.options,
-        distributions=distributions,
-        intermediate_values={epoch: cost for epoch, cost in enumerate(costs, 1)},
-    )
+    try:
+        return create_trial(
+            state=states[trial.state],
+            value=worst.get(trial.state),
+            params=trial.options,
+            distributions=distributions,
+            intermediate_values={epoch: cost for epoch, cost in enumerate(costs, 1)},
+        )
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"Trial {trial.name} in {STATE} has options that {space.path} does not allow: {error}. "
+            "Restore the file, or pass another --run-dir."
+        ) from error
 
 
 def _key(values: Mapping[str, Value]) -> tuple[tuple[str, Any], ...]:

@@ -13,6 +13,7 @@ from shard_format.options import flag_of
 
 Value = bool | int | float | str | None
 
+MAX_GRID = 100_000  # trials, each of them a training
 _ROUNDING = 1e-9  # of (high - low) / step, which may miss a whole number
 
 
@@ -72,6 +73,12 @@ class Parameter:
         Raises:
             UsageError: It is a range without a number of points.
         """
+        count = self.points or self.size
+        if count is not None and count > MAX_GRID:
+            raise UsageError(
+                f"{flag_of(self.name)} has {count} points in a grid, which has at most {MAX_GRID}. "
+                "Give it fewer 'points', or use --method random or bayesian."
+            )
         if self.points is None:
             if self.size is None:
                 raise UsageError(

@@ -34,6 +34,7 @@ TABLE = "trials.csv"
 PLOT = "search.png"
 TRIALS = "trials"
 LOGS = "logs"
+STATES = ("running", "completed", "pruned", "diverged", "failed")
 _LOCK = ".lock"
 _TRIALS_LOCK = ".trials.lock"
 _LOOK_SECONDS = 0.2
@@ -175,7 +176,9 @@ class SearchDir:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
             before, trials = found["identity"], [_trial(each) for each in found["trials"]]
-        except (OSError, ValueError, TypeError, KeyError) as error:
+            if [trial.number for trial in trials] != list(range(len(trials))):
+                raise ValueError("its trials are not numbered from 0 on")
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise InputError(
                 f"{path} is not the state of a search ({type(error).__name__}: {error}). Restore "
                 "it, or pass another --run-dir."
@@ -188,6 +191,12 @@ class SearchDir:
                 f"{self.path} holds another search: {'; '.join(_changes(before, self._identity))}. "
                 "Pass another --run-dir for a new search, or the old values to continue it."
             )
+        for trial in trials:
+            if unknown := sorted(trial.options.keys() - self._identity["space"].keys()):
+                raise InputError(
+                    f"Trial {trial.name} in {path} has options that the space does not have: "
+                    f"{', '.join(unknown)}. Restore the file, or pass another --run-dir."
+                )
         return trials
 
     def write(self, trials: Sequence[Trial]) -> None:
@@ -239,6 +248,19 @@ def _as_json(trial: Trial) -> dict[str, Any]:
 def _trial(found: Mapping[str, Any]) -> Trial:
     fields = [field.name for field in dataclasses.fields(Trial)]
     trial = Trial(**{name: found[name] for name in fields})
+    kinds: dict[str, Any] = {"number": int, "options": dict, "state": str, "values": list}
+    kinds |= {"is_loss": bool, "seconds": (int, float), "reason": str}
+    for name, kind in kinds.items():
+        value = getattr(trial, name)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise ValueError(f"{name} of a trial is {value!r}")
+    if trial.state not in STATES or trial.number < 0 or trial.seconds < 0:
+        raise ValueError(f"trial {trial.number} is {trial.state!r} after {trial.seconds} seconds")
+    scalars = (bool, int, float, str, type(None))
+    if not all(isinstance(value, scalars) for value in trial.options.values()):
+        raise ValueError(f"options of trial {trial.number} are {trial.options!r}")
+    if not all(type(value) in (int, float) for value in trial.values):
+        raise ValueError(f"values of trial {trial.number} are {trial.values!r}")
     return dataclasses.replace(trial, values=tuple(trial.values))
 
 
@@ -248,7 +270,10 @@ def _changes(before: Any, now: Mapping[str, Any]) -> Iterator[str]:
         yield "it has no identity"
         return
     pairs = [(before, now, [name for name in now if name != "space"])]
-    old_space, new_space = before.get("space") or {}, now["space"]
+    old_space, new_space = before.get("space"), now["space"]
+    if not isinstance(old_space, dict):
+        yield "it has no space"
+        return
     pairs.append((old_space, new_space, sorted({*old_space, *new_space})))
     for old, new, names in pairs:
         for name in names:

@@ -302,3 +302,44 @@ def test_a_model_and_a_checkpoint_that_find_no_room_are_reported(begun):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
     assert len(train_on(tiny.data(), begun).history) == 2
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "tensorboard/train", "tensorboard/steps"])
+def test_a_file_in_the_place_of_the_folder_of_events_is_reported(begun, name):
+    shutil.rmtree(begun.run_dir / "tensorboard")
+    path = begun.run_dir / name
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    with pytest.raises(InputError, match=r"Cannot write to .*/tensorboard: .*ot a directory"):
+        train_on(tiny.data(), begun)
+    path.unlink()
+    assert len(train_on(tiny.data(), begun).history) == 2
+
+
+@pytest.mark.figures
+@pytest.mark.parametrize("name", ["learning_curve.png", "history.json", "confusion_matrix.csv"])
+def test_a_folder_in_the_place_of_a_file_is_reported(options, name):
+    given = options(epochs=1)
+    (given.run_dir / name).mkdir(parents=True)
+    (given.run_dir / "run.json").write_text("{}")
+    with pytest.raises(InputError, match=f"Is a directory: .*{name}.* Fix that and run the same"):
+        train_on(tiny.data(), given)
+    assert not list(given.run_dir.glob("*.tmp"))
+    (given.run_dir / name).rmdir()
+    assert len(train_on(tiny.data(), given).history) == 1
+
+
+@pytest.mark.parametrize("room", [0, 40, 400, 1000])
+def test_a_start_without_room_is_reported(options, room):
+    """Of one file; events of TensorBoard, run.json and the history find it one after the other."""
+    given = options(epochs=1)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+    try:
+        with pytest.raises(InputError):
+            train_on(tiny.data(), given)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert len(train_on(tiny.data(), given).history) == 1

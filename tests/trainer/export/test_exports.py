@@ -238,3 +238,10 @@ def test_onnx_says_what_it_cannot_represent(tmp_path):
     with pytest.raises(InputError, match=r"ONNX cannot represent this model: .*Erfc"):
         write_onnx(model, np.zeros((1, 4), np.float32), tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
+
+
+def test_nothing_to_predict_is_an_error(trained, shardmill, tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = shardmill("predict", trained.served, tmp_path / "empty", "--json")
+    assert done.returncode == 3 and not done.stdout
+    assert f"error: Nothing to predict in {tmp_path / 'empty'}: an empty folder" in done.stderr

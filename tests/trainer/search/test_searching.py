@@ -216,3 +216,42 @@ def test_a_trial_that_a_signal_from_elsewhere_ends_is_continued(plan):
 
     (trial,) = run(made, disturb)
     assert (trial.state, len(trial.values), starts(made, 0)) == ("completed", 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("number", 7, "not numbered from 0 on"),
+        ("number", "0", "number of a trial is '0'"),
+        ("options", ["seed"], "options of a trial"),
+        ("options", {"seed": [1]}, "options of trial 0"),
+        ("options", {"run_dir": "elsewhere"}, "the space does not have: run_dir"),
+        ("options", {"learning_rate": 5.0}, "does not allow"),
+        ("state", "done", "'done'"),
+        ("values", 5, "values of a trial is 5"),
+        ("values", ["a"], "values of trial 0"),
+        ("seconds", "x", "seconds of a trial"),
+        ("seconds", -1, "after -1 seconds"),
+        ("is_loss", 1, "is_loss of a trial"),
+    ],
+)
+def test_an_edited_state_is_refused(plan, name, value, message):
+    made = plan("epochs: 1\nlearning-rate: {low: 0.1, high: 0.2}", method="bayesian", num_trials=2)
+    made.directory.mkdir()
+    trial = {"number": 0, "options": {"learning_rate": 0.15}, "state": "completed"}
+    trial |= {"values": [1.0], "is_loss": True, "seconds": 1.0, "reason": ""}
+    content = {"identity": json.loads(json.dumps(made.identity)), "trials": [trial | {name: value}]}
+    (made.directory / "search.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=message):
+        run(made)
+
+
+def test_an_edited_space_in_a_state_is_refused(plan):
+    made = plan("epochs: 1\nseed: [1, 2]", method="grid", num_trials=2)
+    run(made)
+    path = made.directory / "search.json"
+    content = json.loads(path.read_text())
+    for identity in (5, None, [], {}, {**content["identity"], "space": "seed"}):
+        path.write_text(json.dumps(content | {"identity": identity}))
+        with pytest.raises(InputError, match="holds another search"):
+            run(made)

@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from shard_format import InputError, UsageError
+from trainer.search.proposals import METHODS, num_trials
 from trainer.search.space_file import read_space
 
 
@@ -124,3 +125,25 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         read_space(str(tmp_path / "bytes.yaml"))
     with pytest.raises(InputError, match="larger"):
         read_space("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "seed: {low: 0, high: 4294967295}",
+        "learning-rate: {low: 1e-4, high: 1e-2, points: 1000000000000}",
+        "weight-decay: {low: 0, high: 0.5, step: 1e-12}",
+        "learning-rate: {low: 1e-4, high: 1e-2, points: 100000000000000000000}",
+        "seed: {low: 1, high: 400}\nbatch-size: {low: 1, high: 400}",
+    ],
+)
+def test_a_grid_without_end_is_refused_at_once(read, text):
+    with pytest.raises(UsageError, match=r"100000.* use --method random or bayesian"):
+        num_trials(read(text), "grid", 20)
+    assert num_trials(read(text), "random", 20) == 20
+
+
+def test_options_are_drawn_from_a_range_of_many_steps(read):
+    space = read("weight-decay: {low: 0, high: 0.5, step: 1e-9}")
+    values = METHODS["random"](space, 1, 0, [])
+    assert 0 <= values["weight_decay"] <= 0.5
