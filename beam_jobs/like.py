@@ -71,4 +71,6 @@ def options_of_config(config: Mapping[str, Any]) -> dict[str, Any]:
     values = dict(config)
     if isinstance(config.get("split"), dict):
         values["split"] = ",".join(f"{name}={share!r}" for name, share in config["split"].items())
-    return values | {name: str(config[name]) for name in ("quality", "shard_size")}
+    return values | {
+        name: str(config[name]) for name in ("quality", "shard_size") if name in config
+    }

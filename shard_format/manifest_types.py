@@ -240,6 +240,13 @@ _vocabulary = object_of(
 _file = object_of({"bytes": count, "sha256": sha256})
 _generation = object_of({"folder": text, "root_hash": sha256, "view": sha256_or_empty})
 
+
+def _split_option(value: Any, path: str) -> None:
+    """Shares by split, or where the splits are given, such as "folders"."""
+    check = text if isinstance(value, str) else object_of({}, others=number)
+    check(value, path)
+
+
 # What any command computes with, or looks up; each is checked where an option declares it too.
 _config = object_of(
     {},
@@ -248,7 +255,7 @@ _config = object_of(
         "seed": count,
         "num_shards": optional(between(1, 10**7)),
         "shard_size": between(1, _MAX_INTEGER - 1),
-        "split": object_of({}, others=number),
+        "split": _split_option,
         "balance": text,
         "dedup": text,
         "dedup_parts": text,

@@ -181,6 +181,7 @@ def _numbers_of_the_reader(directory):
             r"splits\.train\.statistics is None, not an object",
         ),
         (("files",), [], r"files is \[\], not an object"),
+        (("config", "resize"), [1], r"config\.resize is \[1\], not a string"),
         (("ledger", "kept"), 1.5, r"ledger\.kept is 1\.5, not an integer"),
         (
             ("splits", "train", "statistics", "width", "mean"),
