@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from shard_format import naming, storage
+from shard_format.compaction import read_state
 from shard_format.damaged_records import Damage
 from shard_format.manifest import Manifest
 from shard_format.storage import Place
@@ -37,8 +38,8 @@ def is_unfinished(folder: Place) -> bool:
 
 def unnamed_generations(directory: Place, manifest: Manifest) -> list[int]:
     """The numbers of generations that are built, and that the manifest of the set does not name."""
-    if storage.stat(directory / naming.COMPACT_STATE) is not None:
-        return []  # their records are in the compacted set
+    if read_state(directory) is not None:
+        return []  # of a compaction that is not at its end, which has their records
     return [
         number
         for number in generation_numbers(directory)

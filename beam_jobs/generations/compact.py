@@ -46,6 +46,7 @@ from shard_format import (
     LABELS_FIELD,
     Feature,
     IndexWriter,
+    InputError,
     Manifest,
     ShardInfo,
     SplitInfo,
@@ -119,7 +120,8 @@ def compact(
         missing_ok: Whether ids that no record has are left out.
 
     Raises:
-        InputError: No record has one of the ids; nothing was changed.
+        InputError: No record has one of the ids, or the set does not say how it was built; nothing
+            was changed.
         DamageError: A shard is damaged.
     """
     base = storage.place_of(storage.absolute(str(directory)))
@@ -133,6 +135,8 @@ def compact(
                 return Compacted(manifest, state.merged, state.removed, state.not_found, True)
             state = None
         before = publish_finished(base, on_note)
+        if not {"seed", "shard_size"} <= before.config.keys():
+            raise InputError(f"{base} does not say how it was built. Build the set again.")
         found = leftovers.find(base, before, ids)
         not_found = sorted(ids - found.ids)
         # The same command may have been killed once all was done.

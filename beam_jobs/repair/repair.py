@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from beam_jobs.generations.settling import settle
+from beam_jobs.generations.settling import abandon, settle, target_of
 from beam_jobs.progress import OnProgress
 from beam_jobs.repair.finished import FinishedFiles, make_room
 from beam_jobs.repair.generations import repair_generations
@@ -33,7 +33,7 @@ from shard_format import (
     storage,
     verify_set,
 )
-from shard_format.compaction import note_of, read_state
+from shard_format.compaction import is_moving, note_of, read_state, whole_manifest
 from shard_format.errors import file_error
 from shard_format.expected_files import expected_files, stored_files, whole_build
 from shard_format.set_paths import delete_in_set
@@ -150,6 +150,8 @@ class _Repair:
     def _complete_compaction(self) -> bool:
         """Takes the last steps of a compaction that was killed in them; others stay as they are.
 
+        One that has not begun to replace the set, and whose own set is damaged, is given up.
+
         Returns:
             Whether the set had a report, which was deleted.
         """
@@ -159,6 +161,16 @@ class _Repair:
         if not state.root_hash:
             self._job.on_note(note_of(self._directory, state))
             return False
+        current = whole_manifest(self._directory)
+        if current is not None and not is_moving(current) and current.root_hash != state.root_hash:
+            target = target_of(self._directory)
+            if damaged := verify_set(target).damages:
+                self._job.on_note(
+                    f"a compaction that was interrupted is given up: {target / damaged[0].file} "
+                    "is damaged, and nothing of the set was replaced yet"
+                )
+                abandon(self._directory)
+                return False
         self._job.on_note("a compaction that was interrupted is completed first")
         settle(self._directory, state._replace(report=False), damaged=True)
         return state.report

@@ -1,9 +1,11 @@
-"""A compaction that is killed at any file operation; then what verification advises, no more."""
+"""A compaction that is killed at each of its steps; then what verification advises, no more.
+
+`test_kills_at_operations` kills it at file operations.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import random
 import re
 import shutil
 
@@ -15,13 +17,11 @@ from beam_jobs.generations.settling import write_state
 from beam_jobs.repair import repair
 from cli.main import shardmill
 from shard_format import DamageError, ShardmillError, load_manifest, naming, verify_set
-from shard_format.compaction import State, read_state
-from tests.fixtures.generations import Killed, die_after
+from shard_format.compaction import State
+from tests.fixtures.generations import Killed
 
 OLD = {f"{'ab'[n % 2]}/old{n}": n for n in range(10)}
 NEW = {f"{'ab'[n % 2]}/new{n}": 100 + n for n in range(4)} | {"b/copy": 1, "a/twice": 102}
-IDS = {"compact": frozenset(), "remove": frozenset({"a/old4.jpg", "a/bad-new.jpg"})}
-FEW = 5  # kills of each kind in `make test`
 
 
 @pytest.fixture
@@ -40,32 +40,7 @@ def _names(directory):
     return {path.relative_to(directory).as_posix() for path in directory.rglob("*")}
 
 
-def _kill(base, out, ids, operations):
-    """Whether the compaction of a copy was killed after some file operations."""
-    shutil.copytree(base, out)
-    with pytest.MonkeyPatch.context() as patch:
-        die_after(operations, patch)
-        try:
-            compact(out, ids)
-        except Killed:
-            return True
-    return False
-
-
-def _count_operations(base, out, ids):
-    """How many file operations a compaction has."""
-    low, high = 0, 4096
-    while low < high:
-        middle = (low + high) // 2
-        if _kill(base, out, ids, middle):
-            low = middle + 1
-        else:
-            high = middle
-        shutil.rmtree(out)
-    return low
-
-
-def _follow(directory, ids):
+def _follow(directory):
     """Does what verification advises, until it advises nothing."""
     for _ in range(4):
         verified = verify_set(directory)
@@ -74,48 +49,12 @@ def _follow(directory, ids):
             return
         note = verified.notes[-1]  # that of a compaction comes last
         if "the same 'shardmill compact' command" in note:
-            compact(directory, ids)
+            compact(directory)
         else:
             command = re.search(r"'shardmill ([^']+)'", note)
             assert command, note
             shardmill.main(command[1].split(), standalone_mode=False)
     pytest.fail(f"It advises without end: {verify_set(directory).notes}")
-
-
-def _check_kills(base, tmp_path, what, choose):
-    ids, whole, out = IDS[what], tmp_path / "whole", tmp_path / "killed"
-    shutil.copytree(base, whole)
-    expected = compact(whole, ids).manifest.root_hash
-    assert verify_set(whole).notes == []
-    states = set()
-    for operations in choose(range(_count_operations(base, out, ids))):
-        assert _kill(base, out, ids, operations)
-        state = read_state(out)
-        states.add(None if state is None else bool(state.root_hash))
-        if operations % 2:  # it completes what can be completed, and deletes nothing of that
-            repair(out, delete_extra=True)
-        is_begun = read_state(out) is not None
-        _follow(out, ids)
-        if (not is_begun and load_manifest(out).root_hash != expected) or operations % 3:
-            compact(out, ids)  # as after any command that was killed
-        assert load_manifest(out).root_hash == expected, operations
-        assert _names(out) - {naming.WORK_DIR} == _names(whole), operations
-        assert verify_set(out).damages == [] and verify_set(out).notes == [], operations
-        shutil.rmtree(out)
-    return states
-
-
-@pytest.mark.parametrize("what", IDS)
-def test_some_kills(base, tmp_path, what, capsys):
-    _check_kills(base, tmp_path, what, lambda all_of: random.Random(what).sample(all_of, FEW))
-
-
-@pytest.mark.proof
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("what", IDS)
-def test_every_kill(base, tmp_path, what, capsys):
-    states = _check_kills(base, tmp_path, what, list)
-    assert states == {None, False, True}
 
 
 def _killed_in(base, out, step):
@@ -151,7 +90,7 @@ def test_a_damaged_state_follows_from_the_manifests(base, tmp_path, text):
         repair(out, delete_extra=True)
         is_old = step in ("settle", "_replace")
         assert load_manifest(out) == (before if is_old else whole)
-        _follow(out, IDS["compact"])
+        _follow(out)
         assert load_manifest(out) == whole
         assert _names(out) - {naming.WORK_DIR} == _names(tmp_path / "whole")
 
@@ -185,6 +124,22 @@ def test_a_missing_file_of_a_compaction(base, tmp_path):
     assert done.repaired[0] == lost.removeprefix(f"{naming.COMPACTED_DIR}/")
     assert (done.left, done.lost) == ([], [])
     assert verify_set(tmp_path / "set").notes == []
+
+
+def test_a_damaged_file_of_a_compaction_that_replaced_nothing(base, tmp_path):
+    """The old set is whole, and stays."""
+    _killed_in(base, tmp_path / "set", "_replace")
+    before = load_manifest(tmp_path / "set")
+    index = tmp_path / "set" / naming.COMPACTED_DIR / naming.index_file("train")
+    data = bytearray(index.read_bytes())
+    data[len(data) // 2] ^= 1
+    index.write_bytes(data)
+    notes = []
+    done = repair(tmp_path / "set", on_note=notes.append)
+    assert "given up" in notes[0] and done.left == []
+    assert load_manifest(tmp_path / "set") == before
+    assert verify_set(tmp_path / "set").notes == []
+    assert compact(tmp_path / "set").merged == 2
 
 
 def test_an_abandoned_compaction_of_one_generation_leaves_nothing(
