@@ -19,7 +19,7 @@ from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.replacement import Replacement
 from beam_jobs.replacement_in_stores import ReplacementInStore
 from beam_jobs.stages.list import Listing, list_corpus, resolve_options
-from beam_jobs.staging.units import UNREADABLE
+from beam_jobs.staging.units import NOT_READ
 from beam_jobs.workspace import Workspace, read_json, write_json
 from shard_format import (
     InputError,
@@ -292,8 +292,8 @@ def holds_set(workspace: Workspace, listing: Listing, options: PreprocessOptions
 def is_whole(workspace: Workspace) -> bool:
     """Whether a set has all its files in full, and no file that may be readable now."""
     manifest = load_manifest(workspace.out)
-    if UNREADABLE in manifest.ledger.reasons:
-        return False  # --on-unreadable quarantine: the files may be readable now
+    if NOT_READ & manifest.ledger.reasons.keys():
+        return False  # the files may be readable now, as they were listed
     return has_all_files(workspace.out, manifest)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from beam_jobs.corpus.changed_files import CHANGED, change_of, read_path
 from beam_jobs.corpus.codecs import ZLIB_MAGIC, codec_of
 from beam_jobs.corpus.containers.base import NO_BYTES, container
 from beam_jobs.corpus.dataset_metadata import feature_names
@@ -58,6 +60,7 @@ class CorpusReader:
         payload: What the record type takes out of a record.
         scratch: A path for files of its own, which are removed when it is closed.
         inspected_bytes: Most bytes of a compressed member to read, if it is only to be inspected.
+        changed: Paths of files that are other ones than were listed; their items are rejected.
     """
 
     def __init__(
@@ -66,8 +69,10 @@ class CorpusReader:
         payload: Payload,
         scratch: Path,
         inspected_bytes: int | None = None,
+        changed: Collection[bytes] = (),
     ) -> None:
         self._options = options
+        self._changed = changed
         self._payload = payload
         self._formats = formats_of_job(options, payload)
         self._replacements = Replacements([storage.place_of(folder) for folder in options.repaired])
@@ -88,6 +93,9 @@ class CorpusReader:
         Raises:
             UnreadableError: An I/O error, unless --on-unreadable quarantines those.
         """
+        if self._changed and not item.reason and read_path(item) in self._changed:
+            yield self.changed(item)
+            return
         try:
             yield from self._read(item)
         except UnreadableError as error:
@@ -96,6 +104,15 @@ class CorpusReader:
             reason = error.error.strerror or type(error.error).__name__
             rejection = Rejection("unreadable", f"reading it failed: {reason}")
             yield self._rejected(item, rejection)
+
+    def changed(self, item: SourceItem) -> RejectedRecord:
+        """An item whose file has changed, with the bytes that it has now, if it is a file."""
+        data = None
+        if not (item.locator.container or item.locator.is_split):
+            with contextlib.suppress(Rejection, UnreadableError):
+                data = bytes_within(opened(FileRange(read_path(item))), _KEPT_BYTES)
+        detail = change_of(item) or "it changed and changed back"
+        return self._rejected(item, Rejection(CHANGED, detail, data=data))
 
     def _read(self, item: SourceItem) -> Iterator[ReadResult]:
         if item.reason:

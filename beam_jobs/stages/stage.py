@@ -7,7 +7,7 @@ come and put in shuffle order at the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any, BinaryIO
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import int64
+from beam_jobs.corpus.changed_files import SourceChangedError, change_of, read_path
 from beam_jobs.corpus.labels import LABEL_KIND, check_annotated, kept_columns
 from beam_jobs.corpus.reading import CorpusReader, stored_range
 from beam_jobs.corpus.record import (
@@ -59,6 +60,7 @@ from shard_format import (
 )
 
 _BATCH_RECORDS = 4096
+_READINGS = 3  # of a unit whose files change meanwhile
 _RELEASE_BYTES = 64 << 20  # 64 MiB: a unit of so few stored bytes may have gigabytes of records
 
 
@@ -80,29 +82,73 @@ def stage_unit(
     if done is not None:
         report(workspace.progress, "stage", unit.bytes)
         return done
+    items = partial(read_unit, workspace.listing, unit)
+    changed: set[bytes] = set()
+    for tried in range(_READINGS):
+        try:
+            job = (options, record_type, workspace)
+            return _stage(unit, items, *job, changed, is_last=tried == _READINGS - 1)
+        except SourceChangedError:
+            usable = (item for item in items() if not item.reason)
+            changed |= {read_path(item) for item in usable if change_of(item)}
+        except UnreadableError as error:
+            return _unreadable(unit, items(), error)
+    raise AssertionError("unreachable: the last reading rejects what has changed")
+
+
+def _stage(
+    unit: Unit,
+    items: Callable[[], Iterator[SourceItem]],
+    options: PreprocessOptions,
+    record_type: RecordType,
+    workspace: Workspace,
+    changed: Collection[bytes],
+    *,
+    is_last: bool,
+) -> UnitSummary:
+    """Stages a unit without the files that have changed since they were listed.
+
+    Args:
+        unit: The unit.
+        items: Gives its items, again and again.
+        options: The job.
+        record_type: How a record is read and prepared.
+        workspace: Where the unit goes.
+        changed: Paths of these files.
+        is_last: Whether further ones are rejected at once, which holds the records of an item.
+
+    Raises:
+        SourceChangedError: A further file has changed, and some of its records were taken.
+        UnreadableError: An I/O error.
+    """
     final = unit_files(workspace, unit.key)
     files = workspace.drafts(final)
-    items = partial(read_unit, workspace.listing, unit)
-    try:
-        with (
-            workspace.write(files["tfrecord"]) as payload,
-            workspace.write_arrow(files["arrow"]) as sidecar,
-            workspace.write_arrow(files["rejects"]) as sink,
-            RejectWriter(sink) as rejects,
-            closing(UnitAtWork(options, record_type, rejects, workspace)) as work,
-        ):
-            reports = SteadyReports(workspace.progress, "stage")
-            with CorpusReader(options, record_type.payload, workspace.scratch_file()) as reader:
-                for item in storage.ahead(items(), stored_range):
-                    for result in reader.read(item):
-                        work.add(result)
-                    reports.add(item.size)
-                work.flush()
-            reports.flush()
-            work.write_in_shuffle_order(payload, sidecar)
-            payload_bytes = payload.tell()
-    except UnreadableError as error:
-        return _unreadable(unit, items(), error)
+    with (
+        workspace.write(files["tfrecord"]) as payload,
+        workspace.write_arrow(files["arrow"]) as sidecar,
+        workspace.write_arrow(files["rejects"]) as sink,
+        RejectWriter(sink) as rejects,
+        closing(UnitAtWork(options, record_type, rejects, workspace)) as work,
+    ):
+        reports = SteadyReports(workspace.progress, "stage")
+        scratch = workspace.scratch_file()
+        with CorpusReader(options, record_type.payload, scratch, changed=changed) as reader:
+            checked = _with_checks(items(), each=is_last)
+            for item, behind in storage.ahead(checked, lambda one: stored_range(one[0])):
+                is_checked = behind is not None and read_path(behind) not in changed
+                results = reader.read(item)
+                if is_last and is_checked:
+                    read = list(results)
+                    results = iter([reader.changed(item)] if change_of(item) else read)
+                for result in results:
+                    work.add(result)
+                if behind is not None and is_checked and not is_last and change_of(behind):
+                    raise SourceChangedError
+                reports.add(item.size)
+            work.flush()
+        reports.flush()
+        work.write_in_shuffle_order(payload, sidecar)
+        payload_bytes = payload.tell()
     summary = UnitSummary(
         key=unit.key,
         read=work.read,
@@ -117,6 +163,27 @@ def stage_unit(
     marker = {"summary": summary._asdict(), "payload_bytes": payload_bytes}
     write_marker(workspace, final["json"], marker)
     return summary
+
+
+def _with_checks(
+    items: Iterable[SourceItem], *, each: bool
+) -> Iterator[tuple[SourceItem, SourceItem | None]]:
+    """Each item, and one by which to look at its file behind it.
+
+    Args:
+        items: Those of a file are neighbors.
+        each: Whether to look behind each item, else behind the last one of a file.
+    """
+    last: SourceItem | None = None
+    usable: SourceItem | None = None  # of the file
+    for item in items:
+        if last is not None:
+            ends = read_path(last) != read_path(item)
+            yield last, usable if ends or each else None
+            usable = None if ends or each else usable
+        last, usable = item, usable if item.reason else item
+    if last is not None:
+        yield last, usable
 
 
 def check_readable(summaries: Sequence[UnitSummary]) -> None:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from beam_jobs.columns import IntArray, uint64
 from beam_jobs.corpus.record import SourceItem
 from beam_jobs.staging.partitions import Partitions
-from beam_jobs.staging.units import UNREADABLE, UnitSummary
+from beam_jobs.staging.units import NOT_READ, UnitSummary
 from beam_jobs.workspace import Workspace, read_batches, read_table
 from shard_format import Manifest, file_info, naming, storage
 from shard_format.keys import UInt64Array
@@ -130,7 +130,7 @@ def write_items(workspace: Workspace, final: Place, hashes: UInt64Array) -> None
 def write_read_items(
     workspace: Workspace, summaries: Sequence[UnitSummary], listed: Workspace | None = None
 ) -> dict[str, Any]:
-    """Writes the items of a build, unless some could not be read because of I/O errors.
+    """Writes the items of a build, unless some could not be read as they were listed.
 
     Args:
         workspace: The build.
@@ -143,7 +143,7 @@ def write_read_items(
     final = workspace.out / naming.READ_ITEMS
     storage.delete(final)
     noted = _listed(listed or workspace)
-    if any(UNREADABLE in one.refused for one in summaries) or storage.stat(noted) is None:
+    if any(NOT_READ & one.refused.keys() for one in summaries) or storage.stat(noted) is None:
         return {}
     return _write_final(listed or workspace, final, [noted])
 

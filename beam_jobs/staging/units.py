@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from beam_jobs.columns import int64
+from beam_jobs.corpus.changed_files import CHANGED
 from beam_jobs.workspace import Workspace, read_marker
 from shard_format import DamageError, InputError, file_sha256, storage
 from shard_format.storage import Place
@@ -52,6 +53,8 @@ def with_offsets(rows: pa.Table, begin: int = 0) -> pa.Table:
 
 # The reason of a file that an I/O error kept from being read.
 UNREADABLE = "unreadable"
+# Reasons of files that may be readable as they were listed the next time.
+NOT_READ = frozenset({UNREADABLE, CHANGED})
 
 
 class Unit(NamedTuple):
@@ -131,8 +134,7 @@ def done_before(key: str, workspace: Workspace) -> UnitSummary | None:
             return None
     except (OSError, KeyError, TypeError, AttributeError):
         return None  # a file is missing, or the marker is of another version
-    # --on-unreadable quarantine: its files may be readable now.
-    return None if UNREADABLE in summary.refused else summary
+    return None if NOT_READ & summary.refused.keys() else summary
 
 
 def read_sidecar(workspace: Workspace, key: str, sha256: str) -> pa.Table:

@@ -114,7 +114,7 @@ def test_a_damaged_file_of_an_interrupted_build(kind, tmp_path):
 @pytest.mark.parametrize("levels", [0, 1])
 @pytest.mark.parametrize("kind", ["image", "text"])
 def test_many_damaged_files_of_an_interrupted_build(kind, levels, tmp_path):
-    _check(kind, tmp_path, levels, 400, seed=2)
+    _check(kind, tmp_path, levels, 150, seed=2)
 
 
 # By the stage that meets the damage: what is damaged before it.
