@@ -49,7 +49,7 @@ def naming_damage() -> Iterator[None]:
         yield
     except Exception as error:
         found = raised_in_graph(error)
-        if isinstance(found or error, ShardmillError) or type(error).__name__ in _OF_FILES:
+        if type(error).__name__ in _OF_FILES:
             check_opened_sets()
         if found is None:
             raise

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from reader.access.examples import ExampleDecoder, Values
 from reader.access.open_files import OpenFiles
+from reader.opened_set import OpenedSet
 from reader.records.split_files import checked_index
 from shard_format import (
     FRAME_BYTES,
@@ -85,8 +86,12 @@ class IndexedSplit:
         self._shards = split.shards
         self._paths = [root / shard.file for shard in split.shards]
         local = [path for path in self._paths if isinstance(path, Path)]
+        # A shard that is open stays what it was; one that is opened later may be another.
+        self._opened = OpenedSet(root, manifest.root_hash)
         self._files: OpenFiles | _Requests = (
-            OpenFiles(local, max_open_files) if local else _Requests(self._paths)
+            OpenFiles(local, max_open_files, self._opened.check)
+            if local
+            else _Requests(self._paths)
         )
         self._decode = ExampleDecoder(manifest.schema, decode, root)
         self._where = where
@@ -120,6 +125,7 @@ class IndexedSplit:
         try:
             payload = unframe(framed, where)
         except DamageError as error:
+            self._opened.check()
             raise DamageError(f"{error}. {_VERIFY}") from error
         return self._decode(payload, where)
 
@@ -146,6 +152,7 @@ class IndexedSplit:
         try:
             framed = self._files.read(shard, offset, length)
         except FileNotFoundError as error:
+            self._opened.check()
             raise ShardSetError(
                 f"No shard file {where}. Copy the whole set, or run 'shardmill verify' to see what "
                 "is missing."
@@ -156,6 +163,7 @@ class IndexedSplit:
                 "are open, pass a smaller max_open_files."
             ) from error
         if len(framed) < length:
+            self._opened.check()
             raise DamageError(
                 f"The file ends after {len(framed)} of the {length} bytes of a record in {where}. "
                 f"{_VERIFY}"

@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 
@@ -20,10 +20,13 @@ class OpenFiles:
     Args:
         paths: The files, which are then named by their place here.
         limit: At least 1.
+        on_open: Called when a file was opened, with no lock held; what it raises, reading raises.
     """
 
-    def __init__(self, paths: Sequence[Path], limit: int) -> None:
-        self._paths, self._limit = paths, limit
+    def __init__(
+        self, paths: Sequence[Path], limit: int, on_open: Callable[[], None] = lambda: None
+    ) -> None:
+        self._paths, self._limit, self._on_open = paths, limit, on_open
         self._open: OrderedDict[int, _Descriptor] = OrderedDict()
         self._lock = threading.Lock()
         _EVERY.add(self)
@@ -60,6 +63,7 @@ class OpenFiles:
                 self._open.move_to_end(file)
                 return opened
         opened = _Descriptor(self._paths[file])  # not under the lock: file systems may be slow
+        self._on_open()
         with self._lock:
             while len(self._open) >= self._limit:
                 self._open.popitem(last=False)

@@ -95,3 +95,20 @@ def test_the_reader_of_tensorflow_names_it_too(appended):
     compact(appended)
     with pytest.raises(SetReplacedError, match="was compacted or built again"), naming_damage():
         list(dataset)
+
+
+def test_random_access_keeps_the_shards_that_are_open(appended):
+    rows = reader.random_access(appended)
+    expected = [rows[number]["id"] for number in range(18)]
+    compact(appended)
+    assert [rows[number]["id"] for number in range(18)] == expected
+    fresh = reader.random_access(appended)
+    assert sorted(fresh[number]["id"] for number in range(18)) == sorted(expected)
+
+
+def test_random_access_opens_no_shard_of_another_set(appended):
+    rows = reader.random_access(appended)
+    compact(appended)
+    with pytest.raises(SetReplacedError, match="Open it again"):
+        for number in range(18):
+            rows[number]

@@ -44,6 +44,9 @@ class FlakyStorage:
             return io.BytesIO(whole[: len(whole) // 2])
         return LOCAL.open_input(path)
 
+    def stat(self, place: Url) -> Any:
+        return LOCAL.stat(self._open(place))
+
     def read_ranges(self, place: Url, ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
         path = self._open(place)
         for offset, size in ranges:

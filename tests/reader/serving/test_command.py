@@ -93,3 +93,12 @@ def test_what_is_wrong_with_serve_is_reported(
     ]:
         done = shardmill("serve", *arguments)
         assert done.returncode == code and text in done.stderr, done.stderr
+
+
+def test_a_journal_that_is_no_folder_is_refused(
+    shardmill: Any, free_ports: Callable[[int], int], tiny: Path
+) -> None:
+    done = shardmill("serve", tiny, "--port", free_ports(1), "--journal", os.devnull)
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1].startswith("error: The service cannot start on port")
+    assert "/dev/null is not a directory" in done.stderr
