@@ -18,6 +18,7 @@ from beam_jobs.run import preprocess
 from beam_jobs.stages.labels import sorted_names
 from beam_jobs.stages.plan.recipes import RecipeWriter
 from beam_jobs.staging.assignment import Assignment
+from beam_jobs.staging.recipes import RecipeUnit
 from beam_jobs.workspace import Workspace
 from shard_format import InputError, UsageError, load_manifest, storage
 
@@ -82,7 +83,8 @@ def test_two_copies_of_a_record_are_two_recipes(tmp_path):
     workspace.create()
     zero, found = np.zeros(1, np.int64), []
     for key in (1, 2):
-        writer = RecipeWriter(workspace, "images", {"train": 1}, ["unit"], b"")
+        unit = RecipeUnit("unit", "")
+        writer = RecipeWriter(workspace, "images", {"train": 1}, [unit], b"")
         writer.append("train", zero, zero, zero, np.array([key], np.uint64))
         found += writer.finish()
     assert found[0].recipe_key != found[1].recipe_key

@@ -211,7 +211,7 @@ def test_a_head_of_other_classes_is_left_out_and_other_networks_are_refused(tmp_
     with pytest.raises(InputError, match="has 4 weights, and the model has 15 and 2 of its head"):
         load_weights(model, other)
     other.write_bytes(b"no zip")
-    with pytest.raises(InputError, match=r"Cannot read the weights in .*other\.keras"):
+    with pytest.raises(InputError, match=r"other\.keras is no \.keras file: it is no zip archive"):
         load_weights(model, other)
     model.save_weights(tmp_path / "a.weights.h5")
     for name, message in [("none.keras", "No file"), ("a.weights.h5", "no .keras or .h5 file")]:
