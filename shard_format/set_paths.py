@@ -51,7 +51,8 @@ def delete_in_set(directory: Place, name: str) -> None:
 
     Args:
         directory: The set.
-        name: Relative to the set; that of a folder may end with a slash.
+        name: Relative to the set. One that ends with a slash is that of a folder: a file of this
+            name stays, as it may have taken the place of the folder.
 
     Raises:
         InputError: The name does not lie in the set, or goes through a symbolic link.
@@ -73,7 +74,7 @@ def delete_in_set(directory: Place, name: str) -> None:
     final = folder / parts[-1]
     if final.is_dir() and not final.is_symlink():
         shutil.rmtree(final, ignore_errors=True)  # does not follow links
-    else:
+    elif final.is_symlink() or not name.endswith("/"):
         final.unlink(missing_ok=True)
 
 

@@ -44,6 +44,12 @@ def test_files_folders_and_links_are_deleted_and_nothing_they_lead_to(around):
     assert sorted((around / "other").rglob("*")) == others and (around / "x").exists()
 
 
+def test_a_file_in_the_place_of_a_folder_stays(around):
+    """A repair puts it there before it deletes the folder that was extra."""
+    delete_in_set(around / "set", "index/a/")
+    assert (around / "set/index/a").is_file()
+
+
 def test_a_name_through_a_link_is_not_deleted(around):
     shutil.rmtree(around / "set/index")
     (around / "set/index").symlink_to(around / "other/index")
