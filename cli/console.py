@@ -236,7 +236,7 @@ class Bars:
         self._over.set()
         if self._beat.is_alive():
             self._beat.join()
-        if self._tasks:
+        if self._progress.live.is_started:  # also if Ctrl-C came while it started
             self._progress.stop()
 
 

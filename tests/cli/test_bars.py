@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 import time
 
 import pytest
+import rich.live
 
 from cli import console
 
@@ -75,3 +77,17 @@ def test_a_terminal_has_room_for_what_it_echoes(monkeypatch):
     train(terminal)
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue()).splitlines()
     assert "epoch 13/20" in lines[-1] and max(map(len, lines)) <= 80 - len("^C^C")
+
+
+def test_an_interrupt_while_bars_start_leaves_stderr_alone(monkeypatch):
+    """rich has put itself in the place of stderr then, on top of a file that is closed later."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    before = sys.stderr
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rich.live.Live, "refresh", interrupt)
+    with pytest.raises(KeyboardInterrupt), console.Bars(io.StringIO()) as bars:
+        bars.update("list", 0, None, "")
+    assert sys.stderr is before
