@@ -50,7 +50,7 @@ def naming_damage() -> Iterator[None]:
     except Exception as error:
         found = raised_in_graph(error)
         if type(error).__name__ in _OF_FILES:
-            check_opened_sets()
+            check_opened_sets(str(error))
         if found is None:
             raise
         raise found from error

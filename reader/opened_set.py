@@ -28,6 +28,10 @@ class OpenedSet:
         self._checked: storage.Stat | None = None
         _OPENED.add(self)
 
+    def has_file_in(self, message: str) -> bool:
+        """Whether a message names a file of the set."""
+        return f"{self._directory}/" in message
+
     def check(self) -> None:
         """Checks that the set still has the records that were opened: some microseconds.
 
@@ -56,11 +60,15 @@ class OpenedSet:
 _OPENED: weakref.WeakSet[OpenedSet] = weakref.WeakSet()
 
 
-def check_opened_sets() -> None:
-    """Checks all sets that this process reads; called where reading has failed.
+def check_opened_sets(message: str) -> None:
+    """Checks the sets that this process reads; called where reading has failed.
+
+    Args:
+        message: Text of the error. If it has the path of a file of a set, only that set is checked.
 
     Raises:
         SetReplacedError: One has other records than were opened.
     """
-    for opened in list(_OPENED):
-        opened.check()
+    opened = list(_OPENED)
+    for one in [one for one in opened if one.has_file_in(message)] or opened:
+        one.check()

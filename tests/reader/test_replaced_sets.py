@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
+import shutil
 
 import pytest
 import tensorflow as tf
@@ -48,6 +50,17 @@ def test_compaction_ends_a_stream_with_what_happened(appended, shuffle, on_corru
     again = _read(reader.load(appended, **{**options, "epochs": 1}))
     names = {f"{name}.jpg".encode() for name in {**OLD, **NEW}}
     assert set(itertools.chain(*again)) == names
+
+
+def test_another_set_that_was_replaced_is_not_named(appended, tmp_path):
+    """A stream of it was opened, and nobody reads it any more."""
+    shutil.copytree(appended, tmp_path / "other")
+    other = reader.load(tmp_path / "other", **OPTIONS, cache="off")
+    stream = reader.load(appended, **{**OPTIONS, "cache": "off", "epochs": 500})
+    compact(tmp_path / "other")
+    with pytest.raises(SetReplacedError, match=re.escape(f"{appended} was compacted")):
+        _read(stream, lambda: compact(appended))
+    assert other.skipped == 0
 
 
 def test_an_append_does_not_end_a_stream(appended, write_corpus, append_to):
