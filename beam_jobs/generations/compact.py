@@ -40,10 +40,12 @@ from beam_jobs.stages.commit.statistics import class_statistics
 from beam_jobs.stages.labels import label_features
 from beam_jobs.staging.read_items import merge_read_items
 from beam_jobs.staging.reader import Source, read_frames
+from beam_jobs.text.packings import PACKINGS
 from beam_jobs.workspace import Workspace, read_json, write_json
 from shard_format import (
     FRAME_BYTES,
     LABELS_FIELD,
+    DamageError,
     Feature,
     IndexWriter,
     InputError,
@@ -135,7 +137,9 @@ def compact(
                 return Compacted(manifest, state.merged, state.removed, state.not_found, True)
             state = None
         before = publish_finished(base, on_note)
-        if not {"seed", "shard_size"} <= before.config.keys():
+        config = before.config
+        says_packing = not config.get("pack") or config.get("packing") in PACKINGS
+        if not {"seed", "shard_size"} <= config.keys() or not says_packing:
             raise InputError(f"{base} does not say how it was built. Build the set again.")
         found = leftovers.find(base, before, ids)
         not_found = sorted(ids - found.ids)
@@ -435,6 +439,11 @@ def _statistics(before: SplitInfo, index: pa.Table, manifest: Manifest) -> dict[
     training = bool(known.keys() - {"class_counts", "labels"})
 
     def columns(names: Sequence[str]) -> list[pa.Table]:
+        if missing := set(names) - set(index.column_names):
+            raise DamageError(
+                f"The index has no column {min(missing)!r}, which the schema of the set asks for. "
+                "Build the set again."
+            )
         return [index.select(names)]
 
     several = LABELS_FIELD.name in index.column_names

@@ -164,7 +164,7 @@ def test_text_that_is_not_utf_8_costs_its_row(tmp_path):
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
 def test_many_columns_take_linear_time(name, tmp_path):
     seconds = []
-    for columns in (2500, 10_000):
+    for columns in (2500, 20_000):
         table = pa.table({f"c{number}": [1] for number in range(columns)} | {"text": ["words"]})
         path = tmp_path / f"{columns}-{name}"
         if path.suffix == ".arrow":
@@ -179,4 +179,4 @@ def test_many_columns_take_linear_time(name, tmp_path):
         began = time.process_time()
         assert len(form.inspect(part)[0]) == columns + 1
         seconds.append(time.process_time() - began)
-    assert seconds[1] < 10 * seconds[0]  # four times the columns; 16 if it were quadratic
+    assert seconds[1] < 32 * seconds[0]  # eight times the columns; 64 if it were quadratic
