@@ -96,9 +96,10 @@ def train_unigram(texts: Iterable[str], size: int) -> bytes:
         InputError: The text has more letters than fit into the vocabulary.
     """
     model = io.BytesIO()
+    errors: list[BaseException] = []
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_sentences(texts),
+            sentence_iterator=_sentences(texts, errors),
             model_writer=model,
             model_type="unigram",
             vocab_size=size,
@@ -117,6 +118,8 @@ def train_unigram(texts: Iterable[str], size: int) -> bytes:
             eos_id=3,
         )
     except RuntimeError as error:
+        if errors:
+            raise errors[0] from None
         message = str(error).splitlines()[-1].rpartition("] ")[2] or str(error)
         raise InputError(
             f"--train-tokenizer unigram:{size} is too small for all letters of the text: {message} "
@@ -125,9 +128,19 @@ def train_unigram(texts: Iterable[str], size: int) -> bytes:
     return model.getvalue()
 
 
-def _sentences(texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        yield from filter(None, _NOT_LEARNED.split(text))
+def _sentences(texts: Iterable[str], errors: list[BaseException]) -> Iterator[str]:
+    """The parts of texts that are learnt; what is raised meanwhile is also put into `errors`.
+
+    SentencePiece makes a RuntimeError of it, also of a KeyboardInterrupt.
+    """
+    try:
+        for text in texts:
+            yield from filter(None, _NOT_LEARNED.split(text))
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        errors.append(error)
+        raise
 
 
 def _json(tokenizer: tokenizers.Tokenizer) -> bytes:

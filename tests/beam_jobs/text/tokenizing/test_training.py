@@ -86,3 +86,16 @@ def test_a_vocabulary_without_room_for_the_letters_is_refused():
     letters = "".join(map(chr, range(0x4E00, 0x4E00 + 3000)))
     with pytest.raises(InputError, match="too small for all letters"):
         TRAINERS["unigram"]([letters] * 3, 300)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(5, "Input/output error")])
+@pytest.mark.parametrize("kind", TRAINERS)
+def test_an_error_of_the_texts_is_raised_as_it_is(kind, error):
+    """A trainer in native code may make another one of it."""
+
+    def texts():
+        yield "some words to learn from"
+        raise error
+
+    with pytest.raises(type(error)):
+        TRAINERS[kind](texts(), 1000)
