@@ -31,6 +31,7 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
+from cli.ending import object_was_printed, print_object
 from shard_format.errors import INTERRUPTED
 from shard_format.wording import format_bytes, visible
 
@@ -59,6 +60,7 @@ def say(text: str) -> None:
 
 def print_json(value: Mapping[str, Any]) -> None:
     """One JSON object, as the last line of stdout."""
+    object_was_printed()
     say(json.dumps(value))
 
 
@@ -181,7 +183,7 @@ class Bars:
             return
 
         def end(number: int, frame: FrameType | None) -> None:
-            self.say_at_the_end(f"interrupted: {hint}" if hint else "interrupted")
+            self.say_at_the_end("interrupted", hint, INTERRUPTED)
             os._exit(INTERRUPTED)
 
         signal.signal(signal.SIGINT, end)
@@ -190,11 +192,13 @@ class Bars:
         finally:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    def say_at_the_end(self, text: str) -> None:
-        """A line from a signal handler that ends the process."""
+    def say_at_the_end(self, fact: str, hint: str, code: int) -> None:
+        """Lines from a signal handler that ends the process with an exit code."""
         # Past rich and its buffers: the signal may have come in the middle of either.
         begin = f"{_SHOW_CURSOR}\n" if self._console.is_terminal and self._tasks else ""
-        os.write(self._console.file.fileno(), f"{begin}{text}\n".encode())
+        line = f"{begin}{fact}: {hint}\n" if hint else f"{begin}{fact}\n"
+        os.write(self._console.file.fileno(), line.encode())
+        print_object(code, fact, hint)
 
     def finish(self, stage: str) -> None:
         """Marks a stage of unknown length as done."""

@@ -24,6 +24,7 @@ from cli.local_workers import (
     free_ports,
     is_worker,
     last_line,
+    note_object_of,
     signal_name,
     start_process,
 )
@@ -111,6 +112,8 @@ class _Launcher:
                 code = self._wait()
             finally:
                 self._end_all()
+                if _CHIEF in self._processes:
+                    note_object_of(self._processes[_CHIEF].returncode)
                 self._processes = {}
         return code
 

@@ -21,6 +21,7 @@ from types import FrameType
 
 import click
 
+from cli.ending import object_was_printed
 from shard_format.errors import InputError, UsageError
 from trainer.checkpointing.run_dir import WORKERS, require_free
 from trainer.errors import WORKERS_LOST
@@ -148,6 +149,7 @@ class _Team:
         for index, code in enumerate(codes):
             if code not in (0, WORKERS_LOST, 130, 143):
                 self._show(index, code)
+        note_object_of(codes[0])
         known = [code for code in codes if code > 0 and code != WORKERS_LOST]
         if self._asked and not known and any(codes):
             return 128 + self._asked
@@ -202,6 +204,12 @@ def start_process(
             )
     except OSError as error:
         raise InputError(f"Cannot write to {log}: {error}. Pass another --run-dir.") from error
+
+
+def note_object_of(code: int) -> None:
+    """Notes that the process with the terminal has printed its --json, by its return code."""
+    if code >= 0 and code != WORKERS_LOST:
+        object_was_printed()
 
 
 def last_line(log: Path) -> str:

@@ -10,9 +10,11 @@ import importlib
 import io
 import os
 import sys
+from typing import NoReturn
 
 import click
 
+from cli import ending
 from shard_format.errors import (
     INTERRUPTED,
     RESUMES,
@@ -69,9 +71,9 @@ def shardmill() -> None:
     shardmill cache                                   show copies of sets on this disk
 
     Exit codes: 0 done; 2 wrong usage; 3 the input, the shard set or the installation is at fault;
-    4 verification or reading found damage, a repair could not have everything, or no checkpoint is
-    whole; 130 interrupted; 143 training stopped by SIGTERM; 175 another worker of the training was
-    lost.
+    4 verification or reading found damage, some files could not be repaired, or no checkpoint is
+    whole; 130 interrupted; 143 stopped by SIGTERM; 175 another worker of the training was lost.
+    With --json each of them prints one object.
     """
 
 
@@ -104,18 +106,33 @@ def main() -> None:
     """Runs the command line; only bugs show a traceback."""
     _open_closed_streams()
     _show_everything()
+    ending.begin()
+    try:
+        _run()
+    except SystemExit as end:
+        if isinstance(end.code, int) and end.code:
+            ending.print_object(end.code, f"exit code {end.code}; stderr says why")
+        raise
+    except Exception as error:
+        ending.print_object(1, f"{type(error).__name__}: {error}", "Report it with its traceback.")
+        raise
+    finally:
+        ending.leave_sigterm()
+
+
+def _run() -> None:
     try:
         with naming_extras():
             # By this name also as a module, since shell completion asks for it.
             shardmill(standalone_mode=False, prog_name="shardmill")
     except ShardmillError as error:
-        click.echo(f"error: {error}", err=True)
         if type(error).__name__ == "WorkersLost":  # the trainer is imported where it is used
-            sys.stdout.flush()
-            os._exit(error.exit_code)  # TensorFlow would wait for the lost one at the exit
+            _end_without(error)
+        ending.fail(error)
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()
+        ending.print_object(error.exit_code, error.format_message(), _help_for(error))
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt) as error:
         hint = str(error) or str(error.__cause__ or "")  # click raises an Abort from it
@@ -123,6 +140,7 @@ def main() -> None:
             hint = RESUMES
         click.echo(f"interrupted: {hint}" if hint else "interrupted", err=True)
         sys.stderr.flush()
+        ending.print_object(INTERRUPTED, "interrupted", hint)
         # Not sys.exit: threads of Beam and TensorFlow still run, and would abort the process.
         os._exit(INTERRUPTED)
     except click.exceptions.Exit as error:
@@ -130,30 +148,52 @@ def main() -> None:
     except BrokenPipeError:  # the reader has closed the pipe: `shardmill inspect set | head`
         _drop_output()
         sys.exit(0)
-    except OSError as error:
+    except Exception as error:
+        readable = _readable(error)
+        if readable is None:
+            raise
+        ending.fail(readable)
+        if isinstance(error, OSError):
+            _drop_output()
+        sys.exit(readable.exit_code)
+
+
+def _end_without(lost: ShardmillError) -> NoReturn:
+    """Ends a worker at once that lost another one: TensorFlow would wait for that at the exit."""
+    from cli.local_workers import is_worker
+
+    if is_worker():
+        ending.object_was_printed()  # by the launcher at its end: it may start this one again
+    ending.fail(lost)
+    sys.stdout.flush()
+    os._exit(lost.exit_code)
+
+
+def _readable(error: Exception) -> ShardmillError | None:
+    """An error of the system or of TensorFlow in words; None for a bug."""
+    if isinstance(error, OSError):
         in_object_store = "://" in str(error.filename)
         if error.errno not in (errno.ENOSPC, errno.ENAMETOOLONG) and not in_object_store:
-            raise
-        _drop_output()
-        readable = file_error(error, "the output", resumes=_resumes(sys.argv))
-        click.echo(f"error: {readable}", err=True)
-        sys.exit(readable.exit_code)
-    except Exception as error:
+            return None
+        return file_error(error, "the output", resumes=_resumes(sys.argv))
+    kind = type(error).__name__  # TensorFlow is not imported here
+    if kind == "UnknownError":
         from reader.damage import raised_in_graph
 
-        kind = type(error).__name__  # TensorFlow is not imported here
-        if kind == "UnknownError" and (found := raised_in_graph(error)) is not None:
-            click.echo(f"error: {found}", err=True)
-            sys.exit(found.exit_code)
-        if kind != "DataLossError":
-            raise
-        click.echo(
-            f"error: a record does not match its checksum ({_first_line(error)}). Run 'shardmill "
-            "verify' on the set: it names the file and the record. If the set is intact, a cached "
-            "copy is not: run 'shardmill cache --clear'.",
-            err=True,
-        )
-        sys.exit(DamageError.exit_code)
+        return raised_in_graph(error)
+    if kind != "DataLossError":
+        return None
+    first_line = str(getattr(error, "message", error)).splitlines()[0]
+    return DamageError(
+        f"a record does not match its checksum ({first_line}). Run 'shardmill verify' on the set: "
+        "it names the file and the record. If the set is intact, a cached copy is not: run "
+        "'shardmill cache --clear'."
+    )
+
+
+def _help_for(error: click.ClickException) -> str | None:
+    context = getattr(error, "ctx", None)
+    return context and f"Run '{context.command_path} --help'."
 
 
 def _open_closed_streams() -> None:
@@ -176,10 +216,6 @@ def _show_everything() -> None:
 def _drop_output() -> None:
     """Discards buffered output, which Python would try to write at exit, ending with 120."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _first_line(error: Exception) -> str:
-    return str(getattr(error, "message", error)).splitlines()[0]
 
 
 def _resumes(argv: list[str]) -> bool:

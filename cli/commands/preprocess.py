@@ -151,7 +151,7 @@ def build_set(
     from beam_jobs.engine.logs import beam_log, runs_here, submits_only
     from cli.console import Bars, native_noise_kept, print_json, say
     from cli.ledger import print_ledger, print_warnings
-    from shard_format.errors import RESUMES
+    from shard_format.errors import INTERRUPTED, RESUMES
 
     units = {"list": "files", "stage": "bytes"}
     with (
@@ -159,7 +159,7 @@ def build_set(
         Bars(stderr) as bars,
         ends_within(
             END_SECONDS if runs_here(beam_args) else None,
-            lambda: bars.say_at_the_end(f"interrupted: {RESUMES}"),
+            lambda: bars.say_at_the_end("interrupted", RESUMES, INTERRUPTED),
         ),
         beam_log(beam_args, bars.note),
     ):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli import ending
 from cli.options import click_options
 from cli.places import LOCAL, PLACE
 from trainer.search.options import SearchOptions
@@ -82,15 +83,14 @@ def search(places: tuple[Any, ...], run_dir: Path | None, as_json: bool, **value
     directory = run_dir or default_directory(space.path)
     plan = make_plan(space, data, directory, SearchOptions(**values))
     program = (sys.executable, "-m", "cli.main", "train")
+    ending.leave_sigterm()
     try:
         with Bars() as bars:
             show = _Show(bars, plan)
             trials = run_search(plan, program, gpus(), show)
             show.finish()
     except SearchStopped as stopped:
-        command = shlex.join(["shardmill", *sys.argv[1:]])
-        click.echo(f"{str(stopped).removesuffix('.')}:\n  {command}", err=True)
-        raise SystemExit(stopped.exit_code) from None
+        raise ending.stopped(stopped) from None
     draw(directory / PLOT, trials, space.parameters, _measure(plan))
     best = best_trial(trials)
     if as_json:

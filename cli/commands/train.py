@@ -6,12 +6,14 @@ import contextlib
 import dataclasses
 import os
 import shlex
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli import ending
 from cli.config_file import config_options, save
 from cli.options import click_options
 from cli.places import LOCAL, PLACE
@@ -135,9 +137,7 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
     try:
         result = _trained(options)
     except TrainingStopped as stopped:
-        message = str(stopped).removesuffix(".")
-        click.echo(f"{message}:\n  {shlex.join(['shardmill', *sys.argv[1:]])}", err=True)
-        raise SystemExit(stopped.exit_code) from None
+        raise ending.stopped(stopped) from None
     except KeyboardInterrupt:
         raise KeyboardInterrupt(where_it_resumes(options.run_dir)) from None
     final = result.final
@@ -196,11 +196,14 @@ def _ended_by_sigterm(bars: Bars) -> contextlib.AbstractContextManager[None]:
     from trainer.checkpointing.termination import sigterm_ends_at_once
 
     def say() -> None:
+        command = shlex.join(["shardmill", *sys.argv[1:]])
         bars.say_at_the_end(
-            "stopped by SIGTERM; nothing had to be saved. The same command resumes it.\n"
-            f"  {shlex.join(['shardmill', *sys.argv[1:]])}"
+            "stopped by SIGTERM; nothing had to be saved. The same command resumes it",
+            f"\n  {command}",
+            128 + signal.SIGTERM,
         )
 
+    ending.leave_sigterm()
     return sigterm_ends_at_once(say)
 
 

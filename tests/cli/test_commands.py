@@ -195,7 +195,9 @@ def test_signals_stop_a_training_at_a_checkpoint(shard_set, repository, tmp_path
         process.send_signal(number)
         stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == 128 + number, stderr[-3000:]
-    assert stdout == ""
+    ended = json.loads(stdout)
+    assert ended["code"] == 128 + number and ended["error"].startswith(f"stopped by {name} after ")
+    assert shlex.split(ended["hint"]) == ["shardmill", *arguments]
     *_, said, command = stderr.splitlines()
     assert said.startswith(f"stopped by {name} after ")
     assert said.endswith("which are checkpointed. The same command resumes it:")

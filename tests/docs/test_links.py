@@ -10,6 +10,7 @@ DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/architecture.
 DOCUMENTS += [
     "docs/dataflow.md",
     "docs/decisions/0018-dataflow.md",
+    "docs/exit-codes.md",
     "docs/options.md",
     "docs/python.md",
     "docs/reading.md",

@@ -35,7 +35,7 @@ def load_weights(model: Any, path: Path) -> bool:
             keras.applications.
 
     Raises:
-        UsageError: There is no such file, or none of these kinds.
+        UsageError: The file is none of these kinds.
         InputError: It cannot be read, or holds the weights of another network.
     """
     found = _read(path)
@@ -77,7 +77,7 @@ def _read(path: Path) -> list[Array]:
     """The weights in a file, in the order of the layers."""
     readers = {".keras": _read_keras, ".h5": _read_h5}
     if not path.is_file():
-        raise UsageError(f"No file {path} (--weights). Pass a .keras or .h5 file on this machine.")
+        raise InputError(f"No file {path} (--weights). Pass a .keras or .h5 file on this machine.")
     if path.suffix not in readers or path.name.endswith(".weights.h5"):
         raise UsageError(
             f"--weights {path} is no .keras or .h5 file with an order of layers. Save the model "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from beam_jobs.text.tokenizers.base import Ids, Tokenizer, Vocabulary
-from shard_format import InputError, UsageError, storage
+from shard_format import InputError, storage
 from shard_format.storage import Place
 from shard_format.tokenizer_limits import check_ids, read_tokenizer_file
 
@@ -12,12 +12,11 @@ def load_tokenizer(path: Place) -> Tokenizer:
     """The tokenizer in a file; its content decides which library loads it.
 
     Raises:
-        UsageError: It is a folder, a pipe or a device.
-        InputError: The file cannot be read, is not a tokenizer, or asks for too much.
+        InputError: It is no regular file, cannot be read, is no tokenizer, or asks for too much.
     """
     try:
         if storage.stat(path) is None and storage.exists(path):
-            raise UsageError(f"--tokenizer {path} is not a regular file. Name a tokenizer file.")
+            raise InputError(f"--tokenizer {path} is not a regular file. Name a tokenizer file.")
         content = read_tokenizer_file(path)
         tokenizer = _loaded(content, path)
         check_ids(tokenizer.vocabulary.size)

@@ -43,7 +43,7 @@ def test_a_file_that_is_not_there(build_text, tmp_path):
         build_text(tokenizer=str(tmp_path / "missing"))
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe", "/dev/zero"):
-        with pytest.raises(UsageError, match="is not a regular file"):
+        with pytest.raises(InputError, match="is not a regular file"):
             build_text(tokenizer=str(path))
 
 
