@@ -248,7 +248,8 @@ def _reason(error: Exception) -> tuple[int, str]:
     status, code = _STATUS.search(text), _CODE.search(text)
     if status is None:
         return errno.EIO, _no_answer(text) or _first_line(error)
-    number = {"401": errno.EACCES, "403": errno.EACCES, "416": errno.ERANGE}
+    # What is missing here is the bucket: an answer, which another attempt does not change.
+    number = {"401": errno.EACCES, "403": errno.EACCES, "404": errno.ENXIO, "416": errno.ERANGE}
     reason = status[1].strip()
     if code is not None:
         reason += f" ({': '.join(part for part in code.groups() if part)})"
