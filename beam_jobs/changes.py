@@ -35,43 +35,56 @@ _OF_FILES = {"tokenizer", "decontaminate", "name"}
 _MOST_SHOWN = 120  # characters of two values
 _MOST_COMPARED = 1 << 22  # items: more take too much memory
 _STATES = pa.schema([pa.field("record_id", pa.string()), pa.field("state", pa.string())])
+_FILE = r"(?s)^([^\x00]*\x00[^\x00]*)\x00.*$"  # in a state: size and time, before the label
 _STAGE_OPTIONS = b"stage_options"  # in the metadata of a list of files
 
 
 class SourceSummaries:
-    """Number, bytes and a digest of the items of every source, added in the order of the listing.
+    """Number, bytes and digests of the items of every source, added in the order of the listing.
 
     Args:
         sources: Of the job.
+        id_prefix: What the ids of its records begin with, see --id-prefix.
     """
 
-    def __init__(self, sources: Sequence[str]) -> None:
+    def __init__(self, sources: Sequence[str], id_prefix: str | None = None) -> None:
         roots = prefixes([storage.place_of(source) for source in sources])
         if len(roots) > _MOST_SOURCES:
             roots = [("", storage.place_of(f"{len(roots)} sources"))]
         self._roots = roots
+        self._prefix = f"{id_prefix}/" if id_prefix else ""
         self._at = 0
         self._items = [0] * len(roots)
         self._bytes = [0] * len(roots)
         self._digests = [hashlib.blake2b(digest_size=8) for _ in roots]
+        self._files = [hashlib.blake2b(digest_size=8) for _ in roots]  # names, sizes, times alone
 
     def add(self, item: SourceItem, identity: bytes) -> None:
         """Adds an item; the `identity` is what its unit's key is made of."""
-        at = self._at
-        while at < len(self._roots) - 1 and not _is_below(item.record_id, self._roots[at][0]):
+        at, name = self._at, item.record_id.removeprefix(self._prefix)
+        while at < len(self._roots) - 1 and not _is_below(name, self._roots[at][0]):
             at += 1
-        if _is_below(item.record_id, self._roots[at][0]):
+        if _is_below(name, self._roots[at][0]):
             self._at = at  # else it is a row of --labels without a file
-        self._items[at] += 1
-        self._bytes[at] += item.size
         self._digests[at].update(identity)
+        if item.path:
+            self._items[at] += 1
+            self._bytes[at] += item.size
+            self._files[at].update(repr((name, item.size, item.mtime_ns)).encode())
 
     def described(self) -> list[dict[str, Any]]:
         """A dictionary of each source, in the order of their record ids."""
-        each = zip(self._roots, self._items, self._bytes, self._digests, strict=True)
+        amounts = zip(self._roots, self._items, self._bytes, strict=True)
+        digests = zip(self._digests, self._files, strict=True)
         return [
-            {"source": str(root), "items": items, "bytes": size, "digest": digest.hexdigest()}
-            for (_, root), items, size, digest in each
+            {
+                "source": str(root),
+                "items": items,
+                "bytes": size,
+                "digest": digest.hexdigest(),
+                "files": files.hexdigest(),
+            }
+            for ((_, root), items, size), (digest, files) in zip(amounts, digests, strict=True)
         ]
 
 
@@ -104,7 +117,9 @@ def differences(
     before = before if isinstance(before, dict) else {}
     found = list(_option_differences(build.get("options") or {}, before, inputs, options))
     found += _version_differences(before.get("stage"), inputs["stage"])
-    found += _source_differences(before.get("sources"), inputs["sources"], build, options)
+    found += _source_differences(
+        before.get("sources"), inputs["sources"], build, options, explained=bool(found)
+    )
     if not found and not before:
         return ["it was built from files with other names, sizes or modification times"]
     return found or ["its options have another form"]
@@ -158,7 +173,18 @@ def _source_differences(
     now: Sequence[Mapping[str, Any]],
     build: Mapping[str, Any],
     options: PreprocessOptions,
+    *,
+    explained: bool,
 ) -> Iterator[str]:
+    """What differs between the sources.
+
+    Args:
+        before: As the set has them in build.json.
+        now: As they are listed.
+        build: The content of build.json.
+        options: Of the new build.
+        explained: Whether an option differs, which may give the same files other labels.
+    """
     if not isinstance(before, list):
         saved = (build.get("options") or {}).get("sources")
         if saved and list(saved) != list(options.sources):
@@ -176,10 +202,14 @@ def _source_differences(
         old, new = then[source], later[source]
         if old["digest"] == new["digest"]:
             continue
-        if (old["items"], old["bytes"]) == (new["items"], new["bytes"]):
-            yield f"{source}: {_amount(new)}, with other names or modification times"
-        else:
+        if (old["items"], old["bytes"]) != (new["items"], new["bytes"]):
             yield f"{source}: {_amount(old)} then, {_amount(new)} now"
+        elif old.get("files", "") not in ("", new["files"]):
+            yield f"{source}: {_amount(new)}, with other names or modification times"
+        elif not explained:
+            changed = "labels, groups or splits"
+            changed = changed if "files" in old else f"names, modification times, {changed}"
+            yield f"{source}: {_amount(new)}, with other {changed}"
 
 
 def _amount(source: Mapping[str, Any]) -> str:
@@ -261,13 +291,19 @@ def _said(
     at = pc.index_in(new, value_set=old.combine_chunks())
     known = np.asarray(pc.is_valid(at))
     states = before["state"].take(at.filter(pa.array(known)))
+    now_states = now["state"].filter(pa.array(known))
     differs = np.zeros(len(now), bool)
-    differs[known] = np.asarray(pc.not_equal(states, now["state"].filter(pa.array(known))))
+    differs[known] = np.asarray(pc.not_equal(states, now_states))
+    files = (pc.replace_substring_regex(one, _FILE, r"\1") for one in (states, now_states))
+    relabelled = np.zeros(len(now), bool)
+    relabelled[known] = np.asarray(pc.equal(*files))
+    relabelled &= differs
     gone = ~np.asarray(pc.is_in(old, value_set=new.combine_chunks()))
     why += [
         f"{counted(int(which.sum()), 'file')} {what} ({_names(names, which)})"
         for what, names, which in (
-            ("changed", new, differs),
+            ("changed", new, differs & ~relabelled),
+            ("with other labels or reasons of rejection", new, relabelled),
             ("added", new, ~known),
             ("removed", old, gone),
         )

@@ -57,6 +57,43 @@ def test_what_differs_is_said(kind, build, tmp_path):
     assert files(tmp_path / "set") == before
 
 
+@pytest.fixture
+def flat(make_images, tmp_path):
+    """12 images in one folder, whose names have two classes: 0a.jpg, 1b.jpg, 2a.jpg."""
+    folder = tmp_path / "flat"
+    folder.mkdir()
+    for number, path in enumerate(sorted(make_images().rglob("*.jpg"))):
+        path.rename(folder / f"{number}{'ab'[number % 2]}.jpg")
+    return folder
+
+
+def test_labels_alone_do_not_make_other_files(flat, build, tmp_path):
+    staging = str(tmp_path / "staging")
+    build(flat, label_pattern=r"(?P<label>[ab])\.", staging=staging)
+    with pytest.raises(InputError) as refused:
+        build(flat, label_pattern=r"^(?P<label>\d)")
+    assert str(refused.value).splitlines()[1:] == [
+        r"  --label-pattern: (?P<label>[ab])\. then, ^(?P<label>\d) now",
+        "Pass --overwrite to replace it, or choose another --out.",
+    ]
+    notes = []
+    job = {"label_pattern": r"^(?P<label>\d)", "staging": staging, "overwrite": True}
+    out = str(tmp_path / "set")
+    preprocess(ImageOptions((str(flat),), out, resize="shorter:32", **job), on_note=notes.append)
+    assert any("12 files with other labels" in note for note in notes)
+    assert not any("files changed" in note for note in notes)
+
+
+def test_other_rows_of_a_table_are_no_other_files(flat, build, tmp_path):
+    table = tmp_path / "labels.csv"
+    rows = [f"{path.name},{path.name[-5]}" for path in sorted(flat.iterdir())]
+    table.write_text("\n".join(["path,label", *rows, "none.jpg,a"]))
+    build(flat, labels=str(table))
+    table.write_text("\n".join(["path,label", *rows[1:], f"{rows[0][:-1]}c"]))
+    with pytest.raises(InputError, match=r": 12 files of .*, with other labels, groups or splits"):
+        build(flat, labels=str(table))
+
+
 def test_a_set_of_before_build_json_had_inputs(make_images, build, tmp_path):
     corpus = make_images()
     build(corpus)
