@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from beam_jobs.corpus.record import NO_ROW
 from beam_jobs.corpus.replacements import original_path, own_path
 from beam_jobs.moved_sources import known_sources, merged_options, replayed_sources
 from beam_jobs.options import OPTIONS, PreprocessOptions
@@ -77,10 +78,12 @@ class Exported(NamedTuple):
     Attributes:
         written: Number of files.
         without_bytes: Records that have no original (a broken link, a file that is too large).
+        in_source: Files that no row of --labels names: their bytes are in the source alone.
     """
 
     written: int
     without_bytes: int
+    in_source: int
 
 
 def export(
@@ -118,7 +121,7 @@ def _export(
         raise InputError(f"{folder} is not empty. Choose an empty or a new folder.")
     storage.make_folder(folder / FILES)
     parents = _parents(directory, folder / FILES, chosen)
-    written = without = 0
+    written = without = in_source = 0
     names = list(QUARANTINE_SCHEMA.names)
     names.insert(1, _FILE_COLUMN)
     with storage.create(folder / TABLE) as binary:
@@ -129,7 +132,9 @@ def _export(
             if chosen and record.reason not in chosen:
                 continue
             file = ""
-            if record.bytes is None:
+            if record.bytes is None and record.reason == NO_ROW:
+                in_source += 1
+            elif record.bytes is None:
                 without += 1
             else:
                 path = original_path(folder / FILES, record.record_id)
@@ -139,9 +144,9 @@ def _export(
                 file = path.relative_to(folder).as_posix()
                 written += 1
             table.writerow({**record._asdict(), _FILE_COLUMN: file})  # None is written as ""
-            on_progress(written + without)
+            on_progress(written + without + in_source)
         text.detach()  # flushes; the file is closed by `create`
-    return Exported(written, without)
+    return Exported(written, without, in_source)
 
 
 def check_reasons(directory: Place, chosen: Sequence[str]) -> int:

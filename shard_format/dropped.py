@@ -27,7 +27,7 @@ QUARANTINE_SCHEMA = pa.schema(
         pa.field("stage", pa.string(), nullable=False),
         pa.field("reason", pa.string(), nullable=False),
         pa.field("detail", pa.string(), nullable=False),
-        pa.field("bytes", pa.large_binary()),  # the original; null where it could not be read
+        pa.field("bytes", pa.large_binary()),  # the original; null where it was not read
     ]
 )
 
@@ -49,7 +49,8 @@ class RejectedRecord(NamedTuple):
             user chose.
         reason: Such as "truncated".
         detail: What was found in it.
-        bytes: Size of its original; None where it could not be read.
+        bytes: Size of its original; None where it was not read: it could not be, or it is of a file
+            that no row of --labels names.
     """
 
     record_id: str

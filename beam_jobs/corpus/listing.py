@@ -27,7 +27,7 @@ from beam_jobs.corpus.labels import (
 from beam_jobs.corpus.names import is_hidden_member, split_name
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.reading import formats_of_job
-from beam_jobs.corpus.record import Locator, Rejection, SourceItem
+from beam_jobs.corpus.record import NO_ROW, Locator, Rejection, SourceItem
 from beam_jobs.corpus.replacements import Replacements
 from beam_jobs.corpus.sniffing import HEAD_BYTES
 from beam_jobs.corpus.source_io import UnreadableError, file_of, place_of
@@ -37,7 +37,6 @@ from beam_jobs.options.formats import FORMATS
 from beam_jobs.options.values import SPLIT_BY_FOLDER
 from shard_format import InputError, storage
 
-_NO_ROW = "no-row"  # why a file that the label table does not name is rejected
 _MIN_SPLIT_BYTES = 1 << 20  # 1 MiB: a smaller file is not split
 _MIN_READ_BYTES = 32 << 20  # 32 MiB: a smaller file is not read to find its splits
 _MOST_NAMED = 8  # files
@@ -254,7 +253,7 @@ class CorpusListing:
         if item.reason:
             return item
         if found is None:
-            return item.rejected(Rejection(_NO_ROW, "no row of the table names this file"))
+            return item.rejected(Rejection(NO_ROW, "no row of the table names this file"))
         if isinstance(found, Rejection):
             return item.rejected(found)
         item = item.annotated(found)
@@ -265,7 +264,7 @@ class CorpusListing:
 
     def _is_ignored(self, item: SourceItem) -> bool:
         """Whether a file holds no records, and no row of the label table names it: README.md."""
-        if item.reason != _NO_ROW:
+        if item.reason != NO_ROW:
             return False
         if item.locator.container:
             holds = self._payload.is_primary(item.record_id)

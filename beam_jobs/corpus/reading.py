@@ -22,6 +22,7 @@ from beam_jobs.corpus.frames import Frame, FramedContent
 from beam_jobs.corpus.labels import DEFAULT_LABEL, AnnotationReader
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import (
+    NO_ROW,
     Annotations,
     IgnoredPart,
     Locator,
@@ -282,10 +283,10 @@ class CorpusReader:
         return self._companion_fields.read({**texts, **fields})
 
     def _rejected_by_listing(self, item: SourceItem) -> RejectedRecord:
-        """An item that listing rejected, with its bytes if it has some."""
+        """An item that listing rejected, with its bytes if it has some and is of the corpus."""
         data = None
         locator = item.locator
-        if is_file(item.path):  # a pipe might be waited for without end
+        if item.reason != NO_ROW and is_file(item.path):  # a pipe might be waited for without end
             try:
                 if locator.gaps:
                     data = b"".join(
@@ -305,9 +306,9 @@ class CorpusReader:
 
 
 def stored_range(item: SourceItem) -> storage.Range | None:
-    """The bytes of an item, if it is in an object store and they are read as a whole."""
+    """The bytes of an item, if it is in an object store and they are read, as a whole."""
     locator = item.locator
-    if locator.codec or locator.is_split:
+    if locator.codec or locator.is_split or item.reason == NO_ROW:
         return None
     file = file_of(item.replacement or item.path)
     if item.replacement or not locator.container:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 # The stage of a rejection by a rule that the user chose; all others are of unusable records.
 FILTER = "filter"
+NO_ROW = "no-row"  # the reason of a file that the table of --labels does not name
 
 
 class Rejection(Exception):

@@ -47,6 +47,8 @@ from shard_format.wording import parse_size
 
 # Raised whenever the files of a staged unit change their layout.
 UNIT_VERSION = 3
+# Of jobs with --labels: units of earlier versions have the bytes of files without a row.
+_LABELLED = {"files_without_row": "names"}
 
 _UNIT_SCHEMA = pa.schema(
     [pa.field("key", pa.string())]
@@ -137,13 +139,14 @@ def list_corpus(
         "reading": how,
         # Fractions are for planning: other ones find the staged units as they are.
         "split": options.split if splits_are_given(options.split) else "",
+        **({} if options.labels is None else _LABELLED),
         **record_type.stage_options(),
     }
     # What the whole build is made of: its options, and the same rows that its units are made of,
     # but not how they are cut.
     build = hashlib.blake2b(digest_size=16)
     build.update(json.dumps([options.config(), options.name, stage_options]).encode())
-    summaries = SourceSummaries(options.sources)
+    summaries = SourceSummaries(options.sources, options.id_prefix)
     with (
         item_notes(workspace) as notes,
         contextlib.closing(storage.open_random(workspace.listing)) as written,

@@ -120,8 +120,17 @@ def export(directory: Place, folder: Path, chosen: tuple[str, ...], as_json: boo
     say(f"written    {done.written:,} files to {folder / FILES}")
     if done.without_bytes:
         say(f"note: {counted(done.without_bytes, 'record')} without original bytes; see the table")
+    if done.in_source:
+        say(
+            f"note: {counted(done.in_source, 'file')} that no row of --labels names, in the source "
+            "alone; complete the table, then: shardmill quarantine replay "
+            f"{directory} --labels FILE"
+        )
     say(f"reasons    {folder / TABLE}")
-    say(f"next       repair files there, then: shardmill quarantine replay {directory} {folder}")
+    if done.written:
+        say(
+            f"next       repair files there, then: shardmill quarantine replay {directory} {folder}"
+        )
 
 
 @quarantine.command()

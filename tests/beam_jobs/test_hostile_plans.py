@@ -156,7 +156,7 @@ def nested(make_images, build, tmp_path):
 def test_a_record_with_the_path_of_a_folder_is_exported(nested, tmp_path):
     """A damaged a.tar next to refused members of it was a traceback."""
     out, _ = nested
-    assert export(out, tmp_path / "refused") == (3, 0)
+    assert export(out, tmp_path / "refused") == (3, 0, 0)
     rows = (tmp_path / "refused" / "quarantine.tsv").read_text().splitlines()[1:]
     written = {(tmp_path / "refused" / row.split("\t")[1]).read_bytes() for row in rows}
     assert written == {b"outer", b"inner", b"long"}

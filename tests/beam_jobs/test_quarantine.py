@@ -51,7 +51,7 @@ def test_reasons_are_counted(kind, damaged):
 def test_export_writes_originals_and_a_table(damaged, tmp_path):
     corpus, good, out = damaged
     done = export(out, tmp_path / "refused")
-    assert done == (3, 0)
+    assert done == (3, 0, 0)
     with (tmp_path / "refused" / "quarantine.tsv").open(newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
     assert {row["record_id"] for row in rows} == set(good)

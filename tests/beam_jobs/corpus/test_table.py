@@ -94,7 +94,7 @@ def test_rows_and_files_that_do_not_meet(flat, tmp_path, records):
         "unnamed.jpg": "no-row",
         "z.jpg": "no-label",
     }
-    assert found["unnamed.jpg"][2] == b"unnamed.jpg"
+    assert found["unnamed.jpg"][2] is None  # its bytes are in the source
     assert "'/etc/passwd'" in found["labels.csv/000000005"][1]
     assert sorted(records.ignored) == [".hidden.jpg", "labels.csv"]
     kept_now = kept(records(root, labels=str(table), no_labels=True))
@@ -221,7 +221,7 @@ def test_a_malformed_row_costs_itself(name, content, expected, flat, tmp_path, r
     found = records(flat("1.jpg", "2.jpg", "3.jpg"), labels=str(tmp_path / name))
     bad = {one for one, reason in reasons(found).items() if reason == expected}
     assert len(bad) == 1 and bad.pop().startswith(f"{name}/")
-    assert found["2.jpg"] == ("no-row", "no row of the table names this file", b"2.jpg")
+    assert found["2.jpg"] == ("no-row", "no row of the table names this file", None)
     assert found["1.jpg"] == (b"1.jpg", "a", None, None)
     assert reasons(found).get("3.jpg") == ("no-label" if name == "a.jsonl" else None)
 
