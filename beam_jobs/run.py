@@ -36,7 +36,7 @@ from shard_format import (
     naming,
     storage,
 )
-from shard_format.errors import file_error
+from shard_format.errors import EmptySetError, file_error
 from shard_format.storage import Place
 
 
@@ -88,6 +88,7 @@ def preprocess(
     Raises:
         UsageError: An option is wrong.
         InputError: The corpus or the output folder cannot be used.
+        EmptySetError: Every record was rejected, and `options.keep_empty` is not set.
     """
     if options.append:
         raise UsageError("append is for beam_jobs.append(options). Call that, or leave it out.")
@@ -125,6 +126,7 @@ def _build(
     record_type = RECORD_TYPES[options.record_type](options)
     workspace, run_id = workspace_of(options), uuid.uuid4().hex
     with system_memory_pool(), locked_output(workspace, on_note):
+        unfinished = storage.is_folder(workspace.plan)
         build = begin(
             options,
             record_type,
@@ -142,9 +144,13 @@ def _build(
         if found.changes:
             on_note(found.changes)
         if not build.complete:
-            run_build(
-                options, record_type, build, workspace, run_id, beam_args, on_progress, on_note
-            )
+            try:
+                run_build(
+                    options, record_type, build, workspace, run_id, beam_args, on_progress, on_note
+                )
+            except EmptySetError as error:
+                left = _leave_nothing(options, workspace, replacement, unfinished=unfinished)
+                raise EmptySetError(f"{error} {left}") from error
         finish(
             options,
             workspace,
@@ -154,6 +160,31 @@ def _build(
         )
         out = workspace.out if replacement is None else replacement.directory
         return _report(out, found.ignored, already_built=build.complete and replacement is None)
+
+
+def _leave_nothing(
+    options: PreprocessOptions,
+    workspace: Workspace,
+    replacement: Replacement | ReplacementInStore | None,
+    *,
+    unfinished: bool,
+) -> str:
+    """Removes what a build without records has written, and says what is left.
+
+    Args:
+        options: The job.
+        workspace: Its folders.
+        replacement: Of an old set, which stays.
+        unfinished: Whether an earlier build had staged units there, which stay, too.
+    """
+    if unfinished:
+        return f"What an interrupted build has staged stays in {workspace.work}."
+    workspace.remove()
+    staged = f" Staged units stay in {options.staging}." if options.staging else ""
+    if replacement is None:
+        return f"Nothing was left in {workspace.out}.{staged}"
+    replacement.delete_new()
+    return f"The set in {replacement.directory} is as it was.{staged}"
 
 
 def _is_there(replacement: Replacement | ReplacementInStore, build_id: str) -> bool:
@@ -241,7 +272,7 @@ def check_kept(report: BuildReport) -> None:
     """Returns if there is a record in the set.
 
     Raises:
-        InputError: Every record was rejected. The set is there all the same, with the quarantine.
+        InputError: Every record was rejected, and the set was kept with --keep-empty.
     """
     ledger = report.manifest.ledger
     if not ledger.kept:

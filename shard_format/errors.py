@@ -3,6 +3,7 @@
     ShardmillError                 3
     |-- UsageError                 2   an option is unknown, malformed or contradicts another
     |-- InputError                 3   the raw corpus or the output cannot be used
+    |   `-- EmptySetError          3   every record of the corpus was rejected
     |-- ShardSetError              3   a directory is not a shard set that this version reads
     |   `-- SetReplacedError       3   it was compacted or built again while it was read
     |-- MissingExtraError          3   a package is not installed; in `shard_format/extras.py`
@@ -36,6 +37,10 @@ class UsageError(ShardmillError):
 
 class InputError(ShardmillError):
     """The raw corpus or the output cannot be used."""
+
+
+class EmptySetError(InputError):
+    """Every record of a corpus was rejected, so there is no set."""
 
 
 class ShardSetError(ShardmillError):

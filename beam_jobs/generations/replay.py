@@ -113,7 +113,12 @@ def _jobs(
         later = tuple(str(one / naming.READ_ITEMS) for one in folders[number + 1 :])
         jobs.append(
             dataclasses.replace(
-                job, base="", base_generation=None, overwrite=False, without_items=later
+                job,
+                base="",
+                base_generation=None,
+                overwrite=False,
+                without_items=later,
+                keep_empty=True,  # later generations have records
             )
         )
     return jobs

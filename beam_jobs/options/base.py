@@ -59,7 +59,7 @@ class PreprocessOptions:
     # Paths, workers and names: `config` leaves them out, for they do not change the records.
     WITHOUT_EFFECT: ClassVar[frozenset[str]] = frozenset(
         "sources out repaired notes name labels workers worker_type on_bad on_unreadable staging "
-        "unit_size no_report overwrite append new_classes no_fingerprints "
+        "unit_size no_report overwrite append new_classes no_fingerprints keep_empty "
         "base base_generation only_items without_items".split()
     )
 
@@ -219,6 +219,12 @@ class PreprocessOptions:
         type=bool,
     )
     no_report: bool = option(False, "Do not write report.html.", type=bool)
+    keep_empty: bool = option(
+        False,
+        "Keep a set of which every record was rejected, with its quarantine; without it such a "
+        "build leaves nothing.",
+        type=bool,
+    )
     overwrite: bool = option(
         False,
         "Replace another set in OUT, once the new one is whole; without it such a set is refused.",

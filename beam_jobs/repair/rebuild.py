@@ -38,7 +38,9 @@ class Rebuild:
         on_progress: OnProgress,
     ) -> None:
         self._out = out
-        self._jobs = [dataclasses.replace(job, out=str(out), no_report=True) for job in jobs]
+        self._jobs = [
+            dataclasses.replace(job, out=str(out), no_report=True, keep_empty=True) for job in jobs
+        ]
         self._removed = removed
         self._on_progress = on_progress
         self._manifest: Manifest | None = None

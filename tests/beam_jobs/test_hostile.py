@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -237,5 +236,4 @@ def test_nothing_kept_is_an_error_for_the_beam_way_too(tmp_path, repository, cap
     (folder / "a.jpg").write_bytes(b"not a picture")
     assert main(["images", str(tmp_path / "corpus"), "--out", str(tmp_path / "set")]) == 3
     output = capsys.readouterr()
-    assert json.loads(output.out)["quarantined"] == 1
-    assert "The only record was rejected" in output.err
+    assert output.out == "" and "The only record was rejected" in output.err

@@ -104,7 +104,8 @@ def test_labels_that_no_model_of_ours_learns_are_read(label: Feature) -> None:
 
 def test_the_hint_after_a_job_that_kept_nothing(shardmill: Any, tmp_path: Any) -> None:
     (tmp_path / "all.csv").write_text('text\n" "\n')
-    done = shardmill("preprocess", "text", tmp_path / "all.csv", "--out", tmp_path / "set")
+    job = ("preprocess", "text", tmp_path / "all.csv", "--out", tmp_path / "set")
+    done = shardmill(*job, "--keep-empty")
     assert done.returncode == 3 and "rejected" in done.stderr
     assert f"next       shardmill quarantine list {tmp_path / 'set'}" in done.stdout
 

@@ -19,6 +19,7 @@ from beam_jobs.record_types import RecordType
 from beam_jobs.stages.commit.build_info import write_build_info
 from beam_jobs.stages.commit.duplicates import write_duplicates
 from beam_jobs.stages.commit.fingerprints import write_fingerprints
+from beam_jobs.stages.commit.nothing_kept import nothing_kept
 from beam_jobs.stages.commit.quarantine import write_quarantine
 from beam_jobs.stages.commit.statistics import split_statistics
 from beam_jobs.stages.labels import label_features
@@ -65,9 +66,16 @@ def commit(
         options: The job.
         record_type: Its record type.
         workspace: The build.
+
+    Raises:
+        EmptySetError: Every record was rejected; nothing of the set is written then.
+        InputError: There is another set.
     """
     workspace.mark("commit")
     plan = load_plan(workspace)
+    ledger = _ledger(summaries, plan)
+    if not (ledger.kept or options.keep_empty or options.base):  # a generation may have none
+        raise nothing_kept(ledger, summaries, workspace)
     to_index = sum(result.info.records for result in results)
     left_out = sum(summary.read - summary.kept for summary in summaries)
     report(workspace.progress, "commit", total=to_index + left_out)
@@ -98,7 +106,7 @@ def commit(
         name=options.name,
         schema=schema,
         splits=splits,
-        ledger=_ledger(summaries, plan),
+        ledger=ledger,
         config=options.config() | record_type.config() | plan.settled,
         files={name: file_info(workspace.out / name) for name in files},
     )

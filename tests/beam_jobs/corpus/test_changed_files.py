@@ -24,7 +24,7 @@ REASON = "changed-while-reading"
 
 
 def _build(corpus: Path, out: Path, make=TextOptions, **options: object):
-    values = {"workers": 1, "no_report": True, "dedup": "off", **options}
+    values = {"workers": 1, "no_report": True, "dedup": "off", "keep_empty": True, **options}
     return preprocess(make((str(corpus),), str(out), **values)).manifest
 
 

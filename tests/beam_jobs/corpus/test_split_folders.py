@@ -43,7 +43,7 @@ def test_folders_with_the_same_classes_are_splits(corpus, records):
 def test_the_note_comes_before_the_work(corpus, tmp_path):
     root, called = corpus(*split_classes("train", "test")), []
     preprocess(
-        ImageOptions(root, tmp_path / "set"),
+        ImageOptions(root, tmp_path / "set", keep_empty=True),
         on_progress=lambda stage, done, total: called.append(stage),
         on_note=called.append,
     )

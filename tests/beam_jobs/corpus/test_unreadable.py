@@ -28,7 +28,7 @@ def interrupted(kind, corpus, out, when, back, **options):
         if stage == when and corpus.exists():
             corpus.rename(away)
 
-    job = kind.options(corpus, out, workers=1, no_report=True, **options)
+    job = kind.options(corpus, out, workers=1, no_report=True, keep_empty=True, **options)
     try:
         return preprocess(job, on_progress=on_progress)
     finally:

@@ -36,7 +36,7 @@ def build_text(tmp_path):
         source.mkdir()
         rows = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
         (source / "corpus.jsonl").write_bytes(b"".join(row + b"\n" for row in rows))
-        defaults = {"workers": 1, "no_report": True, "label_column": "label"}
+        defaults = {"workers": 1, "no_report": True, "label_column": "label", "keep_empty": True}
         preprocess(
             TextOptions(sources=(str(source),), out=str(tmp_path / out), **(defaults | options))
         )

@@ -192,10 +192,10 @@ def test_no_record_to_train_on(build_text, tmp_path):
 def test_where_everything_is_refused_the_set_says_why(build_text, tmp_path):
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "a.jsonl").write_text("no json\n")
-    manifest = build_text("set", tmp_path / "source", no_labels=True, train_tokenizer="bpe:300")
+    options = {"no_labels": True, "train_tokenizer": "bpe:300", "keep_empty": True}
+    manifest = build_text("set", tmp_path / "source", **options)
     assert manifest.ledger.quarantined == manifest.ledger.read == 1
-    options = {"no_labels": True, "train_tokenizer": "bpe:300", "pack": 64}
-    manifest = build_text("packed", tmp_path / "source", **options)
+    manifest = build_text("packed", tmp_path / "source", **options, pack=64)
     assert manifest.ledger.quarantined == 1
 
 
