@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.build import holds_set, is_whole, load_built_id, resolve, workspace_of
 from beam_jobs.columns import int64
+from beam_jobs.corpus.item_table import endings
 from beam_jobs.corpus.names import LABEL_SEPARATOR
 from beam_jobs.generations.append import generation_job, generation_with
 from beam_jobs.options import PreprocessOptions
@@ -40,9 +41,6 @@ from shard_format.storage import Place
 # Of the duration of a build, with images and with text, on 2 cores: planning, writing and the
 # report take the rest (build.json has the stages of any build).
 _STAGING_SHARE = 0.8
-
-# ".jpg", ".jsonl.gz"; of a part of a large file the ending of the file.
-_ENDING = r"(?P<end>(?P<inner>\.\w{1,8})?\.(?P<codec>gz|zst|bz2|xz)|\.\w{1,8})(?P<part>/\d{12})?$"
 
 
 class RejectedItems(NamedTuple):
@@ -212,7 +210,7 @@ def _look(
         files=len(pc.unique(listing["path"])),
         items=found.items,
         bytes=found.bytes,
-        kinds=_kinds(listing["record_id"]),
+        kinds=_counts(endings(listing["record_id"])),
         ignored=found.ignored,
         rejected=_rejected(listing),
         classes=_classes(usable["label"]),
@@ -295,13 +293,6 @@ def _staged(units: pa.Table, workspace: Workspace) -> tuple[int, int]:
         names = {entry.name for entry in storage.list_folder(workspace.units)}
     done = np.array([f"{key}.json" in names for key in units["key"].to_pylist()], bool)
     return int(done.sum()), int(int64(units["bytes"])[~done].sum())
-
-
-def _kinds(record_ids: pa.ChunkedArray) -> dict[str, int]:
-    """Number of items by the ending of their names, the most frequent first."""
-    found = pc.extract_regex(record_ids, _ENDING)
-    ends = pc.utf8_lower(pc.fill_null(pc.struct_field(found, "end"), "no ending"))
-    return _counts(ends)
 
 
 def _classes(labels: pa.ChunkedArray) -> dict[str, int]:

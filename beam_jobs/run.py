@@ -26,6 +26,7 @@ from beam_jobs.progress import Follower, OnProgress
 from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.replacement import Replacement, replacement_at
 from beam_jobs.replacement_in_stores import ReplacementInStore
+from beam_jobs.set_warnings import set_warnings
 from beam_jobs.workspace import Workspace
 from shard_format import (
     InputError,
@@ -63,7 +64,7 @@ class BuildReport(NamedTuple):
             "units": self.build.get("units", 0),
             "ignored": self.ignored,
             "notes": self.build.get("notes", []),
-            "warnings": self.build.get("warnings", []),
+            "warnings": set_warnings(self.manifest, self.build),
         }
 
 

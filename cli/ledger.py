@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Any
 
+from beam_jobs.set_warnings import set_warnings
 from cli.console import say, stdout, table
 from shard_format import Manifest
 from shard_format.wording import format_bytes
@@ -54,9 +55,9 @@ def print_ledger(manifest: Manifest, build: dict[str, Any], ignored: int | None 
     say(f"root hash  {manifest.root_hash}")
 
 
-def print_warnings(build: dict[str, Any]) -> None:
+def print_warnings(manifest: Manifest, build: dict[str, Any]) -> None:
     """Prints what makes a set unfit for its use, where it is read: at the end of the output."""
-    for warning in build.get("warnings", []):
+    for warning in set_warnings(manifest, build):
         say(
             textwrap.fill(
                 f"warning: {warning}", _WIDTH, break_long_words=False, break_on_hyphens=False

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from beam_jobs.corpus.record import WHOLE_FILE, ByteRange, Locator, SourceItem
 
@@ -48,6 +49,8 @@ ITEM_SCHEMA = pa.schema(
         pa.field("replacement", pa.binary(), nullable=False),
     ]
 )
+# ".jpg", ".jsonl.gz"; of a part of a large file the ending of the file.
+_ENDING = r"(?P<end>(?P<inner>\.\w{1,8})?\.(?P<codec>gz|zst|bz2|xz)|\.\w{1,8})(?P<part>/\d{12})?$"
 _MEMBER_NAMES = tuple(field.name for field in MEMBER_FIELDS)
 
 
@@ -65,6 +68,12 @@ def item_batch(items: Sequence[SourceItem]) -> pa.RecordBatch:
     columns["kept"] = [orjson.dumps(kept) if kept else None for kept in columns["kept"]]
     arrays = [pa.array(columns[field.name], field.type) for field in ITEM_SCHEMA]
     return pa.record_batch(arrays, schema=ITEM_SCHEMA)
+
+
+def endings(record_ids: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The endings of the names of items in lower case, or "no ending"."""
+    ends = pc.struct_field(pc.extract_regex(record_ids, _ENDING), "end")
+    return pc.utf8_lower(pc.fill_null(ends, "no ending"))
 
 
 _ROWS = 512  # that are Python objects at a time, of a kilobyte each

@@ -103,6 +103,11 @@ def is_image_name(name: str) -> bool:
     return _EXTENSIONS.get(name.rpartition(".")[2].lower()) == IMAGE
 
 
+def has_known_ending(name: str) -> bool:
+    """Whether a name ends as those of a format or of an archive do."""
+    return _extension(name) in _EXTENSIONS
+
+
 def text_format(head: bytes, name: str) -> str:
     """The format of a file of documents; UNKNOWN if it holds none.
 

@@ -30,6 +30,7 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import OnProgress
 from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.run import run_build
+from beam_jobs.set_warnings import set_warnings
 from beam_jobs.stages.list import Listing, list_corpus
 from beam_jobs.workspace import Workspace, write_json
 from shard_format import (
@@ -82,7 +83,7 @@ class Appended(NamedTuple):
             "units": self.build.get("units", 0),
             "ignored": self.ignored,
             "notes": self.build.get("notes", []),
-            "warnings": self.build.get("warnings", []),
+            "warnings": set_warnings(self.manifest, self.build),
         }
 
 

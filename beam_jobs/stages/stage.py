@@ -157,6 +157,7 @@ def _stage(
         filtered=dict(sorted(rejects.filtered.items())),
         reused=False,
         ignored=rejects.ignored,
+        empty_columns=work.empty_columns,
         sha256={suffix: file_sha256(files[suffix]) for suffix in ("arrow", "rejects")},
     )
     workspace.publish({files[suffix]: final[suffix] for suffix in ("tfrecord", *summary.sha256)})
@@ -237,6 +238,7 @@ class UnitAtWork:
         self._record_type = record_type
         self._rejects = rejects
         self._kept = kept_columns(options)
+        self._filled = set[str]()  # kept columns of text that a record has
         self._is_annotated = not options.no_labels or splits_are_given(options.split)
         self._columns = record_type.staged_columns
         labels = (pa.field(label_column(name), pa.string()) for name in options.further_labels)
@@ -251,6 +253,12 @@ class UnitAtWork:
     def kept(self) -> int:
         """Number of records that were staged so far."""
         return self._rows.count
+
+    @property
+    def empty_columns(self) -> tuple[str, ...]:
+        """The kept columns of text that are empty in every record that was staged so far."""
+        names = (name for name, kind in self._kept if kind != LABEL_KIND)
+        return tuple(name for name in names if name not in self._filled)
 
     def add(self, result: ReadResult) -> None:
         """Takes one result of reading."""
@@ -300,6 +308,8 @@ class UnitAtWork:
                 further[label_column(name)] = kept
             else:
                 values[name] = kept
+                if kind != "text" or any(kept):
+                    self._filled.add(name)
         frames = encode_frames(self._record_type.staged_features, values, len(records))
         begins = self._frames.append(frames)
         ids = [record.record_id for record in records]

@@ -13,7 +13,7 @@ disk that loses bits. What is damaged is staged again. Payload has a checksum fo
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -93,6 +93,7 @@ class UnitSummary(NamedTuple):
         unreadable: Files that could not be read because of I/O errors. Nothing of the unit is
             staged then.
         error: The first of these errors.
+        empty_columns: Kept columns of text that are empty in all its records.
         sha256: Checksums of its sidecar and its rejections, by their suffix.
     """
 
@@ -105,6 +106,7 @@ class UnitSummary(NamedTuple):
     ignored: int = 0
     unreadable: int = 0
     error: str = ""
+    empty_columns: Sequence[str] = ()
     sha256: Mapping[str, str] = {}
 
 

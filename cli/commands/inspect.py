@@ -31,6 +31,7 @@ def inspect(directory: Place, show_all: bool, as_json: bool) -> None:
       shardmill inspect set --all
       shardmill inspect set --json
     """
+    from beam_jobs.set_warnings import set_warnings
     from cli.console import print_json, say
     from cli.dropped import dropped_json, print_duplicates
     from cli.ledger import print_ledger, print_warnings
@@ -38,7 +39,7 @@ def inspect(directory: Place, show_all: bool, as_json: bool) -> None:
     from cli.text_statistics import text_json
     from shard_format import load_build, load_manifest
 
-    manifest = load_manifest(directory)
+    manifest, build = load_manifest(directory), load_build(directory)
     if as_json:
         statistics = {name: dict(split.statistics) for name, split in manifest.splits.items()}
         print_json(
@@ -48,6 +49,7 @@ def inspect(directory: Place, show_all: bool, as_json: bool) -> None:
                 "schema": manifest.schema.to_json(),
                 "config": dict(manifest.config),
                 "statistics": statistics,
+                "warnings": set_warnings(manifest, build),
             }
             | text_json(directory, manifest)
             | dropped_json(directory, manifest)
@@ -55,11 +57,10 @@ def inspect(directory: Place, show_all: bool, as_json: bool) -> None:
         return
     if show_all:
         _print_details(directory, manifest)
-    build = load_build(directory)
     print_ledger(manifest, build)
     print_class_range(manifest)
     print_duplicates(directory, manifest)
-    print_warnings(build)
+    print_warnings(manifest, build)
     if not show_all:
         say(f"more       {shlex.join(['shardmill', 'inspect', str(directory), '--all'])}")
 

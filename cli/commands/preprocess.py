@@ -181,7 +181,7 @@ def build_set(
     else:
         print_ledger(report.manifest, report.build, report.ignored)
         say(_closing(report, shown or options.out))
-        print_warnings(report.build)
+        print_warnings(report.manifest, report.build)
     check_kept(report)
 
 
@@ -226,7 +226,7 @@ def append_to_set(
         f"generation {found.number} of {options.out}, which has {records:,} records now; root hash "
         f"{found.manifest.root_hash}\nnext       shardmill log {options.out}"
     )
-    print_warnings(found.build)
+    print_warnings(found.manifest, found.build)
 
 
 def _closing(report: Any, out: str) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 
-from beam_jobs.report.markup import Html, element, escape, folded, foreign, table
+from beam_jobs.report.markup import Html, element, escape, folded, foreign, note, table
 from beam_jobs.report.sampling import ReportedSet
+from beam_jobs.set_warnings import set_warnings
 from shard_format import SplitInfo
 from shard_format.cleaning import cleaning_steps
 from shard_format.wording import counted, format_bytes
+
+_WARNING_WIDTH = 1000  # characters
 
 
 def content(reported: ReportedSet) -> Html:
@@ -26,10 +29,12 @@ def content(reported: ReportedSet) -> Html:
     if reported.holds_text:  # rules on documents leave out far more than those on images
         numbers.insert(-1, (manifest.ledger.filtered, "filtered", "filtered"))
     shown = [_number(f"{count:,}", one if count == 1 else many) for count, one, many in numbers]
+    warnings = set_warnings(manifest, reported.build)
     shown.append(_number(format_bytes(sum(split.bytes for split in splits)), "in shards"))
     return escape(
         (
             element("ul", shown, class_="numbers"),
+            [note(("Warning: ", foreign(one, _WARNING_WIDTH))) for one in warnings],
             _splits(reported),
             element("p", "Root hash ", element("code", manifest.root_hash, class_="hash")),
             _cleaning(reported),

@@ -17,6 +17,7 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import report
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.commit.build_info import write_build_info
+from beam_jobs.stages.commit.corpus_warnings import corpus_warnings
 from beam_jobs.stages.commit.duplicates import write_duplicates
 from beam_jobs.stages.commit.fingerprints import write_fingerprints
 from beam_jobs.stages.commit.nothing_kept import nothing_kept
@@ -113,7 +114,10 @@ def commit(
     _remove_strangers(workspace, manifest)
     release_memory()  # of the index and of the files above: the tables would add to it
     write_croissant(workspace.out, manifest, workspace.scratch_of)
-    write_build_info(workspace, listing, started, plan, summaries, options, manifest, fingerprints)
+    warnings = [*plan.warnings, *corpus_warnings(summaries, record_type.payload, workspace)]
+    write_build_info(
+        workspace, listing, started, plan, summaries, options, manifest, fingerprints, warnings
+    )
     # A manifest that survives a power cut must not name files that do not: all of them are durable.
     _write_manifest(workspace, manifest.to_text().encode())
     return manifest

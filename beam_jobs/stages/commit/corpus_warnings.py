@@ -1,0 +1,67 @@
+"""Facts about a corpus that make its set unfit, most likely: a line for each, with what to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import pyarrow.compute as pc
+
+from beam_jobs.corpus.item_table import endings
+from beam_jobs.corpus.payload import Payload
+from beam_jobs.corpus.sniffing import has_known_ending
+from beam_jobs.staging import UnitSummary
+from beam_jobs.workspace import Workspace, read_batches
+from shard_format.wording import counted
+
+_MOST_NAMED = 3
+_RARE = 0.1  # the most that endings of no known format may be of all files
+
+
+def corpus_warnings(
+    summaries: Sequence[UnitSummary], payload: Payload, workspace: Workspace
+) -> list[str]:
+    """What a build knows of its corpus.
+
+    Args:
+        summaries: All units.
+        payload: How records are read.
+        workspace: Where the listing is.
+    """
+    return [*_empty_columns(summaries), *_rare_endings(payload, workspace)]
+
+
+def _empty_columns(summaries: Sequence[UnitSummary]) -> Iterator[str]:
+    units = [summary for summary in summaries if summary.kept]
+    empty = set.intersection(*(set(one.empty_columns) for one in units)) if units else set()
+    if empty:
+        records = sum(summary.kept for summary in units)
+        yield (
+            f"--keep-columns {','.join(sorted(empty))}: empty in each of "
+            f"{counted(records, 'record')}. Correct the name, or leave it out."
+        )
+
+
+def _rare_endings(payload: Payload, workspace: Workspace) -> Iterator[str]:
+    """Of files whose names are of no format, which are taken because they are text."""
+    if not payload.format_of(b"text", ""):
+        return
+    counts: Counter[str] = Counter()
+    for batch in read_batches(workspace.listing, ["record_id", "reason"]):
+        usable = batch.filter(pc.equal(batch["reason"], ""))["record_id"]
+        for one in pc.value_counts(endings(usable)).to_pylist():
+            counts[one["values"]] += one["counts"]
+    strange = {
+        ending: count
+        for ending, count in counts.most_common()
+        if ending.startswith(".") and not has_known_ending(ending)
+    }
+    files, rare = sum(strange.values()), sum(counts.values()) * _RARE
+    if strange and files <= rare:
+        shown = ", ".join(f"{count:,} {end}" for end, count in [*strange.items()][:_MOST_NAMED])
+        more = ", ..." if len(strange) > _MOST_NAMED else ""
+        yield (
+            f"{files:,} of {counted(sum(counts.values()), 'file')} have endings that are rare here "
+            f"and of no format of {payload.plural} ({shown}{more}); they were read as plain text. "
+            "Take them out of the source if they do not belong to it."
+        )
