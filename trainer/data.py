@@ -81,6 +81,7 @@ class Data:
         multi_label: Whether a record has any number of labels.
         class_weights: Of every class, for the loss; None for none.
         text_of: From token ids to text, for people.
+        manifest: Manifest of the set; None where there is none.
     """
 
     root_hash: str
@@ -93,6 +94,7 @@ class Data:
     multi_label: bool = False
     class_weights: tuple[float, ...] | None = None
     text_of: Callable[[Sequence[int]], str] = str
+    manifest: Manifest | None = None
 
     @property
     def num_outputs(self) -> int:
@@ -181,6 +183,7 @@ def open_data(asked: TrainOptions, worker: tuple[int, int] = (0, 1)) -> Data:
         multi_label=label is not None and bool(label.shape),
         class_weights=_class_weights(label, manifest, options) if options.class_weights else None,
         text_of=lambda ids: text_of_ids(options.data, ids),
+        manifest=manifest,
     )
 
 

@@ -5,6 +5,8 @@ TensorFlow reads both when it starts its devices, and never again.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,14 +17,30 @@ from trainer.options import TrainOptions
 _MIB = 1 << 20
 
 
+def require_tensorflow_backend() -> None:
+    """Checks that Keras runs on TensorFlow, also before it is loaded.
+
+    Raises:
+        UsageError: It runs on another backend.
+    """
+    keras = sys.modules.get("keras")
+    name = keras.config.backend() if keras else os.environ.get("KERAS_BACKEND") or "tensorflow"
+    if name != "tensorflow":
+        raise UsageError(
+            f"Keras runs on KERAS_BACKEND={name}, not on TensorFlow. Unset KERAS_BACKEND."
+        )
+
+
 def configure_devices(options: TrainOptions) -> None:
     """Applies the options of threads and memory; to be called before anything runs on a device.
 
     A GPU's memory is taken as it is needed, where TensorFlow would take nearly all of it at once.
 
     Raises:
-        UsageError: TensorFlow has started its devices already, or there is no GPU to limit.
+        UsageError: TensorFlow has started its devices already, there is no GPU to limit, or Keras
+            does not run on TensorFlow.
     """
+    require_tensorflow_backend()
     import tensorflow as tf
 
     threading = tf.config.threading

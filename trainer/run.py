@@ -14,6 +14,7 @@ from shard_format.errors import InputError
 from trainer import precision
 from trainer.checkpointing import checkpoint_files, checkpoints, run_dir
 from trainer.checkpointing.best import best_epoch, is_over, require_validation
+from trainer.checkpointing.kept_set import keep_set
 from trainer.checkpointing.progress import Progress
 from trainer.checkpointing.run_lock import RunLock
 from trainer.data import BatchStream, Data, open_data, require_batch
@@ -116,6 +117,9 @@ def _train_in(
     def restore() -> None:
         kept.restore(begun.checkpoint)
         claim.write()
+        if data.manifest is not None:
+            has_tokens = data.kind != "image"
+            keep_set(options.run_dir, options.data, data.manifest, has_tokens=has_tokens)
 
     team.from_chief(restore)
     team.take_from_chief([*learner.model.variables, *learner.optimizer.variables])

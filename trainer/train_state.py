@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from shard_format.errors import UsageError
 from trainer.checkpointing.checkpoints import save_model
+from trainer.devices import require_tensorflow_backend
 from trainer.loop import Loop
 from trainer.models import MODELS, InputShape, build_model
 from trainer.models.starting import freeze_body, load_weights
@@ -107,7 +108,7 @@ def make_train_state(
     Raises:
         UsageError: The options contradict the machine, or name a model that does not fit.
     """
-    _require_tensorflow_backend()
+    require_tensorflow_backend()
     if options.deterministic:
         tf.config.experimental.enable_op_determinism()
     keras.utils.set_random_seed(options.seed)
@@ -205,11 +206,3 @@ def _plan(options: Settings, steps_per_epoch: int) -> Plan:
         num_steps=num_steps,
         decay_steps=decays,
     )
-
-
-def _require_tensorflow_backend() -> None:
-    if keras.config.backend() != "tensorflow":
-        raise UsageError(
-            f"Keras runs on KERAS_BACKEND={keras.config.backend()}, not on TensorFlow. Unset "
-            "KERAS_BACKEND."
-        )

@@ -32,13 +32,15 @@ def export(run: Path, out: Path | None, as_json: bool, **values: Any) -> None:
 
     \b
     saved-model  for TensorFlow Serving and plain TensorFlow: signatures that take the bytes of
-                 image files, or texts, and do what preprocessing and the reader did. A new version
-                 folder each time: DIR/1, DIR/2, ...
+                 image files, or texts, and do what preprocessing and the reader did, but for the
+                 cleaning steps of texts that a note names. A new version folder each time: DIR/1,
+                 DIR/2, ...
     tflite       for LiteRT on phones: pixels or token ids in, float32 or quantized
     onnx         for ONNX Runtime: pixels or token ids in
 
-    Every model computes in float32. export.json next to it has the classes, the size of images and
-    the measurements. tflite and onnx need 'pip install shardmill[export]'.
+    RUN is all that is needed; its set is read for --evaluate and --quantize int8 only. Every model
+    computes in float32. export.json next to it has the classes, the size of images and the
+    measurements. tflite and onnx need 'pip install shardmill[export]'.
 
     \b
     Examples:
@@ -46,7 +48,7 @@ def export(run: Path, out: Path | None, as_json: bool, **values: Any) -> None:
       shardmill export run --epoch best --out served
       shardmill export run --to tflite --quantize none,dynamic,float16,int8 --evaluate --out phone
       shardmill export run --to onnx --out onnx
-      shardmill export run --data /mnt/set          if the set has moved since the training
+      shardmill export run --evaluate --data /mnt/set     if the set has moved since the training
     """
     if out is None:
         resolved = run.resolve()
@@ -54,7 +56,11 @@ def export(run: Path, out: Path | None, as_json: bool, **values: Any) -> None:
     options = ExportOptions(run=run, out=out, **values)
     from cli.console import Bars, native_noise_kept, print_json
     from cli.logs import quiet_tensorflow
+    from trainer.devices import require_tensorflow_backend
+    from trainer.export.locating import read_run
 
+    require_tensorflow_backend()
+    read_run(options.run, options.epoch)  # at once: loading TensorFlow takes seconds
     quiet_tensorflow()
     with native_noise_kept() as stderr, Bars(stderr) as bars:
         with bars.ends_at_interrupt("nothing was exported; run the same command again"):
@@ -102,8 +108,9 @@ def _print(done: Exported, options: ExportOptions) -> None:
         say(f"signatures {', '.join(done.signatures)}")
     say(f"written    {done.path}\nreport     {done.report}")
     if options.to == "saved-model" and done.kind != "packed":
-        # A note says that the tokenizer is not in the model: only the run has it.
-        predictor = options.run if done.notes else done.path.parent
+        # Where the tokenizer is not in the model, there is one signature, and only the run has it.
+        takes_ids = done.kind == "tokens" and len(done.signatures) == 1
+        predictor = options.run if takes_ids else done.path.parent
         say(f"next       shardmill predict {predictor} FILE")
 
 

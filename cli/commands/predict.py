@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,7 +16,7 @@ from shard_format.storage import Place
 from trainer.export.options import EPOCH_NAMES
 
 if TYPE_CHECKING:
-    from trainer.export.predicting import Prediction, Predictor
+    from trainer.export.predicting import Clean, Prediction, Predictor
 
 
 @click.command()
@@ -33,7 +34,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="Of a run: the model of the last or the best epoch.",
 )
-@click.option("--data", type=PLACE, metavar="SET", help="Of a run: the shard set, if it has moved.")
+@click.option(
+    "--data",
+    type=PLACE,
+    metavar="SET",
+    help="Of a run of an earlier version, which needs its set: where that is, if it has moved.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def predict(
     model: Path,
@@ -48,8 +54,10 @@ def predict(
     """Predict the classes of images or texts.
 
     MODEL is the directory of a run, or of an export to saved-model, of which the latest version
-    answers. Files, or all files in folders, are as they were before preprocessing: the model does
-    what preprocessing did. "-" reads a text from stdin.
+    answers. Files, or all files in folders, are as they were before preprocessing: images are
+    decoded and resized as in the set, and texts go through its cleaning steps, whether or not an
+    export has them. A text that these would reject is predicted all the same, with a note.
+    "-" reads a text from stdin.
 
     \b
     Examples:
@@ -69,7 +77,11 @@ def predict(
         raise UsageError(f"--top is {top}. Pass 1 or more.")
     from cli.console import Bars, native_noise_kept
     from cli.logs import quiet_tensorflow
+    from trainer.devices import require_tensorflow_backend
+    from trainer.export.locating import locate
 
+    require_tensorflow_backend()
+    locate(model, epoch)  # what is wrong is said at once: loading TensorFlow takes seconds
     quiet_tensorflow()
     with native_noise_kept() as stderr, Bars(stderr) as bars, bars.ends_at_interrupt():
         bars.update("load", 0, None, "", "TensorFlow and the model")
@@ -77,15 +89,20 @@ def predict(
 
         with naming_extras():
             from trainer.export.predicting import open_predictor
-        predictor = open_predictor(model, epoch, data)
+
+            predictor = open_predictor(model, epoch, data, _text_cleaner)
         _require_kind(predictor, texts, lines)
         names = _listed(files)
         failed: list[Prediction] = []
-        inputs = _inputs(predictor, names, texts, lines, failed)
         total = None if lines else len(names) + len(texts)
         bars.finish("load")
         found: list[Prediction] = []
-        for prediction in predictor.predict(inputs):
+        given = ((text, text.encode()) for text in texts)
+        inputs = _inputs(predictor, names, lines, failed)
+        for prediction in itertools.chain(
+            predictor.predict(given, are_files=False),
+            predictor.predict(inputs, are_files=not lines),
+        ):
             found.append(prediction)
             bars.update("predict", len(found) + len(failed), total, "examples")
     found += failed
@@ -99,6 +116,13 @@ def predict(
         raise SystemExit(3)
 
 
+def _text_cleaner(config: Mapping[str, Any]) -> Clean:
+    """The cleaning of a set, which needs what preprocessing needs."""
+    from beam_jobs.text.recleaning import TextCleaner
+
+    return TextCleaner(config)
+
+
 def _require_kind(predictor: Predictor, texts: Sequence[str], lines: bool) -> None:
     from shard_format import UsageError
 
@@ -107,17 +131,12 @@ def _require_kind(predictor: Predictor, texts: Sequence[str], lines: bool) -> No
 
 
 def _inputs(
-    predictor: Predictor,
-    names: Sequence[str],
-    texts: Sequence[str],
-    lines: bool,
-    failed: list[Prediction],
+    predictor: Predictor, names: Sequence[str], lines: bool, failed: list[Prediction]
 ) -> Iterator[tuple[str, bytes]]:
-    """(name, content) of everything that can be read; the rest is appended to `failed`."""
+    """(name, content) of all that can be read in files; others are appended to `failed`."""
     from trainer.export.predicting import Prediction
 
     is_text = predictor.kind == "tokens"
-    yield from ((text, text.encode()) for text in texts)
     for name in names:
         try:
             content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
@@ -127,7 +146,7 @@ def _inputs(
             failed.append(Prediction(name, (), str(error)))
             continue
         if not lines:
-            yield name, content.strip() if is_text else content
+            yield name, content.strip() if name == "-" and is_text else content
             continue
         yield from ((line.decode(), line) for line in content.splitlines() if line.strip())
 
@@ -145,15 +164,21 @@ def _show(predictor: Predictor, found: list[Prediction], top: int, as_json: bool
     from cli.console import print_json, say
     from shard_format.wording import visible
 
+    notes = predictor.clean.notes if predictor.clean else []
     if as_json:
         rows = [dataclasses.asdict(one) | {"classes": dict(one.classes[:top])} for one in found]
-        print_json({"multi_label": predictor.multi_label, "predictions": rows})
+        print_json({"multi_label": predictor.multi_label, "notes": notes, "predictions": rows})
         return
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
     for one in found:
         name = visible(one.name)
         if one.error:
             click.echo(f"error: {name}: {visible(one.error)}", err=True)
             continue
+        if one.rejection:
+            reason = visible(one.rejection)
+            click.echo(f"note: {name}: preprocessing would reject it, {reason}", err=True)
         classes = one.classes[:top]
         if predictor.multi_label:
             classes = tuple(pair for pair in one.classes if pair[1] > 0.5) or classes

@@ -2,6 +2,8 @@
 
 RUN_DIR/
   run.json             options, data set, versions and results; decides what may continue
+  set-manifest.json    what the run keeps of its set, with the tokenizer of a set of token ids; see
+                       trainer/checkpointing/kept_set.py
   lock                 while a run works here: who it is
   checkpoints/         weights, optimizer, finished epochs and steps, place of the reader; see
                        trainer/checkpointing/checkpoint_files.py

@@ -5,7 +5,6 @@ The reader's own code is traced here, so a served model cannot read a record in 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -19,31 +18,10 @@ from reader.records.vocabulary import HUGGING_FACE, find_vocabulary
 from reader.transforms.augmentation import Steps, find_transforms
 from shard_format import ShardSetError
 from trainer.export.byte_level_bpe import ByteLevelBpe, byte_level_bpe
+from trainer.export.cleaning import cleaning_of
 from trainer.export.image_headers import check_pixels
 from trainer.export.source_images import source_images
 from trainer.export.trained_run import TrainedRun
-
-# White space and control characters, as the steps "whitespace" and "controls" of --clean see them;
-# what needs more than a regular expression (html, ftfy, nfc) is not in the graph.
-_CONTROLS = (
-    (r"[\x0b\x0c\x1c-\x1e]", "\n"),
-    (r"\x1f", " "),
-    (
-        r"[\x00-\x08\x0e-\x1b\x7f-\x{84}\x{86}-\x{9f}\x{ad}\x{202a}-\x{202e}\x{2066}-\x{2069}"
-        r"\x{2060}-\x{2065}\x{206a}-\x{206f}\x{feff}\x{fff9}-\x{fffb}]",
-        "",
-    ),
-)
-_BLANK = (
-    r"[\t\x0b-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}"
-    r"\x{3000}]"
-)
-_WHITESPACE = (
-    (r"\r\n?|\x{2028}|\x{2029}|\x{85}", "\n"),
-    (f"{_BLANK}+\n", "\n"),
-    (r"\n\n\n+", "\n\n"),
-    (rf"\A(?:{_BLANK}|\n)+|(?:{_BLANK}|\n)+\z", ""),
-)
 
 # [batch] string -> what the model takes
 Prepare = Callable[[Any], Any]
@@ -98,15 +76,15 @@ def _each(function: Callable[[Any], Any], files: Any, size: int) -> Any:
 
 def text_inputs(run: TrainedRun) -> tuple[Prepare, Any] | str:
     """(from texts to padded token ids, what holds its tables), or why it cannot be in a graph."""
-    name, content = read_tokenizer(run.data)
+    name, content = read_tokenizer(run.tokenizer_folder)
     if name != HUGGING_FACE:
         return "it is a SentencePiece model, whose search TensorFlow has no operations for"
     tokenizer = byte_level_bpe(content)
     if not isinstance(tokenizer, ByteLevelBpe):
         return tokenizer
-    padding = find_vocabulary(run.data, run.manifest).padding
+    padding = find_vocabulary(run.tokenizer_folder, run.manifest).padding
     most = int(run.options["max_tokens"])
-    clean = cleaning_of(run)
+    clean = cleaning_of(run.manifest.config)
 
     def prepare(texts: Any) -> Any:
         dense = tokenizer(clean(texts))[:, :most].to_tensor(padding)
@@ -114,22 +92,3 @@ def text_inputs(run: TrainedRun) -> tuple[Prepare, Any] | str:
         return tf.pad(dense, [[0, 0], [0, missing]], constant_values=padding)
 
     return prepare, tokenizer
-
-
-def cleaning_of(run: TrainedRun) -> Prepare:
-    """What --clean did to the texts of a set, as far as regular expressions can: strings."""
-    steps = run.manifest.config.get("clean")
-    text = steps if isinstance(steps, str) else json.dumps(steps)
-    is_recipe = "default" in text or "web" in text
-    rules: list[tuple[str, str]] = []
-    if is_recipe or "controls" in text:
-        rules += _CONTROLS
-    if is_recipe or "whitespace" in text:
-        rules += _WHITESPACE
-
-    def clean(texts: Any) -> Any:
-        for pattern, replacement in rules:
-            texts = tf.strings.regex_replace(texts, pattern, replacement)
-        return texts
-
-    return clean

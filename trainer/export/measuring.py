@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from shard_format import UsageError
+from shard_format import Manifest, UsageError
 from trainer.export.trained_run import TrainedRun
 
 _WARM_CALLS, _TIMED_CALLS = 3, 30
@@ -74,8 +74,16 @@ def measure(name: str, path: Path, predict: Predict | None, examples: list[Any])
     )
 
 
-def examples_of(run: TrainedRun, split: str | None, most: int | None) -> Iterator[tuple[Any, Any]]:
+def examples_of(
+    run: TrainedRun, manifest: Manifest, split: str | None, most: int | None
+) -> Iterator[tuple[Any, Any]]:
     """(input [1, ...] as the model takes it, label) of the records of a split, by the reader.
+
+    Args:
+        run: Whose model is measured.
+        manifest: Manifest of the set that is read, from `TrainedRun.open_set`.
+        split: Name of the split.
+        most: Number of records at most; None for all.
 
     Raises:
         UsageError: There is no such split.
@@ -95,9 +103,9 @@ def examples_of(run: TrainedRun, split: str | None, most: int | None) -> Iterato
         max_tokens=run.options.get("max_tokens"),
         pad="max" if run.kind == "tokens" else "longest",
         label=run.options.get("label"),
-        normalize=run.options.get("normalize", "none"),
-        generation=run.generation,
-        augment="none",
+        generation=manifest.newest,
+        # By the statistics of the training, whatever the set has now.
+        augment=["none", run.normalization] if run.normalization else "none",
         shuffle="off",
         epochs=1,
         remainder="keep",

@@ -44,7 +44,10 @@ class ExportOptions:
     to: str = option("saved-model", "What to export to.", choices=TARGET_NAMES)
     epoch: str = option("last", "Which model: of the last or the best epoch.", choices=EPOCH_NAMES)
     data: Place | None = option(
-        None, "The shard set, if it has moved since the training.", "SET", type=place_of
+        None,
+        "The shard set, where its records are read (--evaluate, --quantize int8), if it has moved.",
+        "SET",
+        type=place_of,
     )
     quantize: str = option(
         "none",
@@ -72,6 +75,17 @@ class ExportOptions:
         "N",
         type=int,
         limits=Limits(1),
+    )
+
+    strict: bool = option(
+        False,
+        "Refuse to export a model of texts if a graph cannot have a step of --clean.",
+        type=bool,
+        excludes={
+            f"--to {name}": "is for --to saved-model"
+            for name in TARGET_NAMES
+            if name != "saved-model"
+        },
     )
 
     def __post_init__(self) -> None:

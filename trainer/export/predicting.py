@@ -6,9 +6,9 @@ import dataclasses
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -17,112 +17,152 @@ from reader.records.tokenizer import make_encoder, read_tokenizer
 from reader.records.vocabulary import find_vocabulary
 from shard_format import InputError, UsageError
 from shard_format.storage import Place
-from trainer.checkpointing.run_dir import RUN
-from trainer.export.inputs import cleaning_of
+from trainer.export.cleaning import cleaning_of
+from trainer.export.float32_model import in_float32
+from trainer.export.locating import RunRecord, locate
 from trainer.export.result import REPORT
-from trainer.export.saved_model import make_module, versions
+from trainer.export.saved_model import make_module
 from trainer.export.trained_run import TrainedRun, open_run
 
 _BATCH = 32
 _SIGNATURE, _TOKENS = "serving_default", "tokens"
-_SAVED = "saved_model.pb"
+# In a message of TensorFlow: lines that say where an operation failed, and what is before a reason.
+_PLACE = re.compile(r"Graph execution error:|Detected at node |<stack traces|File \"|\[\[")
+_TAGS = re.compile(r"^(\(\d+\) \w+: +)?(\{\{.*?\}\} *)*")
+
+
+class Clean(Protocol):
+    """Cleans texts as those of a set were: `beam_jobs.text.recleaning.TextCleaner`.
+
+    Attributes:
+        notes: What it does not do, for people.
+    """
+
+    notes: list[str]
+
+    def __call__(
+        self, documents: Sequence[tuple[str, str]], are_files: bool
+    ) -> Sequence[tuple[str, str]]:
+        """(name, text) of documents -> (cleaned text, why the set would leave it out, or "")."""
+
+
+# config of a manifest -> what cleans texts as those of its set were
+MakeClean = Callable[[Mapping[str, Any]], Clean]
 
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """Of one file or text.
+    """The classes of one file or text.
 
     Attributes:
         name: The file, or the text.
         classes: Names and probabilities, the most probable first; empty if it cannot be read.
         error: Why it cannot be read; empty if it can.
+        rejection: Why preprocessing would have left the text out of a set; empty if it would not.
     """
 
     name: str
     classes: tuple[tuple[str, float], ...]
     error: str = ""
+    rejection: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Predictor:
-    """What predicts.
+    """A model that predicts classes.
 
     Attributes:
         kind: "image" or "tokens".
         multi_label: Whether an example may be of any number of classes.
-        class_names: Of the probabilities.
+        class_names: Names of the probabilities.
         probabilities: [batch] strings -> [batch, classes].
+        clean: Cleans texts first; None for what the model does alone.
     """
 
     kind: str
     multi_label: bool
     class_names: tuple[str, ...]
     probabilities: Callable[[Sequence[bytes]], Any]
+    clean: Clean | None = None
 
-    def predict(self, inputs: Iterable[tuple[str, bytes]]) -> Iterator[Prediction]:
-        """The predictions of (name, content) pairs, in order; one batch is held in memory."""
+    def predict(
+        self, inputs: Iterable[tuple[str, bytes]], *, are_files: bool = True
+    ) -> Iterator[Prediction]:
+        """The predictions of (name, content) pairs, in order; one batch is held in memory.
+
+        Args:
+            inputs: Image files, or texts in UTF-8.
+            are_files: Whether texts are whole files, which may be HTML.
+        """
         left = iter(inputs)
         while batch := list(itertools.islice(left, _BATCH)):
-            try:
-                rows = self.probabilities([content for _, content in batch])
-            except tf.errors.OpError:
-                yield from map(self._alone, batch)  # one of them cannot be read
+            if self.clean is None:
+                yield from self._predict(batch)
                 continue
-            yield from (self._named(name, row) for (name, _), row in zip(batch, rows, strict=True))
+            documents = [(name, content.decode()) for name, content in batch]
+            cleaned = self.clean(documents, are_files)
+            texts = [
+                (name, text.encode()) for (name, _), (text, _) in zip(batch, cleaned, strict=True)
+            ]
+            for found, (_, rejection) in zip(self._predict(texts), cleaned, strict=True):
+                yield dataclasses.replace(found, rejection=rejection)
+
+    def _predict(self, batch: list[tuple[str, bytes]]) -> Iterator[Prediction]:
+        try:
+            rows = self.probabilities([content for _, content in batch])
+        except tf.errors.OpError:
+            yield from map(self._alone, batch)  # one of them cannot be read
+            return
+        yield from (self._named(name, row) for (name, _), row in zip(batch, rows, strict=True))
 
     def _alone(self, item: tuple[str, bytes]) -> Prediction:
         name, content = item
         try:
             return self._named(name, self.probabilities([content])[0])
         except tf.errors.OpError as error:
-            reason = _reason(str(error.message))
-            return Prediction(name, (), f"not an image that can be decoded: {reason}")
+            return Prediction(name, (), f"not an image that can be decoded: {_reason(error)}")
 
     def _named(self, name: str, row: Any) -> Prediction:
         order = np.argsort(-row, kind="stable")
         return Prediction(name, tuple((self.class_names[n], float(row[n])) for n in order))
 
 
-def open_predictor(path: Path, epoch: str = "last", data: Place | None = None) -> Predictor:
-    """What predicts with the model in a directory.
+def open_predictor(
+    path: Path,
+    epoch: str = "last",
+    data: Place | None = None,
+    make_clean: MakeClean | None = None,
+) -> Predictor:
+    """A predictor with the model in a directory.
 
     Args:
         path: Of a run, of an export to saved-model (the latest version), or of one version.
         epoch: Of a run: which model.
-        data: Of a run: the shard set, if it has moved.
+        data: Of a run of an earlier version: the shard set, if it has moved.
+        make_clean: Makes what cleans texts first. Without it, they are cleaned as in a graph.
 
     Raises:
-        UsageError: It is neither, or a language model.
-        InputError: It cannot be loaded.
+        UsageError: It is an export to another target, or a language model.
+        InputError: It is neither, or cannot be loaded.
     """
-    if (path / RUN).is_file():
-        return _of_run(open_run(path, epoch, data))
-    found = versions(path)
-    folder = path if (path / _SAVED).is_file() else path / str(found[-1]) if found else path
-    if (folder / _SAVED).is_file():
-        return _of_export(folder, data)
-    if (path / REPORT).is_file():
-        raise UsageError(
-            f"{path} holds a model for LiteRT or ONNX, which takes pixels or token ids. Pass the "
-            "run, or export it with --to saved-model."
-        )
-    raise UsageError(
-        f"Neither a run nor an exported model in {path}. Pass the --run-dir of 'shardmill train' "
-        "or the --out of 'shardmill export'."
-    )
+    found = locate(path, epoch)
+    if isinstance(found, RunRecord):
+        return _of_run(open_run(path, epoch, data), make_clean)
+    return _of_export(found, make_clean)
 
 
-def _of_run(run: TrainedRun) -> Predictor:
+def _of_run(run: TrainedRun, make_clean: MakeClean | None) -> Predictor:
     _require_classes(run.kind, run.directory)
-    _, signatures, _ = make_module(run)
     options = (run.kind, run.multi_label, run.class_names)
-    call = signatures[_SIGNATURE]
-    if run.kind == "tokens" and _TOKENS not in signatures:
-        return Predictor(*options, _tokenized(call, run.data, run))
+    if run.kind == "tokens":
+        config = run.manifest.config
+        clean = make_clean(config) if make_clean else None
+        return Predictor(*options, _tokenized(run, {} if clean else config), clean)
+    call = make_module(run).signatures[_SIGNATURE]
     return Predictor(*options, lambda batch: call(tf.constant(batch))["probabilities"].numpy())
 
 
-def _of_export(folder: Path, data: Place | None) -> Predictor:
+def _of_export(folder: Path, make_clean: MakeClean | None) -> Predictor:
     try:
         report = json.loads((folder / REPORT).read_text(encoding="utf-8"))
         loaded = tf.saved_model.load(str(folder))
@@ -140,36 +180,47 @@ def _of_export(folder: Path, data: Place | None) -> Predictor:
     def probabilities(batch: Sequence[bytes]) -> Any:
         return call(**{name: tf.constant(batch)})["probabilities"].numpy()
 
-    classes = tuple(report["class_names"])
     # The module must live as long as its functions.
     probabilities.loaded = loaded  # type: ignore[attr-defined]
-    return Predictor(report["kind"], report["multi_label"], classes, probabilities)
+    return Predictor(
+        report["kind"],
+        report["multi_label"],
+        tuple(report["class_names"]),
+        probabilities,
+        make_clean(report["preprocessing"]) if make_clean and report["kind"] == "tokens" else None,
+    )
 
 
-def _tokenized(call: Any, data: Place, run: TrainedRun) -> Callable[[Sequence[bytes]], Any]:
-    """With the tokenizer of the set, in this process."""
-    encode, clean = make_encoder(*read_tokenizer(data)), cleaning_of(run)
-    padding = find_vocabulary(data, run.manifest).padding
+def _tokenized(run: TrainedRun, config: Mapping[str, Any]) -> Callable[[Sequence[bytes]], Any]:
+    """With the tokenizer of the run, and the cleaning of a config as far as a graph has it."""
+    folder = run.tokenizer_folder
+    encode, clean = make_encoder(*read_tokenizer(folder)), cleaning_of(config)
+    padding = find_vocabulary(folder, run.manifest).padding
     most = int(run.options["max_tokens"])
+    model = in_float32(run.model)
+    spec = tf.TensorSpec([None, None], tf.int64)
+    call = tf.function(lambda ids: model(ids, training=False), [spec], autograph=False)
 
     def probabilities(batch: Sequence[bytes]) -> Any:
-        rows = [
-            ids[:most] for ids in encode([text.decode() for text in clean(list(batch)).numpy()])
-        ]
+        texts = clean(tf.constant(batch)).numpy()
+        rows = [ids[:most] for ids in encode([text.decode() for text in texts])]
         ids = np.full((len(rows), max(1, *map(len, rows))), padding, np.int64)
         for row, values in zip(ids, rows, strict=True):
             row[: len(values)] = values
-        return call(tf.constant(ids))["probabilities"].numpy()
+        return call(tf.constant(ids)).numpy()
 
     return probabilities
 
 
-def _reason(message: str) -> str:
+def _reason(error: Any) -> str:
     """What an operation of a graph says, without the places in graph and program around it."""
-    said = message.partition("\n\t [[")[0].strip().splitlines() or ["no message"]
-    reason = re.sub(r"^(\(\d+\) \w+: )?(\{\{.*?\}\} )?", "", said[-1].strip())
+    said = str(error.message).partition("\n\t [[")[0].splitlines()
+    told = [line.strip() for line in said if line.strip() and not _PLACE.match(line.strip())]
+    reason = _TAGS.sub("", told[-1]) if told else ""
     failed = re.fullmatch(r"assertion failed: \[(.*)\]", reason)
-    return failed[1] if failed else reason
+    return (
+        failed[1] if failed else reason
+    ) or f"TensorFlow does not say why ({type(error).__name__})"
 
 
 def _require_classes(kind: str, where: Path) -> None:

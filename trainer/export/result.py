@@ -39,7 +39,12 @@ class Exported:
     kind: str
 
 
-def report_of(run: Any, options: ExportOptions, models: tuple[Measured, ...]) -> dict[str, Any]:
+def report_of(
+    run: Any,
+    options: ExportOptions,
+    models: tuple[Measured, ...],
+    left_out: tuple[dict[str, Any], ...] = (),
+) -> dict[str, Any]:
     """The content of export.json: what a client of the model needs to know."""
     return {
         "options": options.as_json(),
@@ -50,14 +55,15 @@ def report_of(run: Any, options: ExportOptions, models: tuple[Measured, ...]) ->
         "image_size": run.options.get("image_size"),
         "max_tokens": run.options.get("max_tokens"),
         "normalization": run.normalization and dataclasses.asdict(run.normalization),
-        "root_hash": run.manifest.root_hash,
+        "root_hash": run.root_hash,
         "preprocessing": {
             name: run.manifest.config.get(name)
             for name in (
                 *("resize", "enlarge", "resize_filter", "encoding", "quality"),
-                *("background", "clean"),
+                *("background", "clean", "dedup_parts", "format"),
             )
             if name in run.manifest.config
         },
+        "left_out": list(left_out),
         "models": [dataclasses.asdict(model) for model in models],
     }

@@ -7,6 +7,7 @@ A version is written under a name that servers ignore and renamed when it is who
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 from pathlib import Path
@@ -15,15 +16,34 @@ from typing import Any
 import tensorflow as tf
 
 from shard_format import InputError
+from trainer.export.cleaning import left_out
 from trainer.export.float32_model import in_float32
 from trainer.export.inputs import image_inputs, text_inputs
+from trainer.export.locating import versions as versions
 from trainer.export.trained_run import TrainedRun
 
 SEQUENCES = ("tokens", "segments", "positions")
 
 
-def make_module(run: TrainedRun) -> tuple[tf.Module, dict[str, Any], tuple[str, ...]]:
-    """(module, its signatures by name, what there is to say) of a run."""
+@dataclasses.dataclass(frozen=True)
+class Served:
+    """A model with its signatures.
+
+    Attributes:
+        module: What is saved.
+        signatures: Functions by name.
+        left_out: Steps of preprocessing that no signature has, with their parameters.
+        notes: What the user should know.
+    """
+
+    module: tf.Module
+    signatures: dict[str, Any]
+    left_out: tuple[dict[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def make_module(run: TrainedRun) -> Served:
+    """The model of a run, with what can be before it in a graph."""
     module = tf.Module(name="served")
     model = in_float32(run.model)
     # Variables, for TensorFlow does not find those in the layers of a Keras 3 model.
@@ -35,9 +55,9 @@ def make_module(run: TrainedRun) -> tuple[tf.Module, dict[str, Any], tuple[str, 
             )
             for name, prepare in image_inputs(run).items()
         }
-        return module, signatures, ()
+        return Served(module, signatures)
     if run.kind == "packed":
-        return module, {"serving_default": _sequence_signature(model)}, ()
+        return Served(module, {"serving_default": _sequence_signature(model)})
     tokens = _signature(
         run, model, tf.TensorSpec([None, None], tf.int64, name="tokens"), lambda ids: ids
     )
@@ -47,10 +67,20 @@ def make_module(run: TrainedRun) -> tuple[tf.Module, dict[str, Any], tuple[str, 
             f"the tokenizer of {run.data} is not in the model: {texts}. serving_default takes "
             "token ids; 'shardmill predict' makes them on the client"
         )
-        return module, {"serving_default": tokens}, (note,)
-    prepare, module.tables = texts
-    text = _signature(run, model, tf.TensorSpec([None], tf.string, name="text"), prepare)
-    return module, {"serving_default": text, "tokens": tokens}, ()
+        steps = left_out(run.manifest.config, is_tokenized=False)
+        served = Served(module, {"serving_default": tokens}, tuple(steps), (note,))
+    else:
+        prepare, module.tables = texts
+        text = _signature(run, model, tf.TensorSpec([None], tf.string, name="text"), prepare)
+        steps = left_out(run.manifest.config, is_tokenized=True)
+        served = Served(module, {"serving_default": text, "tokens": tokens}, tuple(steps))
+    if not steps:
+        return served
+    names = ", ".join(step["step"] for step in steps)
+    note = (
+        f"cleaning steps of the set that are not in the model: {names}. Clean texts by them first"
+    )
+    return dataclasses.replace(served, notes=(*served.notes, note))
 
 
 def _signature(run: TrainedRun, model: Any, spec: Any, prepare: Any) -> Any:
@@ -91,38 +121,30 @@ def _sequence_signature(model: Any) -> Any:
     return tf.function(serve, input_signature=specs, autograph=False)
 
 
-def write_version(run: TrainedRun, out: Path, write_notes: Any) -> tuple[Path, tuple[str, ...]]:
-    """(the version folder that was made, what there is to say).
+def write_version(served: Served, out: Path, write_notes: Any) -> Path:
+    """The version folder that was made.
 
     Args:
-        run: What is exported.
+        served: What is exported.
         out: Where the versions are.
         write_notes: Called with the folder before it appears.
 
     Raises:
         InputError: The folder cannot be written.
     """
-    module, signatures, notes = make_module(run)
     temporary = out / f".export-{os.getpid()}"  # servers take folders with numbers for versions
     try:
         out.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(temporary, ignore_errors=True)
-        tf.saved_model.save(module, str(temporary), signatures=signatures)
+        tf.saved_model.save(served.module, str(temporary), signatures=served.signatures)
         write_notes(temporary)
-        return _published(temporary, out), notes
+        return _published(temporary, out)
     except (OSError, tf.errors.OpError) as error:
         raise InputError(
             f"Cannot write to {out}: {error}. Free some space or pass another --out."
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def versions(out: Path) -> list[int]:
-    """The numbers of the version folders, ascending."""
-    if not out.is_dir():
-        return []
-    return sorted(int(path.name) for path in out.iterdir() if path.name.isdecimal())
 
 
 def _published(temporary: Path, out: Path) -> Path:

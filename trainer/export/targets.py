@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from trainer.export.float32_model import in_float32
 from trainer.export.measuring import Measured, examples_of, measure
 from trainer.export.options import ExportOptions
 from trainer.export.result import REPORT, Exported, OnProgress, report_of
-from trainer.export.saved_model import write_version
+from trainer.export.saved_model import make_module, write_version
 from trainer.export.trained_run import TrainedRun
 
 Target = Callable[[TrainedRun, ExportOptions, OnProgress], Exported]
@@ -28,19 +29,26 @@ def to_saved_model(run: TrainedRun, options: ExportOptions, on_progress: OnProgr
     """A version folder with signatures that take raw bytes or texts."""
     examples = _examples(run, options, on_progress)
     on_progress("writing the signatures", 1, 2)
-    path, notes = write_version(
-        run,
-        options.out,
-        lambda folder: write_json(folder / REPORT, report_of(run, options, ())),
-    )
+    served = make_module(run)
+    if options.strict and served.left_out:
+        names = ", ".join(step["step"] for step in served.left_out)
+        raise InputError(
+            f"The set of {run.directory} was cleaned by steps that a graph cannot have: {names}. "
+            "Leave --strict out and clean texts before they are sent, or build the set without."
+        )
+
+    def write_report(folder: Path, models: tuple[Measured, ...] = ()) -> None:
+        write_json(folder / REPORT, report_of(run, options, models, served.left_out))
+
+    path = write_version(served, options.out, write_report)
     loaded = tf.saved_model.load(str(path))
     models = (
         *_of_keras(run, examples),
         measure(options.to, path, None, examples),
     )
-    write_json(path / REPORT, report_of(run, options, models))
+    write_report(path, models)
     on_progress("done", 2, 2)
-    return Exported(path, models, notes, tuple(loaded.signatures), path / REPORT, run.kind)
+    return Exported(path, models, served.notes, tuple(loaded.signatures), path / REPORT, run.kind)
 
 
 def to_tflite(run: TrainedRun, options: ExportOptions, on_progress: OnProgress) -> Exported:
@@ -50,9 +58,15 @@ def to_tflite(run: TrainedRun, options: ExportOptions, on_progress: OnProgress) 
     examples = _examples(run, options, on_progress)
     model = in_float32(run.model)
 
+    notes, manifest = [], run.manifest
+    if "int8" in asked:
+        manifest = run.open_set("--quantize int8", may_differ=True)
+        if manifest.root_hash != run.root_hash:
+            notes.append(f"int8 was calibrated on {run.data}, which has changed since the training")
+
     def records() -> Iterator[list[Any]]:
         split = run.options.get("train_split", "train")
-        for value, _ in examples_of(run, split, options.calibration):
+        for value, _ in examples_of(run, manifest, split, options.calibration):
             yield [value]
 
     models = list(_of_keras(run, examples))
@@ -64,7 +78,7 @@ def to_tflite(run: TrainedRun, options: ExportOptions, on_progress: OnProgress) 
         on_progress(f"measuring, --quantize {name}", number, len(asked))
         models.append(measure(name, path, predict, examples))
     on_progress("done", len(asked), len(asked))
-    return _finished(run, options, tuple(models))
+    return dataclasses.replace(_finished(run, options, tuple(models)), notes=tuple(notes))
 
 
 def to_onnx(run: TrainedRun, options: ExportOptions, on_progress: OnProgress) -> Exported:
@@ -108,7 +122,8 @@ def _examples(
             "it out."
         )
     on_progress("reading the validation split", 0, 2)
-    return list(examples_of(run, run.evaluation_split, options.max_records))
+    manifest = run.open_set("--evaluate")
+    return list(examples_of(run, manifest, run.evaluation_split, options.max_records))
 
 
 def _one_input(run: TrainedRun) -> Any:

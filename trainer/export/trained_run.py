@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from pathlib import Path
 from typing import Any
 
 from reader.transforms.normalization import Normalization
 from shard_format import (
     Feature,
-    InputError,
     Manifest,
     ShardSetError,
-    UsageError,
     has_records_of,
     load_manifest,
     manifest_with,
 )
 from shard_format.storage import Place, place_of
-from trainer.checkpointing.run_dir import BEST, MODEL, RUN
+from trainer.checkpointing.kept_set import kept_manifest
+from trainer.export.locating import read_run
 from trainer.model_files import load_model
-
-# value of --epoch -> the file of the model
-EPOCHS = {"last": MODEL, "best": BEST}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,8 +33,11 @@ class TrainedRun:
         class_names: Of every output; empty for a language model.
         options: Of the run, as run.json has them.
         normalization: What was done to the pixels in the end; None for nothing.
-        data: The shard set.
-        manifest: Of the set.
+        data: The shard set, whose records may have changed since; see `open_set`.
+        root_hash: Root hash of the set that it was trained on.
+        manifest: Manifest of the set that it was trained on.
+        tokenizer_folder: Folder of the tokenizer, where records are token ids: of the run, or the
+            set of a run of an earlier version.
     """
 
     directory: Path
@@ -49,7 +47,9 @@ class TrainedRun:
     options: dict[str, Any]
     normalization: Normalization | None
     data: Place
+    root_hash: str
     manifest: Manifest
+    tokenizer_folder: Place
 
     @functools.cached_property
     def model(self) -> Any:
@@ -77,11 +77,6 @@ class TrainedRun:
         return labels.get(self.options.get("label") or "", next(iter(labels.values()), None))
 
     @property
-    def generation(self) -> int:
-        """Number of the generation of the set that it learnt from."""
-        return self.manifest.newest
-
-    @property
     def evaluation_split(self) -> str | None:
         """The split that the run was validated on; None for none."""
         asked = self.options.get("validation_split", "auto")
@@ -89,73 +84,86 @@ class TrainedRun:
         splits = self.manifest.splits
         return next((name for name in names if name in splits and splits[name].records), None)
 
+    def open_set(self, purpose: str, *, may_differ: bool = False) -> Manifest:
+        """The manifest of the shard set as it is now, for what reads records of it.
+
+        Args:
+            purpose: What reads them, for messages.
+            may_differ: Whether other records will do, in a set of the same features and tokenizer.
+
+        Raises:
+            ShardSetError: The set is not there, or it is another one now.
+        """
+        like = self.manifest if may_differ else None
+        return _manifest_of(self.data, self.root_hash, self.directory, purpose, like)
+
 
 def open_run(directory: Path, epoch: str = "last", data: Place | None = None) -> TrainedRun:
-    """A finished run.
+    """A finished run, which needs nothing but its directory.
+
+    A run of an earlier version needs its set too, which it has kept nothing of.
 
     Args:
         directory: Of the run.
-        epoch: A key of EPOCHS.
+        epoch: A key of `trainer.export.locating.EPOCHS`.
         data: The shard set, if it has moved.
 
     Raises:
-        UsageError: There is no run, or it is not done.
-        ShardSetError: The set that it was trained on is not there.
-        InputError: Its run.json cannot be read.
+        UsageError: It is not done.
+        ShardSetError: The set of a run of an earlier version is not there.
+        InputError: There is no run, or its run.json cannot be read.
+        DamageError: What it keeps of its set is not as it was written.
     """
-    path = directory / RUN
-    if not path.is_file():
-        raise UsageError(
-            f"No {RUN} in {directory}: it is not the directory of a run. Pass the --run-dir of "
-            "'shardmill train'."
-        )
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        options, root_hash = found["options"], found["identity"]["root_hash"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} cannot be read: {error!r}. Restore it.") from error
-    model_path = directory / EPOCHS[epoch]
-    if not model_path.is_file():
-        advice = (
-            "Finish it with the same 'shardmill train' command."
-            if epoch == "last"
-            else "A run without a validation split has none; pass --epoch last."
-        )
-        raise UsageError(f"No {model_path.name} in {directory}. {advice}")
-    place = data or place_of(found["data"])
-    manifest = _manifest_of(place, root_hash, directory, moved=data is None)
     import reader
 
-    normalization = found.get("normalization")
+    record = read_run(directory, epoch)
+    place = data or place_of(record.content["data"])
+    kept = kept_manifest(directory)
+    manifest = kept or _manifest_of(
+        place, record.root_hash, directory, "A run of an earlier version"
+    )
+    normalization = record.content.get("normalization")
     return TrainedRun(
         directory=directory,
-        model_path=model_path,
+        model_path=record.model_path,
         kind=reader.kind_of(manifest.schema),
-        class_names=tuple(found.get("class_names", ())),
-        options=options,
+        class_names=tuple(record.content.get("class_names", ())),
+        options=record.options,
         normalization=normalization and Normalization(**_tuples(normalization)),
         data=place,
+        root_hash=record.root_hash,
         manifest=manifest,
+        tokenizer_folder=directory if kept else place,
     )
 
 
-def _manifest_of(place: Place, root_hash: str, directory: Path, *, moved: bool) -> Manifest:
+def _manifest_of(
+    place: Place, root_hash: str, directory: Path, purpose: str, like: Manifest | None = None
+) -> Manifest:
+    """The manifest of the set of a run, or of another one with records like those of a manifest."""
     try:
-        newest = load_manifest(place)
-        manifest = manifest_with(place, root_hash) or newest
+        found = manifest_with(place, root_hash) or load_manifest(place)
     except ShardSetError as error:
-        if not moved:
-            raise
         raise ShardSetError(
-            f"{error} The run in {directory} was trained on it, and its preprocessing is needed: "
-            "if the set has moved, pass --data SET."
+            f"{error} {purpose} needs the set that the run in {directory} was trained on: if it "
+            "has moved, pass --data SET."
         ) from error
-    if manifest.root_hash != root_hash and not has_records_of(place, manifest.root_hash, root_hash):
-        raise UsageError(
-            f"{place} is another set (root hash {manifest.root_hash}) than the run in {directory} "
-            f"was trained on ({root_hash}). Pass that set with --data."
-        )
-    return manifest
+    if found.root_hash == root_hash or has_records_of(place, found.root_hash, root_hash):
+        return found
+    if like is not None and _alike(found, like):
+        return found
+    raise ShardSetError(
+        f"{place} is another set (root hash {found.root_hash}) than the run in {directory} was "
+        f"trained on ({root_hash}). {purpose} needs that set: pass it with --data."
+    )
+
+
+def _alike(one: Manifest, two: Manifest) -> bool:
+    """Whether records of two sets mean the same to a model."""
+    names = ("tokenizer", "vocabulary")
+    return one.schema == two.schema and all(
+        one.config.get(name) == two.config.get(name) for name in names
+    )
 
 
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:

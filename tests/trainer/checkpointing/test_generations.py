@@ -30,7 +30,7 @@ def test_a_run_continues_after_its_set_has_grown(write_corpus, begin_set, append
     assert all(map(np.array_equal, *weights))
     # What is exported knows the classes of its own generation.
     run = open_run(tmp_path / "whole")
-    assert (run.generation, run.class_names) == (0, ("a", "b"))
+    assert (run.manifest.newest, run.class_names) == (0, ("a", "b"))
 
 
 @pytest.fixture

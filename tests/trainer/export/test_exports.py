@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from PIL import Image
 from shard_format import InputError, UsageError
 from trainer.export import ExportOptions, export
 from trainer.export.float32_model import in_float32
+from trainer.export.predicting import Predictor, open_predictor
 from trainer.export.trained_run import open_run
 
 ROUNDING = 1e-5  # of sums in float32, which differ by the size of a batch
@@ -179,6 +181,53 @@ def test_the_command_says_which_file_cannot_be_decoded_and_why(trained, shardmil
         ]  # fmt: skip
 
 
+PLACES = "Graph execution error:\n\nDetected at node map/Assert defined at:\n<stack traces>\n"
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (PLACES + "{{node a}} it is cut\n\t [[{{node a}}]] [Op:serve]", "it is cut"),
+        (
+            "2 root error(s) found.\n  (0) INVALID_ARGUMENT:  assertion failed: [it is cut]\n\t [[",
+            "it is cut",
+        ),
+        ("Graph execution error:\n\n", "TensorFlow does not say why (InvalidArgumentError)"),
+        (PLACES + "[[{{node a}}]]", "TensorFlow does not say why (InvalidArgumentError)"),
+    ],
+)
+def test_a_reason_is_more_than_the_place(message, reason):
+    def fail(batch):
+        raise tf.errors.InvalidArgumentError(None, None, message)
+
+    (found,) = Predictor("image", False, ("a", "b"), fail).predict([("a.jpg", b"")])
+    assert found.error == f"not an image that can be decoded: {reason}"
+
+
+@pytest.mark.parametrize("arguments", [("predict", "nosuch", "a.jpg"), ("export", "nosuch")])
+def test_a_missing_model_is_said_before_tensorflow_is_loaded(arguments, tmp_path):
+    program = (
+        "import sys\nfrom cli.main import main\ntry:\n    main()\n"
+        "finally:\n    assert not {'tensorflow', 'keras'} & sys.modules.keys()"
+    )
+
+    def run(**variables):
+        return subprocess.run(
+            [sys.executable, "-c", program, *arguments],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables},
+        )  # fmt: skip
+
+    done = run()
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("error: No directory nosuch. Pass the --run-dir of 'shardmill")
+    done = run(KERAS_BACKEND="jax")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: Keras runs on KERAS_BACKEND=jax, not on TensorFlow. Unset KERAS_BACKEND.\n"
+    )
+
+
 def file_of_png(width, height):
     """A gray image of one color, in some hundred kilobytes."""
     packer = zlib.compressobj(9)
@@ -192,15 +241,13 @@ def file_of_png(width, height):
 
 
 def test_what_cannot_be_exported_is_refused(trained, tmp_path, shardmill):
-    with pytest.raises(UsageError, match=r"No run.json .* Pass the --run-dir"):
+    with pytest.raises(InputError, match=r"No run.json .* Pass the --run-dir"):
         export(ExportOptions(tmp_path, tmp_path / "out"))
     with pytest.raises(UsageError, match="is for --to tflite"):
         ExportOptions(trained.run, tmp_path, quantize="int8")
     with pytest.raises(UsageError, match="Pass one or more of none, dynamic"):
         ExportOptions(trained.run, tmp_path, to="tflite", quantize="int4")
-    with pytest.raises(UsageError, match="Neither a run nor an exported model"):
-        from trainer.export.predicting import open_predictor
-
+    with pytest.raises(InputError, match="Neither a run nor an exported model"):
         open_predictor(tmp_path)
     assert shardmill("predict", trained.run).returncode == 2
 
