@@ -6,7 +6,9 @@ import base64
 import concurrent.futures
 import http.client
 import json
+import re
 import runpy
+import shutil
 import socket
 import subprocess
 import sys
@@ -58,6 +60,21 @@ def raw(address, request):
     with socket.create_connection(address, timeout=60) as client:
         client.sendall(request)
         return int(client.makefile("rb").readline().split()[1])
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on this machine")
+def test_the_request_of_the_page_sends_a_real_photograph(address, repository, tmp_path):
+    """Its lines, on a JPEG that is longer than an argument of a command may be."""
+    noise = np.random.default_rng(0).integers(0, 256, (600, 800, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "hat.jpg", quality=95)
+    assert (tmp_path / "hat.jpg").stat().st_size > 300_000
+    page = (repository / "docs" / "export.md").read_text(encoding="utf-8")
+    (block,) = [one for one in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "curl" in one]
+    host, port = address
+    commands = block.partition("\n")[2].replace("localhost:8501", f"{host}:{port}")
+    done = subprocess.run(["sh", "-ec", commands], cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["predictions"]) == 1
 
 
 def test_thirty_clients_at_once_are_answered(address, tmp_path):
