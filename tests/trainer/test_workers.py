@@ -91,7 +91,7 @@ def test_two_workers_learn_what_one_learns_and_the_chief_alone_writes(runs, tmp_
     assert_same_losses(alone(runs, tmp_path), run)
 
     assert {path.name for path in run.iterdir()} == {
-        "run.json", "history.json", "model.keras", "best.keras",
+        "run.json", "set-manifest.json", "history.json", "model.keras", "best.keras",
         "checkpoints", "tensorboard", "workers", "learning_curve.png", "confusion_matrix.csv",
         "confusion_matrix.png", "sample_predictions.png",
     }  # fmt: skip

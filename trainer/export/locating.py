@@ -9,10 +9,10 @@ from typing import Any
 
 from shard_format import InputError, UsageError
 from trainer.checkpointing.run_dir import BEST, MODEL, RUN
-from trainer.export.result import REPORT
 
 # value of --epoch -> the file of the model
 EPOCHS = {"last": MODEL, "best": BEST}
+REPORT = "export.json"
 _SAVED = "saved_model.pb"
 
 

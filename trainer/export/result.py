@@ -7,12 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer.export.locating import REPORT as REPORT
 from trainer.export.options import ExportOptions
 
 if TYPE_CHECKING:
     from trainer.export.measuring import Measured
-
-REPORT = "export.json"
 
 # called with (the work in progress, steps done, steps in all)
 OnProgress = Callable[[str, int, int], None]
