@@ -76,7 +76,7 @@ def make_module(run: TrainedRun) -> Served:
         served = Served(module, {"serving_default": text, "tokens": tokens}, tuple(steps))
     if not steps:
         return served
-    names = ", ".join(step["step"] for step in steps)
+    names = ", ".join(dict.fromkeys(step["step"] for step in steps))
     note = (
         f"cleaning steps of the set that are not in the model: {names}. Clean texts by them first"
     )

@@ -31,7 +31,7 @@ def to_saved_model(run: TrainedRun, options: ExportOptions, on_progress: OnProgr
     on_progress("writing the signatures", 1, 2)
     served = make_module(run)
     if options.strict and served.left_out:
-        names = ", ".join(step["step"] for step in served.left_out)
+        names = ", ".join(dict.fromkeys(step["step"] for step in served.left_out))
         raise InputError(
             f"The set of {run.directory} was cleaned by steps that a graph cannot have: {names}. "
             "Leave --strict out and clean texts before they are sent, or build the set without."
