@@ -10,6 +10,7 @@ Importing this package loads neither TensorFlow nor Keras; `train` does.
 
 from __future__ import annotations
 
+from trainer.devices import require_tensorflow_backend
 from trainer.errors import TrainingError, TrainingStopped, WorkersLost
 from trainer.events import (
     CheckpointDamaged,
@@ -90,6 +91,7 @@ def train(options: TrainOptions, on_event: OnEvent = _ignore) -> TrainResult:
     """
     from shard_format.extras import naming_extras
 
+    require_tensorflow_backend()
     with naming_extras():
         from trainer import run  # loads TensorFlow: seconds that a mere import should not cost
 

@@ -37,10 +37,8 @@ def configure_devices(options: TrainOptions) -> None:
     A GPU's memory is taken as it is needed, where TensorFlow would take nearly all of it at once.
 
     Raises:
-        UsageError: TensorFlow has started its devices already, there is no GPU to limit, or Keras
-            does not run on TensorFlow.
+        UsageError: TensorFlow has started its devices already, or there is no GPU to limit.
     """
-    require_tensorflow_backend()
     import tensorflow as tf
 
     threading = tf.config.threading

@@ -181,7 +181,9 @@ def where_it_resumes(run_dir: Path) -> str:
 def _trained(options: TrainOptions) -> TrainResult:
     from cli.console import Bars, native_noise_kept
     from cli.logs import quiet_tensorflow
+    from trainer.devices import require_tensorflow_backend
 
+    require_tensorflow_backend()
     quiet_tensorflow()
     with native_noise_kept() as stderr, Bars(stderr) as bars, _ended_by_sigterm(bars):
         with bars.ends_at_interrupt("nothing was trained; run the same command again"):

@@ -204,24 +204,37 @@ def test_a_reason_is_more_than_the_place(message, reason):
     assert found.error == f"not an image that can be decoded: {reason}"
 
 
-@pytest.mark.parametrize("arguments", [("predict", "nosuch", "a.jpg"), ("export", "nosuch")])
-def test_a_missing_model_is_said_before_tensorflow_is_loaded(arguments, tmp_path):
+@pytest.fixture
+def run_early(tmp_path):
+    """Runs a command that must end before TensorFlow is loaded."""
     program = (
         "import sys\nfrom cli.main import main\ntry:\n    main()\n"
         "finally:\n    assert not {'tensorflow', 'keras'} & sys.modules.keys()"
     )
 
-    def run(**variables):
+    def run(*arguments, **variables):
         return subprocess.run(
-            [sys.executable, "-c", program, *arguments],
+            [sys.executable, "-c", program, *map(str, arguments)],
             cwd=tmp_path, capture_output=True, text=True, check=False,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **variables},
         )  # fmt: skip
 
-    done = run()
+    return run
+
+
+@pytest.mark.parametrize("arguments", [("predict", "nosuch", "a.jpg"), ("export", "nosuch")])
+def test_a_missing_model_is_said_before_tensorflow_is_loaded(arguments, run_early):
+    done = run_early(*arguments)
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.startswith("error: No directory nosuch. Pass the --run-dir of 'shardmill")
-    done = run(KERAS_BACKEND="jax")
+
+
+@pytest.mark.parametrize("command", ["predict", "export", "train"])
+def test_another_backend_of_keras_is_one_line(command, run_early, trained):
+    arguments = {
+        "predict": (trained.run, "a.jpg"), "export": (trained.run,), "train": (trained.data,)
+    }  # fmt: skip
+    done = run_early(command, *arguments[command], KERAS_BACKEND="jax")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "error: Keras runs on KERAS_BACKEND=jax, not on TensorFlow. Unset KERAS_BACKEND.\n"
