@@ -10,7 +10,6 @@ Importing this package loads neither TensorFlow nor Keras; `train` does.
 
 from __future__ import annotations
 
-from trainer.devices import require_tensorflow_backend
 from trainer.errors import TrainingError, TrainingStopped, WorkersLost
 from trainer.events import (
     CheckpointDamaged,
@@ -90,6 +89,7 @@ def train(options: TrainOptions, on_event: OnEvent = _ignore) -> TrainResult:
             and the run is over.
     """
     from shard_format.extras import naming_extras
+    from trainer.devices import require_tensorflow_backend
 
     require_tensorflow_backend()
     with naming_extras():
