@@ -57,7 +57,7 @@ def read_state(
     if not _is_count(found_format) or found_format != FORMAT:
         raise UsageError(
             f"The state has format {found_format!r}, not {FORMAT}, in reader.load. Pass what "
-            "stream.state(steps_done) returned; one of a newer version needs that version."
+            "stream.state(global_step=...) returned; one of a newer version needs that version."
         )
     for name, value in order.items():
         if name == "content":
@@ -75,8 +75,8 @@ def read_state(
     if not (_is_count(epoch) and _is_count(step) and epoch <= MAX_EPOCHS and step < steps):
         raise UsageError(
             f"The state has epoch={epoch!r} and step={step!r}, not an epoch up to {MAX_EPOCHS} and "
-            f"a step below {steps}, in reader.load. Pass what stream.state(steps_done) returned, "
-            "unchanged."
+            f"a step below {steps}, in reader.load. Pass what "
+            "stream.state(global_step=...) returned, unchanged."
         )
     if epochs is not None and (epoch, step) > (epochs, 0):
         raise UsageError(

@@ -146,26 +146,27 @@ class Stream:
         """
         return sum(map(len, self.losses))
 
-    def state(self, steps_done: int) -> dict[str, Any]:
+    def state(self, steps_done: Any = None, *, global_step: Any = None) -> dict[str, Any]:
         """Where the stream is after so many steps, to be stored with the weights.
 
         It is a dictionary of numbers and strings of less than 1 kB, the same for all workers, and
         depends on no buffer: what was prefetched and not trained on is read again.
 
         Args:
-            steps_done: Batches that were taken from this data set, counted from its own begin:
-                not those of the runs before it (`first_step`).
+            steps_done: The same as `global_step`, for a stream that was loaded without a state.
+            global_step: Steps of the whole training, counted from the beginning of its first
+                stream: `first_step` and the batches taken from this data set.
 
         Raises:
-            UsageError: There are fewer.
+            UsageError: The stream begins later or ends earlier, or it was resumed and `steps_done`
+                does not say from where it counts.
         """
-        step = _counted(steps_done, self.first_step) + self.first_step
+        step = _global_step(steps_done, global_step, self.first_step)
         epochs = self.info.epochs
         if epochs is not None and step > epochs * self.steps_per_epoch:
             raise UsageError(
-                f"steps_done={steps_done} exceeds the "
-                f"{epochs * self.steps_per_epoch - self.first_step} steps of the stream in "
-                "Stream.state. Count the batches taken from this data set."
+                f"global_step={step} exceeds the {epochs * self.steps_per_epoch} steps of all "
+                "epochs of the stream in Stream.state. Pass the steps that were done."
             )
         place = Position(*divmod(step, self.steps_per_epoch))
         return make_state(place, self.order)
@@ -234,35 +235,48 @@ class Stream:
 class ServedStream(Stream):
     """Batches from a service, which come in the order of their arrival within an epoch."""
 
-    def state(self, steps_done: int) -> dict[str, Any]:
-        """See `Stream.state`; here it exists between two epochs only.
+    def state(self, steps_done: Any = None, *, global_step: Any = None) -> dict[str, Any]:
+        """The state of `Stream.state`; here it exists between two epochs only.
 
         Raises:
-            UsageError: An epoch has begun and is not done, or has fewer steps.
+            UsageError: An epoch has begun and is not done, or as for `Stream.state`.
         """
-        state = super().state(steps_done)
+        state = super().state(steps_done, global_step=global_step)
         if state["step"]:
             raise UsageError(
-                f"steps_done={steps_done} after {self.first_step} steps is within an epoch of "
-                f"{self.steps_per_epoch} in Stream.state, where the order of a service's batches "
-                "depends on its workers. Take the state after whole epochs, or load without "
-                "service."
+                f"Step {state['step']} is within an epoch of {self.steps_per_epoch} in "
+                "Stream.state, where the order of a service's batches depends on its workers. Take "
+                "the state after whole epochs, or load without service."
             )
         return state
 
 
-def _counted(steps_done: Any, first_step: int) -> int:
-    """Steps as a Python number, from any whole number such as an optimizer's."""
+def _global_step(steps_done: Any, global_step: Any, first_step: int) -> int:
+    """Steps of the whole training as a Python number, from any whole number as an optimizer's.
+
+    Raises:
+        UsageError: See `Stream.state`.
+    """
+    name, value = "global_step", global_step
+    if global_step is None or steps_done is not None:
+        name, value = "steps_done", steps_done
+        if first_step:
+            raise UsageError(
+                f"steps_done={steps_done!r} may count from the beginning of the training or from "
+                f"step {first_step}, where this stream was resumed, in Stream.state. Pass "
+                f"global_step={first_step} + the batches taken from this stream."
+            )
     try:
-        steps = steps_done.__index__()
+        step = value.__index__()
     except (AttributeError, TypeError):
-        steps = -1
-    if isinstance(steps_done, bool) or steps < 0:
+        step = -1
+    if isinstance(value, bool) or step < first_step:
         raise UsageError(
-            f"steps_done is {steps_done!r} in Stream.state. Pass the number of batches taken from "
-            f"this data set, an integer of at least 0; the {first_step} done before do not count."
+            f"{name} is {value!r} in Stream.state, and the stream begins at step {first_step}. "
+            "Pass the steps of the whole training that were done, an integer of at least "
+            f"{first_step}."
         )
-    return int(steps)
+    return int(step)
 
 
 def stream_info(

@@ -60,8 +60,8 @@ class BatchStream(Protocol):
     def first_step(self) -> int:
         """Steps before the data set begins."""
 
-    def state(self, steps_done: int) -> Mapping[str, Any]:
-        """Where the stream is after so many steps of this data set, as JSON can hold it."""
+    def state(self, *, global_step: int) -> Mapping[str, Any]:
+        """Where the stream is after so many steps of the whole run, as JSON can hold it."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -215,4 +215,4 @@ def _open_at(data: Data, place: Progress) -> BatchStream:
     # rest is read as by a run that began with this set and version.
     stream = data.open_training(None)
     steps = place.epochs_done * stream.steps_per_epoch + place.step
-    return data.open_training(stream.state(steps))
+    return data.open_training(stream.state(global_step=steps))

@@ -105,7 +105,7 @@ class Autosave:
     def _save(self, epochs_done: int, step: int, totals: Totals) -> None:
         stream = self._stream
         steps = epochs_done * stream.steps_per_epoch + step
-        state = stream.state(steps - stream.first_step)
+        state = stream.state(global_step=steps)
         progress = Progress(epochs_done, step, totals, state)
         self._team.from_chief(lambda: self._kept.save(progress))
         self._saved = (epochs_done, step)

@@ -120,7 +120,7 @@ def test_any_stop_any_worker_any_set(
     rest = [[part[own[0] :: own[1]] for part in found] for found in whole[stop:]]
     assert equal(taken(resumed.dataset, count - stop), rest)
 
-    state = by_json(resumed.state(again))
+    state = by_json(resumed.state(global_step=stop + again))
     assert state == stream.state(stop + again)
     resumed = reader.load(directory, **options, worker=other, state=state)
     assert resumed.first_step == stop + again
@@ -142,7 +142,7 @@ def test_every_stop_of_a_finite_stream(
         resumed = reader.load(tiny, **options, state=by_json(stream.state(stop)))
         assert resumed.dataset.cardinality() == 3 - stop
         assert equal(taken(resumed.dataset), whole[stop:])
-        assert resumed.state(3 - stop) == stream.state(3)
+        assert resumed.state(global_step=3) == stream.state(3)
 
 
 @pytest.mark.proof

@@ -100,17 +100,30 @@ def test_a_state_behind_the_last_epoch(tiny: Path, stream: reader.Stream) -> Non
     finite = OPTIONS | {"epochs": 2, "remainder": "drop"}
     done = reader.load(tiny, **finite, state=at_end)
     assert done.dataset.cardinality() == 0 and list(done.dataset) == []
-    assert done.state(0) == at_end
+    assert done.state(global_step=10) == at_end
     with pytest.raises(UsageError, match=r"of epoch 2, beyond the 2 epochs of the stream"):
         reader.load(tiny, **finite, state=stream.state(11))
-    with pytest.raises(UsageError, match=r"steps_done=1 exceeds the 0 steps of the stream"):
-        done.state(1)
+    with pytest.raises(UsageError, match=r"global_step=11 exceeds the 10 steps of all epochs"):
+        done.state(global_step=11)
 
 
 @pytest.mark.parametrize("steps", [-1, 1.0, True, None, "3", np.float32(2)])
 def test_steps_that_are_no_count(stream: reader.Stream, steps: Any) -> None:
     with pytest.raises(UsageError, match=r"steps_done is .* an integer of at least 0"):
         stream.state(steps)
+
+
+def test_steps_of_a_resumed_stream_are_those_of_the_whole_training(
+    tiny: Path, stream: reader.Stream
+) -> None:
+    resumed = reader.load(tiny, **OPTIONS, state=stream.state(7))
+    assert resumed.state(global_step=9) == stream.state(9) == stream.state(global_step=9)
+    # 2 batches of this stream, or 2 steps in all? 9 may be meant either way too.
+    for steps in (2, 9):
+        with pytest.raises(UsageError, match=rf"steps_done={steps} may .* Pass global_step=7 \+"):
+            resumed.state(steps)
+    with pytest.raises(UsageError, match=r"global_step is 6 .*, and the stream begins at step 7"):
+        resumed.state(global_step=6)
 
 
 def test_steps_of_an_optimizer(stream: reader.Stream) -> None:

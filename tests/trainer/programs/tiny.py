@@ -45,8 +45,8 @@ class Stream:
     info: Info
     first_step: int = 0
 
-    def state(self, steps_done):
-        return {"step": self.first_step + steps_done}
+    def state(self, *, global_step):
+        return {"step": global_step}
 
 
 def make_images(count: int, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
