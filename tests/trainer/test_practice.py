@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import json
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -210,6 +211,8 @@ def test_a_head_of_other_classes_is_left_out_and_other_networks_are_refused(tmp_
     tiny.dense((8, 8, 3), 5).save(other)
     with pytest.raises(InputError, match="has 4 weights, and the model has 15 and 2 of its head"):
         load_weights(model, other)
+    with pytest.raises(UsageError, match=r"No file imagenet .* downloads nothing\. On a .*save\("):
+        load_weights(model, Path("imagenet"))
     other.write_bytes(b"no zip")
     with pytest.raises(InputError, match=r"other\.keras is no \.keras file: it is no zip archive"):
         load_weights(model, other)

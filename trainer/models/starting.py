@@ -77,7 +77,16 @@ def _read(path: Path) -> list[Array]:
     """The weights in a file, in the order of the layers."""
     readers = {".keras": _read_keras, ".h5": _read_h5}
     if not path.is_file():
-        raise InputError(f"No file {path} (--weights). Pass a .keras or .h5 file on this machine.")
+        recipe = (
+            ' shardmill downloads nothing. On a machine with a network run: python -c "import '
+            "keras; keras.applications.ResNet50(weights='imagenet').save('resnet50.keras')\", with "
+            "the name of the network of --model. Copy the file to this machine and pass --weights "
+            "resnet50.keras."
+        )
+        raise InputError(
+            f"No file {path} (--weights). Pass a .keras or .h5 file on this machine."
+            f"{recipe if path.name.lower() == 'imagenet' else ''}"
+        )
     if path.suffix not in readers or path.name.endswith(".weights.h5"):
         raise UsageError(
             f"--weights {path} is no .keras or .h5 file with an order of layers. Save the model "
