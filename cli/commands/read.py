@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # The time to measure one stage, relative to the whole; there are about ten measurements.
 _STAGE_SHARE = 0.2
+_BATCH = 64
 _IMAGE_SIZE = 224  # pixels: the input of most networks for images
 
 
@@ -36,8 +37,8 @@ _OPTIONS = (
 @click_options(
     ReadOptions,
     _OPTIONS,
-    defaults={"batch_size": 64, "augment": "standard"},
-    shown={"image_size": str(_IMAGE_SIZE)},
+    defaults={"batch_size": None, "augment": "standard"},
+    shown={"image_size": str(_IMAGE_SIZE), "batch_size": f"{_BATCH}, or all of fewer records"},
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
 def read(directory: Place, seconds: float, as_json: bool, **options: Any) -> None:
@@ -59,6 +60,8 @@ def read(directory: Place, seconds: float, as_json: bool, **options: Any) -> Non
     manifest = load_manifest(directory, options["generation"])
     split, batch_size = options["split"], options["batch_size"]
     records = manifest.splits[split].records if split in manifest.splits else 0
+    if batch_size is None:
+        batch_size = options["batch_size"] = min(_BATCH, records or _BATCH)
     if 0 < records < batch_size:  # the reader would refuse it too, but name no flag
         raise UsageError(
             f"--batch-size {batch_size} exceeds the {records} records of {split!r} in {directory}. "
