@@ -7,6 +7,7 @@ import pytest
 import tiny
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util.tensor_util import make_ndarray
+from tiny import Stopped, stop_after
 
 from shard_format import InputError, UsageError
 from trainer import EpochDone, RunDone, RunStarted, StepsDone, TrainingError
@@ -92,6 +93,28 @@ def test_a_finished_run_is_not_trained_again(options):
     again = train_on(tiny.data(), given, events.append)
     assert again.history == first.history
     assert [type(event) for event in events] == [RunStarted, RunDone]
+
+
+def test_a_finished_run_takes_more_epochs_and_one_under_way_does_not(options):
+    given = options(epochs=2)
+    more = dataclasses.replace(given, epochs=4)
+    with pytest.raises(Stopped):
+        train_on(tiny.data(), given, stop_after(1))
+    with pytest.raises(InputError, match="epochs was 2, is 4"):
+        train_on(tiny.data(), more)
+    first = train_on(tiny.data(), given)
+    events = []
+    with pytest.raises(Stopped):  # and resumes like any other
+        train_on(tiny.data(), more, stop_after(3))
+    result = train_on(tiny.data(), more, events.append)
+    assert events[0].first_epoch == 4 and len(result.history) == 4
+    assert result.history[:2] == first.history
+    # The schedule is that of four epochs: the rate is not 0 behind the second.
+    assert result.history[2].learning_rate > result.history[3].learning_rate
+    record = json.loads((given.run_dir / "run.json").read_text())
+    assert record["identity"]["epochs"] == record["final"]["epoch"] == 4
+    with pytest.raises(InputError, match="epochs was 4, is 2"):
+        train_on(tiny.data(), given)
 
 
 def test_another_run_is_refused_and_says_what_differs(options):

@@ -198,6 +198,9 @@ def _require_same(identity: dict[str, Any], found: Any, options: Settings) -> No
     now = json.loads(json.dumps(identity))
     # A run of an earlier version did what the defaults of later options are.
     before = {**default_identity(), **before}
+    epochs = before.get("epochs")
+    if _has_finished(directory) and isinstance(epochs, int) and now["epochs"] > epochs:
+        before["epochs"] = now["epochs"]  # it goes on
     if has_records_of(options.data, now["root_hash"], str(before.get("root_hash"))):
         before["root_hash"] = now["root_hash"]  # compacted: the run goes on in another order
     changed = [
@@ -210,6 +213,11 @@ def _require_same(identity: dict[str, Any], found: Any, options: Settings) -> No
             f"{directory} holds a run with other options or data: {'; '.join(changed)}. Pass "
             f"another --run-dir for a new run, or {_remedy(before, options)} to continue it."
         )
+
+
+def _has_finished(directory: Path) -> bool:
+    """Whether a run is done, and no second phase has begun with its model."""
+    return (directory / MODEL).exists() and directory.name != HEAD
 
 
 def _remedy(before: dict[str, Any], options: Settings) -> str:
