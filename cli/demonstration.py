@@ -74,7 +74,13 @@ def questions(out: Path, epochs: int) -> Part:
         train_tokenizer="bpe:2000",
     )
     run_dir = out / f"banking-run-{epochs}-epochs"
-    training = TrainOptions(data=data, run_dir=run_dir, model="text_transformer", epochs=epochs)
+    training = TrainOptions(
+        data=data,
+        run_dir=run_dir,
+        model="text_transformer",
+        epochs=epochs,
+        validation_split="test",  # the numbers are those of the last epoch, whatever is best
+    )
     return Part("questions", preprocessing, training)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from reader.order.geometry import default_streams
 from shard_format import Feature, Manifest, ShardSetError, UsageError, load_manifest
 from shard_format.options import check_choice
+from trainer.baseline import Baseline, majority_baseline
 from trainer.defaults import DEFAULTS
 from trainer.models.shapes import InputShape, SequenceShape, TokenShape
 from trainer.options import Settings, TrainOptions
@@ -75,6 +76,9 @@ class Data:
         open_training: From the state of such a stream to the rest of it, and from None to the
             beginning of an endless stream of full batches.
         validation: One pass over every example, the last batch partial; None to skip validation.
+        validation_split: Name of the split that it reads; None without.
+        baseline: Accuracy on that split of always answering the most frequent class of training;
+            None without, and where records do not have one label.
         normalization: The `reader.Normalization` of all images, None for pixels in [0, 255].
         kind: "image", "tokens" or "packed".
         input_shape: What a model is fed; None for images of the size in the options.
@@ -95,6 +99,8 @@ class Data:
     class_weights: tuple[float, ...] | None = None
     text_of: Callable[[Sequence[int]], str] = str
     manifest: Manifest | None = None
+    validation_split: str | None = None
+    baseline: Baseline | None = None
 
     @property
     def num_outputs(self) -> int:
@@ -184,6 +190,10 @@ def open_data(asked: TrainOptions, worker: tuple[int, int] = (0, 1)) -> Data:
         class_weights=_class_weights(label, manifest, options) if options.class_weights else None,
         text_of=lambda ids: text_of_ids(options.data, ids),
         manifest=manifest,
+        validation_split=validation,
+        baseline=None
+        if validation is None
+        else majority_baseline(manifest, label, options.train_split, validation),
     )
 
 
@@ -347,10 +357,9 @@ def _validation_split(options: Settings, manifest: Manifest) -> str | None:
     if options.validation_split == "none":
         return None
     if options.validation_split == "auto":
-        filled = [
-            name for name in ("validation", "test") if name in splits and splits[name].records
-        ]
-        return filled[0] if filled else None
+        # Never test: the best of many epochs is best there by chance too.
+        has_records = "validation" in splits and splits["validation"].records
+        return "validation" if has_records else None
     _require_split("validation", options.validation_split, tuple(splits), options)
     return options.validation_split
 

@@ -70,6 +70,7 @@ class Epochs:
             steps_per_epoch=self.stream.steps_per_epoch,
             num_train_records=self.stream.info.records,
             num_validation_records=validation.info.records if validation else 0,
+            validation_split=self.data.validation_split,
             num_classes=self.data.num_outputs,
             head_only=self.options.freeze,
             head_loaded=self.learner.head_loaded,

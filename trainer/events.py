@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shard_format.storage import Place
+from trainer.baseline import Baseline
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +27,7 @@ class RunStarted:
         steps_per_epoch: Steps of one epoch.
         num_train_records: Records of the training split.
         num_validation_records: Records of the validation split, 0 without one.
+        validation_split: Name of that split; None without one.
         num_classes: Length of the model's output; of a language model the number of token ids.
         head_only: Whether all other layers are frozen.
         head_loaded: Whether the file with the weights to begin with had some for the head; None
@@ -47,6 +49,7 @@ class RunStarted:
     steps_per_epoch: int
     num_train_records: int
     num_validation_records: int
+    validation_split: str | None
     num_classes: int
     head_only: bool = False
     head_loaded: bool | None = None
@@ -281,6 +284,8 @@ class TrainResult:
         seconds: Wall time of this process's part of the run.
         best: The best epoch by --monitor; None without validation.
         best_path: The model of that epoch, a `.keras` file; None without validation.
+        baseline: Accuracy on the validation split of always answering the most frequent class of
+            training; None without validation, and where records do not have one label.
     """
 
     run_dir: Path
@@ -289,6 +294,7 @@ class TrainResult:
     seconds: float
     best: EpochDone | None = None
     best_path: Path | None = None
+    baseline: Baseline | None = None
 
     @property
     def final(self) -> EpochDone:

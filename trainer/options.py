@@ -288,7 +288,7 @@ class TrainOptions:
     )
     train_split: str = "train"
     validation_split: str = option(
-        "auto", "Split to validate on; auto is validation or else test, none skips it."
+        "auto", "Split to validate on; auto is validation if there is one, none skips it."
     )
     monitor: str = option(
         "loss",

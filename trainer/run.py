@@ -141,7 +141,9 @@ def _train_in(
     team.from_chief(save)
     seconds = time.perf_counter() - started
     on_event(RunDone(model_path, seconds))
-    return TrainResult(options.run_dir, model_path, tuple(history), seconds, best, best_path)
+    return TrainResult(
+        options.run_dir, model_path, tuple(history), seconds, best, best_path, data.baseline
+    )
 
 
 @dataclasses.dataclass(frozen=True)

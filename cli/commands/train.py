@@ -150,13 +150,15 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
                 "best_epoch": result.best and result.best.epoch,
                 "epochs": len(result.history),
                 "seconds": round(result.seconds, 3),
+                "baseline": result.baseline and dataclasses.asdict(result.baseline),
                 **dataclasses.asdict(final),
             }
         )
         return result
     _print_history(result)
     say(
-        f"{_ended_early(result, options)}{_measured(final)}\n{_pruned(final)}"
+        f"{_ended_early(result, options)}{_measured(final)}\n"
+        f"{_baseline(result)}{_pruned(final)}"
         f"model      {result.model_path}\n"
         f"{_best(result)}"
         f"logs       tensorboard --logdir {result.run_dir / 'tensorboard'}"
@@ -190,7 +192,7 @@ def _trained(options: TrainOptions) -> TrainResult:
             bars.update("load", 0, None, "", "TensorFlow, the data and the model")
             from trainer import run
 
-        return run.train(options, _Show(bars))
+        return run.train(options, _Show(bars, options))
 
 
 def _ended_by_sigterm(bars: Bars) -> contextlib.AbstractContextManager[None]:
@@ -222,6 +224,11 @@ def _measured(final: EpochDone) -> str:
     return f"validation {final.val_accuracy:.1%} right, loss {final.val_loss:.3f}"
 
 
+def _baseline(result: TrainResult) -> str:
+    """A line on what always answering one class gives."""
+    return f"baseline   {result.baseline.text}\n" if result.baseline else ""
+
+
 def _pruned(final: EpochDone) -> str:
     """A line on a run with --prune."""
     if final.sparsity is None:
@@ -248,8 +255,9 @@ def _best(result: TrainResult) -> str:
 class _Show:
     """Draws the events of a run."""
 
-    def __init__(self, bars: Bars) -> None:
+    def __init__(self, bars: Bars, options: TrainOptions) -> None:
         self._bars = bars
+        self._options = options
         self._steps_per_epoch = self._epochs = self._steps = 0
         self._note = self._stopping = ""
         self._stage = "train"
@@ -315,6 +323,7 @@ class _Show:
                     f"worker {event.worker} of {event.num_workers}, {event.num_replicas} devices; "
                     f"gradients are summed by {event.collectives}"
                 )
+            self._note_split(event.validation_split)
             if event.head_loaded is False:
                 self._bars.note("the file with the weights has none for this head; it is trained")
             self._stage = "train head" if event.head_only else "train"
@@ -338,6 +347,20 @@ class _Show:
             )
             self._note = f"epoch {event.epoch}/{self._epochs}, {reached}"
             self._draw(event.epoch * self._steps_per_epoch)
+
+    def _note_split(self, split: str | None) -> None:
+        """Says on which records the best epoch is chosen, where that may surprise."""
+        if split == "test":
+            self._bars.note(
+                "best.keras is chosen on the split test: measure it on records that are in neither "
+                "split"
+            )
+        elif split is None and self._options.validation_split == "auto":
+            self._bars.note(
+                f"{self._options.data} has no split validation, and test is not used to choose a "
+                "model: there is no validation and no best.keras. Build the set with --split "
+                "train=0.8,validation=0.1,test=0.1, or pass --validation-split test"
+            )
 
     def _draw(self, steps: int) -> None:
         total = self._epochs * self._steps_per_epoch

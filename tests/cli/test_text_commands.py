@@ -50,6 +50,14 @@ def test_read_of_raw_text(shardmill: Any, text_set: Any, tmp_path: Any) -> None:
     assert "records/s" in done.stdout and "tokens/s" not in done.stdout
 
 
+def test_the_default_batch_of_read_fits_a_small_split(shardmill: Any, text_set: Any) -> None:
+    directory = text_set(train=[(f"the film {n} was good", n % 2) for n in range(39)])
+    done = shardmill("read", directory, "--seconds", 0.1, "--augment", "none", "--json")
+    assert done.returncode == 0, done.stderr
+    done = shardmill("read", directory, "--batch-size", 64)
+    assert done.returncode == 2 and "--batch-size 64 exceeds the 39 records" in done.stderr
+
+
 def test_training_on_raw_text_is_refused(shardmill: Any, text_set: Any) -> None:
     directory = text_set(train=[(f"the film {n} was good", n % 2) for n in range(70)])
     done = shardmill("train", directory)
@@ -61,7 +69,7 @@ def test_training_a_language_model_shows_perplexity(
     shardmill: Any, packed_set: Any, tmp_path: Any
 ) -> None:
     rows = [[[n, n + 1, n + 2]] * 2 for n in range(24)]
-    directory = packed_set(8, train=rows, test=rows[:5])
+    directory = packed_set(8, train=rows, validation=rows[:5])
     arguments = ("train", directory, "--run-dir", tmp_path / "run", "--epochs", 1)
     done = shardmill(*arguments)
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,6 @@
 """From a shard set through the reader to a trained model."""
 
+import dataclasses
 import json
 
 import pytest
@@ -14,7 +15,7 @@ from trainer.data import open_data
 
 @pytest.mark.proof
 def test_a_model_learns_from_a_shard_set(write_set, options):
-    write_set(train=70, test=13)
+    write_set(train=70, validation=13)
     events = []
     given = options(model="tiny:with_norm", epochs=12, learning_rate=0.03)
     result = train(given, events.append)
@@ -35,7 +36,7 @@ def test_two_replicas_train_on_a_shard_set(write_set, run_program, tmp_path):
     assert history[1]["val_accuracy"] * 9 == pytest.approx(round(history[1]["val_accuracy"] * 9))
 
 
-def test_the_validation_split_is_the_one_asked_for_or_the_best_there_is(write_set, options):
+def test_the_validation_split_is_the_one_asked_for_or_that_of_this_name(write_set, options):
     write_set(train=16, test=8, validation=9, extra=10)
     records = {
         name: open_data(options(validation_split=name)).validation
@@ -47,13 +48,30 @@ def test_the_validation_split_is_the_one_asked_for_or_the_best_there_is(write_se
     assert records["none"] is None
 
 
-def test_a_validation_split_without_records_is_passed_over(write_set, options):
+def test_no_epoch_is_chosen_on_the_test_split_unless_it_is_asked_for(write_set, options):
     write_set(train=16, validation=0, test=8)
-    assert open_data(options()).validation.info.records == 8
+    assert open_data(options()).validation is None
+    events = []
+    result = train(options(epochs=1), events.append)
+    assert events[0].validation_split is None and result.best is None
+    assert result.final.val_loss is None and not (result.run_dir / "best.keras").exists()
+    given = options(epochs=1, validation_split="test", run_dir=result.run_dir / "asked")
+    asked = train(given, events.append)
+    assert asked.best_path.exists() and asked.final.val_loss is not None
+    with pytest.raises(UsageError, match="--patience 1 needs a validation split"):
+        train(options(epochs=1, patience=1, run_dir=result.run_dir / "other"))
+
+
+def test_a_run_says_what_always_answering_one_class_gives(write_set, options):
+    counts = {"class_counts": dict(zip(tiny.NAMES, (1, 6, 1), strict=True))}
+    write_set(train=16, validation=8, statistics=counts)
+    result = train(options(epochs=1))
+    assert dataclasses.astuple(result.baseline) == ("green", "train", 0.75)
+    assert "75.0% by always answering 'green', the most" in result.baseline.text
 
 
 def test_a_kill_behind_a_checkpoint_loses_no_point_of_tensorboard(write_set, options, monkeypatch):
-    write_set(train=16, test=8)
+    write_set(train=16, validation=8)
     save = Checkpoints.save
 
     def save_and_die(self, progress):
@@ -72,10 +90,10 @@ def test_a_kill_behind_a_checkpoint_loses_no_point_of_tensorboard(write_set, opt
 
 
 def test_what_the_set_cannot_give_is_refused(write_set, options):
-    directory = write_set(train=16, test=8)
-    with pytest.raises(UsageError, match=r"Unknown training split 'trian' .* one of train, test"):
+    directory = write_set(train=16, validation=8)
+    with pytest.raises(UsageError, match=r"Unknown training split 'trian' .* of train, validation"):
         train(options(train_split="trian"))
-    with pytest.raises(UsageError, match=r"Unknown validation split 'val' .* one of train, test"):
+    with pytest.raises(UsageError, match=r"Unknown validation split 'val' .* of train, validation"):
         train(options(validation_split="val"))
     with pytest.raises(UsageError, match="augment"):
         train(options(augment="standrad"))
@@ -101,7 +119,7 @@ def test_a_set_without_labels_is_refused_with_the_command_that_makes_some(write_
 
 def test_normalized_images_are_trained_on_and_measured_alike(write_set, options):
     pixels = {"mean": [97.5] * 3, "std": [53.0] * 3, "min": [0] * 3, "max": [215] * 3}
-    write_set(train=40, test=13, statistics={"pixels": pixels})
+    write_set(train=40, validation=13, statistics={"pixels": pixels})
     given = options(model="tiny:with_norm", normalize="zscore", epochs=2)
     data = open_data(given)
     for stream in (data.open_training(None), data.validation):

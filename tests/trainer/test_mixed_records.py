@@ -74,7 +74,7 @@ def test_whole_shares_are_classes():
 @pytest.fixture
 def run(make_images, build, tmp_path):
     """Trains for two epochs on images of noise."""
-    build(make_images(60), split="train=0.7,test=0.3")
+    build(make_images(60), split="train=0.7,validation=0.3")
 
     def run(**changes):
         values = {"model": "small_cnn", "image_size": 32, "batch_size": 8, "epochs": 2}

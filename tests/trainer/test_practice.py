@@ -211,15 +211,16 @@ def test_a_head_of_other_classes_is_left_out_and_other_networks_are_refused(tmp_
     tiny.dense((8, 8, 3), 5).save(other)
     with pytest.raises(InputError, match="has 4 weights, and the model has 15 and 2 of its head"):
         load_weights(model, other)
-    with pytest.raises(UsageError, match=r"No file imagenet .* downloads nothing\. On a .*save\("):
+    with pytest.raises(InputError, match=r"No file imagenet .* downloads nothing\. On a .*save\("):
         load_weights(model, Path("imagenet"))
     other.write_bytes(b"no zip")
     with pytest.raises(InputError, match=r"other\.keras is no \.keras file: it is no zip archive"):
         load_weights(model, other)
     model.save_weights(tmp_path / "a.weights.h5")
-    for name, message in [("none.keras", "No file"), ("a.weights.h5", "no .keras or .h5 file")]:
-        with pytest.raises(UsageError, match=message):
-            load_weights(model, tmp_path / name)
+    with pytest.raises(InputError, match="No file"):
+        load_weights(model, tmp_path / "none.keras")
+    with pytest.raises(UsageError, match=r"no \.keras or \.h5 file"):
+        load_weights(model, tmp_path / "a.weights.h5")
 
 
 def test_two_phases_train_the_head_and_then_everything(options, tmp_path):

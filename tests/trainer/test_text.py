@@ -168,7 +168,7 @@ def test_targets_without_weight_count_for_nothing(smoothing):
 
 @pytest.mark.proof  # as the demo is, which learns from real questions
 def test_a_classifier_learns_a_rule(token_set, text):
-    token_set("data", train=documents(300, 0), test=documents(61, 1))
+    token_set("data", train=documents(300, 0), validation=documents(61, 1))
     given = text(epochs=12, batch_size=20, learning_rate=2e-3, max_tokens=16)
     events = []
     result = train(given, events.append)
@@ -220,9 +220,9 @@ def require_same_in_an_export(run_dir, model_path):
 @pytest.mark.parametrize("kind", ["tokens", "packed"])
 def test_a_continued_run_is_one_that_never_stopped(token_set, packed_set, text, tmp_path, kind):
     if kind == "tokens":
-        token_set("data", train=documents(64, 0), test=documents(9, 1))
+        token_set("data", train=documents(64, 0), validation=documents(9, 1))
     else:
-        packed_set(24, "data", train=rhymes(16, 0), test=rhymes(5, 1))
+        packed_set(24, "data", train=rhymes(16, 0), validation=rhymes(5, 1))
     runs = [
         text(epochs=2, run_dir=tmp_path / name, batch_size=8, warmup_epochs=0.5)
         for name in ("whole", "cut")

@@ -42,7 +42,7 @@ def require_validation(options: Settings, *, has_validation: bool) -> None:
     if options.patience is not None and not has_validation:
         raise UsageError(
             f"--patience {options.patience} needs a validation split, and {options.data} has none "
-            "that is used. Build it with --split train=0.9,validation=0.1, pass "
+            "that is used. Build it with --split train=0.8,validation=0.1,test=0.1, pass "
             "--validation-split, or leave --patience out."
         )
 

@@ -80,9 +80,9 @@ class TrainedRun:
     def evaluation_split(self) -> str | None:
         """The split that the run was validated on; None for none."""
         asked = self.options.get("validation_split", "auto")
-        names = ("validation", "test") if asked == "auto" else (asked,)
+        name = "validation" if asked == "auto" else asked
         splits = self.manifest.splits
-        return next((name for name in names if name in splits and splits[name].records), None)
+        return name if name in splits and splits[name].records else None
 
     def open_set(self, purpose: str, *, may_differ: bool = False) -> Manifest:
         """The manifest of the shard set as it is now, for what reads records of it.

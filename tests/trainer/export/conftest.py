@@ -35,6 +35,7 @@ def trained(tmp_path_factory, samples):
         )
     )
     options = {"image_size": 32, "epochs": 1, "prune": 0.5, "precision": "float32"}
+    options["validation_split"] = "test"
     train(TrainOptions(made.data, made.run, model="tiny:with_norm", **options))
     export(ExportOptions(made.run, made.served))
     return made
