@@ -65,6 +65,7 @@ def shardmill() -> None:
     shardmill doctor set --model resnet50             find out why training is slow
     shardmill train set --model small_cnn             train on it
     shardmill search set space.yaml                   find good options for it
+    shardmill evaluate run                            measure the model on its test split
     shardmill export run --out served                 write the model for a server or a phone
     shardmill predict run photo.jpg                   classify files or texts
     shardmill export-index set                        write record offsets for other readers
@@ -83,6 +84,7 @@ _COMMANDS = {
     "compact": "Merge the generations of a set, or remove records.",
     "demo": "Preprocess sample photographs and texts, train on both.",
     "doctor": "Find the bottleneck of a training, and faster options.",
+    "evaluate": "Measure a model on records that it was not trained on.",
     "export": "Export the model of a finished training.",
     "export-index": "Write one index file per shard, for other readers.",
     "inspect": "Show ledger, splits, classes and duplicates of a shard set.",

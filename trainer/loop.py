@@ -292,7 +292,7 @@ class Loop:
         filler = tf.where(tf.shape(further[0])[0] == 0, 1, 0)
         inputs = tf.nest.map_structure(lambda value: _filled_up(value, filler), inputs)
         found = self._objective.validation(self._average_of, _fed(inputs), *further)
-        if self.on_predicted is not None and found.predicted is not None:
+        if self.on_predicted is not None:
             self.on_predicted(further[0], found.predicted, *(further[1:] or (None,)))
         return tf.reduce_sum(found.losses), found.counts
 

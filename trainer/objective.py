@@ -18,13 +18,13 @@ class Outcome(NamedTuple):
     Attributes:
         losses: Of every target, [batch, ...] float32, times its weight.
         counts: [len(COUNTS)] int64, see `COUNTS`.
-        predicted: The class with the greatest probability of every target, [batch, ...] int64; None
-            of records with any number of labels.
+        predicted: The class with the greatest probability of every target, [batch, ...] int64; of
+            records with any number of labels, [batch, num_classes] bool.
     """
 
     losses: Any
     counts: Any
-    predicted: Any = None
+    predicted: Any
 
 
 # Examples predicted right, examples, and of records with any number of labels: labels predicted
@@ -154,7 +154,7 @@ class Objective:
         right = tf.reduce_all(predicted == relevant, axis=-1)
         hits, examples = _count(predicted & relevant), tf.size(right, out_type=tf.int64)
         counts = _counts(_count(right), examples, hits, _count(predicted), _count(relevant))
-        return Outcome(losses, counts)
+        return Outcome(losses, counts, predicted)
 
 
 def _counts(*values: Any) -> Any:

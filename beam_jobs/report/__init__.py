@@ -3,7 +3,8 @@
 It is generated from the set only, so it can be generated again at any time. It needs only a
 browser: no network, no script, and every image is in the page.
 
-    page          the page around the sections, with its style (style.css)
+    page          the page of a set
+    frame         the page around sections, with its style (style.css)
     sections/     one file per section; SECTIONS is their order on the page
     charts        histograms, bars and legends, as sections use them
     markup        the only module that turns text into HTML

@@ -23,9 +23,10 @@ FURTHER = ["--checkpoint-minutes", "0.001", "--precision", "float32"]
 
 @pytest.fixture(scope="module")
 def example():
-    """The commands: preprocess, train, export, predict."""
+    """The commands: preprocess, train, evaluate, export, predict."""
     commands = commands_of(SECTIONS["From photographs to predictions"])
-    assert [command[1] for command in commands] == ["preprocess", "train", "export", "predict"]
+    names = ["preprocess", "train", "evaluate", "export", "predict"]
+    assert [command[1] for command in commands] == names
     return commands
 
 
@@ -76,11 +77,15 @@ def predictions(start, export, predict, run: str, out: str) -> dict[str, float]:
 
 
 def test_a_killed_run_predicts_what_an_uninterrupted_one_does(example, start, folder):
-    preprocess, train, export, predict = example
+    preprocess, train, evaluate, export, predict = example
     completed(start(*preprocess))
     train = [*train, *FURTHER]
     whole = [part if part != "run" else "whole" for part in train]
     completed(start(*whole))
+    out, _ = completed(start(*evaluate[:2], "whole", "--json"))
+    measured = json.loads(out.splitlines()[-1])
+    assert measured["records"] == 60 and measured["baseline"]["accuracy"] == pytest.approx(0.1)
+    assert measured["accuracy"] > 0.25  # by chance once in 5,000 times
 
     process = start(*train)
     await_step(folder / "run", process, 2)

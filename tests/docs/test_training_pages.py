@@ -26,7 +26,7 @@ def blocks(repository):
 
 @pytest.fixture(scope="module")
 def small_set(run, folder):
-    options = "--out set --resize shorter:64 --split train=0.75,validation=0.25"
+    options = "--out set --resize shorter:64 --split train=0.75,validation=0.15,test=0.1"
     done = run("shardmill", "preprocess", "images", "samples/clothing", *options.split())
     assert done.returncode == 0, done.stderr
     return folder / "set"
@@ -57,6 +57,20 @@ def test_fine_tuning_in_two_phases(blocks, small_set, run, folder):
     assert "note: the file with the weights has none for this head; it is trained" in done.stderr
     for path in ("model.keras", "head/model.keras"):
         assert (folder / "tuned" / path).exists()
+
+
+def test_a_run_is_evaluated(repository, small_set, run, folder):
+    train = "--image-size 32 --epochs 1 --run-dir measured"
+    done = run("shardmill", "train", "set", *train.split())
+    assert done.returncode == 0, done.stderr
+    text = (repository / "docs" / "training.md").read_text(encoding="utf-8")
+    commands = [line for line in text.splitlines() if line.startswith("$ shardmill evaluate run")]
+    assert len(commands) == 3
+    for command in commands:
+        done = run("sh", "-c", substituted(command.removeprefix("$ "), (" run", " measured")))
+        assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["split"] == "validation"
+    assert (folder / "evaluation.html").stat().st_size > 1000
 
 
 def test_workers_on_one_machine_and_on_several(blocks, small_set, run, folder):

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-from shard_format import Manifest, UsageError
+from reader.record_types.features import find_feature
+from shard_format import Manifest, ShardSetError, UsageError
+from shard_format.storage import Place
 from trainer.export.trained_run import TrainedRun
 
 _WARM_CALLS, _TIMED_CALLS = 3, 30
@@ -114,6 +117,24 @@ def examples_of(
     dtype = np.float32 if run.kind == "image" else np.int32
     for inputs, label in stream.dataset.take(-1 if most is None else most).as_numpy_iterator():
         yield np.asarray(inputs, dtype), label[0]
+
+
+def image_files(
+    data: Place, manifest: Manifest, split: str
+) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """(encoded image, all features) of the records of a split, in their order on disk.
+
+    Raw pixels become PNG.
+    """
+    import reader
+
+    image = find_feature(manifest.schema, "image")
+    if image is None:
+        raise ShardSetError(f"No feature of kind image in {data}. Build the set again.")
+    is_raw = image.encoding == "raw"
+    for record in reader.random_access(data, split, decode=is_raw, generation=manifest.newest):
+        value = record[image.name]
+        yield (tf.io.encode_png(value).numpy() if is_raw else value), record
 
 
 def _is_right(probabilities: Any, label: Any) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from trainer.export.locating import versions as versions
 from trainer.export.trained_run import TrainedRun
 
 SEQUENCES = ("tokens", "segments", "positions")
+SAVED = "saved_model.pb"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,6 +147,32 @@ def write_version(served: Served, out: Path, write_notes: Any) -> Path:
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def session(folder: Path) -> Callable[[Any], Any]:
+    """What runs a version folder on records of a set, to probabilities [batch, ..., classes].
+
+    It takes encoded images [batch] string as they are in the set (where that has raw pixels, image
+    files), token ids [batch, length], or the inputs of packed sequences by name.
+
+    Raises:
+        InputError: The folder cannot be loaded.
+    """
+    try:
+        loaded = tf.saved_model.load(str(folder))
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        raise InputError(f"Cannot load the model in {folder}: {error}. Export it again.") from error
+    names = ("stored", "tokens", "serving_default")
+    call = next(loaded.signatures[name] for name in names if name in loaded.signatures)
+    specs = call.structured_input_signature[1]
+
+    def run(batch: Any) -> Any:
+        given = batch if isinstance(batch, dict) else dict.fromkeys(specs, batch)
+        fed = {name: tf.constant(given[name], spec.dtype) for name, spec in specs.items()}
+        return call(**fed)["probabilities"].numpy()
+
+    run.loaded = loaded  # type: ignore[attr-defined]  # must live as long as its functions
+    return run
 
 
 def _published(temporary: Path, out: Path) -> Path:

@@ -15,10 +15,10 @@ from shard_format import InputError, UsageError
 from trainer.checkpointing.run_dir import write_json
 from trainer.export import litert, onnx
 from trainer.export.float32_model import in_float32
-from trainer.export.measuring import Measured, examples_of, measure
+from trainer.export.measuring import Measured, examples_of, image_files, measure
 from trainer.export.options import ExportOptions
 from trainer.export.result import REPORT, Exported, OnProgress, report_of
-from trainer.export.saved_model import make_module, write_version
+from trainer.export.saved_model import make_module, session, write_version
 from trainer.export.trained_run import TrainedRun
 
 Target = Callable[[TrainedRun, ExportOptions, OnProgress], Exported]
@@ -44,11 +44,21 @@ def to_saved_model(run: TrainedRun, options: ExportOptions, on_progress: OnProgr
     loaded = tf.saved_model.load(str(path))
     models = (
         *_of_keras(run, examples),
-        measure(options.to, path, None, examples),
+        measure(options.to, path, session(path) if examples else None, _served(run, examples)),
     )
     write_report(path, models)
     on_progress("done", 2, 2)
     return Exported(path, models, served.notes, tuple(loaded.signatures), path / REPORT, run.kind)
+
+
+def _served(run: TrainedRun, examples: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """The examples as a SavedModel takes them: of images the files in the set."""
+    split = run.evaluation_split
+    if run.kind != "image" or split is None or not examples:
+        return examples
+    files = image_files(run.data, run.manifest, split)
+    pairs = zip(files, examples, strict=False)  # of --max-records, fewer examples
+    return [(np.array([file], object), label) for (file, _), (_, label) in pairs]
 
 
 def to_tflite(run: TrainedRun, options: ExportOptions, on_progress: OnProgress) -> Exported:

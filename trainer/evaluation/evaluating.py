@@ -1,0 +1,298 @@
+"""An evaluation from start to end: the model, the records, the scores."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import reader
+from reader.damage import naming_damage
+from reader.record_types.features import labels_by_name
+from reader.records.tokenizer import read_tokenizer
+from shard_format import (
+    Feature,
+    InputError,
+    Manifest,
+    ShardSetError,
+    UsageError,
+    has_records_of,
+    load_manifest,
+    manifest_with,
+    naming,
+    storage,
+)
+from shard_format.storage import Place, local_path
+from shard_format.wording import counted
+from trainer.baseline import majority_baseline
+from trainer.checkpointing.run_dir import RUN
+from trainer.evaluation.models import EvaluatedModel, open_model, outcome_of
+from trainer.evaluation.scores import Evaluation, Scores
+from trainer.export.measuring import image_files
+from trainer.export.predicting import open_predictor
+
+# called with (records done, records in all)
+OnProgress = Callable[[int, int], None]
+_Batch = tuple[Any, Any, Any]  # inputs, targets, weights or None
+_TRAIN = "train"
+
+
+def evaluate(
+    path: Path,
+    data: Place | None = None,
+    split: str = "test",
+    epoch: str = "last",
+    on_progress: OnProgress = lambda done, total: None,
+) -> Evaluation:
+    """Measures a model on records with known classes.
+
+    Args:
+        path: See `open_model`.
+        data: A shard set, or a folder with a folder of files for each class; None is the set that
+            the model was trained on.
+        split: Name of the split of a set.
+        epoch: Of a run: a key of `trained_run.EPOCHS`.
+        on_progress: Called after every batch.
+
+    Raises:
+        UsageError: The set has no such split, or is not for this model.
+        ShardSetError: There is no set, or the one of the run was replaced.
+        InputError: The model cannot be loaded, or the folder has no files of its classes.
+        DamageError: A record is damaged.
+        MissingExtraError: The runtime of the model is not installed.
+    """
+    folder = data and _folder_of_classes(data)
+    if folder:
+        return _of_folder(path, folder, epoch, on_progress)
+    model = open_model(path, epoch)
+    place = data or model.data
+    if place is None:
+        raise UsageError(f"Nothing says which set {path} was trained on. Pass --data SET.")
+    manifest = _manifest_of(model, place, is_own=data is None)
+    _require_split(manifest, split, place)
+    label = _label_of(model, manifest, place)
+    scores = Scores(model.class_names, model.multi_label)
+    total = manifest.splits[split].records
+    batches = _files if model.takes_files else _inputs
+    with naming_damage():
+        for inputs, targets, weights in batches(model, place, manifest, split, label):
+            losses, predicted = model.outcome(inputs, targets, weights)
+            scores.add(losses, predicted, targets, weights)
+            on_progress(scores.records, total)
+    return scores.result(
+        model=str(model.path),
+        runtime=model.runtime,
+        data=str(place),
+        split=split,
+        baseline=majority_baseline(
+            manifest, label, model.options.get("train_split", _TRAIN), split
+        ),
+    )
+
+
+def _manifest_of(model: EvaluatedModel, place: Place, *, is_own: bool) -> Manifest:
+    """The manifest of the set, as the model knows it if it is its own."""
+    if not is_own:
+        manifest = load_manifest(place)
+        if model.kind != "image" and manifest.root_hash != model.root_hash:
+            _require_same_tokens(model, place, manifest)
+        return manifest
+    try:
+        manifest = manifest_with(place, model.root_hash) or load_manifest(place)
+    except ShardSetError as error:
+        raise ShardSetError(
+            f"{error} {model.path} was trained on it: pass --data SET, the set or another one."
+        ) from error
+    now, then = manifest.root_hash, model.root_hash
+    if now != then and not has_records_of(place, now, then):
+        raise ShardSetError(
+            f"{place} is another set (root hash {now}) than {model.path} was trained on ({then}). "
+            f"Pass --data {place} to measure on it all the same, or --data SET."
+        )
+    return manifest
+
+
+def _require_same_tokens(model: EvaluatedModel, place: Place, manifest: Manifest) -> None:
+    """Checks that token ids mean the same as in training.
+
+    Raises:
+        UsageError: They do not.
+        ShardSetError: The set of the training cannot be read.
+    """
+    if model.data is None:
+        raise UsageError(f"Nothing says which tokenizer {model.path} was trained with.")
+    then = load_manifest(model.data).schema["tokens"].shape
+    is_same = read_tokenizer(model.data) == read_tokenizer(place)
+    if not is_same or (model.kind == "packed" and manifest.schema["tokens"].shape != then):
+        raise UsageError(
+            f"{place} has another tokenizer, or sequences of another length, than {model.data}, "
+            f"which {model.path} was trained on. Build it with --tokenizer {model.data} and the "
+            "same --pack."
+        )
+
+
+def _require_split(manifest: Manifest, split: str, place: Place) -> None:
+    filled = [name for name, one in manifest.splits.items() if one.records]
+    if split not in filled:
+        raise UsageError(
+            f"No records in a split {split!r} of {place}, only in {', '.join(filled)}. Pass one of "
+            "them with --split, or build the set with --split train=0.8,validation=0.1,test=0.1."
+        )
+
+
+def _label_of(model: EvaluatedModel, manifest: Manifest, place: Place) -> Feature | None:
+    """The label that the model predicts; None for a language model.
+
+    Raises:
+        UsageError: The set is not for this model.
+    """
+    kind = reader.kind_of(manifest.schema)
+    if kind != model.kind:
+        raise UsageError(f"{place} holds {kind} records, and {model.path} takes {model.kind}.")
+    if kind == "packed":
+        return None
+    labels = labels_by_name(manifest)
+    label = labels.get(model.options.get("label") or "", next(iter(labels.values()), None))
+    if label is None:
+        raise UsageError(f"Records of {place} have no labels to compare with. Pass --data SET.")
+    if bool(label.shape) != model.multi_label:
+        which = "any number of labels" if label.shape else "one label"
+        raise UsageError(f"Records of {place} have {which}, unlike those of {model.path}.")
+    _require_known(label.class_names, model.class_names, place)
+    return label
+
+
+def _require_known(names: Sequence[str], known: Sequence[str], place: object) -> None:
+    unknown = [name for name in names if name not in set(known)]
+    if unknown:
+        few, others = ", ".join(map(repr, known[:10])), " and others" if len(known) > 10 else ""
+        raise UsageError(
+            f"{place} has {counted(len(unknown), 'class', 'classes')} that the model does not "
+            f"know, such as {', '.join(map(repr, unknown[:3]))}. It knows {few}{others}. Leave "
+            "them out."
+        )
+
+
+def _inputs(
+    model: EvaluatedModel, place: Place, manifest: Manifest, split: str, label: Feature | None
+) -> Iterator[_Batch]:
+    """Batches of what a network takes."""
+    stream = reader.load(
+        place,
+        split=split,
+        batch_size=model.batch_size,
+        image_size=model.options.get("image_size"),
+        max_tokens=model.options.get("max_tokens"),
+        pad="max" if model.kind == "tokens" and model.batch_size == 1 else "longest",
+        label=None if label is None else label.name,
+        generation=manifest.newest,
+        # The statistics are those of the run, whatever set is read.
+        augment=["none", model.normalization] if model.normalization else "none",
+        shuffle="off",
+        epochs=1,
+        remainder="keep",
+        cache="off",
+    )
+    for inputs, targets, *further in stream.dataset.as_numpy_iterator():
+        fed = inputs.astype(np.float32) if model.kind == "image" else inputs
+        yield fed, _as_outputs(model, label, targets), (further[0] if further else None)
+
+
+def _files(
+    model: EvaluatedModel, place: Place, manifest: Manifest, split: str, label: Feature | None
+) -> Iterator[_Batch]:
+    """Batches of encoded images."""
+    if label is None:
+        raise UsageError(f"Records of {place} have no labels to compare with. Pass --data SET.")
+    records = image_files(place, manifest, split)
+    while rows := list(itertools.islice(records, model.batch_size)):
+        files = np.array([file for file, _ in rows], object)
+        values = [record[label.name] for _, record in rows]
+        if label.shape:
+            targets = np.zeros((len(rows), len(label.class_names)), np.float32)
+            for target, chosen in zip(targets, values, strict=True):
+                target[chosen] = 1
+        else:
+            targets = np.array(values, np.int64)
+        yield files, _as_outputs(model, label, targets), None
+
+
+def _as_outputs(model: EvaluatedModel, label: Feature | None, targets: Any) -> Any:
+    """Targets in the order of the model's outputs; a set may have some of its classes only."""
+    if label is None or label.class_names == model.class_names:
+        return targets
+    places = np.array([model.class_names.index(name) for name in label.class_names], np.int64)
+    if not label.shape:
+        return places[targets]
+    spread = np.zeros((len(targets), len(model.class_names)), np.float32)
+    spread[:, places] = targets
+    return spread
+
+
+def _folder_of_classes(place: Place) -> Path | None:
+    """The path of a folder of folders that is no set; None for anything else."""
+    path = local_path(place)
+    if path is None or not path.is_dir() or storage.stat(place / naming.MANIFEST) is not None:
+        return None
+    return path if any(each.is_dir() for each in path.iterdir()) else None
+
+
+def _of_folder(path: Path, folder: Path, epoch: str, on_progress: OnProgress) -> Evaluation:
+    """Like `evaluate`, of files as they were before preprocessing."""
+    predictor = open_predictor(path, epoch)
+    if predictor.multi_label:
+        raise UsageError(
+            f"{folder} gives each file one class, and {path} predicts any number. Pass a shard set."
+        )
+    classes = sorted(each.name for each in folder.iterdir() if each.is_dir())
+    _require_known(classes, predictor.class_names, folder)
+    files = [
+        (name, file)
+        for name in classes
+        for file in sorted((folder / name).rglob("*"))
+        if file.is_file() and not file.name.startswith(".")
+    ]
+    scores = Scores(predictor.class_names, multi_label=False)
+    failed: list[tuple[str, str]] = []
+    ahead: collections.deque[str] = collections.deque()  # classes of the files of a batch
+
+    def contents() -> Iterator[tuple[str, bytes]]:
+        for name, file in files:
+            try:
+                content = file.read_bytes()
+                if predictor.kind == "tokens":
+                    content = content.decode().strip().encode()
+            except (OSError, UnicodeDecodeError) as error:
+                failed.append((str(file), str(error)))
+                continue
+            ahead.append(name)
+            yield str(file), content
+
+    for found in predictor.predict(contents()):
+        name = ahead.popleft()
+        if found.error:
+            failed.append((found.name, found.error))
+            continue
+        shares = dict(found.classes)
+        row = np.array([[shares[each] for each in predictor.class_names]], np.float32)
+        target = np.array([predictor.class_names.index(name)], np.int64)
+        losses, predicted = outcome_of(row, target, None, multi_label=False)
+        scores.add(losses, predicted, target)
+        on_progress(scores.records + len(failed), len(files))
+    if not scores.records:
+        raise InputError(
+            f"No file in the folders of {folder} can be read. Pass a folder with a folder for each "
+            "class."
+        )
+    return scores.result(
+        model=str(path),
+        runtime="keras" if (path / RUN).is_file() else "saved-model",
+        data=str(folder),
+        split=None,
+        baseline=scores.most_frequent(folder.name),
+        failed=failed,
+    )
