@@ -36,6 +36,7 @@ class Job(NamedTuple):
     train: tuple[str, ...] = ()
 
 
+_VALIDATION = ("--validation-split", "test")  # the last epoch counts, whatever is best
 JOBS = (
     Job(
         "text-banking77",
@@ -79,7 +80,7 @@ def _learn(job: Job, corpus: Path, work: Path) -> dict[str, object]:
     data, run_dir = work / "set", work / "run"
     _shardmill("preprocess", "text", str(corpus), "--out", str(data), *job.preprocess)
     begun = time.perf_counter()
-    _shardmill("train", str(data), "--run-dir", str(run_dir), *job.train)
+    _shardmill("train", str(data), "--run-dir", str(run_dir), *_VALIDATION, *job.train)
     manifest = json.loads((data / "manifest.json").read_text())
     history = json.loads((run_dir / "history.json").read_text())
     return {

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from beam_jobs.report.charts import stacked_bar
 from beam_jobs.report.frame import framed
 from beam_jobs.report.markup import Html, element, escape, folded, foreign, note, table
-from cli.commands.evaluate import summary
 from shard_format import InputError, storage
 from shard_format.wording import counted
 
@@ -21,14 +21,19 @@ _MOST_MISTAKES = 50
 _NAME = 60  # characters
 
 
-def write_page(result: Evaluation, out: Place) -> None:
+def write_page(result: Evaluation, numbers: Sequence[tuple[str, str]], out: Place) -> None:
     """Writes the page; an existing file is replaced.
+
+    Args:
+        result: What was measured.
+        numbers: (name, value) of its summary.
+        out: The file.
 
     Raises:
         InputError: The file cannot be written.
     """
     try:
-        storage.write_bytes(out, _page(result).encode())
+        storage.write_bytes(out, _page(result, numbers).encode())
     except OSError as error:
         raise InputError(
             f"The page cannot be written to {out}: {error.strerror}. Choose another file with "
@@ -36,8 +41,8 @@ def write_page(result: Evaluation, out: Place) -> None:
         ) from error
 
 
-def _page(result: Evaluation) -> Html:
-    rows = [(name, foreign(text)) for name, text in summary(result)]
+def _page(result: Evaluation, numbers: Sequence[tuple[str, str]]) -> Html:
+    rows = [(name, foreign(text)) for name, text in numbers]
     sections = [("summary", "Summary", escape([table(("", "value"), rows), _failed(result)]))]
     if result.classes:
         sections.append(("classes", "Classes", _classes(result)))

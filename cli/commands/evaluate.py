@@ -85,7 +85,7 @@ def evaluate(
     if page is not None:
         from cli.evaluation_page import write_page
 
-        write_page(result, page)
+        write_page(result, summary(result), page)
     if as_json:
         written = {"page": str(page)} if page is not None else {}
         print_json(dataclasses.asdict(result) | written)

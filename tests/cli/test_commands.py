@@ -77,7 +77,7 @@ def test_help_is_fast_and_loads_nothing_heavy(repository, command):
         ["repair"],
         ["read"],
     ]
-    + [["train"], ["report"], ["export-index"]],
+    + [["train"], ["report"], ["evaluate"], ["export-index"]],
 )
 def test_every_command_has_help_with_examples(shardmill, command):
     done = shardmill(*command, "--help")

@@ -95,8 +95,8 @@ def examples_of(
 
     if split is None:
         raise UsageError(
-            f"--evaluate needs a validation or test split, and {run.data} has none. Leave it out, "
-            "or build the set with --split train=0.9,validation=0.1 and train again."
+            f"The run in {run.directory} was validated on no split, which --evaluate measures on. "
+            "Leave it out, and run 'shardmill evaluate' on the export."
         )
     stream = reader.load(
         run.data,
