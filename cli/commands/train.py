@@ -162,6 +162,7 @@ def train_model(options: TrainOptions, as_json: bool) -> TrainResult:
         f"model      {result.model_path}\n"
         f"{_best(result)}"
         f"logs       tensorboard --logdir {result.run_dir / 'tensorboard'}"
+        f"{_next(result, options)}"
     )
     return result
 
@@ -222,6 +223,16 @@ def _measured(final: EpochDone) -> str:
             f"loss {final.val_loss:.3f}"
         )
     return f"validation {final.val_accuracy:.1%} right, loss {final.val_loss:.3f}"
+
+
+def _next(result: TrainResult, options: TrainOptions) -> str:
+    """A line with the command that measures the model, where a split is left for that."""
+    from shard_format import load_manifest
+
+    test = load_manifest(options.data, options.generation).splits.get("test")
+    if test is None or not test.records or options.validation_split == "test":
+        return ""
+    return f"\nnext       {shlex.join(['shardmill', 'evaluate', str(result.run_dir)])}"
 
 
 def _baseline(result: TrainResult) -> str:

@@ -211,7 +211,12 @@ def test_train_then_train_again(shard_set, shardmill, tmp_path):
     done = shardmill(*arguments, "--epochs", 2)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "model.keras").exists()
-    assert "validation" in done.stdout and "tensorboard --logdir" in done.stdout
+    assert "validation none" in done.stdout and "tensorboard --logdir" in done.stdout
+    assert "has no split validation, and test is not used to choose a model" in done.stderr
+    assert f"next       shardmill evaluate {tmp_path / 'run'}" in done.stdout
+    measured = shardmill("evaluate", tmp_path / "run", "--json")
+    assert measured.returncode == 0, measured.stderr
+    assert json.loads(measured.stdout.splitlines()[-1])["split"] == "test"
     again = shardmill(*arguments, "--epochs", 2, "--json")
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout.splitlines()[-1])["epochs"] == 2

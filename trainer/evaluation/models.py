@@ -114,6 +114,7 @@ def _of_run(path: Path, epoch: str) -> EvaluatedModel:
         data=run.data,
         root_hash=run.manifest.root_hash,
         outcome=lambda *batch: _arrays(measured(*batch)),
+        batch_size=min(_BATCH, int(run.options.get("batch_size") or _BATCH)),
     )
 
 
@@ -151,7 +152,9 @@ def _exported(path: Path, folder: Path, runtime: str) -> EvaluatedModel:
             probabilities(inputs), targets, weights, multi_label
         ),
         takes_files=takes_files,
-        batch_size=_BATCH if runtime == "saved-model" else 1,
+        # Files for other runtimes take one example; of a language model the probabilities of a
+        # sequence are [length, vocabulary].
+        batch_size=_BATCH if runtime == "saved-model" and kind != "packed" else 1,
     )
 
 
