@@ -68,9 +68,13 @@ def evaluate(
             f"{model} does not exist. Pass the --run-dir of 'shardmill train' or the --out of "
             "'shardmill export'."
         )
+    from cli.commands.predict import text_cleaner
     from cli.console import Bars, native_noise_kept, print_json
     from cli.logs import quiet_tensorflow
     from shard_format.extras import naming_extras
+    from trainer.devices import require_tensorflow_backend
+
+    require_tensorflow_backend()
 
     quiet_tensorflow()
     with native_noise_kept() as stderr, Bars(stderr) as bars, bars.ends_at_interrupt():
@@ -81,7 +85,7 @@ def evaluate(
         def show(done: int, total: int) -> None:
             bars.update("evaluate", done, total, "records")
 
-        result = measured(model, data, split, epoch, show)
+        result = measured(model, data, split, epoch, show, text_cleaner)
     if page is not None:
         from cli.evaluation_page import write_page
 

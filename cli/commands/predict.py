@@ -90,7 +90,7 @@ def predict(
         with naming_extras():
             from trainer.export.predicting import open_predictor
 
-            predictor = open_predictor(model, epoch, data, _text_cleaner)
+            predictor = open_predictor(model, epoch, data, text_cleaner)
         _require_kind(predictor, texts, lines)
         names = _listed(files)
         failed: list[Prediction] = []
@@ -116,7 +116,7 @@ def predict(
         raise SystemExit(3)
 
 
-def _text_cleaner(config: Mapping[str, Any]) -> Clean:
+def text_cleaner(config: Mapping[str, Any]) -> Clean:
     """The cleaning of a set, which needs what preprocessing needs."""
     from beam_jobs.text.recleaning import TextCleaner
 

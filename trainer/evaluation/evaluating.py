@@ -33,7 +33,7 @@ from trainer.checkpointing.run_dir import RUN
 from trainer.evaluation.models import EvaluatedModel, open_model, outcome_of
 from trainer.evaluation.scores import Evaluation, Scores
 from trainer.export.measuring import image_files
-from trainer.export.predicting import open_predictor
+from trainer.export.predicting import MakeClean, Predictor, open_predictor
 
 # called with (records done, records in all)
 OnProgress = Callable[[int, int], None]
@@ -47,6 +47,7 @@ def evaluate(
     split: str = "test",
     epoch: str = "last",
     on_progress: OnProgress = lambda done, total: None,
+    make_clean: MakeClean | None = None,
 ) -> Evaluation:
     """Measures a model on records with known classes.
 
@@ -57,6 +58,7 @@ def evaluate(
         split: Name of the split of a set.
         epoch: Of a run: a key of `trained_run.EPOCHS`.
         on_progress: Called after every batch.
+        make_clean: Makes what cleans the texts in files, see `open_predictor`.
 
     Raises:
         UsageError: The set has no such split, or is not for this model.
@@ -67,7 +69,7 @@ def evaluate(
     """
     folder = data and _folder_of_classes(data)
     if folder:
-        return _of_folder(path, folder, epoch, on_progress)
+        return _of_folder(open_predictor(path, epoch, None, make_clean), path, folder, on_progress)
     model = open_model(path, epoch)
     place = data or model.data
     if place is None:
@@ -121,17 +123,20 @@ def _require_same_tokens(model: EvaluatedModel, place: Place, manifest: Manifest
 
     Raises:
         UsageError: They do not.
-        ShardSetError: The set of the training cannot be read.
+        ShardSetError: The tokenizer of the training cannot be read.
     """
-    if model.data is None:
+    folder = model.tokenizer_folder
+    if folder is None:
         raise UsageError(f"Nothing says which tokenizer {model.path} was trained with.")
-    then = load_manifest(model.data).schema["tokens"].shape
-    is_same = read_tokenizer(model.data) == read_tokenizer(place)
-    if not is_same or (model.kind == "packed" and manifest.schema["tokens"].shape != then):
+    then = model.manifest or load_manifest(folder)
+    is_same = read_tokenizer(folder) == read_tokenizer(place)
+    if model.kind == "packed":
+        is_same &= then.schema["tokens"].shape == manifest.schema["tokens"].shape
+    if not is_same:
         raise UsageError(
-            f"{place} has another tokenizer, or sequences of another length, than {model.data}, "
-            f"which {model.path} was trained on. Build it with --tokenizer {model.data} and the "
-            "same --pack."
+            f"{place} has another tokenizer, or sequences of another length, than the set that "
+            f"{model.path} was trained on. Build it with --tokenizer of {folder}, and the same "
+            "--pack."
         )
 
 
@@ -241,9 +246,10 @@ def _folder_of_classes(place: Place) -> Path | None:
     return path if any(each.is_dir() for each in path.iterdir()) else None
 
 
-def _of_folder(path: Path, folder: Path, epoch: str, on_progress: OnProgress) -> Evaluation:
+def _of_folder(
+    predictor: Predictor, path: Path, folder: Path, on_progress: OnProgress
+) -> Evaluation:
     """Like `evaluate`, of files as they were before preprocessing."""
-    predictor = open_predictor(path, epoch)
     if predictor.multi_label:
         raise UsageError(
             f"{folder} gives each file one class, and {path} predicts any number. Pass a shard set."
@@ -265,7 +271,7 @@ def _of_folder(path: Path, folder: Path, epoch: str, on_progress: OnProgress) ->
             try:
                 content = file.read_bytes()
                 if predictor.kind == "tokens":
-                    content = content.decode().strip().encode()
+                    content.decode()
             except (OSError, UnicodeDecodeError) as error:
                 failed.append((str(file), str(error)))
                 continue

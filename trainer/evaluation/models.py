@@ -13,8 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from reader.transforms.normalization import Normalization
-from shard_format import InputError, UsageError
+from shard_format import InputError, Manifest, UsageError
 from shard_format.storage import Place, place_of
+from trainer.checkpointing.kept_set import kept_manifest
 from trainer.checkpointing.run_dir import RUN
 from trainer.export import litert, onnx
 from trainer.export.result import REPORT
@@ -42,6 +43,8 @@ class EvaluatedModel:
         normalization: What is done to pixels before the model; None for nothing.
         data: The set that the run was trained on; None where nothing says.
         root_hash: Root hash of that set.
+        manifest: Manifest of that set, as the run has kept it; None where nothing did.
+        tokenizer_folder: Directory with the tokenizer of the training; None where nothing says.
         takes_files: Whether inputs are encoded images as in the set, and not pixels.
         outcome: Measures a batch of so many records.
         batch_size: Records of a batch.
@@ -56,6 +59,8 @@ class EvaluatedModel:
     normalization: Normalization | None
     data: Place | None
     root_hash: str
+    manifest: Manifest | None
+    tokenizer_folder: Place | None
     outcome: Outcome
     takes_files: bool = False
     batch_size: int = _BATCH
@@ -112,7 +117,9 @@ def _of_run(path: Path, epoch: str) -> EvaluatedModel:
         options=run.options,
         normalization=run.normalization,
         data=run.data,
-        root_hash=run.manifest.root_hash,
+        root_hash=run.root_hash,
+        manifest=run.manifest,
+        tokenizer_folder=run.tokenizer_folder,
         outcome=lambda *batch: _arrays(measured(*batch)),
         batch_size=min(_BATCH, int(run.options.get("batch_size") or _BATCH)),
     )
@@ -133,6 +140,8 @@ def _exported(path: Path, folder: Path, runtime: str) -> EvaluatedModel:
     except (KeyError, TypeError) as error:
         raise InputError(f"{folder / REPORT} lacks {error}. Export the run again.") from error
     origin = _read_json(run) if run.is_file() else {}
+    data = place_of(origin["data"]) if "data" in origin else None
+    kept = kept_manifest(run.parent)
     takes_files = runtime == "saved-model" and kind == "image"
     if runtime == "saved-model":
         probabilities = session(path)
@@ -146,8 +155,10 @@ def _exported(path: Path, folder: Path, runtime: str) -> EvaluatedModel:
         multi_label=multi_label,
         options={**origin.get("options", {}), **own},
         normalization=None if takes_files else normalization,
-        data=place_of(origin["data"]) if "data" in origin else None,
+        data=data,
         root_hash=root_hash,
+        manifest=kept,
+        tokenizer_folder=run.parent if kept else data,
         outcome=lambda inputs, targets, weights: outcome_of(
             probabilities(inputs), targets, weights, multi_label
         ),

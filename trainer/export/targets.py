@@ -56,7 +56,7 @@ def _served(run: TrainedRun, examples: list[tuple[Any, Any]]) -> list[tuple[Any,
     split = run.evaluation_split
     if run.kind != "image" or split is None or not examples:
         return examples
-    files = image_files(run.data, run.manifest, split)
+    files = image_files(run.data, run.open_set("--evaluate"), split)
     pairs = zip(files, examples, strict=False)  # of --max-records, fewer examples
     return [(np.array([file], object), label) for (file, _), (_, label) in pairs]
 
