@@ -6,11 +6,15 @@ To add a page's worth of options, add a line to CHAPTERS.
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
+from beam_jobs.text.cleaning import STEPS, Step
+from beam_jobs.text.cleaning.recipes import RECIPES
 from shard_format.options import declared, default_of, flag_of
 from trainer.export.options import ExportOptions
 from trainer.options import TrainOptions
@@ -78,9 +82,42 @@ CHAPTERS = (
 )
 
 
+CLEANING = """\
+## Cleaning steps
+
+The steps of `--clean`, each with its parameters: `--clean tags,default,length:min_words=5`. A recipe
+is a list of steps with a name.
+"""
+
+
 def page() -> str:
     """The content of docs/options.md."""
-    return "\n".join([INTRODUCTION, *(_chapter(chapter) for chapter in CHAPTERS)])
+    return "\n".join([INTRODUCTION, *(_chapter(chapter) for chapter in CHAPTERS), _cleaning()])
+
+
+def _cleaning() -> str:
+    recipes = [f"| `{name}` | `{steps}` |" for name, steps in RECIPES.items() if steps]
+    rows = [row for name, step in STEPS.items() for row in _step_rows(name, step)]
+    head = "| step | parameter | default | meaning |\n| --- | --- | --- | --- |"
+    return "\n".join(
+        [CLEANING, "| recipe | steps |", "| --- | --- |", *recipes, "", head, *rows, ""]
+    )
+
+
+def _step_rows(name: str, step: type[Step]) -> Iterator[str]:
+    """A row for a step and for each of its parameters, from the docstring of its class."""
+    text, _, attributes = (inspect.getdoc(step) or "").partition("Attributes:\n")
+    yield f"| `{name}` | | | {_one_line(text)} |"
+    meanings = dict(re.findall(r"^    (\w+): ((?:.+\n?)(?:        .+\n?)*)", attributes, re.M))
+    for field in dataclasses.fields(step):
+        default = field.default
+        value = str(default).lower() if isinstance(default, bool) else default
+        shown = f"`{value}`" if value != "" else ""
+        yield f"| | `{field.name}` | {shown} | {_one_line(meanings[field.name])} |"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _chapter(chapter: Chapter) -> str:

@@ -54,6 +54,7 @@ class PreparedBatch(NamedTuple):
         fingerprints: [n] of 16 bytes: equal for exact duplicates.
         statistics: [n] each: every one of `RecordType.staged_columns`, by name.
         rejects: (row of the batch, why it is not among `rows`), for every other row.
+        noted: Numbers of records by what they have, for `RecordType.notes`.
     """
 
     rows: IntArray
@@ -61,6 +62,7 @@ class PreparedBatch(NamedTuple):
     fingerprints: pa.Array | Sequence[bytes]
     statistics: Mapping[str, pa.Array | Sequence[Any]]
     rejects: list[tuple[int, Rejection]]
+    noted: Mapping[str, int] = {}
 
 
 class PlannedChanges(NamedTuple):
@@ -136,6 +138,15 @@ class RecordType(abc.ABC):
     @abc.abstractmethod
     def stage_options(self) -> dict[str, Any]:
         """The options and versions that have an effect on what is staged."""
+
+    def notes(self, noted: Mapping[str, int], staged: int) -> list[str]:
+        """Notes for the user on the staged records of a build.
+
+        Args:
+            noted: Numbers of records by what they have, see PreparedBatch.
+            staged: Number of all of them.
+        """
+        return []
 
     @property
     def staged_features(self) -> tuple[Feature, ...]:

@@ -18,6 +18,7 @@ from beam_jobs.dedup.text.segments import REMOVED_SEGMENTS, SegmentRemover, segm
 from beam_jobs.dedup.text.shingles import shingles
 from beam_jobs.dedup.text.signatures import SIGNATURE_BYTES, signatures
 from beam_jobs.options import TextOptions
+from beam_jobs.options.text import DEFAULT_CLEANING
 from beam_jobs.options.values import parse_names
 from beam_jobs.record_types.base import (
     PlannedChanges,
@@ -32,6 +33,7 @@ from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import StoredRecords
 from beam_jobs.text.cleaning import Measures, Texts, make_steps, versions
 from beam_jobs.text.cleaning.length import Length
+from beam_jobs.text.cleaning.tags import Tags, num_with_tags
 from beam_jobs.text.payload import TextPayload, document_batch
 from beam_jobs.workspace import Workspace
 from shard_format import Feature, Schema
@@ -47,6 +49,8 @@ _SEGMENT_FIELD = pa.field(SEGMENT_HASHES, pa.large_list(pa.uint64()), nullable=F
 # and to name the classes of the rest.
 _SEGMENT_PASSES = 4
 _PREVIEW_CHARS = 500
+_TAGGED = "tagged"  # the documents in which HTML tags are left
+_MANY_TAGGED = 0.01  # of all documents: some text is about HTML
 
 
 class TextRecords(RecordType):
@@ -123,7 +127,20 @@ class TextRecords(RecordType):
                 **self._dedup_features_of(texts.text),
             },
             rejects=texts.rejects,
+            noted={_TAGGED: num_with_tags(measured)},
         )
+
+    def notes(self, noted: Mapping[str, int], staged: int) -> list[str]:
+        """See RecordType: HTML tags that cleaning has left."""
+        tagged = noted.get(_TAGGED, 0)
+        is_settled = not self._steps or any(isinstance(one.step, Tags) for one in self._steps)
+        if is_settled or tagged <= _MANY_TAGGED * staged:
+            return []
+        clean = "default" if self._options.clean == DEFAULT_CLEANING else self._options.clean
+        return [
+            f"{tagged:,} of {staged:,} texts have HTML tags, such as <br />; --clean tags,{clean} "
+            "removes them"
+        ]
 
     def _dedup_features_of(self, text: pa.LargeStringArray) -> dict[str, pa.Array]:
         columns: dict[str, pa.Array] = {}

@@ -7,6 +7,7 @@ come and put in shuffle order at the end.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -157,7 +158,7 @@ def _stage(
         filtered=dict(sorted(rejects.filtered.items())),
         reused=False,
         ignored=rejects.ignored,
-        empty_columns=work.empty_columns,
+        noted=dict(sorted(work.noted.items())),
         sha256={suffix: file_sha256(files[suffix]) for suffix in ("arrow", "rejects")},
     )
     workspace.publish({files[suffix]: final[suffix] for suffix in ("tfrecord", *summary.sha256)})
@@ -224,6 +225,7 @@ class UnitAtWork:
 
     Attributes:
         read: Number of records so far, rejected ones included.
+        noted: Numbers of staged records so far, see UnitSummary.
     """
 
     def __init__(
@@ -234,11 +236,11 @@ class UnitAtWork:
         workspace: Workspace,
     ) -> None:
         self.read = 0
+        self.noted: Counter[str] = Counter()
         self._options = options
         self._record_type = record_type
         self._rejects = rejects
         self._kept = kept_columns(options)
-        self._filled = set[str]()  # kept columns of text that a record has
         self._is_annotated = not options.no_labels or splits_are_given(options.split)
         self._columns = record_type.staged_columns
         labels = (pa.field(label_column(name), pa.string()) for name in options.further_labels)
@@ -253,12 +255,6 @@ class UnitAtWork:
     def kept(self) -> int:
         """Number of records that were staged so far."""
         return self._rows.count
-
-    @property
-    def empty_columns(self) -> tuple[str, ...]:
-        """The kept columns of text that are empty in every record that was staged so far."""
-        names = (name for name, kind in self._kept if kind != LABEL_KIND)
-        return tuple(name for name in names if name not in self._filled)
 
     def add(self, result: ReadResult) -> None:
         """Takes one result of reading."""
@@ -301,6 +297,7 @@ class UnitAtWork:
         records = [waiting[row][1] for row in prepared.rows.tolist()]
         if not records:
             return
+        self.noted.update(prepared.noted)
         values, further = dict(prepared.values), dict[str, Any]()
         for number, (name, kind) in enumerate(self._kept):
             kept = [record.annotations.kept[number] for record in records]
@@ -308,8 +305,7 @@ class UnitAtWork:
                 further[label_column(name)] = kept
             else:
                 values[name] = kept
-                if kind != "text" or any(kept):
-                    self._filled.add(name)
+                self.noted[f"empty {name}"] += kept.count("")
         frames = encode_frames(self._record_type.staged_features, values, len(records))
         begins = self._frames.append(frames)
         ids = [record.record_id for record in records]

@@ -13,7 +13,7 @@ disk that loses bits. What is damaged is staged again. Payload has a checksum fo
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -93,8 +93,9 @@ class UnitSummary(NamedTuple):
         unreadable: Files that could not be read because of I/O errors. Nothing of the unit is
             staged then.
         error: The first of these errors.
-        empty_columns: Kept columns of text that are empty in all its records.
         sha256: Checksums of its sidecar and its rejections, by their suffix.
+        noted: Numbers of staged records by what they have, for notes; "empty NAME" of those that
+            have no value in a kept column.
     """
 
     key: str
@@ -106,8 +107,8 @@ class UnitSummary(NamedTuple):
     ignored: int = 0
     unreadable: int = 0
     error: str = ""
-    empty_columns: Sequence[str] = ()
     sha256: Mapping[str, str] = {}
+    noted: Mapping[str, int] = {}
 
 
 def unit_files(workspace: Workspace, key: str) -> dict[str, Place]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 
 import pytest
 
 from beam_jobs.options import OPTIONS
+from beam_jobs.text.cleaning import STEPS
 from shard_format.options import declared, flag_of
 
 
@@ -29,3 +31,10 @@ def test_every_option_has_a_row(generator):
     for kind in OPTIONS.values():
         for field in declared(kind):
             assert f"| `{flag_of(field.name)}" in written
+
+
+def test_every_parameter_of_a_cleaning_step_has_a_row(generator):
+    written = generator.PAGE.read_text(encoding="utf-8")
+    for name, step in STEPS.items():
+        own = written.partition(f"| `{name}` | | |")[2].partition("\n| `")[0]
+        assert all(f"| | `{field.name}` |" in own for field in dataclasses.fields(step))

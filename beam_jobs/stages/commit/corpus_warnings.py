@@ -14,6 +14,7 @@ from beam_jobs.staging import UnitSummary
 from beam_jobs.workspace import Workspace, read_batches
 from shard_format.wording import counted
 
+_EMPTY = "empty "  # in the notes of a unit, before the name of a column
 _MOST_NAMED = 3
 _RARE = 0.1  # the most that endings of no known format may be of all files
 
@@ -32,13 +33,19 @@ def corpus_warnings(
 
 
 def _empty_columns(summaries: Sequence[UnitSummary]) -> Iterator[str]:
-    units = [summary for summary in summaries if summary.kept]
-    empty = set.intersection(*(set(one.empty_columns) for one in units)) if units else set()
+    records = sum(summary.kept for summary in summaries)
+    counts = Counter[str]()
+    for summary in summaries:
+        counts.update(summary.noted)
+    empty = [
+        key.removeprefix(_EMPTY)
+        for key in sorted(counts)
+        if key.startswith(_EMPTY) and 0 < counts[key] == records
+    ]
     if empty:
-        records = sum(summary.kept for summary in units)
         yield (
-            f"--keep-columns {','.join(sorted(empty))}: empty in each of "
-            f"{counted(records, 'record')}. Correct the name, or leave it out."
+            f"--keep-columns {','.join(empty)}: empty in each of {counted(records, 'record')}. "
+            "Correct the name, or leave it out."
         )
 
 

@@ -22,6 +22,7 @@ from beam_jobs.stages.commit.duplicates import write_duplicates
 from beam_jobs.stages.commit.fingerprints import write_fingerprints
 from beam_jobs.stages.commit.nothing_kept import nothing_kept
 from beam_jobs.stages.commit.quarantine import write_quarantine
+from beam_jobs.stages.commit.staging_notes import staging_notes
 from beam_jobs.stages.commit.statistics import split_statistics
 from beam_jobs.stages.labels import label_features
 from beam_jobs.stages.list import Listing
@@ -114,6 +115,7 @@ def commit(
     _remove_strangers(workspace, manifest)
     release_memory()  # of the index and of the files above: the tables would add to it
     write_croissant(workspace.out, manifest, workspace.scratch_of)
+    plan = plan._replace(notes=[*plan.notes, *staging_notes(summaries, options, record_type)])
     warnings = [*plan.warnings, *corpus_warnings(summaries, record_type.payload, workspace)]
     write_build_info(
         workspace, listing, started, plan, summaries, options, manifest, fingerprints, warnings

@@ -32,9 +32,11 @@ from beam_jobs.text.cleaning.nfc import Nfc
 from beam_jobs.text.cleaning.recipes import for_languages, parse_recipe
 from beam_jobs.text.cleaning.stop_words import StopWords
 from beam_jobs.text.cleaning.symbols import Symbols
+from beam_jobs.text.cleaning.tags import Tags
 from beam_jobs.text.cleaning.whitespace import Whitespace
 
 STEPS: dict[str, type[Step]] = {
+    "tags": Tags,
     "html": Html,
     "ftfy": Ftfy,
     "nfc": Nfc,

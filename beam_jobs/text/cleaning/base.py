@@ -204,6 +204,11 @@ class Step(abc.ABC):
     reports: ClassVar[tuple[pa.Field, ...]] = ()
     packages: ClassVar[tuple[str, ...]] = ()
 
+    @property
+    def version(self) -> int:
+        """Raised whenever a document becomes another one than before with the same parameters."""
+        return 1
+
     @abc.abstractmethod
     def __call__(self, texts: Texts) -> None:
         """Changes the documents, leaves some out, or reports something about them."""
@@ -264,6 +269,15 @@ _ALWAYS = ("chardet", "pyarrow", "resiliparse", "xxhash")
 
 
 def versions(steps: Sequence[Applied]) -> dict[str, str]:
-    """Versions of all that decides what is staged of a document, besides our own code."""
+    """Versions of all that decides what is staged of a document: packages, and changed steps.
+
+    A step is in it from its version 2 on, so that units of all others keep their keys.
+    """
     modules = {*_ALWAYS, *(module for applied in steps for module in applied.step.packages)}
-    return {**module_versions(*sorted(modules)), "unicode": unicodedata.unidata_version}
+    changed = {
+        f"step {applied.name}": str(applied.step.version)
+        for applied in steps
+        if applied.step.version > 1
+    }
+    own = {"unicode": unicodedata.unidata_version, **changed}
+    return {**module_versions(*sorted(modules)), **own}

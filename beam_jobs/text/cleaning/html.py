@@ -13,6 +13,7 @@ from resiliparse.parse.html import HTMLTree
 
 from beam_jobs.corpus.formats.html import MAX_NESTED_BOXES, nested_boxes
 from beam_jobs.text.cleaning.base import Rule, Step, Texts
+from beam_jobs.text.cleaning.tags import without_loose_brackets
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +23,8 @@ class Html(Step):
     Other documents are not changed. Pages without text are left out.
 
     Attributes:
-        all: Whether to treat every document as HTML, whatever its source says.
+        all: Whether to treat every document as HTML, whatever its source says. In those that the
+            source does not call HTML, a "<" that begins no tag stays.
         boilerplate: Whether to keep menus, headers and footers too.
         title: Whether the title of the page becomes the first paragraph.
         links: Whether to keep the targets of links, in brackets.
@@ -38,11 +40,18 @@ class Html(Step):
     comments: bool = True
     packages: ClassVar[tuple[str, ...]] = ("resiliparse",)
 
+    @property
+    def version(self) -> int:
+        """See Step: documents that are not HTML by their source have become others."""
+        return 2 if self.all else 1
+
     def __call__(self, texts: Texts) -> None:
         """See Step."""
         which = np.ones(len(texts), bool) if self.all else texts.is_html.copy()
         if not which.any():
             return
+        if self.all:
+            texts.replace_where(~texts.is_html, without_loose_brackets)
         pages = texts.text.filter(pa.array(which)).to_pylist()
         depths = np.zeros(len(texts), np.int64)
         depths[which] = [nested_boxes(page) for page in pages]

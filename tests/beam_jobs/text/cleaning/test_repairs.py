@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis.strategies import SearchStrategy
 
 from beam_jobs.text.cleaning.ftfy import ENTITIES, REPAIRS
+from beam_jobs.text.cleaning.tags import without_loose_brackets
 
 # What UTF-8 looks like once it was read as another encoding, once or twice.
 CODECS = ["latin-1", "windows-1252", "macroman", "cp437", "windows-1251", "windows-1250"]
@@ -189,3 +190,33 @@ def test_ftfy_and_the_rest_take_real_bad_text(corpora: Path, clean: Callable[...
     assert set(once.reasons) <= {None, "empty"}
     again = [text for text in once.texts if text is not None]
     assert clean("nfc,controls,whitespace,length", *again).texts == again
+
+
+SOME_TAGS = [  # before, after `tags`, after `html:all=true`
+    ("because x<y and it was the best",) * 3,
+    ("a<b and c, i<p, 1 < 2 <3, a <s and so on, see <br",) * 3,
+    ("Good.<br /><br/>The <I>end</I> i<3.", "Good.\n\nThe end i<3.", "Good.\n\nThe end i<3."),
+    ("<A HREF=\"a>b\" target=_blank rel='x' download>here</A> & &amp;", "here & &amp;", "here & &"),
+    ("a<ul><li>b</li><li>c</li></ul>", "a\n\nb\nc\n", "a"),  # lists are menus to `html`
+    ("<p>a<!-- no --></p><p>b</p>", "\na\n\nb\n", "a\n\nb"),
+    ("<tr><td nowrap>a</td><td>b</td></tr>", "\n a b", "ab"),
+    ("<user> and List<String> of </y>", "<user> and List<String> of </y>", " and List of"),
+]
+
+
+@pytest.mark.parametrize("texts", SOME_TAGS)
+def test_what_is_no_tag_stays(texts: tuple[str, ...], clean: Callable[..., Any]) -> None:
+    before, after, extracted = texts
+    assert clean("tags", before).texts == [after]
+    assert clean("html:all=true", before).texts == [extracted]
+    assert clean("tags,html", PAGE, is_html=True).texts == clean("html", PAGE, is_html=True).texts
+
+
+def test_tags_are_found_in_linear_time(clean: Callable[..., Any]) -> None:
+    n = 200_000
+    hostile = ["<a b='" * n, "<a " * n, "<a " + " " * n, "<a " + "x-y " * n, "<" * n, "<br>" * n]
+    started = time.monotonic()
+    clean("tags", *hostile)
+    for text in hostile:
+        without_loose_brackets(f"{text}>")
+    assert time.monotonic() - started < 20  # 2 s; a quadratic search takes hours
