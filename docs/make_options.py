@@ -85,8 +85,8 @@ CHAPTERS = (
 CLEANING = """\
 ## Cleaning steps
 
-The steps of `--clean`, each with its parameters: `--clean tags,default,length:min_words=5`. A recipe
-is a list of steps with a name.
+The steps of `--clean`, each with its parameters: `--clean tags,default,length:min_words=5`. A
+recipe is a list of steps with a name.
 """
 
 
@@ -109,7 +109,7 @@ def _step_rows(name: str, step: type[Step]) -> Iterator[str]:
     text, _, attributes = (inspect.getdoc(step) or "").partition("Attributes:\n")
     yield f"| `{name}` | | | {_one_line(text)} |"
     meanings = dict(re.findall(r"^    (\w+): ((?:.+\n?)(?:        .+\n?)*)", attributes, re.M))
-    for field in dataclasses.fields(step):
+    for field in dataclasses.fields(step):  # type: ignore[arg-type]
         default = field.default
         value = str(default).lower() if isinstance(default, bool) else default
         shown = f"`{value}`" if value != "" else ""

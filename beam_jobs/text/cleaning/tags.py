@@ -86,7 +86,8 @@ class Tags(Step):
 
 def num_with_tags(measures: Measures) -> int:
     """Number of documents in which `Tags` would find a tag."""
-    return int((measures.containing("<") & measures.matching(_ANY)).sum())
+    which = measures.containing("<")
+    return int(measures.filter(which).matching(_ANY).sum()) if which.any() else 0
 
 
 def without_loose_brackets(page: str) -> str:
