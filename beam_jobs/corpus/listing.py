@@ -21,6 +21,7 @@ from beam_jobs.corpus.labels import (
     DEFAULT_LABEL,
     AnnotationReader,
     FolderLabels,
+    kept_columns,
     no_split_folder,
     wanted_columns,
 )
@@ -228,13 +229,13 @@ class CorpusListing:
         """
         columns = wanted_columns(self._options)
         columns.pop("label", None)
-        columns |= {f"label {name}": name for name in self._options.further_labels}
+        columns |= {name: name for name, _ in kept_columns(self._options)}
         if self._payload.groups_members and columns and self._labels is None and not index.is_empty:
             raise InputError(
                 f"{archive.record_id} has no .json files next to its images with the columns "
                 f"{', '.join(map(repr, columns.values()))}. Leave out --group-by, --split "
-                "column: and further names of --label-column, add the files, or name a table with "
-                "--labels."
+                "column:, --keep-columns and further names of --label-column, add the files, or "
+                "name a table with --labels."
             )
 
     def _placed(self, item: SourceItem, folders: tuple[str, ...], split: str | None) -> SourceItem:

@@ -249,22 +249,38 @@ class CorpusReader:
 
         Members are read in the order of the archive, which may be compressed.
         """
-        members = {"": item.locator, **dict(item.locator.companions)}
         found: dict[str, bytes] = {}
         data = b""
         try:
-            for name, locator in sorted(members.items(), key=lambda one: one[1].offset):
-                source = partial(self._open, item.path, locator)
-                found[name] = _read_all(source, None, self._payload.limit)
+            for name, member in self._members(item, {"": item.locator}):
+                found[name] = member
             data = found.pop("")
-            said = self._companion_annotations(found, item)
+            said = self._companion_fields.read(self._fields_of(found))
         except Rejection as rejection:
             kept = rejection.data if "" in found or not data else data
             return item, rejection.with_data(kept)
         return item.annotated(said), data
 
-    def _companion_annotations(self, found: dict[str, bytes], item: SourceItem) -> Annotations:
-        """What .cls, .json and .txt say; `fields` has the keys of .json, and txt and cls."""
+    def companion_fields(self, item: SourceItem) -> Mapping[str, Any]:
+        """What the companions of an item say: the keys of .json, and txt and cls.
+
+        Raises:
+            Rejection: They are damaged.
+            UnreadableError: An I/O error.
+        """
+        return self._fields_of(dict(self._members(item, {})))
+
+    def _members(
+        self, item: SourceItem, others: Mapping[str, Locator]
+    ) -> Iterator[tuple[str, bytes]]:
+        """The companions of an item and other members of its archive, by name, in its order."""
+        members = {**others, **dict(item.locator.companions)}
+        for name, locator in sorted(members.items(), key=lambda one: one[1].offset):
+            source = partial(self._open, item.path, locator)
+            yield name, _read_all(source, None, self._payload.limit)
+
+    def _fields_of(self, found: Mapping[str, bytes]) -> dict[str, Any]:
+        """The fields of .cls, .json and .txt: the keys of .json, and txt and cls."""
         fields: dict[str, Any] = {}
         if "json" in found:
             try:
@@ -280,7 +296,7 @@ class CorpusReader:
         label = next((texts[name] for name in texts if name == "cls" or "json" not in found), None)
         if label is not None:
             fields = {**fields, self._options.main_label or DEFAULT_LABEL: label}
-        return self._companion_fields.read({**texts, **fields})
+        return {**texts, **fields}
 
     def _rejected_by_listing(self, item: SourceItem) -> RejectedRecord:
         """An item that listing rejected, with its bytes if it has some and is of the corpus."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,11 +29,12 @@ from beam_jobs.corpus.split_folders import settle_split, splits_have_same_classe
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
 from beam_jobs.options.values import SPLIT_BY_FOLDER, pattern_groups
 from shard_format import InputError, storage
-from shard_format.wording import did_you_mean
+from shard_format.wording import counted, did_you_mean
 
 _MAX_FILES = 64  # of a folder, opened to see what they hold
 _MAX_FILES_OF_LEVEL = 128  # of all folders at one depth, since each is a request in a bucket
 _MAX_MEMBERS = 64  # of one archive
+_MAX_COMPANIONS = 1024  # records whose companions are read, if none has a column that is wanted
 _MAX_COMPRESSED_MEMBERS = 8  # since to pass one means to decompress it
 _MAX_MEMBER_BYTES = 16 << 20  # 16 MiB of such a member
 _MAX_FOLDERS = 64  # looked into for the kind of a corpus
@@ -200,6 +202,46 @@ def check_columns(options: PreprocessOptions, payload: Payload) -> None:
         _check_look(options, payload, look)
 
 
+def check_companions(
+    items: Iterable[SourceItem], options: PreprocessOptions, payload: Payload, scratch: Path
+) -> None:
+    """Checks that some of the first members have each column that the options name, but the label.
+
+    Args:
+        items: Members of archives; their companions have the columns.
+        options: The job.
+        payload: Of the job.
+        scratch: A path for files that are removed again.
+
+    Raises:
+        InputError: None has.
+    """
+    wanted = _wanted(AnnotationReader(options), but="label")
+    missing = {name for _, name in wanted}
+    known: dict[str, None] = {}
+    looked: list[str] = []
+    with CorpusReader(options, payload, scratch) as reader:
+        usable = (item for item in items if not item.reason)
+        for item in itertools.islice(usable if missing else (), _MAX_COMPANIONS):
+            with contextlib.suppress(Rejection, UnreadableError):
+                known |= dict.fromkeys(reader.companion_fields(item))
+                looked.append(item.record_id)
+            missing -= known.keys()
+            if not missing:
+                return
+    for flag, name in wanted:
+        if looked and name in missing:
+            first, *others = looked
+            like = f", like {counted(len(others), 'record')} behind it," if others else ""
+            raise InputError(_missing(flag, name, f"{first}{like}", list(known), ""))
+
+
+def _wanted(reader: AnnotationReader, but: str = "") -> list[tuple[str, str]]:
+    """(flag, column) of each column that is read, but for one use."""
+    wanted = [(COLUMN_FLAGS[use], name) for use, name in reader.wanted.items() if use != but]
+    return wanted + [(COLUMN_FLAGS[use_of_kept(kind)], name) for name, kind in reader.kept]
+
+
 def _look(options: PreprocessOptions, payload: Payload) -> _Look | None:
     """A bounded look at the sources; None if they are empty."""
     options = dataclasses.replace(options, repaired=(), on_unreadable="quarantine")
@@ -300,9 +342,7 @@ def _check_look(options: PreprocessOptions, payload: Payload, look: _Look) -> No
     Raises:
         InputError: None has, or one has a type that cannot be used.
     """
-    reader = AnnotationReader(options)
-    wanted = [(COLUMN_FLAGS[use], name) for use, name in reader.wanted.items()]
-    wanted += [(COLUMN_FLAGS[use_of_kept(kind)], name) for name, kind in reader.kept]
+    wanted = _wanted(AnnotationReader(options))
     if not look.tables:
         if wanted:
             flag, column = wanted[0]

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from beam_jobs.corpus.dataset_metadata import FeatureNames
 from beam_jobs.corpus.formats.idx import is_labels
+from beam_jobs.corpus.labels import COLUMN_FLAGS, kept_columns, use_of_kept
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import Rejection, SourceItem
 from beam_jobs.corpus.schema_inference import check_columns, detect_source
@@ -137,7 +138,7 @@ def _check_no_columns(options: ImageOptions) -> None:
     for flag, column in (
         ("--group-by", options.group_by),
         ("--split", split_column(options.split)),
-        *(("--label-column", name) for name in options.further_labels),
+        *((COLUMN_FLAGS[use_of_kept(kind)], name) for name, kind in kept_columns(options)),
     ):
         if column is not None:
             what = "IDX files" if options.source == "idx" else "class folders"

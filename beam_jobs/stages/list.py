@@ -26,6 +26,7 @@ from beam_jobs.corpus.label_pattern import guess_pattern
 from beam_jobs.corpus.listing import CorpusListing
 from beam_jobs.corpus.record import SourceItem
 from beam_jobs.corpus.replacements import before_replacement
+from beam_jobs.corpus.schema_inference import check_companions
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.command import command_line
 from beam_jobs.options.values import splits_are_given
@@ -126,6 +127,9 @@ def list_corpus(
     found = _write_listing(items, unread, workspace, on_progress)
     if not unread.known:
         _check_not_empty(options, found, workspace)
+    if record_type.payload.groups_members and not options.only_items:  # a set has them otherwise
+        members = (item for item in _items_in(workspace.listing) if item.locator.container)
+        check_companions(members, options, record_type.payload, workspace.scratch_file())
     unit_bytes = (
         parse_size("--unit-size", options.unit_size)
         if options.unit_size is not None
@@ -194,6 +198,11 @@ def read_unit(listing: Place, unit: Unit) -> Iterator[SourceItem]:
             first = max(0, unit.start - row)
             yield from items_in(batch.slice(first, unit.end - row - first))
             row += batch.num_rows
+
+
+def _items_in(listing: Place) -> Iterator[SourceItem]:
+    for batch in read_batches(listing):
+        yield from items_in(batch)
 
 
 def _check_listed(listing: Place, unit: Unit, crc32: int) -> None:

@@ -14,7 +14,7 @@ import simplejpeg
 
 from beam_jobs.options import ImageOptions, TextOptions
 from beam_jobs.run import preprocess
-from shard_format import Feature, InputError, decode_example, unframe
+from shard_format import Feature, InputError, ShardmillError, decode_example, unframe
 
 from .conftest import tar_of
 
@@ -132,6 +132,48 @@ def test_a_caption_next_to_each_image(tmp_path):
     assert {name: one["txt"][0] for name, one in found.items()} == {
         f"a.tar.gz/{number}.jpg": f"caption {number}".encode() for number in range(4)
     }
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_a_column_that_no_companion_has_is_refused(mode, tmp_path):
+    members = {}
+    for number, image in enumerate(images(3)):
+        fields = {"label": "a", "score": number} | ({"caption": "x"} if number == 2 else {})
+        members |= {f"{number}.jpg": image, f"{number}.json": json.dumps(fields).encode()}
+    source, out = tar_of(tmp_path / "a.tar", members, mode), tmp_path / "set"
+
+    def job(**options):
+        return ImageOptions((str(source),), str(out), workers=1, no_report=True, **options)
+
+    for options in (
+        {"keep_columns": "caption,scor:float32"},
+        {"group_by": "scor"},
+        {"label_column": "label,scor"},
+    ):
+        with pytest.raises(InputError, match=r"0.jpg, like 2 records .* no column 'scor'") as info:
+            preprocess(job(**options))
+        assert "'label', 'score', 'caption'. Did you mean 'score'?" in str(info.value)
+        assert not out.exists()
+    report = preprocess(job(keep_columns="caption,score:float32"))
+    assert report.manifest.ledger.kept == 3
+    assert report.build["notes"] == [
+        "--keep-columns caption: 2 of 3 records have no value, and store an empty text"
+    ]
+
+
+def test_a_column_of_what_has_none_is_refused(tmp_path):
+    members = {f"cat/{number}.jpg": image for number, image in enumerate(images(2))}
+    for name, data in members.items():
+        (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "photos" / name).write_bytes(data)
+    for source, error in (
+        (tmp_path / "photos", "'nope', but class folders have none"),
+        (tar_of(tmp_path / "a.tar", members), "no .json files next to its images with .* 'nope'"),
+    ):
+        job = ImageOptions((str(source),), str(tmp_path / "set"), keep_columns="nope")
+        with pytest.raises(ShardmillError, match=error):
+            preprocess(job)
+        assert not (tmp_path / "set").exists()
 
 
 def test_a_bad_value_of_a_kept_column_costs_its_record(tmp_path):
