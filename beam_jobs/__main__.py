@@ -124,6 +124,17 @@ def _parser(config: Mapping[str, Any]) -> argparse.ArgumentParser:
     return parser
 
 
+class _Joined(argparse.Action):
+    """Joins the values of a flag that is given several times by commas."""
+
+    def __call__(
+        self, parser: object, namespace: argparse.Namespace, values: Any, option_string: Any = None
+    ) -> None:
+        """See argparse.Action."""
+        self._values = [*getattr(self, "_values", []), values]
+        setattr(namespace, self.dest, ",".join(self._values))
+
+
 def _add_flag(parser: argparse.ArgumentParser, field: dataclasses.Field[Any]) -> None:
     metadata, shown = field.metadata, default_of(field)
     text = f"{metadata['help']} [default: {shown}]" if shown else metadata["help"]
@@ -133,6 +144,7 @@ def _add_flag(parser: argparse.ArgumentParser, field: dataclasses.Field[Any]) ->
         return
     parser.add_argument(
         flag_of(field.name),
+        action=_Joined if metadata["repeatable"] else "store",
         default=field.default,
         type=metadata["type"],
         choices=list(metadata["choices"]) or None,

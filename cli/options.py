@@ -63,6 +63,15 @@ class _Choice(click.Choice[str]):
             raise click.BadParameter(f"{error.message} {near}".rstrip(), ctx, param) from None
 
 
+class _Repeatable(click.Option):
+    """A flag that may be given several times, with its values joined by commas."""
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        """See click.Option; the value is one text in a --config file."""
+        values = (value,) if isinstance(value, str) else value
+        return ",".join(super().type_cast_value(ctx, values)) or None
+
+
 def _flag(same: list[Field], default: Any, shown: str) -> Decorator:
     """The flag of an option that one or more declarations have; the first gives its help."""
     flag, metadata = flag_of(same[0].name), same[0].metadata
@@ -76,6 +85,8 @@ def _flag(same: list[Field], default: Any, shown: str) -> Decorator:
         kind = click.Path()  # shells complete paths then
     return click.option(
         flag,
+        cls=_Repeatable if metadata["repeatable"] else None,
+        multiple=metadata["repeatable"],
         default=default,
         type=kind,
         metavar=None if choices else metadata["metavar"] or "NAME",

@@ -147,7 +147,7 @@ def _usage(field: dataclasses.Field[Any]) -> str:
 
 
 def _meaning(field: dataclasses.Field[Any]) -> Iterator[str]:
-    yield field.metadata["help"]
+    yield field.metadata["help"].replace("*", r"\*")
     if field.metadata["excludes"]:
         yield f"Not with {', '.join(f'`{other}`' for other in field.metadata['excludes'])}."
 

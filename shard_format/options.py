@@ -78,6 +78,7 @@ def option(
     excludes: Mapping[str, str] | None = None,
     kinds: tuple[str, ...] = (),
     shown: str = "",
+    repeatable: bool = False,
 ) -> Any:
     """A field of a declaration.
 
@@ -95,6 +96,7 @@ def option(
             "--dedup off"), with the reason, which continues "--this-option ...".
         kinds: The kinds of sets that it is for; empty for all.
         shown: The default for people, if None stands for something else.
+        repeatable: Whether its flag may be given several times; commas join the values.
     """
     metadata = {name: value for name, value in locals().items() if name != "default"}
     metadata["metavar"] = metavar or (form.metavar if form else "")

@@ -7,22 +7,18 @@ a hostile archive cannot stall the listing, as it can with Python's `re`.
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.corpus.names import SPLIT_NAMES, split_name
+from beam_jobs.corpus.names import SPLIT_NAMES, own_name, own_path, split_name
 from beam_jobs.corpus.record import Rejection, SourceItem
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import pattern_groups
 
 _BATCH_ITEMS = 4096  # matched at once: to compile a pattern takes as long as to search 50 names
-_COPY = re.compile(r"//\d+$")  # of a member whose name is repeated
-_ESCAPE, _NO_NAME = "//x", "\0x"  # of bytes in record ids; no name holds a zero
-
 _SHOWN_CLASSES = 3
 _MATCHED = 0.9  # of all names, by a pattern that is worth to be suggested
 _SEPARATORS = ("_", "-", r"\.", " ")
@@ -99,7 +95,7 @@ def guess_pattern(record_ids: Sequence[str]) -> Guess | None:
 
     It must match nearly all, and find labels that are shared: at most one for every two files.
     """
-    names = [_own_name(record_id) for record_id in record_ids]
+    names = [own_name(record_id) for record_id in record_ids]
     for pattern in _GUESSES:
         labels = [match["label"] for match in _matches(pattern, names) if match]
         classes = sorted(set(labels))
@@ -119,10 +115,4 @@ def _matches(pattern: str, names: Sequence[str]) -> list[dict[str, Any] | None]:
 def _searched(item: SourceItem, pattern: str) -> str:
     """The name of a file or member; its path below SRC if the pattern asks for folders."""
     path = item.record_id.rpartition("/")[0] if item.locator.is_split else item.record_id
-    return _COPY.sub("", path) if "/" in pattern else _own_name(path)
-
-
-def _own_name(record_id: str) -> str:
-    """The last part of a record id; bytes that are not UTF-8 stay spelled as //xNN."""
-    path = _COPY.sub("", record_id).replace(_ESCAPE, _NO_NAME)
-    return path.rpartition("/")[2].replace(_NO_NAME, _ESCAPE)
+    return own_path(path) if "/" in pattern else own_name(path)

@@ -30,6 +30,7 @@ from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.reading import formats_of_job
 from beam_jobs.corpus.record import NO_ROW, Locator, Rejection, SourceItem
 from beam_jobs.corpus.replacements import Replacements
+from beam_jobs.corpus.selection import Selection
 from beam_jobs.corpus.sniffing import HEAD_BYTES
 from beam_jobs.corpus.source_io import UnreadableError, file_of, place_of
 from beam_jobs.corpus.streams import HEADER_BUFFER_BYTES, FileRange, opened
@@ -50,6 +51,9 @@ class CorpusListing:
         options: The job, with its sources resolved.
         payload: What the record type takes out of a record.
         on_ignored: Called with the id of every file that is left out on purpose.
+
+    Attributes:
+        unselected: Number of files and members that --include and --exclude leave out, so far.
     """
 
     def __init__(self, options: PreprocessOptions, payload: Payload, on_ignored: OnIgnored) -> None:
@@ -57,6 +61,8 @@ class CorpusListing:
         self._payload = payload
         self._on_ignored = on_ignored
         self._formats = formats_of_job(options, payload)
+        self._selection = Selection(options)
+        self.unselected = 0
         self._prefix = f"{options.id_prefix}/" if options.id_prefix else ""
         repaired = [storage.place_of(folder) for folder in options.repaired]
         self._replacements = Replacements(repaired, self._prefix)
@@ -134,13 +140,25 @@ class CorpusListing:
             return
         if self._payload.is_companion(item.path):
             return  # read with the file that it describes
+        if self._selection.excludes(item.record_id):
+            self._leave_out(item)
+            return
         container = "" if item.reason else self._payload.container_of(item)
+        if not (container or self._selection.takes(item.record_id)):
+            self._leave_out(item)
+            return
         if container:
             yield from self._members(item, container, folders, number)
             return
         item = self._placed(self._replacements.applied(item), folders, None)
         if not self._is_ignored(item):
             yield from self._splits(item)
+
+    def _leave_out(self, item: SourceItem) -> None:
+        """Counts an item that is not selected; its row of the label table is used."""
+        self.unselected += 1
+        if self._labels is not None:
+            self._labels.look_up(item)
 
     def _members(
         self, file: SourceItem, container: str, folders: tuple[str, ...], number: int
@@ -166,7 +184,9 @@ class CorpusListing:
         else:
             items = self._folders_inside(archive, index, folders, split)
         for item in items:
-            if not self._is_ignored(item):
+            if not self._selection.takes(item.record_id, file.record_id):
+                self._leave_out(item)
+            elif not self._is_ignored(item):
                 yield self._replacements.applied(item) if item.locator.container else item
         if report.damage is not None:
             gaps = Locator(container, report.codec, gaps=report.gaps) if report.gaps else Locator()

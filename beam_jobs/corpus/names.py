@@ -158,6 +158,17 @@ def original_name(record_id: str) -> bytes:
     return _ESCAPED.sub(lambda found: bytes((int(found[1] or found[2], 16),)), record_id.encode())
 
 
+def own_path(record_id: str) -> str:
+    """The path of a file or member; of one whose name is repeated without the number of it."""
+    return _COPY.sub("", record_id)
+
+
+def own_name(record_id: str) -> str:
+    """The last part of a path; bytes that are not UTF-8 stay spelled as //xNN."""
+    path = own_path(record_id).replace(_ESCAPE, _NO_NAME)
+    return path.rpartition("/")[2].replace(_NO_NAME, _ESCAPE)
+
+
 def shown_name(record_id: str) -> str:
     r"""The original name for a reader or a terminal: bytes that are not UTF-8 as \xNN."""
     return visible(original_name(record_id).decode("utf-8", "backslashreplace"))
@@ -166,4 +177,6 @@ def shown_name(record_id: str) -> str:
 # No name has two slashes in a row. The ids of members that begin with a byte that is not UTF-8 have
 # //x2f in front, as if there was a slash. They stay: the order of records depends on ids.
 _ESCAPED = re.compile(rb"//x2f/x([89a-f][0-9a-f])|//x([0-9a-f]{2})")
+_ESCAPE, _NO_NAME = "//x", "\0x"  # no name holds a zero
+_COPY = re.compile(r"//\d+$")
 _ESCAPES = {0xDC00 + byte: f"//x{byte:02x}" for byte in range(0x80, 0x100)}

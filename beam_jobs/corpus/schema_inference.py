@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import os
 import re
 import tempfile
 from collections import Counter
@@ -19,14 +20,22 @@ from beam_jobs.corpus.containers.base import container as container_named
 from beam_jobs.corpus.dataset_metadata import is_note, set_files
 from beam_jobs.corpus.discovery import find_files, some_entries
 from beam_jobs.corpus.labels import COLUMN_FLAGS, DEFAULT_LABEL, AnnotationReader, use_of_kept
-from beam_jobs.corpus.names import is_hidden_member, prefixes, split_name, without_split
+from beam_jobs.corpus.names import (
+    is_hidden_member,
+    prefixes,
+    readable_name,
+    split_name,
+    without_split,
+)
 from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.reading import CorpusReader
 from beam_jobs.corpus.record import Rejection, SourceItem
+from beam_jobs.corpus.selection import Selection
 from beam_jobs.corpus.sniffing import IMAGE, UNKNOWN, image_kind
 from beam_jobs.corpus.source_io import UnreadableError, concurrently, path_of, place_of
 from beam_jobs.corpus.split_folders import settle_split, splits_have_same_classes
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
+from beam_jobs.options.formats import CONTAINERS
 from beam_jobs.options.values import SPLIT_BY_FOLDER, pattern_groups
 from shard_format import InputError, storage
 from shard_format.wording import counted, did_you_mean
@@ -69,9 +78,11 @@ def detect_source(options: ImageOptions) -> ImageOptions:
         return dataclasses.replace(options, source="table")
     found: Counter[str] = Counter()
     named = Counter[str]()  # kinds of files that are sources themselves
-    for source in options.sources:
-        place = storage.place_of(source)
-        of_source = Counter(concurrently(image_kind, some_files(place)))
+    selection = Selection(options)
+    places = [storage.place_of(source) for source in options.sources]
+    roots = {place: prefix for prefix, place in prefixes(places)} if selection else {}
+    for place in places:
+        of_source = _kinds_in(place, roots.get(place, ""), selection)
         found += of_source
         named += Counter() if storage.is_folder(place) else of_source
     del found[UNKNOWN]
@@ -95,6 +106,21 @@ def detect_source(options: ImageOptions) -> ImageOptions:
     raise InputError(
         f"Found files of several kinds among the first in {', '.join(options.sources)}: {counts}. "
         f"Choose one with --source ({choices}), or name the files."
+    )
+
+
+def _kinds_in(root: storage.Place, prefix: str, selection: Selection) -> Counter[str]:
+    """Numbers of some files of a source that are read, by what they are; `prefix` is of its ids."""
+    start = len(path_of(root))
+    ids = {
+        path: prefix + readable_name(path[start:].lstrip(b"/") or os.path.basename(path))
+        for path in some_files(root)
+    }
+    files = [path for path, file_id in ids.items() if not selection.excludes(file_id)]
+    return Counter(
+        kind
+        for path, kind in zip(files, concurrently(image_kind, files), strict=True)
+        if kind in CONTAINERS or selection.takes(ids[path])
     )
 
 
@@ -287,8 +313,9 @@ def _files(
     found = find_files(
         roots, lambda _: None, follow_links=options.follow_links, on_unreadable="quarantine"
     )
+    selection = Selection(options)
     for item, folders in found:
-        if item.reason:
+        if item.reason or selection.excludes(item.record_id):
             continue
         try:
             container = payload.container_of(item)
@@ -302,8 +329,9 @@ def _files(
                 size=max(0, member.locator.size),
                 locator=member.locator,
             )
-            yield record, inside
-        if not container:
+            if selection.takes(record.record_id, item.record_id):
+                yield record, inside
+        if not container and selection.takes(item.record_id):
             yield item, folders
 
 
@@ -319,7 +347,9 @@ def _some_members(item: SourceItem, container: str) -> Iterator[Member]:
 
 def _no_file_next_to_folders(roots: Sequence[storage.Place], options: PreprocessOptions) -> bool:
     """Whether all files below the roots are in folders, besides those that describe the rest."""
-    folders: list[storage.Place] = [root for _, root in prefixes(roots)]
+    selection, named = Selection(options), prefixes(roots)
+    ids = {root: prefix for prefix, root in named}
+    folders: list[storage.Place] = [root for _, root in named]
     if options.split == SPLIT_BY_FOLDER:
         folders += [
             folder / entry.name
@@ -330,6 +360,7 @@ def _no_file_next_to_folders(roots: Sequence[storage.Place], options: Preprocess
     return not any(
         entry.kind == storage.FILE
         and not describes_others(entry.name)
+        and selection.takes(f"{ids.get(folder, f'{folder.name}/')}{entry.name}")
         and not _ARCHIVE_NAME.search(entry.name.lower())
         for folder in folders
         for entry in some_entries(folder, _MAX_TOP_ENTRIES)

@@ -16,6 +16,7 @@ from beam_jobs.options.values import (
     check_id_prefix,
     check_path,
     check_split,
+    parse_globs,
     parse_kept,
     parse_labels,
     parse_splits,
@@ -70,6 +71,8 @@ class PreprocessOptions:
         "max_record_bytes": "512MiB",
         "label_pattern": None,
         "id_prefix": None,
+        "include": None,
+        "exclude": None,
     }
 
     # Options besides `source` that decide how records are read.
@@ -94,6 +97,21 @@ class PreprocessOptions:
         check=lambda flag, value: check_name(value, flag),
     )
     source: str = option("auto", "How to read SRC; auto detects it from the files.")
+    include: str | None = option(
+        None,
+        "Read only files that match this glob: '*.jpg' by their name, 'raw/*' by their path below "
+        "SRC ('*' matches '/' too). Repeat it for several, or separate them by commas.",
+        "GLOB",
+        check=parse_globs,
+        repeatable=True,
+    )
+    exclude: str | None = option(
+        None,
+        "Do not read files that match this glob, also if --include does.",
+        "GLOB",
+        check=parse_globs,
+        repeatable=True,
+    )
     labels: str | None = option(
         None,
         "A CSV, TSV, JSONL or Parquet table with a path and a label column; paths are relative to "

@@ -199,6 +199,22 @@ def parse_names(flag: str, text: str) -> tuple[str, ...]:
     return names
 
 
+def parse_globs(flag: str, text: str) -> tuple[str, ...]:
+    """The globs of "*.jpg,raw/*".
+
+    Raises:
+        UsageError: One is empty, repeated or absolute.
+    """
+    globs = parse_names(flag, text)
+    for glob in globs:
+        if glob.startswith(("/", "./", "../")):
+            raise UsageError(
+                f"{flag} {glob!r} is no path below SRC. Write for instance '*.jpg' for names, or "
+                "'raw/*' for all below SRC/raw."
+            )
+    return globs
+
+
 def check_element(flag: str, text: str) -> None:
     """Returns if a text can be the name of an XML element.
 

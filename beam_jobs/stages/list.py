@@ -27,6 +27,7 @@ from beam_jobs.corpus.listing import CorpusListing
 from beam_jobs.corpus.record import SourceItem
 from beam_jobs.corpus.replacements import before_replacement
 from beam_jobs.corpus.schema_inference import check_companions
+from beam_jobs.corpus.selection import Selection
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.command import command_line
 from beam_jobs.options.values import splits_are_given
@@ -79,6 +80,7 @@ class Listing(NamedTuple):
         known: Items that earlier generations have read, and that are not read again.
         known_bytes: Their bytes.
         known_to: The last of these generations; -1 if there is none.
+        unselected: Number of files that --include and --exclude left out.
     """
 
     items: int
@@ -90,6 +92,7 @@ class Listing(NamedTuple):
     known: int = 0
     known_bytes: int = 0
     known_to: int = -1
+    unselected: int = 0
 
 
 def resolve_options(options: PreprocessOptions) -> PreprocessOptions:
@@ -164,7 +167,7 @@ def list_corpus(
     workspace.mark("stage")
     return Listing(
         *(found.items, found.bytes, len(ignored), build.hexdigest(), inputs, changes),
-        *(unread.known, unread.known_bytes, unread.known_to),
+        *(unread.known, unread.known_bytes, unread.known_to, listing.unselected),
     )
 
 
@@ -343,8 +346,9 @@ def _check_not_empty(options: PreprocessOptions, found: _Written, workspace: Wor
     where = ", ".join(options.sources)
     if not found.items:
         raise InputError(
-            f"Found no files in {where}. Check the path; files whose name begins with a dot are "
-            "not read."
+            f"Found no files in {where}. Check the path"
+            f"{', --include and --exclude' if Selection(options) else ''}; files whose name begins "
+            "with a dot are not read."
         )
     if not found.usable:
         first, *others = items_in(read_table(workspace.listing).slice(0, 3))

@@ -29,6 +29,8 @@ FORMS = {
     "name": ["a", "photos_2"],
     "split": ["folders", "column:fold", "train=0.5,test=0.5", "a=0.25,b=0.75"],
     "quality": ["1", "100", "keep", "keep:80"],
+    "include": ["*.jpg", "*.jpg,raw/*"],
+    "exclude": ["*.py", "a/*,b?"],
     "keep_columns": ["caption", "author,year:int64"],
     "encoding": ["utf-8", "auto", "cp1252"],
     "columns": ["a,b"],

@@ -37,7 +37,6 @@ def write_build_info(
     options: PreprocessOptions,
     manifest: Manifest,
     fingerprints: Mapping[str, Any],
-    warnings: Sequence[str],
 ) -> None:
     """Writes build.json.
 
@@ -45,12 +44,11 @@ def write_build_info(
         workspace: The build.
         listing: Of the corpus.
         started: When the build began, in seconds since the epoch.
-        plan: The plan, with its notes.
+        plan: The plan, with its notes and warnings.
         summaries: All units.
         options: The job, stored so that it can be replayed with other files or options.
         manifest: The manifest that will be written.
         fingerprints: Bytes and SHA-256 by name of the files that no manifest names.
-        warnings: What makes the set unfit for its use, as far as the manifest does not show it.
     """
     seconds = max(time.time() - started, _LEAST_SECONDS)  # clocks may be set back meanwhile
     value = {
@@ -68,7 +66,7 @@ def write_build_info(
         "ignored": sum(summary.ignored for summary in summaries),
         "options": dataclasses.asdict(options),
         "notes": [*options.notes, *plan.notes],
-        "warnings": warnings,
+        "warnings": plan.warnings,
         "stages": _stages(workspace, started, plan, summaries),
         "machine": {
             "cores": psutil.cpu_count(),

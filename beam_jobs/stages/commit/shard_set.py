@@ -115,11 +115,10 @@ def commit(
     _remove_strangers(workspace, manifest)
     release_memory()  # of the index and of the files above: the tables would add to it
     write_croissant(workspace.out, manifest, workspace.scratch_of)
-    plan = plan._replace(notes=[*plan.notes, *staging_notes(summaries, options, record_type)])
-    warnings = [*plan.warnings, *corpus_warnings(summaries, record_type.payload, workspace)]
-    write_build_info(
-        workspace, listing, started, plan, summaries, options, manifest, fingerprints, warnings
-    )
+    notes = staging_notes(summaries, listing, options, record_type)
+    warnings = corpus_warnings(summaries, record_type.payload, workspace)
+    plan = plan._replace(notes=[*plan.notes, *notes], warnings=[*plan.warnings, *warnings])
+    write_build_info(workspace, listing, started, plan, summaries, options, manifest, fingerprints)
     # A manifest that survives a power cut must not name files that do not: all of them are durable.
     _write_manifest(workspace, manifest.to_text().encode())
     return manifest

@@ -8,13 +8,19 @@ from collections.abc import Sequence
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_kept
 from beam_jobs.record_types import RecordType
+from beam_jobs.stages.list import Listing
 from beam_jobs.staging import UnitSummary
+from shard_format.options import flag_of
+from shard_format.wording import counted
 
 
 def staging_notes(
-    summaries: Sequence[UnitSummary], options: PreprocessOptions, record_type: RecordType
+    summaries: Sequence[UnitSummary],
+    listing: Listing,
+    options: PreprocessOptions,
+    record_type: RecordType,
 ) -> list[str]:
-    """Notes for the user: kept columns that some records lack, and those of the record type."""
+    """Notes for the user: files left out, empty kept columns, and those of the record type."""
     noted, staged = Counter[str](), 0
     for summary in summaries:
         noted.update(summary.noted)
@@ -25,4 +31,7 @@ def staging_notes(
         for name, _ in parse_kept(options.keep_columns)
         if (count := noted[f"empty {name}"])
     ]
-    return [*empty, *record_type.notes(noted, staged)]
+    flags = [flag_of(name) for name in ("include", "exclude") if getattr(options, name)]
+    left_out = f"{' and '.join(flags)} left out {counted(listing.unselected, 'file')}"
+    unselected = [left_out] if listing.unselected else []
+    return [*unselected, *empty, *record_type.notes(noted, staged)]
