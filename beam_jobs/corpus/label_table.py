@@ -29,6 +29,7 @@ from beam_jobs.corpus.item_table import row_batch
 from beam_jobs.corpus.labels import COLUMN_FLAGS, AnnotationReader, use_of_kept
 from beam_jobs.corpus.names import LABEL_SEPARATOR, join_labels, readable_name
 from beam_jobs.corpus.record import Annotations, Rejection, SourceItem
+from beam_jobs.corpus.sniffing import is_coco
 from beam_jobs.corpus.source_io import UnreadableError
 from beam_jobs.corpus.streams import ByteStream, FileRange, opened
 from beam_jobs.options import PreprocessOptions
@@ -332,6 +333,13 @@ class _Table:
 
     def _json(self) -> Iterator[dict[str, Any] | Rejection]:
         """Line by line: a label may be a number in one and a list in another."""
+        if is_coco(os.fsencode(self._path)):
+            raise InputError(
+                f"--labels {self._path} is a file in the form of COCO, one object with images, "
+                "annotations and categories, not a table. Write one of it: for each annotation a "
+                'line {"path": FILE_NAME, "label": CATEGORY}. With --multi-label an image has all '
+                "its categories; without, it must have one."
+            )
         seen: set[str] = set()
         with self._open() as file:
             for number, line in enumerate(file, start=1):
@@ -340,8 +348,11 @@ class _Table:
                 fields = _json_object(line, number)
                 if isinstance(fields, Rejection):
                     if number == 1:  # it is not JSON Lines
+                        detail = fields.detail
+                        if line.strip() in (b"[", b"{"):
+                            detail = "all lines are one JSON value"
                         raise InputError(
-                            f"In --labels {self._path}, {fields.detail}. Write one object a line."
+                            f"In --labels {self._path}, {detail}. Write one object a line."
                         )
                     yield fields
                     continue

@@ -39,6 +39,8 @@ _PROLOG = rb"\s*(?:<\?xml[^>]{0,256}\?>\s*)?(?:<!--.{0,4096}?-->\s*)*"
 _MARKUP = re.compile(_PROLOG + rb"<(!doctype\s+html|html|head|body)\b", re.I | re.S)
 _XHTML = re.compile(_PROLOG + rb"<(!doctype\s+html|html)\b", re.I | re.S)
 _XML = re.compile(rb"\s*<(\?xml\s|rss[\s>]|feed\s|TEI[\s>]|svg\s)")
+_COCO = re.compile(rb'\s*\{\s*"(info|licenses|images|annotations|categories|type)"\s*:\s*[\[{"]')
+_OF_COCO = re.compile(rb'"(file_name|image_id|supercategory)"\s*:')
 _IDX_NAME = re.compile(r"idx[134]-ubyte$")
 
 
@@ -86,6 +88,15 @@ def text_kind(path: bytes) -> str:
         return container_of(path) or text_format(head, name)
     except (Rejection, UnreadableError):
         return _kind_by_name(name.lower())
+
+
+def is_coco(path: bytes) -> bool:
+    """Whether a file is JSON with images, annotations and categories, in the form of COCO."""
+    try:
+        *_, (_, head) = _heads(path, HEAD_BYTES)
+    except (Rejection, UnreadableError):
+        return False
+    return bool(_COCO.match(head) and _OF_COCO.search(head))
 
 
 def _heads(path: bytes, size: int = _TAR_HEADER_BYTES) -> Iterator[tuple[str, bytes]]:

@@ -119,19 +119,19 @@ class _Root:
     def why(self) -> str:
         """Why its folders are splits."""
         same = " with the same classes" if _same_classes(self.folders) else " and no other folder"
-        return f"{short_path(str(self.place))} has {_shown(self.split_names)}{same}"
+        return f"{short_path(str(self.place))} has {shown_folders(self.split_names)}{same}"
 
     def described(self) -> str:
         """Why it is not clear whether its folders are splits."""
         name, others = short_path(str(self.place)), sorted({*self.folders} - {*self.split_names})
         if others:
-            return f"{name} has {_shown(self.split_names)} next to {_shown(others)}"
+            return f"{name} has {shown_folders(self.split_names)} next to {shown_folders(others)}"
         if not _several(self.split_names):
-            return f"{name} has no other folder than {_shown(self.split_names)}"
+            return f"{name} has no other folder than {shown_folders(self.split_names)}"
         if self.is_clear:
             return f"{self.why()}, and another source has no such folders"
         inside = "different folders" if any(self.folders.values()) else "no class folders"
-        return f"{name} has {_shown(self.split_names)} with {inside} inside"
+        return f"{name} has {shown_folders(self.split_names)} with {inside} inside"
 
     def only_folder(self) -> str | None:
         """The folder that has the classes, if there is no other."""
@@ -164,7 +164,7 @@ def _why_folders(roots: list[_Root]) -> str:
     if roots[0].labelled and not _same_classes(inside):
         return ""
     same = " with the same classes" if _same_classes(inside) else ""
-    return f"The sources are {_shown(sorted({*names}, key=_in_order))}{same}"
+    return f"The sources are {shown_folders(sorted({*names}, key=_in_order))}{same}"
 
 
 def _in_order(name: str) -> tuple[int, str]:
@@ -183,7 +183,8 @@ def _same_classes(folders: Folders) -> bool:
     return all(names and len(names & most) >= _SHARED * len(names) for names in inside)
 
 
-def _shown(names: list[str]) -> str:
+def shown_folders(names: list[str]) -> str:
+    """The names of some folders for a message: "train/, val/ and 3 more"."""
     shown = [f"{shortened(visible(name), 40)}/" for name in names[:_SHOWN]]
     if len(names) > _SHOWN:
         shown.append(f"{len(names) - _SHOWN:,} more")

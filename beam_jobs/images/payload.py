@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from beam_jobs.corpus.class_folders import check_class_folders
 from beam_jobs.corpus.dataset_metadata import FeatureNames
 from beam_jobs.corpus.formats.idx import is_labels
 from beam_jobs.corpus.labels import COLUMN_FLAGS, kept_columns, use_of_kept
@@ -50,6 +51,8 @@ class ImagePayload(Payload):
         if options.source == "auto":
             options = detect_source(options)
         options = settle_split(options, ImagePayload(options))
+        if self._options.source == "auto" and options.source == "class-folders":
+            check_class_folders(options, may_be_one=self._options.split is not None)
         if options.source in ("class-folders", "idx"):
             _check_no_columns(options)
         if options.source in ("parquet", "arrow", "tfrecord"):

@@ -61,10 +61,10 @@ def test_quarantine_in_many_parts(make_images, build, tmp_path, monkeypatch):
         name = f"class0/broken{number:02d}.jpg"
         originals[name] = b"broken" * number
         (corpus / name).write_bytes(originals[name])
-    build(corpus, "one")
+    build(corpus, "one", source="class-folders")
     monkeypatch.setattr("beam_jobs.stages.commit.quarantine._PART_BYTES", 400)
     monkeypatch.setattr("beam_jobs.stages.commit.quarantine._GROUP_BYTES", 150)
-    build(corpus, "many", unit_size="200B")
+    build(corpus, "many", unit_size="200B", source="class-folders")
     assert len(list((tmp_path / "many" / "quarantine").iterdir())) > 3
     rows = quarantine(tmp_path / "many")
     assert rows == quarantine(tmp_path / "one")
@@ -259,7 +259,7 @@ def test_nothing_usable_is_an_empty_set_with_its_evidence(tmp_path, build):
     folder = tmp_path / "corpus" / "class"
     folder.mkdir(parents=True)
     (folder / "a.jpg").write_bytes(b"not a picture")
-    manifest = build(tmp_path / "corpus").manifest
+    manifest = build(tmp_path / "corpus", source="class-folders").manifest
     assert (manifest.ledger.kept, manifest.ledger.quarantined) == (0, 1)
     assert len(quarantine(tmp_path / "set")) == 1
 

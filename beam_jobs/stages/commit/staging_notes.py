@@ -20,7 +20,7 @@ def staging_notes(
     options: PreprocessOptions,
     record_type: RecordType,
 ) -> list[str]:
-    """Notes for the user: files left out, empty kept columns, and those of the record type."""
+    """Notes for the user: files left out, kept columns that some records lack, and further ones."""
     noted, staged = Counter[str](), 0
     for summary in summaries:
         noted.update(summary.noted)
@@ -29,7 +29,7 @@ def staging_notes(
         f"--keep-columns {name}: {count:,} of {staged:,} records have no value, and store an empty "
         "text"
         for name, _ in parse_kept(options.keep_columns)
-        if (count := noted[f"empty {name}"])
+        if 0 < (count := noted[f"empty {name}"]) < staged
     ]
     flags = [flag_of(name) for name in ("include", "exclude") if getattr(options, name)]
     left_out = f"{' and '.join(flags)} left out {counted(listing.unselected, 'file')}"

@@ -162,7 +162,7 @@ def test_a_column_that_no_companion_has_is_refused(mode, tmp_path):
 
 
 def test_a_column_of_what_has_none_is_refused(tmp_path):
-    members = {f"cat/{number}.jpg": image for number, image in enumerate(images(2))}
+    members = {f"{number}/a.jpg": image for number, image in enumerate(images(2))}
     for name, data in members.items():
         (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "photos" / name).write_bytes(data)

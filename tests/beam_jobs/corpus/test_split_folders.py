@@ -54,7 +54,7 @@ def test_the_note_comes_before_the_work(corpus, tmp_path):
     "names",
     [
         ("cat/1.jpg", "dog/1.jpg"),
-        ("cat/train/1.jpg", "cat/test/1.jpg"),
+        ("cat/train/1.jpg", "cat/test/1.jpg", "dog/1.jpg"),
         ("trains/1.jpg", "buses/1.jpg"),
         ("1.jpg",),
     ],

@@ -1,0 +1,123 @@
+"""Whether folders around images look like classes, where nobody said that they are.
+
+Data sets with labels elsewhere have such folders too: of images and annotations/instances.json, as
+in COCO, every image would have the class "images".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from beam_jobs.corpus.discovery import some_entries
+from beam_jobs.corpus.names import split_name
+from beam_jobs.corpus.schema_inference import some_files
+from beam_jobs.corpus.selection import Selection
+from beam_jobs.corpus.sniffing import IMAGE, image_kind, is_coco
+from beam_jobs.corpus.source_io import concurrently, path_of
+from beam_jobs.corpus.split_folders import shown_folders
+from beam_jobs.options import ImageOptions
+from beam_jobs.options.command import command_line, short_path
+from beam_jobs.options.values import SPLIT_BY_FOLDER, pattern_groups
+from shard_format import InputError, storage
+from shard_format.storage import Place
+from shard_format.wording import shortened, visible
+
+_MAX_FOLDERS = 4096  # of a root
+_MAX_TABLES = 8  # JSON files of a folder that are looked into
+# Names of folders that data sets with labels elsewhere have.
+_NO_CLASSES = re.compile(r"(img|image|jpeg|jpegimage|annotation|label|mask|bbox)s?", re.IGNORECASE)
+
+
+def check_class_folders(options: ImageOptions, *, may_be_one: bool) -> None:
+    """Checks that the folders of a job that reads class folders may be classes.
+
+    Args:
+        options: The job, with its splits settled.
+        may_be_one: Whether there may be a single class.
+
+    Raises:
+        InputError: They look like something else, and nobody said that they are classes.
+    """
+    by_name = "label" in pattern_groups(options.label_pattern)
+    if options.no_labels or by_name or options.labels is not None or options.base:
+        return
+    roots = [storage.place_of(source) for source in options.sources]
+    folders = _class_folders(roots, options.split == SPLIT_BY_FOLDER)
+    if not folders:
+        return  # listing says what is wrong
+    table = next(_coco_tables(roots, folders, options), None)
+    where = ", ".join(short_path(source) for source in options.sources[:1])
+    odd = sorted(name for name in folders if _NO_CLASSES.fullmatch(name))
+    changes: dict[str, object] = {}
+    if table is not None:
+        fact = f"{short_path(str(table))} has labels in the form of COCO, which folders do not give"
+        changes["exclude"] = ",".join(filter(None, (options.exclude, "*.json")))
+    elif odd:
+        fact = f"{where} has {shown_folders(odd)}, which are not named like classes"
+    elif len(folders) == 1 and not may_be_one and _has_image(*folders.values()):
+        fact = f"{where} has one folder with images"
+    else:
+        return
+    raise InputError(f"{fact}. {_asked(options, folders, changes)}")
+
+
+def _asked(
+    options: ImageOptions, folders: Mapping[str, Place], changes: Mapping[str, object]
+) -> str:
+    """What would be done, and the commands for all that may be meant."""
+    names = [shortened(visible(name), 40) for name in folders]
+    classes = f"the class {names[0]!r}" if len(names) == 1 else "one of the classes of all folders"
+    lines = [
+        f"Every image would have {classes}. For images without labels:",
+        f"  {command_line(options, no_labels=True, **changes)}",
+        "With the labels of a table, a row with path and label for each image:",
+        f"  {command_line(options, labels='FILE', **changes)}",
+    ]
+    ((_, folder),) = folders.items() if len(folders) == 1 else ((None, None),)
+    if folder is not None and len(options.sources) == 1 and len(_folders_in(folder)) > 1:
+        below = command_line(options, sources=(str(folder),))
+        lines += ["If the folders in it are the classes:", f"  {below}"]
+    lines += [
+        "If these folders are the classes:",
+        f"  {command_line(options, source='class-folders')}",
+    ]
+    return "\n".join(lines)
+
+
+def _class_folders(roots: list[Place], by_split: bool) -> dict[str, Place]:
+    """A folder of each class, by its name."""
+    found: dict[str, Place] = {}
+    for root in roots:
+        for name in _folders_in(root):
+            if by_split and split_name(name):
+                found |= {one: root / name / one for one in _folders_in(root / name)}
+            else:
+                found[name] = root / name
+    return found
+
+
+def _folders_in(folder: Place) -> list[str]:
+    entries = some_entries(folder, _MAX_FOLDERS)
+    return [entry.name for entry in entries if entry.kind == storage.FOLDER]
+
+
+def _has_image(folder: Place) -> bool:
+    return any(kind == IMAGE for kind in concurrently(image_kind, some_files(folder)))
+
+
+def _coco_tables(
+    roots: list[Place], folders: Mapping[str, Place], options: ImageOptions
+) -> Iterator[Place]:
+    """Files of COCO next to the folders, and in those whose names are not of classes."""
+    selection = Selection(options)
+    named = [folder for name, folder in folders.items() if _NO_CLASSES.fullmatch(name)]
+    for place in (*roots, *named):
+        tables = [
+            place / entry.name
+            for entry in some_entries(place, _MAX_FOLDERS)
+            if entry.kind == storage.FILE and entry.name.lower().endswith(".json")
+        ]
+        for table in tables[:_MAX_TABLES]:
+            if selection.takes(table.name) and is_coco(path_of(table)):
+                yield table
