@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cli.console import say
 from shard_format.options import flag_of
-from shard_format.wording import counted, format_bytes, visible
+from shard_format.wording import counted, format_bytes, some_of, visible
 
 if TYPE_CHECKING:
     from beam_jobs import DryRun
@@ -38,7 +38,7 @@ def print_dry_run(found: DryRun) -> None:
 def _lines(found: DryRun) -> Iterator[tuple[str, str]]:
     """(heading, text) of every paragraph."""
     options, trial = found.options, found.trial
-    sources = ", ".join(visible(source) for source in options.sources)
+    sources = visible(some_of(options.sources))
     yield "read", f"{sources}, as {options.source}"
     inside = f" with {counted(found.items, 'item')}" if found.items != found.files else ""
     yield (

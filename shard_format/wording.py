@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from shard_format.errors import UsageError
 
 _LONGEST_NAME = 60  # characters of a suggestion
+_MOST_NAMES, _FIRST_NAMES = 8, 3  # of a list
 _SIZE_STEP = 1024
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*([KMGT]i?B|B)?", re.IGNORECASE)
 _SIZE_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -43,6 +44,13 @@ def shortened(text: str, limit: int) -> str:
 def counted(count: int, one: str, many: str | None = None) -> str:
     """A number with its noun: "1 class", "1,000 classes"; `many` is `one` with an s if None."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Names for a message: all of a few, else the first and how many more there are."""
+    if len(names) <= _MOST_NAMES:
+        return ", ".join(names)
+    return f"{', '.join(names[:_FIRST_NAMES])} and {len(names) - _FIRST_NAMES:,} more"
 
 
 def did_you_mean(value: str, names: Iterable[str]) -> str:

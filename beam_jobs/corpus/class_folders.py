@@ -13,7 +13,7 @@ from beam_jobs.corpus.discovery import some_entries
 from beam_jobs.corpus.names import split_name
 from beam_jobs.corpus.schema_inference import some_files
 from beam_jobs.corpus.selection import Selection
-from beam_jobs.corpus.sniffing import IMAGE, image_kind, is_coco
+from beam_jobs.corpus.sniffing import IMAGE, content_kind, is_coco
 from beam_jobs.corpus.source_io import concurrently, path_of
 from beam_jobs.corpus.split_folders import shown_folders
 from beam_jobs.options import ImageOptions
@@ -103,7 +103,7 @@ def _folders_in(folder: Place) -> list[str]:
 
 
 def _has_image(folder: Place) -> bool:
-    return any(kind == IMAGE for kind in concurrently(image_kind, some_files(folder)))
+    return IMAGE in concurrently(content_kind, some_files(folder))
 
 
 def _coco_tables(

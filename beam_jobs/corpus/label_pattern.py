@@ -26,9 +26,11 @@ _GUESSES = (
     *(rf"^(?P<label>.+){one}\d+\." for one in _SEPARATORS),  # cat.123.jpg, red_fox_7.jpg
     r"^(?P<label>.+) \(\d+\)\.",  # cat (12).jpg
     r"^(?P<label>[A-Za-z][A-Za-z_-]*?)\d+\.",  # cat12.jpg
-    *(rf"^[a-z]?\d+{one}(?P<label>.+)\." for one in _SEPARATORS),  # n01440764_tench.JPEG
+    *(rf"^[a-z]?\d+{one}(?P<label>.+)\." for one in _SEPARATORS),  # 7_tench.jpg
     *(rf"^(?P<label>[A-Za-z]+){one}" for one in _SEPARATORS),  # cat_7_left.jpg
 )
+# Names of classes behind their numbers in WordNet, of which each image may have its own.
+_WORDNET = r"^n\d{8}_(?P<label>.+)\."  # n01440764_tench.JPEG
 
 
 class NameAnnotations:
@@ -93,13 +95,15 @@ class Guess(NamedTuple):
 def guess_pattern(record_ids: Sequence[str]) -> Guess | None:
     """A pattern for the names of files that are in no class folders; None if none is likely.
 
-    It must match nearly all, and find labels that are shared: at most one for every two files.
+    It must match nearly all, and find labels that are shared: at most one for every two files. Only
+    names of WordNet are known to be classes without that.
     """
     names = [own_name(record_id) for record_id in record_ids]
-    for pattern in _GUESSES:
+    for pattern in (*_GUESSES, _WORDNET):
         labels = [match["label"] for match in _matches(pattern, names) if match]
         classes = sorted(set(labels))
-        if len(labels) >= _MATCHED * len(names) and 2 <= len(classes) <= len(names) / 2:
+        most = len(names) if pattern == _WORDNET else len(names) / 2
+        if len(labels) >= _MATCHED * len(names) and 2 <= len(classes) <= most:
             return Guess(pattern, classes)
     return None
 

@@ -38,7 +38,7 @@ from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
 from beam_jobs.options.formats import CONTAINERS
 from beam_jobs.options.values import SPLIT_BY_FOLDER, pattern_groups
 from shard_format import InputError, storage
-from shard_format.wording import counted, did_you_mean
+from shard_format.wording import counted, did_you_mean, some_of
 
 _MAX_FILES = 64  # of a folder, opened to see what they hold
 _MAX_FILES_OF_LEVEL = 128  # of all folders at one depth, since each is a request in a bucket
@@ -104,7 +104,7 @@ def detect_source(options: ImageOptions) -> ImageOptions:
         return dataclasses.replace(options, source=source, notes=(*options.notes, note))
     choices = ", ".join(_CLASS_FOLDERS if kind == IMAGE else kind for kind in kinds)
     raise InputError(
-        f"Found files of several kinds among the first in {', '.join(options.sources)}: {counts}. "
+        f"Found files of several kinds among the first in {some_of(options.sources)}: {counts}. "
         f"Choose one with --source ({choices}), or name the files."
     )
 

@@ -72,12 +72,17 @@ def container_of(path: bytes) -> str:
 
 def image_kind(path: bytes) -> str:
     """The value of --source that reads a file of an image corpus, IMAGE, or UNKNOWN."""
-    try:
-        found = next(filter(None, (_binary_kind(head) for _, head in _heads(path))), "")
-    except (Rejection, UnreadableError):
-        found = ""
-    found = found or _kind_by_name(os.path.basename(path).decode("utf-8", "replace").lower())
+    name = os.path.basename(path).decode("utf-8", "replace")
+    found = content_kind(path) or _kind_by_name(name.lower())
     return found if found in CONTAINERS or found in formats_of("image") else UNKNOWN
+
+
+def content_kind(path: bytes) -> str:
+    """An archive, a binary format or IMAGE, by the first bytes of a file; "" for others."""
+    try:
+        return next(filter(None, (_binary_kind(head) for _, head in _heads(path))), "")
+    except (Rejection, UnreadableError):
+        return ""
 
 
 def text_kind(path: bytes) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,13 +20,19 @@ from beam_jobs.corpus.sniffing import UNKNOWN, image_kind, is_image_name
 from beam_jobs.corpus.split_folders import settle_split
 from beam_jobs.options import ImageOptions
 from beam_jobs.options.formats import CONTAINERS
-from beam_jobs.options.values import split_column
+from beam_jobs.options.values import parse_kept, split_column
 from shard_format import UsageError
 from shard_format.wording import parse_size
 
 # The format of every file, or of every member, by --source; others are formats themselves.
 _IMAGE_FILES = ("class-folders", "table", *CONTAINERS)
 _DEFAULT_COLUMN, _ALSO_TRIED = "image", "image/encoded"
+# Names of columns with positions in an image.
+_OF_PIXELS = re.compile(
+    r"(?<![a-z])(b?box(es)?|bb|[xy]_?(min|max)|keypoints?|landmarks?|points?|polygons?|segmentations?)"
+    r"(?![a-z])",
+    re.IGNORECASE,
+)
 
 
 class ImagePayload(Payload):
@@ -57,7 +65,7 @@ class ImagePayload(Payload):
             _check_no_columns(options)
         if options.source in ("parquet", "arrow", "tfrecord"):
             check_columns(options, ImagePayload(options))
-        return options
+        return dataclasses.replace(options, notes=(*options.notes, *_notes_on_pixels(options)))
 
     def container_of(self, item: SourceItem) -> str:
         """See Payload."""
@@ -149,6 +157,18 @@ def _check_no_columns(options: ImageOptions) -> None:
                 f"{flag} names the column {column!r}, but {what} have none. Give a table with that "
                 "column: --labels FILE."
             )
+
+
+def _notes_on_pixels(options: ImageOptions) -> list[str]:
+    """A note if kept columns seem to hold positions in images that are resized."""
+    names = [name for name, _ in parse_kept(options.keep_columns) if _OF_PIXELS.search(name)]
+    if not names or options.resize == "none":
+        return []
+    return [
+        f"--keep-columns {','.join(names)}: numbers in pixels are those of the original images, "
+        f"and --resize {options.resize} changes their size. The index has the original size of "
+        "each as source_width and source_height, next to width and height; --resize none keeps it."
+    ]
 
 
 def _missing(paths: Any, row: int) -> Rejection:

@@ -11,6 +11,9 @@ from beam_jobs.options.values import DEFAULT_SPLIT
 from shard_format.options import declared, flag_of
 
 
+_MOST_SOURCES = 8  # in a command
+
+
 def command_line(options: PreprocessOptions, **changes: Any) -> str:
     """The command of `shardmill preprocess` for a job.
 
@@ -21,7 +24,9 @@ def command_line(options: PreprocessOptions, **changes: Any) -> str:
         changes: Options that are to differ, by field name; a tuple of `sources` too.
     """
     words = ["shardmill", "preprocess", options.COMMAND]
-    words += [short_path(source) for source in changes.get("sources", options.sources)]
+    sources = [short_path(source) for source in changes.get("sources", options.sources)]
+    # Of a pattern that a shell has expanded there may be thousands.
+    words += sources if len(sources) <= _MOST_SOURCES else ["SRC..."]
     words += ["--out", short_path(options.out)]
     settled = {"split": DEFAULT_SPLIT, "source": "class-folders"}
     for field in declared(options):

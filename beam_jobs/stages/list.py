@@ -45,7 +45,7 @@ from beam_jobs.staging.units import Unit
 from beam_jobs.workspace import Workspace, read_batches, read_table, write_table
 from shard_format import InputError, id_hash, load_manifest, storage
 from shard_format.storage import Place, RandomAccessFile
-from shard_format.wording import parse_size
+from shard_format.wording import parse_size, some_of
 
 # Raised whenever the files of a staged unit change their layout.
 UNIT_VERSION = 3
@@ -343,7 +343,7 @@ def _batched(items: Iterator[SourceItem]) -> Iterator[list[SourceItem]]:
 
 
 def _check_not_empty(options: PreprocessOptions, found: _Written, workspace: Workspace) -> None:
-    where = ", ".join(options.sources)
+    where = some_of(options.sources)
     if not found.items:
         raise InputError(
             f"Found no files in {where}. Check the path"

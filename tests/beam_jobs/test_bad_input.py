@@ -259,7 +259,7 @@ def test_nothing_usable_is_an_empty_set_with_its_evidence(tmp_path, build):
     folder = tmp_path / "corpus" / "class"
     folder.mkdir(parents=True)
     (folder / "a.jpg").write_bytes(b"not a picture")
-    manifest = build(tmp_path / "corpus", source="class-folders").manifest
+    manifest = build(tmp_path / "corpus").manifest
     assert (manifest.ledger.kept, manifest.ledger.quarantined) == (0, 1)
     assert len(quarantine(tmp_path / "set")) == 1
 

@@ -67,7 +67,7 @@ def test_no_two_names_have_one_id(make_images, tmp_path, build):
             with open(os.fsencode(corpus / "class0") + b"/" + name, "wb") as file:
                 file.write(image + name)
     hashes = {
-        build(corpus, size, dedup="off", unit_size=size).manifest.root_hash
+        build(corpus, size, dedup="off", unit_size=size, no_labels=True).manifest.root_hash
         for size in ("500B", "10KiB", "1GiB")
     }
     assert len(hashes) == 1
@@ -84,7 +84,8 @@ def test_refused_files_do_not_pile_up_in_memory(make_images, tmp_path, samples):
         "import re, sys\n"
         "from beam_jobs.options import ImageOptions\n"
         "from beam_jobs.run import preprocess\n"
-        "options = ImageOptions((sys.argv[1],), sys.argv[2], workers=1, unit_size='1GiB')\n"
+        "job = {'workers': 1, 'unit_size': '1GiB', 'source': 'class-folders'}\n"
+        "options = ImageOptions((sys.argv[1],), sys.argv[2], **job)\n"
         "ledger = preprocess(options).manifest.ledger\n"
         # Not ru_maxrss: that begins with what the process held that started this one.
         "peak = re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]\n"

@@ -108,3 +108,16 @@ def test_a_json_file_that_is_no_table(corpus, tmp_path):
         table = write_json(tmp_path / "labels.json", value, indent=1)
         with pytest.raises(InputError, match=r"all lines are one JSON value\. Write one object a"):
             list(_listed(root, labels=str(table)))
+
+
+def test_kept_columns_of_pixels(corpus, tmp_path):
+    root, table = corpus("1.jpg", folder="flat"), tmp_path / "labels.csv"
+    table.write_text("path,label,bbox,xmin,caption\n1.jpg,a,1 2 3 4,1,box\n")
+
+    def notes(kept, **options):
+        return resolved(root, labels=str(table), keep_columns=kept, **options).notes
+
+    (note,) = notes("caption,bbox,xmin:int64")
+    assert note.startswith("--keep-columns bbox,xmin: numbers in pixels are those of the original")
+    assert "--resize shorter:256 changes" in note and "source_width and source_height" in note
+    assert notes("bbox", resize="none") == notes("caption,toolbox,disappointing") == ()

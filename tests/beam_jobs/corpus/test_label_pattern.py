@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from beam_jobs.corpus.label_pattern import guess_pattern
 from beam_jobs.options import ImageOptions, TextOptions
-from shard_format import UsageError
+from beam_jobs.run import preprocess
+from shard_format import InputError, UsageError
 
 from .conftest import JPEG, columns_of, kept, reasons, tar_of, zip_of
 
@@ -174,6 +175,23 @@ def test_the_usual_names_are_guessed(name, classes):
 )
 def test_names_without_classes_are_not_guessed(names):
     assert guess_pattern(names) is None
+
+
+def test_classes_of_wordnet_are_guessed_by_one_image_of_each():
+    names = ["n01440764_tench.JPEG", "n01443537_goldfish.JPEG", "n01484850_great_white_shark.JPEG"]
+    found = guess_pattern(names)
+    assert found.classes == ["goldfish", "great_white_shark", "tench"]
+
+
+def test_a_thousand_sources_are_not_listed(corpus):
+    root = corpus(*(f"{label}_{n}.jpg" for n in range(500) for label in ("cat", "dog")))
+    job = ImageOptions(tuple(map(str, sorted(root.iterdir()))), str(root.parent / "set"))
+    with pytest.raises(InputError) as info:
+        preprocess(job)
+    said = str(info.value)
+    assert f"among 1,000 files in {root}/cat_0.jpg, {root}/cat_1.jpg, " in said
+    assert "/cat_10.jpg and 997 more: 'cat_0.jpg' is rejected" in said and len(said) < 1500
+    assert "2 classes ('cat', 'dog'):\n  shardmill preprocess images SRC... --out" in said
 
 
 @given(st.lists(st.text(max_size=20), max_size=20))
