@@ -79,7 +79,7 @@ def test_planning_reads_as_many_rows_as_it_says(tmp_path, build, changes, monkey
             reported.append((done, total))
 
     monkeypatch.setattr(plan, "report", note)
-    build(corpus, **changes)
+    build(corpus, source="class-folders", **changes)
     done, total = (sum(column) for column in zip(*reported, strict=True))
     assert done == total > 0
 
