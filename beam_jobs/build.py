@@ -19,6 +19,7 @@ from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.replacement import Replacement
 from beam_jobs.replacement_in_stores import ReplacementInStore
 from beam_jobs.stages.list import Listing, list_corpus, resolve_options
+from beam_jobs.staging.removed import collect_removed, obeys
 from beam_jobs.staging.units import NOT_READ
 from beam_jobs.workspace import Workspace, read_json, write_json
 from shard_format import (
@@ -176,6 +177,7 @@ def begin(
     try:
         workspace.create()
         write_json(workspace, workspace.owner, run_id)
+        collect_removed(options, workspace)
         listing = list_corpus(options, record_type, workspace, on_progress)
         complete = is_complete(workspace, listing, options, discard=discard)
     except (ShardmillError, OSError):
@@ -249,16 +251,17 @@ def is_complete(
     Raises:
         InputError: It holds another set.
     """
-    if discard and load_built_id(workspace) != listing.build_id:
+    if discard and not (load_built_id(workspace) == listing.build_id and obeys(workspace)):
         storage.delete(workspace.out / naming.MANIFEST)
     if not holds_set(workspace, listing, options):
         return False
-    if is_whole(workspace):
+    if is_whole(workspace) and obeys(workspace):
         return True
     if load_manifest(workspace.out).generations:
         raise InputError(
-            f"{workspace.out} has generations, and files are missing. 'shardmill verify' names "
-            "them: restore them from a copy, or remove the folder and build again."
+            f"{workspace.out} has generations, and files are missing ('shardmill verify' names "
+            "them) or records are to be removed. Restore the files from a copy, or remove the "
+            "folder and build again."
         )
     storage.delete(workspace.out / naming.MANIFEST)
     return False

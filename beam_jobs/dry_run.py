@@ -26,10 +26,12 @@ from beam_jobs.progress import OnProgress
 from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.stages.list import Listing, list_corpus
 from beam_jobs.stages.plan.appending import find_earlier
+from beam_jobs.stages.plan.excluded import find_excluded
 from beam_jobs.stages.plan.find_duplicates import find_duplicates
 from beam_jobs.stages.trial import TRIAL_UNIT, Trial, stage_trial
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.partitions import rows_of_partition
+from beam_jobs.staging.removed import collect_removed
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_table
 from shard_format import load_manifest, storage
@@ -81,6 +83,7 @@ class Growth(NamedTuple):
         new: Records of the sample that the set would keep.
         duplicates: Records of the sample that are duplicates of one in the set.
         repeated: Records of the sample that are duplicates of another one in it.
+        excluded: Records of the sample that are kept out: they were removed from the set before.
     """
 
     base: str
@@ -91,6 +94,7 @@ class Growth(NamedTuple):
     new: int
     duplicates: int
     repeated: int
+    excluded: int
 
 
 class DryRun(NamedTuple):
@@ -242,6 +246,8 @@ def _growth(
     known = generation_with(base, manifest, listing)
     sample = UnitSummary(TRIAL_UNIT, trial.read, trial.kept, {}, {}, reused=False)
     sidecars = Sidecars(scratch, [sample])
+    collect_removed(options, scratch)
+    excluded = find_excluded([sample], sidecars, options, record_type, scratch).staged
     rows = rows_of_partition(sidecars.records)
     clusters = find_duplicates(sidecars, options, record_type, scratch, rows)
     related = find_earlier(sidecars, clusters, options, record_type).related
@@ -253,9 +259,10 @@ def _growth(
         already_built=known is not None,
         known=listing.known,
         known_bytes=listing.known_bytes,
-        new=trial.kept - len(dropped),
+        new=trial.kept - len(dropped) - excluded,
         duplicates=of_set,
         repeated=len(dropped) - of_set,
+        excluded=excluded,
     )
 
 

@@ -13,6 +13,7 @@ from beam_jobs.corpus.record import NO_ROW
 from beam_jobs.corpus.replacements import original_path, own_path
 from beam_jobs.moved_sources import known_sources, merged_options, replayed_sources
 from beam_jobs.options import OPTIONS, PreprocessOptions
+from beam_jobs.staging.removed import removed_lists
 from shard_format import (
     InputError,
     UsageError,
@@ -221,6 +222,9 @@ def replay_options(
         merged = [known_sources(one) for one in merged_options(build)]
         now = replayed_sources(directory, merged, sources)
         values["sources"] = tuple(dict.fromkeys(source for one in now for source in one))
+    # What was left out stays out, also where the file of --exclude-ids is gone.
+    values |= {"kept_out": tuple(removed_lists(directory)), "exclude_ids": None}
+    values |= {name: value for name, value in changes.items() if name == "exclude_ids"}
     values.pop("notes", None)  # what they say was settled is an option now
     kind = OPTIONS[values.get("record_type") or "image"]
     values = {**kind.ADDED, **values}  # of a set from before these options

@@ -27,6 +27,7 @@ from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.replacement import Replacement, replacement_at
 from beam_jobs.replacement_in_stores import ReplacementInStore
 from beam_jobs.set_warnings import set_warnings
+from beam_jobs.staging.removed import removed_lists
 from beam_jobs.workspace import Workspace
 from shard_format import (
     InputError,
@@ -111,7 +112,10 @@ def preprocess(
         return _build(options, beam_args, None, on_progress, on_note)
     try:
         with replacement.locked():
-            renamed = dataclasses.replace(options, out=str(replacement.new))
+            kept_out = {*options.kept_out, *removed_lists(replacement.directory)}
+            renamed = dataclasses.replace(
+                options, out=str(replacement.new), kept_out=tuple(sorted(kept_out))
+            )
             return _build(renamed, beam_args, replacement, on_progress, on_note)
     except OSError as error:
         raise file_error(error, str(replacement.directory)) from error

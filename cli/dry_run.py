@@ -92,11 +92,12 @@ def _growth(found: DryRun, growth: Growth) -> Iterator[tuple[str, str]]:
             "nothing to do",
         )
         return
+    kept_out = f", {growth.excluded:,} kept out" if growth.excluded else ""
     yield (
         "append",
         f"generation {growth.generation} of {growth.base}; of the sample {growth.new:,} new, "
         f"{counted(growth.duplicates, 'duplicate')} of the set, {growth.repeated:,} of one "
-        f"another, {found.trial.read - found.trial.kept:,} rejected or filtered",
+        f"another, {found.trial.read - found.trial.kept:,} rejected or filtered{kept_out}",
     )
 
 

@@ -23,6 +23,8 @@ def print_ledger(manifest: Manifest, build: dict[str, Any], ignored: int | None 
     rows.add_row("  duplicates", f"{ledger.duplicates:,}")
     rows.add_row("  filtered", f"{ledger.filtered:,}")
     rows.add_row("  quarantined", f"{ledger.quarantined:,}")
+    if ledger.excluded:
+        rows.add_row("  kept out", f"{ledger.excluded:,}")
     if ledger.reasons:
         rows.add_row("filtered and quarantined for", "")
     for reason, count in sorted(ledger.reasons.items(), key=lambda item: -item[1]):

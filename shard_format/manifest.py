@@ -72,6 +72,7 @@ class Ledger:
         reasons: Number of records by the reason to filter or to quarantine them.
         repeated: Additional copies of records of small classes.
         not_enlarged: Kept images that are smaller than --resize asks, and were not scaled up.
+        excluded: Records that were removed from the set, or kept out of it; see `removed_records`.
     """
 
     read: int
@@ -82,13 +83,16 @@ class Ledger:
     reasons: Mapping[str, int]
     repeated: int = 0
     not_enlarged: int = 0
+    excluded: int = 0
 
     def __post_init__(self) -> None:
-        if self.read != self.kept + self.duplicates + self.filtered + self.quarantined:
+        left_out = self.duplicates + self.filtered + self.quarantined + self.excluded
+        if self.read != self.kept + left_out:
             raise DamageError(
-                "The ledger does not add up: read != kept + duplicates + filtered + quarantined, "
-                f"{self.read} != {self.kept} + {self.duplicates} + {self.filtered} + "
-                f"{self.quarantined}. In a build this is a bug: please report it with the command."
+                "The ledger does not add up: read != kept + duplicates + filtered + quarantined + "
+                f"excluded, {self.read} != {self.kept} + {self.duplicates} + {self.filtered} + "
+                f"{self.quarantined} + {self.excluded}. In a build this is a bug: please report it "
+                "with the command."
             )
 
 
@@ -175,7 +179,7 @@ class Manifest:
 
     def _ledger(self) -> dict[str, Any]:
         ledger = dataclasses.asdict(self.ledger)
-        for name in ("repeated", "not_enlarged"):  # older sets do not have these keys
+        for name in ("repeated", "not_enlarged", "excluded"):  # older sets do not have these keys
             if not ledger[name]:
                 del ledger[name]
         return ledger

@@ -228,7 +228,7 @@ _ledger = object_of(
         "quarantined": count,
         "reasons": object_of({}, others=count),
     },
-    {"repeated": count, "not_enlarged": count},
+    {"repeated": count, "not_enlarged": count, "excluded": count},
 )
 
 _vocabulary = object_of(
@@ -296,6 +296,7 @@ check_build_types = object_of(
         "compacted": list_of(text),
         "options": _options,
         "merged_options": list_of(_options),
+        "removals": list_of(object_of({}, others=anything)),
         "fingerprints": object_of({}, others=_file),
         "seconds": optional(number),
         "units": count,

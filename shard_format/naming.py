@@ -14,6 +14,7 @@ DATASET_INFO = "dataset_info.json"  # TFDS
 CROISSANT = "croissant.json"  # MLCommons Croissant
 LABELS_SUFFIX = ".labels.txt"  # TFDS: NAME.labels.txt has the class names of label NAME
 DUPLICATES = "duplicates.parquet"  # clusters of duplicates
+REMOVED = "removed.txt"  # hashes of the records that the set keeps out
 # The tokenizer of a set of token ids: Hugging Face tokenizers JSON, or a SentencePiece model.
 TOKENIZERS = {"json": "tokenizer.json", "model": "tokenizer.model"}
 REPORT = "report.html"  # derived from the rest, so the manifest does not name it

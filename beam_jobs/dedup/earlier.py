@@ -64,6 +64,8 @@ def exact_links(
         heads = np.ascontiguousarray(prints[:, :8]).view(np.uint64).ravel()
         old_heads = np.ascontiguousarray(stored.fingerprints[:, :8]).view(np.uint64).ravel()
         links = np.unique(np.concatenate([same_id, _matches(heads, old_heads)]), axis=0)
+    if sidecars.excluded is not None:
+        links = links[~sidecars.excluded[links[:, 0]]]
     equal = np.all(prints[links[:, 0]] == stored.fingerprints[links[:, 1]], axis=1)
     if confirm is not None:
         for at in np.flatnonzero(equal).tolist():

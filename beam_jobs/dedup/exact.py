@@ -73,6 +73,7 @@ def _repeated(sidecars: Sidecars, number: int) -> Iterator[IntArray]:
             rows = np.empty(len(table), _HEADS)
             rows["head"] = fixed_bytes(table["fingerprint"], 16).view(np.uint64)[:, 0]
             rows["record"] = np.arange(sidecars.begins[unit], sidecars.begins[unit + 1])
+            rows = rows[sidecars.included(unit)]
             partitions.add((rows["head"] % np.uint64(number)).astype(np.int64), rows)
         for rows in partitions.take():
             yield rows["record"][repeated(rows["head"])]

@@ -32,6 +32,7 @@ from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.run import run_build
 from beam_jobs.set_warnings import set_warnings
 from beam_jobs.stages.list import Listing, list_corpus
+from beam_jobs.staging.removed import collect_removed
 from beam_jobs.workspace import Workspace, write_json
 from shard_format import (
     InputError,
@@ -246,6 +247,7 @@ def _begin(
     try:
         workspace.create()
         write_json(workspace, workspace.owner, run_id)
+        collect_removed(job, workspace)
         listing = list_corpus(
             job, record_type, workspace, lambda done: on_progress("list", done, 0)
         )

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,12 @@ from beam_jobs.columns import IntArray, int64, uint64
 from beam_jobs.generations import leftovers, settling
 from beam_jobs.generations.append import lock_of
 from beam_jobs.generations.rebalance import count_copies, is_rebalanced, rebalanced
-from beam_jobs.generations.removed_ids import missing_error
+from beam_jobs.generations.removal import (
+    RECEIPTS_KEY,
+    receipt,
+    receipts_in,
+    removed_records,
+)
 from beam_jobs.generations.repack import Repacker, documents_of
 from beam_jobs.generations.settling import settle, target_of, write_state
 from beam_jobs.generations.unpublished import publish_finished
@@ -36,6 +42,7 @@ from beam_jobs.generations.views import known_builds
 from beam_jobs.images.statistics import merge_pixels
 from beam_jobs.integer_histograms import summarize
 from beam_jobs.moved_sources import MERGED_KEY, merged_options
+from beam_jobs.record_ids import missing_error
 from beam_jobs.stages.commit.statistics import class_statistics
 from beam_jobs.stages.labels import label_features
 from beam_jobs.staging.read_items import merge_read_items
@@ -67,11 +74,11 @@ from shard_format.expected_files import FINGERPRINTS_KEY
 from shard_format.machine import usable_cores
 from shard_format.manifest import RECORDS_OF_KEY
 from shard_format.own_checksums import build_text
+from shard_format.removed_records import RemovedRecords, read_removed
 from shard_format.storage import Place
 from shard_format.tfds_metadata import dataset_info_text, features_text, label_files
 
 _BLOCK_BYTES = 2 << 20  # 2 MiB of frames in memory at a time, per thread
-_REMOVED_KEY = "removed"  # in build.json: the digest of the ids that were taken out last
 _VARINT_BYTES = 5  # of the length of an example, at most
 
 
@@ -84,6 +91,7 @@ class Compacted(NamedTuple):
         removed: Records taken out: kept ones, duplicates and rejected ones.
         not_found: Ids that no record of the set has, sorted.
         changed: Whether anything was written.
+        receipt: Of the removal, see `removal.receipt`; None if nothing was to be removed.
     """
 
     manifest: Manifest
@@ -91,6 +99,7 @@ class Compacted(NamedTuple):
     removed: int
     not_found: list[str]
     changed: bool
+    receipt: dict[str, Any] | None
 
 
 class _ShardSource(Source):
@@ -134,7 +143,8 @@ def compact(
         if state is not None and state.root_hash:
             manifest = settle(base, state)  # another process has written everything
             if state.digest == digest:
-                return Compacted(manifest, state.merged, state.removed, state.not_found, True)
+                counts = (state.merged, state.removed, state.not_found, True)
+                return Compacted(manifest, *counts, _last_receipt(base, digest))
             state = None
         before = publish_finished(base, on_note)
         config = before.config
@@ -143,24 +153,37 @@ def compact(
             raise InputError(f"{base} does not say how it was built. Build the set again.")
         found = leftovers.find(base, before, ids)
         not_found = sorted(ids - found.ids)
-        # The same command may have been killed once all was done.
-        missing_ok = missing_ok or load_build(base).get(_REMOVED_KEY) == digest
-        if not_found and not missing_ok:
-            stripped = frozenset(name.strip() for name in not_found)
+        removed, done = read_removed(base, before), _last_receipt(base, digest)
+        # Those that were removed before are no mistake: the same command may have been killed.
+        unknown = [name for name in not_found if not (done or removed.has_id(name))]
+        if unknown and not missing_ok:
+            stripped = frozenset(name.strip() for name in unknown)
             near = leftovers.find(base, before, stripped).ids
-            raise missing_error(base, not_found, len(ids), near)
+            raise missing_error(base, unknown, len(ids), near)
         merged = before.newest + 1
+        receipt_of = partial(receipt, digest, len(ids), found, before)
         if merged == 1 and not found.ids:
             settling.abandon(base)
-            return Compacted(before, 1, 0, not_found, False)
+            nothing = receipt_of(before.root_hash) if ids else None
+            return Compacted(before, 1, 0, not_found, False, done or nothing)
         if state is None or state.digest != digest:
             settling.abandon(base)
         state = State(digest, merged, found.removed, not_found, had_report(base), "")
         write_state(base, state)
-        built = _write_set(base, before, ids, digest, found, on_progress)
+        if ids:
+            removed = removed.joined(removed_records(base, before, found))
+        built = _write_set(base, before, ids, removed, found, receipt_of, on_progress)
         state = state._replace(root_hash=built.root_hash)
         write_state(base, state)
-        return Compacted(settle(base, state), merged, found.removed, not_found, True)
+        manifest = settle(base, state)
+        done = _last_receipt(base, digest)
+        return Compacted(manifest, merged, found.removed, not_found, True, done)
+
+
+def _last_receipt(base: Place, digest: str) -> dict[str, Any] | None:
+    """The receipt of the removal of some ids."""
+    known = [one for one in receipts_in([load_build(base)]) if one.get("ids_sha256") == digest]
+    return known[-1] if known else None
 
 
 def had_report(base: Place) -> bool:
@@ -172,8 +195,9 @@ def _write_set(
     base: Place,
     before: Manifest,
     ids: frozenset[str],
-    digest: str,
+    removed: RemovedRecords,
     found: leftovers.Found,
+    receipt_of: Callable[[str], dict[str, Any]],
     on_progress: Callable[[str, int, int], None],
 ) -> Manifest:
     """Writes the set that is to be, with its manifest last."""
@@ -204,6 +228,8 @@ def _write_set(
     for name in naming.TOKENIZERS.values():
         if storage.stat(base / name) is not None:
             contents[name] = storage.read_bytes(base / name)
+    if any(removed):
+        contents[naming.REMOVED] = removed.to_bytes()
     for name, content in contents.items():
         with workspace.write(out / name, durable=True) as file:
             file.write(content)
@@ -220,8 +246,8 @@ def _write_set(
     write_croissant(out, manifest, workspace.scratch_of)
     fingerprints = leftovers.write_stored(base, before, ids, workspace)
     fingerprints |= merge_read_items(base, before, workspace)
-    removed = {_REMOVED_KEY: digest} if ids else {}
-    _write_build(base, before, manifest, {FINGERPRINTS_KEY: fingerprints, **removed}, workspace)
+    own = [receipt_of(manifest.root_hash)] if ids else []
+    _write_build(base, before, manifest, fingerprints, own, workspace)
     with workspace.write(out / naming.MANIFEST, durable=True) as file:
         file.write(manifest.to_text().encode())
     workspace.remove()
@@ -232,10 +258,11 @@ def _write_build(
     base: Place,
     before: Manifest,
     manifest: Manifest,
-    further: Mapping[str, Any],
+    fingerprints: Mapping[str, Any],
+    receipts: Sequence[Mapping[str, Any]],
     workspace: Workspace,
 ) -> None:
-    """build.json: the options of the first build, which sources the set has, and further values.
+    """build.json: the options of the first build, which sources the set has, and all receipts.
 
     Notes of the builds are left out: they may name records that are removed.
     """
@@ -248,8 +275,11 @@ def _write_build(
     if _has_same_records(before, manifest):
         value[RECORDS_OF_KEY] = before.root_hash
     value[MERGED_KEY] = [own for build in builds for own in merged_options(build)]
+    if done := [*receipts_in(builds), *receipts]:
+        value[RECEIPTS_KEY] = done
+    value[FINGERPRINTS_KEY] = fingerprints
     with workspace.write(workspace.out / naming.BUILD, durable=True) as file:
-        file.write(build_text(value | kept | dict(further), manifest))
+        file.write(build_text(value | kept, manifest))
 
 
 def _has_same_records(before: Manifest, manifest: Manifest) -> bool:

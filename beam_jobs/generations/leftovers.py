@@ -20,10 +20,16 @@ from beam_jobs.stages.commit.quarantine import write_parts
 from beam_jobs.staging.stored import fingerprints_file
 from beam_jobs.workspace import Workspace, read_table
 from shard_format import Ledger, Manifest, file_info, naming, open_index, storage
-from shard_format.dropped import duplicates_files, quarantine_batches, quarantine_files
+from shard_format.dropped import (
+    duplicates_files,
+    quarantine_batches,
+    quarantine_files,
+    read_columns,
+)
 from shard_format.storage import Place
 
 _BATCH_ROWS = 1 << 16
+_CLUSTER = ["record_id", "kept_id", "kind", "dropped"]  # columns of duplicates.parquet
 
 
 class Found(NamedTuple):
@@ -36,6 +42,9 @@ class Found(NamedTuple):
         duplicates: Number of dropped duplicates.
         reasons: Number of rejected and filtered records by reason.
         filtered: How many of these were filtered.
+        through: Number of other duplicates that were dropped in favor of these records.
+        equal: Ids of those that have the same content.
+        files: Names of the files that have any of the records.
     """
 
     ids: frozenset[str]
@@ -44,6 +53,9 @@ class Found(NamedTuple):
     duplicates: int
     reasons: Counter[str]
     filtered: int
+    through: int
+    equal: frozenset[str]
+    files: tuple[str, ...]
 
     @property
     def removed(self) -> int:
@@ -60,19 +72,19 @@ class Found(NamedTuple):
         kept = before.kept - self.kept
         return dataclasses.replace(
             before,
-            read=before.read - self.removed,
             kept=kept,
-            duplicates=before.duplicates - self.duplicates,
+            duplicates=before.duplicates - self.duplicates - self.through,
             filtered=before.filtered - self.filtered,
             quarantined=before.quarantined - sum(self.reasons.values()) + self.filtered,
             reasons=reasons,
             repeated=before.repeated - self.copies,
             not_enlarged=min(before.not_enlarged, kept),
+            excluded=before.excluded + self.removed + self.through,
         )
 
 
 def find(base: Place, manifest: Manifest, ids: frozenset[str]) -> Found:
-    """Looks for records in shards, quarantine and duplicates.
+    """Looks for records in shards, quarantine, duplicates and stored records.
 
     Args:
         base: The set.
@@ -81,30 +93,87 @@ def find(base: Place, manifest: Manifest, ids: frozenset[str]) -> Found:
     """
     wanted = pa.array(sorted(ids), pa.string())
     found: set[str] = set()
-    kept = copies = duplicates = filtered = 0
+    equal: set[str] = set()
+    files: list[str] = []
+    kept = copies = duplicates = filtered = through = 0
     reasons: Counter[str] = Counter()
     if not ids:
-        return Found(frozenset(), 0, 0, 0, reasons, 0)
+        return Found(frozenset(), 0, 0, 0, reasons, 0, 0, frozenset(), ())
     for split in manifest.splits:
-        index = open_index(base / manifest.index_file(split))
-        names = index["record_id"]
-        if "documents" in index.column_names:  # a document may be in several sequences
-            names = pc.list_flatten(index["documents"]).unique()
-        rows = names.filter(pc.is_in(names, value_set=wanted))
-        own = set(rows.to_pylist())
+        rows, own_files = _in_split(base, manifest, split, wanted)
+        own = set(rows)
         kept, copies = kept + len(own), copies + len(rows) - len(own)
         found |= own
+        files += own_files
     for file in duplicates_files(manifest):
-        table = pq.read_table(storage.open_arrow(base / file), columns=["record_id", "dropped"])
-        rows = table.filter(pc.is_in(table["record_id"], value_set=wanted))
-        duplicates += pc.sum(rows["dropped"]).as_py() or 0
-        found |= set(rows["record_id"].to_pylist())
-    for batch in quarantine_batches(base, manifest, ["record_id", "stage", "reason"]):
-        rows = batch.filter(pc.is_in(batch["record_id"], value_set=wanted))
-        reasons.update(rows["reason"].to_pylist())
-        filtered += pc.sum(pc.equal(rows["stage"], "filter")).as_py() or 0
-        found |= set(rows["record_id"].to_pylist())
-    return Found(frozenset(found), kept, copies, duplicates, reasons, filtered)
+        table = pq.read_table(storage.open_arrow(base / file), columns=_CLUSTER)
+        table = table.filter(_concerned(table, wanted))
+        files += [file] * bool(len(table))
+        for row in table.to_pylist():
+            if row["record_id"] not in ids:
+                through += row["dropped"]
+                if row["dropped"] and row["kind"] == "exact":
+                    equal.add(row["record_id"])
+                continue
+            found.add(row["record_id"])
+            # The first record of a cluster that was left out for its labels counts as filtered.
+            lost = row["dropped"] and row["record_id"] == row["kept_id"]
+            filtered += lost
+            reasons["label-conflict"] += lost
+            duplicates += row["dropped"] and not lost
+    for file, row in _in_quarantine(base, manifest, wanted):
+        files.append(file)
+        reasons[row["reason"]] += 1
+        filtered += row["stage"] == "filter"
+        found.add(row["record_id"])
+    for file in stored_files(base, manifest):
+        if pc.any(_concerned(read_table(base / file), wanted)).as_py():
+            files.append(file)
+    counts = (kept, copies, duplicates, +reasons, filtered, through)
+    return Found(frozenset(found), *counts, frozenset(equal), tuple(dict.fromkeys(files)))
+
+
+def _concerned(table: pa.Table, ids: pa.Array) -> pa.ChunkedArray:
+    """Which rows are of some records, or of duplicates that were dropped in favor of them."""
+    own = pc.is_in(table["record_id"], value_set=ids)
+    return pc.or_(own, pc.fill_null(pc.is_in(table["kept_id"], value_set=ids), False))
+
+
+def _in_split(
+    base: Place, manifest: Manifest, split: str, wanted: pa.Array
+) -> tuple[list[str], list[str]]:
+    """The ids of some records in a split, those of copies too; and which files have them."""
+    index = open_index(base / manifest.index_file(split))
+    names, numbers = index["record_id"], index["shard"]
+    packed = "documents" in index.column_names
+    if packed:
+        names = pc.list_flatten(index["documents"])
+        numbers = numbers.take(pc.list_parent_indices(index["documents"]))
+    hits = pc.is_in(names, value_set=wanted)
+    rows = names.filter(hits)
+    shards = sorted(numbers.filter(hits).unique().to_pylist())
+    files = [manifest.splits[split].shards[number].file for number in shards]
+    if files:
+        files.append(manifest.index_file(split))
+    # A document may be in several sequences.
+    return (rows.unique() if packed else rows).to_pylist(), files
+
+
+def _in_quarantine(
+    base: Place, manifest: Manifest, wanted: pa.Array
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the file and the row, without the original, of some rejected records."""
+    for file in quarantine_files(manifest):
+        for batch in read_columns(base, file, ["record_id", "stage", "reason"]):
+            hits = pc.is_in(batch["record_id"], value_set=wanted)
+            yield from ((file, row) for row in batch.filter(hits).to_pylist())
+
+
+def stored_files(base: Place, manifest: Manifest) -> list[str]:
+    """Files of stored records; a generation without a staged record has none."""
+    folders = [one.folder for one in manifest.generations] or [""]
+    names = map(fingerprints_file, folders)
+    return [name for name in names if storage.stat(base / name) is not None]
 
 
 def write(base: Place, manifest: Manifest, ids: frozenset[str], workspace: Workspace) -> list[str]:
@@ -117,18 +186,13 @@ def write(base: Place, manifest: Manifest, ids: frozenset[str], workspace: Works
     names = []
     tables = [pq.read_table(storage.open_arrow(base / name)) for name in duplicates_files(manifest)]
     if tables:
-        table = _without(pa.concat_tables(tables), wanted)
+        table = pa.concat_tables(tables)
+        table = table.filter(pc.invert(_concerned(table, wanted)))
         if len(table):
             names += write_rows(workspace, _with_conflicts(table))
     if quarantine_files(manifest):
         names += write_parts(workspace, _kept_rejects(base, manifest, wanted))
     return names
-
-
-def _without(table: pa.Table, ids: pa.Array) -> pa.Table:
-    own = pc.is_in(table["record_id"], value_set=ids)
-    through = pc.is_in(table["kept_id"], value_set=ids)
-    return table.filter(pc.invert(pc.or_(own, through)))
 
 
 def _with_conflicts(table: pa.Table) -> pa.Table:
@@ -158,15 +222,11 @@ def write_stored(
         Bytes and SHA-256 of the file by its name; empty if no generation has one.
     """
     ids = pa.array(sorted(removed), pa.string())
-    folders = [one.folder for one in manifest.generations] or [""]
-    places = [base / fingerprints_file(folder) for folder in folders]
     final = workspace.out / fingerprints_file("")
     storage.delete(final)
-    # A generation without a staged record has none.
-    present = [place for place in places if storage.stat(place) is not None]
-    if not present:
+    tables = [read_table(base / name) for name in stored_files(base, manifest)]
+    if not tables:
         return {}
-    tables = [read_table(place) for place in present]
     storage.make_folder(final.parent)
     with (
         workspace.write_arrow(final, durable=True) as sink,
@@ -175,8 +235,6 @@ def write_stored(
         for table in tables:
             for batch in table.to_batches(_BATCH_ROWS):
                 rows = pa.Table.from_batches([batch])
-                through = pc.fill_null(pc.is_in(rows["kept_id"], value_set=ids), False)
-                own = pc.is_in(rows["record_id"], value_set=ids)
-                for left in rows.filter(pc.invert(pc.or_(own, through))).to_batches():
+                for left in rows.filter(pc.invert(_concerned(rows, ids))).to_batches():
                     writer.write_batch(left)
     return {naming.STORED_RECORDS: file_info(final)}

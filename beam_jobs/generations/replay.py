@@ -20,6 +20,7 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import OnProgress
 from beam_jobs.quarantine import FILES, replay_options
 from beam_jobs.replacement import Replacement, replacement_at
+from beam_jobs.staging.removed import removed_lists
 from beam_jobs.workspace import Workspace
 from shard_format import (
     InputError,
@@ -103,6 +104,7 @@ def _jobs(
         )
     known = [known_sources(load_build(folder).get("options")) for folder in folders]
     moved = replayed_sources(directory, known, sources) if sources else known
+    kept_out = tuple(removed_lists(directory))
     jobs = []
     for number, folder in enumerate(folders):
         own = repaired if has_repaired[number] else None
@@ -119,6 +121,7 @@ def _jobs(
                 overwrite=False,
                 without_items=later,
                 keep_empty=True,  # later generations have records
+                kept_out=kept_out,
             )
         )
     return jobs

@@ -185,6 +185,11 @@ def _delete_others(base: Place, new: Manifest) -> None:
     known = {naming.MANIFEST, *_names(base, new)}
     for name in sorted(set(built_names(base)) - known):
         delete_in_set(base, name)
+    path = storage.local_path(base)
+    for folder in (naming.QUARANTINE_DIR, naming.FINGERPRINTS_DIR):
+        with contextlib.suppress(OSError):  # the new set has files in it, or there is none
+            if path is not None:
+                (path / folder).rmdir()
     storage.delete_tree(base / naming.INDEX_DIR / naming.GENERATIONS_DIR)  # exported for others
     for entry in sorted(storage.list_folder(base / naming.GENERATIONS_DIR)):
         name = below(naming.GENERATIONS_DIR, entry.name)

@@ -51,6 +51,7 @@ class PreprocessOptions:
         base_generation: Its newest generation that records are compared with; None for all.
         only_items: A list of items, `fingerprints/items.arrow`, to read no others, in a repair.
         without_items: Lists of items not to read, in a replay.
+        kept_out: Lists of records to keep out, `removed.txt` of the set that is built again.
     """
 
     # The job of `shardmill preprocess` and `python -m beam_jobs`, and its help.
@@ -61,7 +62,7 @@ class PreprocessOptions:
     WITHOUT_EFFECT: ClassVar[frozenset[str]] = frozenset(
         "sources out repaired notes name labels workers worker_type on_bad on_unreadable staging "
         "unit_size no_report overwrite append new_classes no_fingerprints keep_empty "
-        "base base_generation only_items without_items".split()
+        "base base_generation only_items without_items exclude_ids kept_out".split()
     )
 
     # Options added since the first version, with the value at which records are as before. The
@@ -90,6 +91,7 @@ class PreprocessOptions:
     base_generation: int | None = None
     only_items: str = ""
     without_items: tuple[str, ...] = ()
+    kept_out: tuple[str, ...] = ()
     name: str = option(
         "set",
         "First part of every shard's file name.",
@@ -229,6 +231,12 @@ class PreprocessOptions:
         "Begin all record ids with NAME/, where names of files repeat those of earlier sources.",
         "NAME",
         check=check_id_prefix,
+    )
+    exclude_ids: str | None = option(
+        None,
+        "Keep the records with these ids out of the set, and of all that is appended to it or "
+        "built in its place: a text file with a record id per line, or JSON Lines.",
+        form=FILE,
     )
     no_fingerprints: bool = option(
         False,

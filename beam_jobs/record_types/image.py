@@ -184,7 +184,7 @@ class ImageRecords(SingleRecords):
     @property
     def confirm(self) -> Callable[[Mapping[str, Any]], bytes] | None:
         """With --quality keep, which computes fingerprints from shrunk images: all pixels."""
-        return _all_pixels_hash if self._keeps else None
+        return all_pixels_hash if self._keeps else None
 
     def near_duplicates(self, sidecars: Sidecars, records: IntArray) -> NearPairs:
         """See RecordType."""
@@ -208,7 +208,7 @@ class ImageRecords(SingleRecords):
         return preview(decode_stored(example, self._encoding))
 
 
-def _all_pixels_hash(example: Mapping[str, Any]) -> bytes:
+def all_pixels_hash(example: Mapping[str, Any]) -> bytes:
     """Half of the SHA-256 over the size and all pixels of a stored JPEG."""
     pixels = decode_jpeg_strictly(example["image"][0])
     return pixels_hash(pixels.shape[1], pixels.shape[0], pixels)

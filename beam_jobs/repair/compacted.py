@@ -1,7 +1,7 @@
-"""Which records were removed from a compacted set: those of its builds that its files lack.
+"""Which records were removed from a compacted set: those of its builds that its list names.
 
-build.json has the sources of the builds that were merged, and no removed id. How many records of
-each kind were removed is the difference of the ledgers.
+build.json has the sources of the builds that were merged, and no removed id. If the list is damaged
+too, they are the records that the files of the set lack, in the numbers that the ledgers say.
 """
 
 from __future__ import annotations
@@ -9,21 +9,30 @@ from __future__ import annotations
 from beam_jobs.repair.own_items import ids_in, record_ids
 from shard_format import DamageError, Manifest, id_hash, load_manifest
 from shard_format.dropped import duplicates_files, quarantine_files, read_columns
+from shard_format.removed_records import RemovedRecords
 from shard_format.storage import Place
 
 
-def removed_ids(rebuilt: Place, directory: Place, manifest: Manifest | None) -> list[str]:
+def removed_ids(
+    rebuilt: Place, directory: Place, manifest: Manifest | None, listed: RemovedRecords | None
+) -> list[str]:
     """Returns the ids to remove from the builds of a compacted set.
 
     Args:
         rebuilt: The builds, as generations of a set.
         directory: The compacted set.
         manifest: Of it; None if that is lost.
+        listed: The records that the set keeps out; None if no whole file says which.
 
     Raises:
         DamageError: The whole files of the set do not say which.
     """
     view = load_manifest(rebuilt)
+    if listed is not None:
+        indexes = [view.index_file(split) for split in view.splits]
+        files = [*indexes, *quarantine_files(view), *duplicates_files(view)]
+        columns = (one for file in files for one in ids_in(rebuilt, file))
+        return sorted({name for one in columns for name in one.to_pylist() if listed.has_id(name)})
     known = set(record_ids(directory, manifest).records.tolist())
     indexes = [view.index_file(split) for split in view.splits]
     kept = _missing(rebuilt, indexes, known)
@@ -37,10 +46,13 @@ def removed_ids(rebuilt: Place, directory: Place, manifest: Manifest | None) -> 
     left_out = before.quarantined + before.filtered - after.quarantined - after.filtered
     removed = _so_many(before.kept - after.kept, kept)
     removed |= _so_many(left_out, rejected)
-    removed |= _so_many(before.duplicates - after.duplicates, own, dropped)
-    if len(removed) != before.read - after.read:
+    # Earlier versions did not count the duplicates of a removed record.
+    if before.duplicates - after.duplicates in (len(own), len(dropped)):
+        removed |= own
+    number = before.read - after.read + after.excluded - before.excluded
+    if number not in (len(removed), len(removed | dropped)):
         raise DamageError(
-            f"{before.read - after.read:,} of {before.read:,} records were removed from {directory}"
+            f"{number:,} of {before.read:,} records were removed from {directory}"
             ", and its whole files do not say which"
         )
     return sorted(removed)
@@ -52,9 +64,9 @@ def _missing(rebuilt: Place, files: list[str], known: set[int]) -> set[str]:
     return {name for one in columns for name in one.to_pylist() if id_hash(name) not in known}
 
 
-def _so_many(number: int, *choices: set[str]) -> set[str]:
-    """The first of some sets that has this many ids; none if no set has."""
-    return next((ids for ids in choices if len(ids) == number), set())
+def _so_many(number: int, ids: set[str]) -> set[str]:
+    """Some ids, if there are this many; else none."""
+    return ids if len(ids) == number else set()
 
 
 def _duplicates_of(rebuilt: Place, view: Manifest, removed: set[str]) -> set[str]:

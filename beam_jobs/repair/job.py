@@ -67,7 +67,10 @@ def _job(
         return None  # a damaged build.json, or a manifest that no version wrote
     own["sources"] = tuple(sources or own.get("sources") or ())
     own["repaired"] = tuple(own.get("repaired") or ())
-    own |= {"out": str(directory), "notes": ()}
+    own |= {"out": str(directory), "notes": (), "kept_out": ()}
+    excluded = own.get("exclude_ids")
+    if excluded and not storage.exists(storage.place_of(str(excluded))):
+        own["exclude_ids"] = None
     if not own["sources"]:
         return None
     for name in naming.TOKENIZERS.values():

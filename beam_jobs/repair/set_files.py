@@ -7,6 +7,7 @@ others from the sources, a whole build. Names are relative to the folder of the 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -26,6 +27,7 @@ from beam_jobs.stages.list import Listing
 from beam_jobs.staging.read_items import hashes_in, listed_hashes, write_read_items
 from beam_jobs.workspace import Workspace
 from shard_format import (
+    DamageError,
     Manifest,
     ShardmillError,
     file_info,
@@ -44,6 +46,7 @@ from shard_format.expected_files import (
 )
 from shard_format.naming import below
 from shard_format.own_checksums import build_text
+from shard_format.removed_records import RemovedRecords, parse_removed
 
 _FINGERPRINTS = (naming.STORED_RECORDS, naming.READ_ITEMS)
 _SET = "set"  # a whole build, in the work folder of a build that is repaired
@@ -117,7 +120,16 @@ class SetRepair:
             what = self._folder or "the set"
             room = "twice as large" if self._jobs.is_compacted else "as large"
             self._all.on_note(f"{why} needs a whole build next to the set, {room} as {what}")
-            removed = partial(removed_ids, directory=self._directory, manifest=manifest)
+            listed = self._removed_records(manifest)
+            if listed is not None:  # it has the ids of --exclude-ids too, whose file may have grown
+                place = str(self._directory / naming.REMOVED)
+                kept_out = () if self._jobs.is_compacted else (place,)
+                jobs = [
+                    dataclasses.replace(one, exclude_ids=None, kept_out=kept_out) for one in jobs
+                ]
+            removed = partial(
+                removed_ids, directory=self._directory, manifest=manifest, listed=listed
+            )
             self._rebuild = Rebuild(
                 self._work / _SET,
                 jobs,
@@ -125,6 +137,18 @@ class SetRepair:
                 self._all.on_progress,
             )
         return self._rebuild
+
+    def _removed_records(self, manifest: Manifest | None) -> RemovedRecords | None:
+        """The records that the build keeps out; None if it has no whole list of them."""
+        place = self._directory / naming.REMOVED
+        named = manifest.files.get(naming.REMOVED) if manifest is not None else None
+        try:
+            data = storage.read_bytes(place)
+            if manifest is not None and (named is None or file_info(place) != named):
+                return None
+            return parse_removed(data, str(place))
+        except (OSError, DamageError):
+            return None
 
     def built(self, manifest: Manifest | None, root_hash: str, why: str) -> Manifest | None:
         """The manifest of a whole build, if that is this very set; else None, and a `reason`.

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.changes import SourceSummaries, build_inputs, note_changes
+from beam_jobs.changes import EXCLUDED_KEY, SourceSummaries, build_inputs, note_changes
 from beam_jobs.columns import int64
 from beam_jobs.corpus.discovery import expand_globs
 from beam_jobs.corpus.item_table import ITEM_SCHEMA, item_batch, items_in
@@ -41,6 +41,7 @@ from beam_jobs.staging.read_items import (
     items_of,
     reading_key,
 )
+from beam_jobs.staging.removed import excluded_by
 from beam_jobs.staging.units import Unit
 from beam_jobs.workspace import Workspace, read_batches, read_table, write_table
 from shard_format import InputError, id_hash, load_manifest, storage
@@ -153,6 +154,8 @@ def list_corpus(
     # but not how they are cut.
     build = hashlib.blake2b(digest_size=16)
     build.update(json.dumps([options.config(), options.name, stage_options]).encode())
+    excluded = excluded_by(options).to_bytes()
+    build.update(excluded)
     summaries = SourceSummaries(options.sources, options.id_prefix)
     with (
         item_notes(workspace) as notes,
@@ -162,6 +165,7 @@ def list_corpus(
         units = [found.located(unit, written)._asdict() for unit in cut]
     write_table(workspace, workspace.unit_table, pa.Table.from_pylist(units, _UNIT_SCHEMA))
     inputs = build_inputs(options, stage_options, summaries)
+    inputs |= {EXCLUDED_KEY: hashlib.sha256(excluded).hexdigest()} if excluded else {}
     keys = [one["key"] for one in units]
     changes = note_changes(workspace, options.sources, stage_options, keys, found.items)
     workspace.mark("stage")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.columns import IntArray, bounds_of
+from beam_jobs.columns import BoolArray, IntArray, bounds_of
 from beam_jobs.staging import UnitSummary, forget_unit, unit_files
 from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.staging.partitions import Partitions
@@ -37,9 +37,11 @@ class Sidecars:
         sha256: Checksum of each sidecar.
         begins: [units + 1] int64, the number of the first record of each unit; last, `records`.
         records: Number of staged records in all units.
+        excluded: [records] bool, those that planning must not see; None if there is none.
     """
 
     _remote = False
+    excluded: BoolArray | None = None
 
     def __init__(
         self,
@@ -75,6 +77,11 @@ class Sidecars:
         same = copy.copy(self)
         same._on_read = lambda rows: None
         return same
+
+    def included(self, unit: int) -> BoolArray:
+        """Which rows of a unit are to be planned."""
+        begin, end = self.begins[unit : unit + 2].tolist()
+        return np.ones(end - begin, bool) if self.excluded is None else ~self.excluded[begin:end]
 
     def rows_of(self, unit: int, records: IntArray) -> tuple[slice, IntArray]:
         """Which of some records, ascending, are in a unit, and their rows in its sidecar."""

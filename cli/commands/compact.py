@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import click
@@ -30,8 +31,21 @@ _SHOWN_IDS = 20
     help="Leave out ids that the set does not have. Otherwise they are an error, and nothing is "
     "removed.",
 )
+@click.option(
+    "--receipt",
+    metavar="FILE",
+    type=FILE,
+    help="Write what was asked for, found and removed, from which files, with the ids and the root "
+    "hash of the set before and after, as JSON. build.json has the same without the ids.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
-def compact(directory: Place, remove: Place | None, missing_ok: bool, as_json: bool) -> None:
+def compact(
+    directory: Place,
+    remove: Place | None,
+    missing_ok: bool,
+    receipt: Place | None,
+    as_json: bool,
+) -> None:
     """Merge the generations of a set into balanced, globally shuffled shards.
 
     Nothing is decoded again: shards are sorted, and records are copied. There is a whole set at
@@ -39,22 +53,30 @@ def compact(directory: Place, remove: Place | None, missing_ok: bool, as_json: b
     must open the set again. Until the end it takes as much disk space again as the set.
 
     With --remove, records are also gone from index, quarantine, duplicates, stored fingerprints and
-    the report. Copies in --staging folders, in caches and in other sets are not.
+    the report, and hashes of them in removed.txt keep them out of all that is appended or built in
+    place of the set. Copies in --staging folders, in caches and in other sets are not gone.
 
     \b
     Examples:
       shardmill compact set
       shardmill compact set --remove ids.txt
-      shardmill compact set --remove ids.jsonl --missing-ok
+      shardmill compact set --remove ids.jsonl --missing-ok --receipt receipt.json
     """
     from beam_jobs.generations.compact import compact as merge
-    from beam_jobs.generations.removed_ids import read_ids
+    from beam_jobs.record_ids import read_ids
     from cli.console import Bars, print_json, say
-    from shard_format import UsageError
+    from shard_format import UsageError, storage
+    from shard_format.errors import file_error
+    from shard_format.removed_records import read_removed
     from shard_format.wording import counted
 
     if missing_ok and remove is None:
         raise UsageError("--missing-ok is for the ids of --remove FILE. Pass that too.")
+    if receipt is not None:
+        if remove is None:
+            raise UsageError("--receipt is for the ids of --remove FILE. Pass that too.")
+        if storage.overlap(receipt, directory):
+            raise UsageError(f"--receipt {receipt} is in the set. Write it elsewhere.")
     ids = read_ids(remove) if remove is not None else frozenset()
     with Bars() as bars:
         found = merge(
@@ -64,6 +86,16 @@ def compact(directory: Place, remove: Place | None, missing_ok: bool, as_json: b
             bars.note,
             missing_ok=missing_ok,
         )
+    written = None
+    if found.receipt is not None:
+        removed = read_removed(directory, found.manifest)  # by this command, or one before it
+        gone = frozenset(filter(removed.has_id, ids))
+        written = found.receipt | {"ids": sorted(gone), "not_found": sorted(ids - gone)}
+    if receipt is not None:
+        try:
+            storage.write_bytes(receipt, json.dumps(written, indent=1).encode() + b"\n")
+        except OSError as error:
+            raise file_error(error, str(receipt)) from error
     if as_json:
         print_json(
             found.manifest.summary()
@@ -72,6 +104,7 @@ def compact(directory: Place, remove: Place | None, missing_ok: bool, as_json: b
                 "removed": found.removed,
                 "not_found": found.not_found,
                 "changed": found.changed,
+                "receipt": written,
             }
         )
         return
@@ -80,7 +113,9 @@ def compact(directory: Place, remove: Place | None, missing_ok: bool, as_json: b
     elif found.merged > 1:
         say(f"merged     {found.merged} generations of {directory}")
     if ids:
-        say(f"removed    {counted(found.removed, 'record')}")
+        through = written["removed"]["duplicates_of_removed"] if written else 0
+        also = f", and {counted(through, 'duplicate')} of them" if through else ""
+        say(f"removed    {counted(found.removed, 'record')}{also}")
     if found.not_found:
         shown = ", ".join(map(repr, found.not_found[:_SHOWN_IDS]))
         more = len(found.not_found) - _SHOWN_IDS

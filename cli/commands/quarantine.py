@@ -217,6 +217,8 @@ def _replay_generations(
         print_json(manifest.summary())
         return
     ledger = manifest.ledger
-    say(f"read       {ledger.read:,}, kept {ledger.kept:,}, quarantined {ledger.quarantined:,}")
+    kept_out = f", kept out {ledger.excluded:,}" if ledger.excluded else ""
+    counts = f"read       {ledger.read:,}, kept {ledger.kept:,}, quarantined {ledger.quarantined:,}"
+    say(counts + kept_out)
     done = f"built      {out}" if out else f"replaced   {directory}"
     say(f"{done}; 'shardmill log' lists the generations")

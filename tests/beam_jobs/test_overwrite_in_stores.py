@@ -9,8 +9,10 @@ import pytest
 import simplejpeg
 
 from beam_jobs import ImageOptions, preprocess
+from beam_jobs.generations.compact import compact
 from beam_jobs.replacement_in_stores import ReplacementInStore
 from shard_format import InputError, load_build, load_manifest, storage, verify
+from shard_format.removed_records import read_removed
 
 OUT = "memory://bucket/set"
 
@@ -47,6 +49,16 @@ def test_another_set_takes_the_place(memory, job, tmp_path):
     assert names == {name for name, _ in storage.list_tree(tmp_path / "local")}
     assert preprocess(dataclasses.replace(job, overwrite=True)).already_built
     assert preprocess(job).already_built
+
+
+def test_what_was_removed_stays_out(memory, job):
+    place = storage.Url(OUT)
+    compact(place, ["a/0.jpg"])
+    for _ in range(2):
+        done = preprocess(dataclasses.replace(job, overwrite=True))
+        assert (done.manifest.ledger.kept, done.manifest.ledger.excluded) == (7, 1)
+    assert done.already_built and verify(place)[1] == []
+    assert read_removed(place, done.manifest).has_id("a/0.jpg")
 
 
 @pytest.mark.proof

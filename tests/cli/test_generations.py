@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -43,8 +44,24 @@ def test_append_log_and_compact(a_set, shardmill, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "merged     2 generations" in done.stdout and "removed    1 record" in done.stdout
     assert "not found  1 id: 'no/such.jpg'" in done.stdout
+    receipt = tmp_path / "receipt.json"
+    again = shardmill(*remove, "--missing-ok", "--receipt", receipt)  # of the removal before
+    assert again.returncode == 0 and "nothing to do" in again.stdout
+    found = json.loads(receipt.read_text())
+    assert (found["ids"], found["not_found"]) == (["a/new.jpg"], ["no/such.jpg"])
+    assert (found["asked"], found["found"], found["removed"]["kept"]) == (2, 1, 1)
+    assert found["root_hash_before"] != found["root_hash_after"] and found["files"]
+    for path in root.rglob("*.*"):
+        assert b"a/new.jpg" not in path.read_bytes(), path
     done = json.loads(shardmill("compact", root, "--json").stdout)
-    assert not done["changed"] and done["kept"] == 10
+    assert not done["changed"] and (done["kept"], done["excluded"]) == (10, 1)
+    inside = shardmill(*remove, "--receipt", root / "receipt.json")
+    assert inside.returncode == 2 and "is in the set" in inside.stderr
+    os.utime(new / "a" / "new.jpg", ns=(10**18, 10**18))
+    looked = shardmill(*append, "--dry-run")
+    assert "1 kept out" in " ".join(looked.stdout.split()), looked.stdout
+    done = shardmill(*append)
+    assert "kept out" in done.stdout and "1 record kept out" in done.stdout
     assert shardmill("verify", root).returncode == 0
 
 

@@ -57,13 +57,15 @@ def content(reported: ReportedSet) -> Html:
         Node(escape("filtered"), ledger.filtered, "left", _reasons(filtered, "left")),
         Node(escape("quarantined"), ledger.quarantined, "refused", _reasons(refused, "refused")),
     ]
+    if ledger.excluded:
+        ways.append(Node(escape("kept out"), ledger.excluded, "left"))
     shown = [way for way in ways if way.count or way.color == "kept"]
     spoken = ", ".join(f"{way.count:,} {way.name}" for way in ways)
     flow = draw_flow(
         Node(escape("read"), ledger.read, "total", shown), f"Of {ledger.read:,} read: {spoken}"
     )
     rows: list[tuple[object, ...]] = [("read", f"{ledger.read:,}", "")]
-    for way, reasons in zip(ways, ({}, {}, filtered, refused), strict=True):
+    for way, reasons in zip(ways, ({}, {}, filtered, refused, {}), strict=False):
         rows.append((way.name, f"{way.count:,}", _share(way.count, ledger.read)))
         rows += [
             (element("span", foreign(reason, 36), class_="inner"), f"{count:,}", "")

@@ -90,7 +90,7 @@ def _stages(
     """The duration of each stage, and its number of records."""
     read = sum(summary.read for summary in summaries)
     staged = sum(summary.kept for summary in summaries)
-    written = staged - plan.duplicates - sum(plan.filtered.values()) + plan.repeated
+    written = staged - plan.excluded - plan.duplicates - sum(plan.filtered.values()) + plan.repeated
     records = {"list": read, "stage": read, "plan": staged}
     records |= {"merge": written, "shard": written, "commit": written}
     begins = {"list": started, **workspace.marks(), "end": time.time()}

@@ -27,6 +27,7 @@ from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import STORED_FIELDS, fingerprints_file
 from beam_jobs.workspace import Workspace, read_batches
 from shard_format import file_info, naming, storage
+from shard_format.removed_records import RemovedRecords
 
 _BATCH_ROWS = 1 << 16
 _KEPT = pa.schema([CLUSTER_SCHEMA.field("record"), CLUSTER_SCHEMA.field("kept_id")])
@@ -40,6 +41,7 @@ def write_fingerprints(
     record_type: RecordType,
     options: PreprocessOptions,
     names: Sequence[str],
+    removed: RemovedRecords,
 ) -> dict[str, Any]:
     """Writes the file, if later generations need it.
 
@@ -49,6 +51,7 @@ def write_fingerprints(
         record_type: Which columns near duplicates are found by.
         options: The job.
         names: Of the splits, by their numbers in the plan.
+        removed: The records that the set keeps out.
 
     Returns:
         Its bytes and SHA-256 by its name, for build.json; empty if there is none.
@@ -75,6 +78,9 @@ def write_fingerprints(
             columns["split"] = _taken(pa.array(names, pa.string()), split)
             columns["kept_id"] = kept_of(records)
             rows = pa.table({field.name: columns[field.name] for field in fields})
+            if removed.ids:
+                ids = rows["record_id"].to_pylist()
+                rows = rows.filter(pa.array([not removed.has_id(name) for name in ids], pa.bool_()))
             for batch in rows.cast(pa.schema(fields)).to_batches(_BATCH_ROWS):
                 writer.write_batch(batch)
     return {naming.STORED_RECORDS: file_info(place)}

@@ -18,6 +18,7 @@ from beam_jobs.staging.units import dropping_damaged
 from beam_jobs.workspace import Workspace
 from shard_format import naming, storage
 from shard_format.dropped import QUARANTINE_SCHEMA
+from shard_format.removed_records import RemovedRecords
 
 _PART_BYTES = 64 << 20  # 64 MiB of originals per file
 _GROUP_BYTES = 4 << 20  # 4 MiB per row group, which is held in memory
@@ -30,18 +31,21 @@ _WRITER_OPTIONS: dict[str, Any] = {
 }
 
 
-def write_quarantine(workspace: Workspace, summaries: Iterable[UnitSummary]) -> list[str]:
+def write_quarantine(
+    workspace: Workspace, summaries: Iterable[UnitSummary], removed: RemovedRecords
+) -> list[str]:
     """Writes every rejected record in listing order, which does not depend on the units.
 
     Args:
         workspace: The build.
         summaries: Of all units; those without rejects are not read.
+        removed: The records that the set keeps out.
 
     Returns:
         The names of the files, relative to the set.
     """
     rejected = {one.key: one for one in summaries if one.refused or one.filtered}
-    return write_parts(workspace, _rejects(workspace, rejected))
+    return write_parts(workspace, _rejects(workspace, rejected, removed))
 
 
 def write_parts(workspace: Workspace, rows: Iterator[pa.RecordBatch]) -> list[str]:
@@ -88,7 +92,9 @@ def _write_part(
     return row
 
 
-def _rejects(workspace: Workspace, rejected: Mapping[str, UnitSummary]) -> Iterator[pa.RecordBatch]:
+def _rejects(
+    workspace: Workspace, rejected: Mapping[str, UnitSummary], removed: RemovedRecords
+) -> Iterator[pa.RecordBatch]:
     for unit in read_units(workspace):
         if unit.key not in rejected:
             continue
@@ -97,4 +103,5 @@ def _rejects(workspace: Workspace, rejected: Mapping[str, UnitSummary]) -> Itera
             workspace.check_file(place, rejected[unit.key].sha256.get("rejects", ""))
         for row in read_rejects(place):
             report(workspace.progress, "commit", 1)
-            yield row
+            if not removed.ids or not removed.has_id(row["record_id"][0].as_py()):
+                yield row

@@ -7,7 +7,7 @@ writes the same bytes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from beam_jobs.columns import Columns
@@ -31,6 +31,7 @@ from beam_jobs.stages.shard import ShardResult, read_counters, read_index_part
 from beam_jobs.staging import UnitSummary
 from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.staging.read_items import write_read_items
+from beam_jobs.staging.removed import read_planned, removed_before
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_batches
 from shard_format import (
@@ -45,6 +46,7 @@ from shard_format import (
     storage,
 )
 from shard_format.croissant import write_croissant
+from shard_format.removed_records import RemovedRecords
 from shard_format.storage import Place
 from shard_format.tfds_metadata import dataset_info_text, features_text, label_files
 
@@ -99,9 +101,11 @@ def commit(
     files = [*texts, *given, *(naming.index_file(split) for split in splits)]
     sidecars = Sidecars(workspace, summaries)
     files += write_duplicates(workspace, sidecars, record_type, list(plan.num_shards))
-    files += write_quarantine(workspace, summaries)
+    removed = read_planned(workspace)
+    files += write_quarantine(workspace, summaries, removed)
+    files += _write_removed(workspace, removed, options)
     fingerprints = write_fingerprints(
-        workspace, sidecars, record_type, options, list(plan.num_shards)
+        workspace, sidecars, record_type, options, list(plan.num_shards), removed
     )
     fingerprints |= {} if options.no_fingerprints else write_read_items(workspace, summaries)
     manifest = Manifest(
@@ -130,18 +134,39 @@ def _ledger(summaries: Sequence[UnitSummary], plan: Plan) -> Ledger:
         reasons.update(summary.refused)
         reasons.update(summary.filtered)
     reasons.update(plan.filtered)
+    reasons.subtract(plan.excluded_refused)
+    reasons.subtract(plan.excluded_filtered)
     staged = sum(summary.kept for summary in summaries)
     by_plan = sum(plan.filtered.values())
+    refused, filtered = map(_total, (plan.excluded_refused, plan.excluded_filtered))
     return Ledger(
         read=sum(summary.read for summary in summaries),
-        kept=staged - plan.duplicates - by_plan,
+        kept=staged - plan.excluded - plan.duplicates - by_plan,
         duplicates=plan.duplicates,
-        filtered=by_plan + sum(sum(summary.filtered.values()) for summary in summaries),
-        quarantined=sum(sum(summary.refused.values()) for summary in summaries),
-        reasons=dict(sorted(reasons.items())),
+        filtered=by_plan - filtered + sum(_total(summary.filtered) for summary in summaries),
+        quarantined=sum(_total(summary.refused) for summary in summaries) - refused,
+        reasons={name: count for name, count in sorted(reasons.items()) if count},
         repeated=plan.repeated,
         not_enlarged=plan.counted.get("not_enlarged", 0),
+        excluded=plan.excluded + refused + filtered,
     )
+
+
+def _total(counts: Mapping[str, int]) -> int:
+    return sum(counts.values())
+
+
+def _write_removed(
+    workspace: Workspace, removed: RemovedRecords, options: PreprocessOptions
+) -> list[str]:
+    """Writes the records that the set keeps out; a generation those that no earlier one names."""
+    if options.base:
+        removed = removed.without(removed_before(options))
+    if not any(removed):
+        storage.delete(workspace.out / naming.REMOVED)
+        return []
+    _write(workspace, naming.REMOVED, removed.to_bytes())
+    return [naming.REMOVED]
 
 
 def _split(

@@ -19,7 +19,16 @@ from beam_jobs.stages.plan.splits import Identity
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import StoredRecords
-from shard_format import InputError, decode_example, naming, open_index, storage, unframe
+from shard_format import (
+    InputError,
+    Manifest,
+    decode_example,
+    naming,
+    open_index,
+    storage,
+    unframe,
+)
+from shard_format.storage import Place
 from shard_format.wording import counted
 
 
@@ -161,7 +170,7 @@ def find_earlier(
     confirm = None
     if record_type.confirm is not None:
         digest = record_type.confirm
-        old = _OldExamples(stored)
+        old = StoredExamples(base, stored.manifest)
 
         def confirm(record: int, row: int) -> bool:
             return digest(sidecars.example(record)) == digest(old(int(stored.keys[row])))
@@ -171,6 +180,8 @@ def find_earlier(
     if options.dedup == "near" and sidecars.records and len(stored):
         # One record of each set of exact duplicates, as among the new ones.
         left = np.ones(sidecars.records, bool)
+        if sidecars.excluded is not None:
+            left &= ~sidecars.excluded
         members = clusters.members
         repeats = members.filter(pc.and_(pc.equal(members["kind"], "exact"), members["dropped"]))
         left[int64(repeats["record"])] = False
@@ -181,14 +192,18 @@ def find_earlier(
     return Earlier(stored, related, options)
 
 
-class _OldExamples:
-    """Stored examples by key, for the few whose equal fingerprints do not suffice."""
+class StoredExamples:
+    """Stored examples by key, for the few whose equal fingerprints do not suffice.
 
-    def __init__(self, stored: StoredRecords) -> None:
-        self._base, self._manifest = stored.base, stored.manifest
+    Args:
+        base: The set.
+        manifest: Of it.
+    """
+
+    def __init__(self, base: Place, manifest: Manifest) -> None:
+        self._base, self._manifest = base, manifest
         self._indexes = [
-            (split, open_index(stored.base / stored.manifest.index_file(split)))
-            for split in stored.manifest.splits
+            (split, open_index(base / manifest.index_file(split))) for split in manifest.splits
         ]
 
     def __call__(self, key: int) -> dict[str, object]:

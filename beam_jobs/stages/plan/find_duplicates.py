@@ -66,6 +66,8 @@ def find_duplicates(
     if options.dedup == "near" and sidecars.records:
         # Of exact duplicates only the first record is compared.
         first = components(sidecars.records, exact) == np.arange(sidecars.records)
+        if sidecars.excluded is not None:
+            first &= ~sidecars.excluded
         near = record_type.near_duplicates(sidecars, np.flatnonzero(first))
     clusters = join(exact, near)
     write_clusters(workspace, clusters.members.schema, [clusters.members])

@@ -36,6 +36,7 @@ from beam_jobs.stages.plan.balance import (
 )
 from beam_jobs.stages.plan.boundaries import Quantiles, histogram_bits
 from beam_jobs.stages.plan.empty_splits import empty_split_warnings, split_counts
+from beam_jobs.stages.plan.excluded import find_excluded
 from beam_jobs.stages.plan.find_duplicates import (
     conflict_notes,
     find_duplicates,
@@ -77,6 +78,9 @@ class Plan(NamedTuple):
             them.
         duplicates: Records left out because another one, or all their content, is kept elsewhere.
         filtered: Records left out by a rule of planning, by reason.
+        excluded: Staged records that are kept out, see `excluded`.
+        excluded_refused: Records that could not be used and are kept out, by reason.
+        excluded_filtered: Records that a cleaning rule left out and that are kept out, by reason.
         repeated: Copies of records of small classes.
         counted: Number of kept records by the name of a ledger column, see `RecordType`.
         notes: What the user should know.
@@ -89,6 +93,9 @@ class Plan(NamedTuple):
     class_names: dict[str, list[str]]
     duplicates: int
     filtered: dict[str, int]
+    excluded: int
+    excluded_refused: dict[str, int]
+    excluded_filtered: dict[str, int]
     repeated: int
     counted: dict[str, int]
     notes: list[str]
@@ -126,6 +133,7 @@ def plan_shards(
     sidecars.fetch()
     report(workspace.progress, "plan", total=_work(sidecars, options, record_type))
     partition_rows = partition_rows or rows_of_partition(sidecars.records)
+    excluded = find_excluded(summaries, sidecars, options, record_type, workspace)
     clusters = find_duplicates(sidecars, options, record_type, workspace, partition_rows)
     earlier = None
     if options.base:
@@ -134,6 +142,8 @@ def plan_shards(
         write_clusters(workspace, clusters.members.schema, [clusters.members])
 
     assignment = Assignment(workspace.plan_file(SPLITS_FILE), sidecars)
+    if sidecars.excluded is not None:
+        assignment.split_of[sidecars.excluded] = LEFT_OUT
     for members in read_batches(workspace.clusters):
         assignment.split_of[int64(members.filter(members["dropped"])["record"])] = LEFT_OUT
     class_names, notes = _class_names(assignment, sidecars, options)
@@ -171,9 +181,17 @@ def plan_shards(
         - clusters.lost_to_conflict
         + (changes.duplicates if changes else 0),
         filtered={reason: count for reason, count in filtered.items() if count},
+        excluded=excluded.staged,
+        excluded_refused=excluded.refused,
+        excluded_filtered=excluded.filtered,
         repeated=repeats.total,
         counted=_count_kept(assignment, sidecars, record_type),
-        notes=[*conflict_notes(clusters, options), *notes, *settle_notes],
+        notes=[
+            *conflict_notes(clusters, options),
+            *notes,
+            *settle_notes,
+            *excluded.notes,
+        ],
         # A generation may be small: its splits are those of the set.
         warnings=[]
         if options.base
@@ -269,9 +287,10 @@ def _class_names(
     kept: dict[str, set[str]] = {name: set() for name in features}
     for unit, table in sidecars:
         inside = assignment.unit(unit) != LEFT_OUT
+        included = pa.array(sidecars.included(unit))
         for name in features:
             column = table[label_column(name)]
-            staged[name] |= names_in(column)
+            staged[name] |= names_in(column.filter(included))
             kept[name] |= names_in(column.filter(inside))
     notes = []
     for name in features:

@@ -159,7 +159,9 @@ def test_removed_records_are_in_no_byte(two_generations, tmp_path, records_of, w
         assert holders(secret) == []
     assert (root / "report.html").exists() and not (root / "index" / "stale.idx").exists()
     ledger = found.manifest.ledger
-    assert (ledger.read, ledger.kept, ledger.duplicates, ledger.quarantined) == (13, 11, 2, 0)
+    # Both duplicates were those of removed records, and have no row any more.
+    assert (ledger.read, ledger.kept, ledger.duplicates, ledger.quarantined) == (18, 11, 0, 0)
+    assert ledger.excluded == 7 and not (root / "duplicates.parquet").exists()
     assert records_of().keys() == frames.keys() - ids
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections.abc import Callable, Sequence
@@ -65,6 +66,16 @@ def _with_ids(folder: Path, commands: Commands) -> Path:
     return _images(folder, commands)
 
 
+def _lost(folder: Path, commands: Commands) -> Path:
+    """A set that has lost records, whose files would be read again."""
+    out = _build("images", 1, folder, commands)
+    (folder / "ids.txt").write_text("part0/class0/003.jpg\npart0/class1/001.jpg\n")
+    _check(commands.run("compact", str(out), "--remove", str(folder / "ids.txt"), "--missing-ok"))
+    for file in (folder / "part0").rglob("*.jpg"):
+        os.utime(file, ns=(10**18, 10**18))
+    return out
+
+
 def _rejecting(folder: Path, commands: Commands) -> Path:
     out = _build("images", 2, folder, commands)
     _check(commands.run("quarantine", "export", str(out), "--to", str(folder / "refused")))
@@ -85,9 +96,12 @@ def _damaged(folder: Path, commands: Commands) -> Path:
     return out
 
 
+AGAIN = ("preprocess", "images", "{folder}/part0", "--out", "{set}", "--id-prefix", "part0")
 APPEND = ("preprocess", "images", "{folder}/part1", "--out", "{set}", "--append")
 CASES = {
     "append": Case((*APPEND, "--id-prefix", "x"), _one_generation),
+    "append-after-removal": Case((*AGAIN, "--append"), _lost),
+    "overwrite-after-removal": Case((*AGAIN, "--resize", "shorter:16", "--overwrite"), _lost),
     "compact": Case(("compact", "{set}"), _images),
     "compact-packed": Case(("compact", "{set}"), _packed),
     "remove": Case(("compact", "{set}", "--remove", "{folder}/ids.txt", "--missing-ok"), _with_ids),

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from beam_jobs.generations.compact import compact
-from beam_jobs.generations.removed_ids import read_ids
+from beam_jobs.record_ids import read_ids
 from shard_format import InputError, load_manifest
 
 BREAKS = ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\r"]

@@ -194,7 +194,14 @@ def test_files_of_all_records_of_a_compacted_set(grown, tmp_path, moved, removed
 
 def test_removed_records_that_no_whole_file_shows_are_named(grown, tmp_path):
     compact(grown, ["c0/one4.jpg"])
-    for name in (naming.index_file("train"), naming.STORED_RECORDS, naming.table_file("train")):
+    names = [naming.index_file("train"), naming.STORED_RECORDS, naming.table_file("train")]
+    expected = files_of(grown)
+    for name in names:
+        (grown / name).unlink()
+    done = repair(grown)  # by the list of removed records
+    assert (done.left, done.lost) == ([], []), done.reason
+    assert files_of(grown) == expected
+    for name in (*names, naming.REMOVED):
         (grown / name).unlink()
     before = files_of(grown)
     done = repair(grown)

@@ -1,4 +1,4 @@
-"""The ids of the records that `compact --remove FILE` takes out.
+"""Files of record ids: of records that `compact --remove` takes out, or `--exclude-ids` keeps out.
 
 A record id is a path, which may contain any character. So a line ends with a line feed and nothing
 else, and an id that a line cannot hold is written as JSON.
