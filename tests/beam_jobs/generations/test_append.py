@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -239,3 +240,16 @@ def test_what_another_command_left_is_published(
     assert report.number == 2 and report.manifest.ledger.kept == 20
     assert report.manifest.schema["label"].class_names == ("a", "b", "c")
     assert verify(tmp_path / "set")[1] == []
+
+
+def test_files_that_are_kept_and_dropped_may_be_read_again(
+    begin_set, append_to, write_corpus, tmp_path
+):
+    """Where pixels decide about equal fingerprints, a dropped record has none in the set."""
+    images = {"a/0": 0, "b/1": 1, "a/x": 3, "a/y": 3, "b/y": 4, "a/z": 4}
+    source = write_corpus("old", images)
+    begin_set(source, quality="keep", conflicts="drop")
+    for path in source.rglob("*.jpg"):
+        os.utime(path, ns=(10**18, 10**18))
+    ledger = append_to(source).own.ledger
+    assert (ledger.read, ledger.kept, ledger.duplicates) == (6, 0, 6)
