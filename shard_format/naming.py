@@ -15,6 +15,7 @@ CROISSANT = "croissant.json"  # MLCommons Croissant
 LABELS_SUFFIX = ".labels.txt"  # TFDS: NAME.labels.txt has the class names of label NAME
 DUPLICATES = "duplicates.parquet"  # clusters of duplicates
 REMOVED = "removed.txt"  # hashes of the records that the set keeps out
+REMOVED_COPY = "removed.copy.txt"  # the same: a repair cannot always have it otherwise
 # The tokenizer of a set of token ids: Hugging Face tokenizers JSON, or a SentencePiece model.
 TOKENIZERS = {"json": "tokenizer.json", "model": "tokenizer.model"}
 REPORT = "report.html"  # derived from the rest, so the manifest does not name it

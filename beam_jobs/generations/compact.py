@@ -229,7 +229,7 @@ def _write_set(
         if storage.stat(base / name) is not None:
             contents[name] = storage.read_bytes(base / name)
     if any(removed):
-        contents[naming.REMOVED] = removed.to_bytes()
+        contents |= dict.fromkeys((naming.REMOVED, naming.REMOVED_COPY), removed.to_bytes())
     for name, content in contents.items():
         with workspace.write(out / name, durable=True) as file:
             file.write(content)

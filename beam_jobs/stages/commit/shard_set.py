@@ -162,11 +162,13 @@ def _write_removed(
     """Writes the records that the set keeps out; a generation those that no earlier one names."""
     if options.base:
         removed = removed.without(removed_before(options))
-    if not any(removed):
-        storage.delete(workspace.out / naming.REMOVED)
-        return []
-    _write(workspace, naming.REMOVED, removed.to_bytes())
-    return [naming.REMOVED]
+    names = [naming.REMOVED, naming.REMOVED_COPY]
+    for name in names:
+        if any(removed):
+            _write(workspace, name, removed.to_bytes())
+        else:
+            storage.delete(workspace.out / name)
+    return names if any(removed) else []
 
 
 def _split(

@@ -150,15 +150,22 @@ def test_a_list_that_is_lost_stops_what_would_bring_them_back(lost, corpus, appe
     assert load_manifest(lost).ledger.kept == 8
 
 
+LISTS = [naming.REMOVED, naming.REMOVED_COPY]
+
+
 @pytest.mark.parametrize("data", [None, b"id 00000000000000000000000000000000\n"])
-def test_the_list_is_repaired(lost, data):
+@pytest.mark.parametrize("damaged", [LISTS[:1], LISTS[1:], LISTS])
+def test_the_list_is_repaired(lost, corpus, data, damaged):
     expected = (lost / naming.REMOVED).read_bytes()
-    (lost / naming.REMOVED).unlink()
-    if data is not None:
-        (lost / naming.REMOVED).write_bytes(data)
+    for name in damaged:
+        (lost / name).unlink()
+        if data is not None:
+            (lost / name).write_bytes(data)
+    if damaged != LISTS:  # the other one is enough
+        shutil.rmtree(corpus)
     done = repair(lost)
-    assert (done.left, done.repaired) == ([], [naming.REMOVED]), done.reason
-    assert (lost / naming.REMOVED).read_bytes() == expected
+    assert (done.left, sorted(done.repaired)) == ([], sorted(damaged)), done.reason
+    assert {(lost / name).read_bytes() for name in LISTS} == {expected}
 
 
 def test_ids_are_kept_out_from_the_start(corpus, begin_set, lost, write_ids, tmp_path):

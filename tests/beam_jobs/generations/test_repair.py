@@ -201,7 +201,7 @@ def test_removed_records_that_no_whole_file_shows_are_named(grown, tmp_path):
     done = repair(grown)  # by the list of removed records
     assert (done.left, done.lost) == ([], []), done.reason
     assert files_of(grown) == expected
-    for name in (*names, naming.REMOVED):
+    for name in (*names, naming.REMOVED, naming.REMOVED_COPY):
         (grown / name).unlink()
     before = files_of(grown)
     done = repair(grown)
