@@ -5,9 +5,9 @@ import io
 
 import pytest
 
-from cli.commands.train import _epoch_line, _numbers
+from cli.commands.train import _epoch_line, _numbers, _Show
 from cli.console import Bars
-from trainer import EpochDone
+from trainer import EpochDone, TrainOptions
 
 EPOCH = EpochDone(
     epoch=3,
@@ -58,3 +58,20 @@ def test_lines_stay_above_the_bars():
         bars.line(_epoch_line(EPOCH, 9))
         bars.update("train", 4, 4, "steps")
     assert "epoch 3/9: loss 1.250" in out.getvalue().splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "split", "note"),
+    [
+        ("auto", "validation", ""),
+        ("none", None, ""),
+        ("auto", None, "data has no split validation, and test is not used to choose a model"),
+        ("test", "test", "best.keras is chosen on the split test"),
+    ],
+)
+def test_a_run_says_what_its_best_epoch_is_chosen_on(asked, split, note):
+    out = io.StringIO()
+    with Bars(out) as bars:
+        _Show(bars, TrainOptions("data", "run", validation_split=asked))._note_split(split)
+    said = out.getvalue()
+    assert said.startswith(f"note: {note}") if note else not said

@@ -142,3 +142,12 @@ def test_files_for_other_runtimes(run, to):
     assert result.loss == pytest.approx(expected.loss, rel=1e-3)
     with pytest.raises(UsageError, match="Pass the run, or export it with --to saved-model"):
         evaluate(out, run.data.parent)
+
+
+def test_what_is_no_model_or_several(tmp_path):
+    with pytest.raises(InputError, match=r"Neither a run nor an exported model in .* --run-dir"):
+        evaluate(tmp_path)
+    for name in ("model-none.tflite", "model-int8.tflite"):
+        (tmp_path / name).touch()
+    with pytest.raises(UsageError, match=r"holds 2 models. Pass one of .*int8.*, .*none"):
+        evaluate(tmp_path)
