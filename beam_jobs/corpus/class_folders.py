@@ -23,10 +23,11 @@ from shard_format import InputError, storage
 from shard_format.storage import Place
 from shard_format.wording import shortened, visible
 
+_MAX_SOURCES = 64  # looked into; of more, most are files
 _MAX_FOLDERS = 4096  # of a root
 _MAX_TABLES = 8  # JSON files of a folder that are looked into
 # Names of folders that data sets with labels elsewhere have.
-_NO_CLASSES = re.compile(r"(img|image|jpeg|jpegimage|annotation|label|mask|bbox)s?", re.IGNORECASE)
+_NO_CLASSES = re.compile(r"(img|image|jpeg|jpegimage|annotation|label)s?", re.IGNORECASE)
 
 
 def check_class_folders(options: ImageOptions, *, may_be_one: bool) -> None:
@@ -42,12 +43,12 @@ def check_class_folders(options: ImageOptions, *, may_be_one: bool) -> None:
     by_name = "label" in pattern_groups(options.label_pattern)
     if options.no_labels or by_name or options.labels is not None or options.base:
         return
-    roots = [storage.place_of(source) for source in options.sources]
+    roots = [storage.place_of(source) for source in options.sources[:_MAX_SOURCES]]
     folders = _class_folders(roots, options.split == SPLIT_BY_FOLDER)
     if not folders:
         return  # listing says what is wrong
     table = next(_coco_tables(roots, folders, options), None)
-    where = ", ".join(short_path(source) for source in options.sources[:1])
+    where = short_path(options.sources[0])
     odd = sorted(name for name in folders if _NO_CLASSES.fullmatch(name))
     changes: dict[str, object] = {}
     if table is not None:
@@ -66,18 +67,20 @@ def _asked(
     options: ImageOptions, folders: Mapping[str, Place], changes: Mapping[str, object]
 ) -> str:
     """What would be done, and the commands for all that may be meant."""
-    names = [shortened(visible(name), 40) for name in folders]
-    classes = f"the class {names[0]!r}" if len(names) == 1 else "one of the classes of all folders"
+    names = sorted(folders)
+    classes = f"The classes would be {shown_folders(names)}."
+    if len(names) == 1:
+        classes = f"Every image would have the class {shortened(visible(names[0]), 40)!r}."
     lines = [
-        f"Every image would have {classes}. For images without labels:",
+        f"{classes} For images without labels:",
         f"  {command_line(options, no_labels=True, **changes)}",
         "With the labels of a table, a row with path and label for each image:",
         f"  {command_line(options, labels='FILE', **changes)}",
     ]
-    ((_, folder),) = folders.items() if len(folders) == 1 else ((None, None),)
-    if folder is not None and len(options.sources) == 1 and len(_folders_in(folder)) > 1:
-        below = command_line(options, sources=(str(folder),))
-        lines += ["If the folders in it are the classes:", f"  {below}"]
+    below = folders[names[0]]
+    if len(names) == len(options.sources) == 1 and len(_folders_in(below)) > 1:
+        command = command_line(options, sources=(str(below),))
+        lines += ["If the folders in it are the classes:", f"  {command}"]
     lines += [
         "If these folders are the classes:",
         f"  {command_line(options, source='class-folders')}",

@@ -337,8 +337,8 @@ class _Table:
             raise InputError(
                 f"--labels {self._path} is a file in the form of COCO, one object with images, "
                 "annotations and categories, not a table. Write one of it: for each annotation a "
-                'line {"path": FILE_NAME, "label": CATEGORY}. With --multi-label an image has all '
-                "its categories; without, it must have one."
+                'line {"path": FILE, "label": CATEGORY}, with the path below SRC. With '
+                "--multi-label an image has all its categories; without, it must have one."
             )
         seen: set[str] = set()
         with self._open() as file:

@@ -43,7 +43,7 @@ def test_coco(indent, corpus, tmp_path):
     assert f"{root} --out out --exclude '*.json' --no-labels" in said
     assert f"{root} --out out --exclude '*.json' --labels FILE" in said
     assert f"{root} --out out --source class-folders" in said
-    assert "one of the classes of all folders" in said
+    assert "The classes would be annotations/ and images/. For images without" in said
     for options in (
         {"no_labels": True},
         {"source": "class-folders"},
