@@ -69,7 +69,8 @@ def build(corpus: Path, out: Path, *options: str) -> dict[str, object]:
         SystemExit: A requirement is not met.
     """
     shutil.rmtree(out, ignore_errors=True)
-    command = ["preprocess", "images", str(corpus), "--out", str(out), "--json", *options]
+    command = ["preprocess", "images", str(corpus), "--out", str(out), "--json"]
+    command += ["--source", "class-folders", *options]
     done, peak, seconds = run_command(command)
     if done.returncode:
         raise SystemExit(

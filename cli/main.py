@@ -6,6 +6,7 @@ Nothing heavy is imported here: `shardmill --help` answers in a fraction of a se
 from __future__ import annotations
 
 import errno
+import gc
 import importlib
 import io
 import os
@@ -109,17 +110,23 @@ def main() -> None:
     _open_closed_streams()
     _show_everything()
     ending.begin()
+    code: str | int | None = 0
     try:
         _run()
     except SystemExit as end:
-        if isinstance(end.code, int) and end.code:
-            ending.print_object(end.code, f"exit code {end.code}; stderr says why")
-        raise
+        code = end.code
+        if isinstance(code, int) and code:
+            ending.print_object(code, f"exit code {code}; stderr says why")
     except Exception as error:
         ending.print_object(1, f"{type(error).__name__}: {error}", "Report it with its traceback.")
         raise
     finally:
         ending.leave_sigterm()
+    if code:
+        # What the error held, such as a data set at work, is destroyed now: while Python ends, that
+        # would wait for threads of TensorFlow which wait for Python.
+        gc.collect()
+        sys.exit(code)
 
 
 def _run() -> None:

@@ -84,6 +84,7 @@ def test_an_interrupted_build_stays(unusable, tmp_path, monkeypatch):
 def test_an_empty_set_is_kept_on_request(unusable, tmp_path, shardmill):
     bad, _ = unusable
     command = ("preprocess", "images", *bad.sources, "--out", bad.out, "--min-side", 99)
+    command += ("--source", "class-folders")
     done = shardmill(*command, "--json")
     assert done.returncode == 3 and not (tmp_path / "set").exists()
     assert "too-small: 4 records, such as class0/000.jpg" in done.stderr

@@ -95,7 +95,8 @@ def test_endings_that_are_rare(tmp_path):
     report = preprocess(TextOptions((str(folder),), str(tmp_path / "set"), **options))
     assert report.summary()["warnings"] == [
         "3 of 123 files have endings that are rare here and of no format of documents (3 .py); "
-        "they were read as plain text. Take them out of the source if they do not belong to it."
+        "they were read as plain text. Leave them out with --exclude '*.py' if they do not belong "
+        "to it."
     ]
     for path in folder.glob("*[!y]"):
         path.unlink()

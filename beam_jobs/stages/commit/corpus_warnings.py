@@ -70,5 +70,5 @@ def _rare_endings(payload: Payload, workspace: Workspace) -> Iterator[str]:
         yield (
             f"{files:,} of {counted(sum(counts.values()), 'file')} have endings that are rare here "
             f"and of no format of {payload.plural} ({shown}{more}); they were read as plain text. "
-            "Take them out of the source if they do not belong to it."
+            f"Leave them out with --exclude '*{next(iter(strange))}' if they do not belong to it."
         )

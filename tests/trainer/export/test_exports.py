@@ -303,5 +303,5 @@ def test_onnx_says_what_it_cannot_represent(tmp_path):
 def test_nothing_to_predict_is_an_error(trained, shardmill, tmp_path):
     (tmp_path / "empty").mkdir()
     done = shardmill("predict", trained.served, tmp_path / "empty", "--json")
-    assert done.returncode == 3 and not done.stdout
+    assert done.returncode == 3 and json.loads(done.stdout)["code"] == 3
     assert f"error: Nothing to predict in {tmp_path / 'empty'}: an empty folder" in done.stderr
