@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from apache_beam.options.pipeline_options import (
-    DebugOptions,
     GoogleCloudOptions,
     PipelineOptions,
     SetupOptions,
@@ -28,10 +27,6 @@ from shard_format.storage import place_of
 
 RUNNER = "DataflowRunner"
 
-# Else Beam stages a list of the launcher's packages, with the path of its interpreter and whatever
-# is in the URLs that packages were installed from.
-_NO_PACKAGE_LIST = "disable_logging_submission_environment"
-
 
 def is_dataflow(runner: PipelineRunner) -> bool:
     """Whether a runner submits jobs to Dataflow."""
@@ -46,7 +41,7 @@ def check_job(
     Args:
         options: The job.
         runner: Beam's runner for Dataflow.
-        beam_options: For Beam; one experiment is added.
+        beam_options: For Beam.
 
     Raises:
         MissingExtraError: Beam's client for Dataflow is not installed.
@@ -69,7 +64,6 @@ def check_job(
     errors = PipelineOptionsValidator(beam_options, runner).validate()
     if errors:
         raise UsageError(f"{' '.join(errors)} Correct the options after '--'.")
-    beam_options.view_as(DebugOptions).add_experiment(_NO_PACKAGE_LIST)
 
 
 def _places(options: PreprocessOptions) -> Iterator[tuple[str, str]]:

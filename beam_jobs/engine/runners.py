@@ -10,7 +10,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import (
+    DebugOptions,
+    DirectOptions,
+    PipelineOptions,
+    StandardOptions,
+)
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner
 
@@ -22,6 +27,9 @@ from shard_format import UsageError
 # Beam's processes take about 3 s to start. On 2 cores, its threads are ahead up to some 240 MiB of
 # text; with more cores up to less, since a part of the work holds the interpreter's lock.
 _WORTH_PROCESSES = 64 << 20  # 64 MiB
+# Else Beam stages a list of the launcher's packages, with the path of its interpreter and whatever
+# is in the URLs that packages were installed from.
+_NO_PACKAGE_LIST = "disable_logging_submission_environment"
 # Runners that Beam has and does not know by name.
 _MODULES = {"DaskRunner": "apache_beam.runners.dask.dask_runner.DaskRunner"}
 
@@ -29,7 +37,7 @@ _MODULES = {"DaskRunner": "apache_beam.runners.dask.dask_runner.DaskRunner"}
 def choose_runner(
     beam_args: Sequence[str], workers: int | None
 ) -> tuple[PipelineRunner, PipelineOptions]:
-    """The runner and the options for the pipeline.
+    """The runner and the options for the pipeline, to which one experiment is added.
 
     Args:
         beam_args: The user's flags for Beam.
@@ -53,6 +61,7 @@ def choose_runner(
     if name not in LOCAL_RUNNERS:
         if workers is not None:
             raise UsageError(f"--workers is for the local engine. {workers_flag(runner)} instead.")
+        options.view_as(DebugOptions).add_experiment(_NO_PACKAGE_LIST)
         return runner, options
     direct = options.view_as(DirectOptions)
     if "--direct_num_workers" not in _names(beam_args):
