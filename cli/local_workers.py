@@ -7,9 +7,11 @@ others end too, and with --restarts all begin again at the last checkpoint.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -36,6 +38,9 @@ GRACE_SECONDS = 10.0
 # The same after a signal: within 10 s of it the run has ended, unless a checkpoint takes longer.
 _STOPPED_GRACE_SECONDS = 3.0
 _TAIL_BYTES = 2000
+# Below those that Linux gives to outgoing connections and to port 0: a worker listens seconds after
+# its port was found free, and another process may have got it meanwhile.
+_PORTS = range(20_000, 32_768)
 _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux
 
 
@@ -231,11 +236,13 @@ def end_with_parent() -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, all different."""
-    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [server.getsockname()[1] for server in servers]
-    for server in servers:
-        server.close()
+    """Ports of this machine that nobody listens on, all different."""
+    ports: list[int] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        if len(ports) == count:
+            break
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            ports.append(port)
     return ports
 
 
