@@ -93,3 +93,14 @@ def test_an_empty_set_is_kept_on_request(unusable, tmp_path, shardmill):
     assert "All 10 records were rejected; see" in done.stderr
     assert json.loads(done.stdout)["kept"] == 0
     assert "too-small" in shardmill("quarantine", "list", tmp_path / "set").stdout
+
+
+def test_a_build_whose_records_are_all_kept_out_says_so(make_images, tmp_path, shardmill):
+    corpus = make_images(count=2, classes=2)
+    ids = tmp_path / "ids.txt"
+    files = (path.relative_to(corpus).as_posix() for path in corpus.rglob("*") if path.is_file())
+    ids.write_text("\n".join(files))
+    command = ("preprocess", "images", corpus, "--out", tmp_path / "set", "--exclude-ids", ids)
+    done = shardmill(*command)
+    assert done.returncode == 3 and not (tmp_path / "set").exists()
+    assert "Of 2 records none is left:\n  kept out: 2 records, by --exclude-ids" in done.stderr

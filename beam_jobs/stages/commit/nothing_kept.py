@@ -28,8 +28,11 @@ def nothing_kept(
         workspace: Where the rejections are.
     """
     every = "The only record was" if ledger.read == 1 else f"All {ledger.read:,} records were"
+    outcome = f"{every} rejected:"
+    if ledger.excluded:
+        outcome = f"Of {counted(ledger.read, 'record')} none is left:"
     ordered = sorted(ledger.reasons.items(), key=lambda item: (-item[1], item[0]))
-    lines = [f"{every} rejected:"]
+    lines = [outcome]
     by_key = {one.key: one for one in summaries}
     summaries = [by_key[unit.key] for unit in read_units(workspace)]  # in the order of the listing
     for reason, count in ordered[:_SHOWN_REASONS]:
@@ -38,6 +41,9 @@ def nothing_kept(
         )
     if further := ordered[_SHOWN_REASONS:]:
         lines.append(f"  and {counted(len(further), 'further reason')}")
+    if ledger.excluded:
+        number = counted(ledger.excluded, "record")
+        lines.append(f"  kept out: {number}, by --exclude-ids or a removal from the set before")
     lines.append(
         "Correct the files or the options and run the command again; --keep-empty keeps the set "
         "without records, for 'shardmill quarantine'."
