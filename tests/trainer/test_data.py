@@ -76,6 +76,7 @@ def test_a_kill_behind_a_checkpoint_loses_no_point_of_tensorboard(write_set, opt
 
     def save_and_die(self, progress):
         save(self, progress)
+        self.wait()  # it is written by a thread, which a kill would not leave alive
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
