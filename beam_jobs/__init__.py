@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shard_format.lazy_names import lazy_names as _lazy_names
+from foundation.lazy_names import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from beam_jobs.dry_run import DryRun as DryRun

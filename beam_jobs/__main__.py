@@ -17,14 +17,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from typing_extensions import override
+
 from beam_jobs.engine.interrupts import END_SECONDS, ends_within
 from beam_jobs.engine.logs import beam_log, runs_here, submits_only
 from beam_jobs.options import OPTIONS
+from foundation.config_file import read_config
+from foundation.errors import INTERRUPTED, RESUMES
+from foundation.extras import naming_extras
+from foundation.options import declared, default_of, flag_of
 from shard_format import ShardmillError
-from shard_format.config_file import read_config
-from shard_format.errors import INTERRUPTED, RESUMES
-from shard_format.extras import naming_extras
-from shard_format.options import declared, default_of, flag_of
 
 JOBS = {options.COMMAND: options for options in OPTIONS.values()}
 
@@ -127,10 +129,10 @@ def _parser(config: Mapping[str, Any]) -> argparse.ArgumentParser:
 class _Joined(argparse.Action):
     """Joins the values of a flag that is given several times by commas."""
 
+    @override
     def __call__(
         self, parser: object, namespace: argparse.Namespace, values: Any, option_string: Any = None
     ) -> None:
-        """See argparse.Action."""
         self._values = [*getattr(self, "_values", []), values]
         setattr(namespace, self.dest, ",".join(self._values))
 

@@ -22,19 +22,12 @@ from beam_jobs.stages.list import Listing, list_corpus, resolve_options
 from beam_jobs.staging.removed import collect_removed, obeys
 from beam_jobs.staging.units import NOT_READ
 from beam_jobs.workspace import Workspace, read_json, write_json
-from shard_format import (
-    InputError,
-    Manifest,
-    ShardmillError,
-    load_build,
-    load_manifest,
-    naming,
-    storage,
-)
-from shard_format.errors import file_error
-from shard_format.options import with_absolute_paths
+from foundation import storage
+from foundation.errors import file_error
+from foundation.options import with_absolute_paths
+from foundation.storage import Place
+from shard_format import InputError, Manifest, ShardmillError, load_build, load_manifest, naming
 from shard_format.own_checksums import report_problem
-from shard_format.storage import Place
 
 _CANCELLED = "cancelled"  # in place of the id of a run
 

@@ -23,10 +23,11 @@ from beam_jobs.corpus.names import prefixes
 from beam_jobs.corpus.record import SourceItem
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.workspace import Workspace, read_batches, read_marker, write_marker
-from shard_format import DamageError, file_sha256, storage
-from shard_format.options import flag_of
-from shard_format.storage import Place
-from shard_format.wording import counted, format_bytes
+from foundation import storage
+from foundation.options import flag_of
+from foundation.storage import Place
+from foundation.wording import counted, format_bytes
+from shard_format import DamageError, file_sha256
 
 _MOST_SOURCES = 100  # described one by one
 _MOST_NAMES = 3  # of changed files, in a message

@@ -34,11 +34,12 @@ from beam_jobs.staging.partitions import rows_of_partition
 from beam_jobs.staging.removed import collect_removed
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_table
-from shard_format import load_manifest, storage
-from shard_format.errors import file_error
-from shard_format.machine import usable_cores
-from shard_format.options import declared
-from shard_format.storage import Place
+from foundation import storage
+from foundation.errors import file_error
+from foundation.machine import usable_cores
+from foundation.options import declared
+from foundation.storage import Place
+from shard_format import load_manifest
 
 # Of the duration of a build, with images and with text, on 2 cores: planning, writing and the
 # report take the rest (build.json has the stages of any build).

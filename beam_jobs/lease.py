@@ -22,8 +22,9 @@ from typing import Any
 
 import psutil
 
-from shard_format import InputError, storage
-from shard_format.storage import Place
+from foundation import storage
+from foundation.storage import Place
+from shard_format import InputError
 
 RENEW_SECONDS = 5.0
 # Several renewals may fail before a lease is taken over.

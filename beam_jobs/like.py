@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from beam_jobs.options import PreprocessOptions
-from shard_format import InputError, UsageError, load_build, load_manifest, naming, storage
-from shard_format.options import check_value, declared
-from shard_format.storage import Place
+from foundation import storage
+from foundation.options import check_value, declared
+from foundation.storage import Place
+from shard_format import InputError, UsageError, load_build, load_manifest, naming
 
 # Files whose content has an effect on records, though their paths have none.
 _FILES = {"tokenizer", "decontaminate"}

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from beam_jobs.corpus.discovery import expand_globs
-from shard_format import UsageError, storage
-from shard_format.storage import Place
+from foundation import storage
+from foundation.storage import Place
+from shard_format import UsageError
 
 MERGED_KEY = "merged_options"  # in build.json, of a set that was made of several builds
 # Options that say what a build has read, and how its records are called.

@@ -10,6 +10,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from typing_extensions import override
+
 from beam_jobs.build import (
     Build,
     begin,
@@ -45,7 +47,8 @@ from beam_jobs.stages.shard import ShardResult, write_shard
 from beam_jobs.stages.stage import check_readable, stage_unit
 from beam_jobs.staging.units import Unit, UnitSummary
 from beam_jobs.workspace import Workspace, read_json, write_json
-from shard_format import InputError, ShardmillError, errors, load_manifest
+from foundation import errors
+from shard_format import InputError, ShardmillError, load_manifest
 
 
 class Step(NamedTuple):
@@ -200,8 +203,8 @@ class Work:
 class ListCorpus(Work):
     """Anything in, one Build out, whose records are in the listing."""
 
+    @override
     def process(self, _: None) -> Iterator[Build]:
-        """See Work.process."""
         with self._reporting_errors(owned=False), locked_output(self._workspace):
             build = begin(self._options, self._record_type, self._workspace, self._run_id)
         yield build
@@ -210,8 +213,8 @@ class ListCorpus(Work):
 class ListUnits(Work):
     """A Build in, every Unit of its listing out, the largest first."""
 
+    @override
     def process(self, build: Build) -> Iterator[Unit]:
-        """See Work.process."""
         if not Build(*build).complete:
             yield from largest_first(self._workspace)
 
@@ -219,8 +222,8 @@ class ListUnits(Work):
 class StageUnits(Work):
     """Unit("3f2a...", 0, 812, ...) in, UnitSummary(key="3f2a...", read=812, kept=810, ...) out."""
 
+    @override
     def process(self, assigned: Unit) -> Iterator[UnitSummary]:
-        """See Work.process."""
         with self._reporting_errors(owned=False):
             for unit in take(self._run_id, Unit(*assigned), self._workspace):
                 if not self._is_wanted():
@@ -239,8 +242,8 @@ class PlanShards(Work):
         super().__init__(options, run_id, launched)
         self._merging = merging
 
+    @override
     def process(self, build: Build, summaries: list[UnitSummary]) -> Iterator[ShardSpec]:
-        """See Work.process."""
         if Build(*build).complete:
             return
         with self._reporting_errors() as wanted:
@@ -261,8 +264,8 @@ class PlanMerge(Work):
         super().__init__(options, run_id, launched)
         self._level = level
 
+    @override
     def process(self, build: Build, before: list[Any]) -> Iterator[MergeTask]:
-        """See Work.process."""
         plan = None if Build(*build).complete else load_merge_plan(self._workspace)
         if plan is not None:
             with self._reporting_errors() as wanted:
@@ -285,8 +288,8 @@ class _BlockStage(Work):
 class MergeRuns(_BlockStage):
     """MergeTask(level=1, group=7, bucket=0, ...) in, MergedRun(key="3f2a...", ...) out."""
 
+    @override
     def process(self, task: MergeTask) -> Iterator[MergedRun]:
-        """See Work.process."""
         with self._reporting_errors() as wanted:
             if not wanted:
                 return
@@ -299,10 +302,10 @@ class PlanMergedShards(Work):
     Of a build that does not merge, the ShardSpec of all shards are in, too.
     """
 
+    @override
     def process(
         self, build: Build, specs: list[ShardSpec], *levels: list[MergedRun]
     ) -> Iterator[ShardSpec]:
-        """See Work.process."""
         plan = None if Build(*build).complete else load_merge_plan(self._workspace)
         if plan is None:
             yield from specs
@@ -318,8 +321,8 @@ class PlanMergedShards(Work):
 class WriteShards(_BlockStage):
     """ShardSpec(split="train", shard=3, ...) in, ShardResult(info=ShardInfo(...), ...) out."""
 
+    @override
     def process(self, spec: ShardSpec) -> Iterator[ShardResult]:
-        """See Work.process."""
         with self._reporting_errors() as wanted:
             if not wanted:
                 return
@@ -332,10 +335,10 @@ class WriteShards(_BlockStage):
 class Commit(Work):
     """A Build, all UnitSummary and all ShardResult in, the root hash of the finished set out."""
 
+    @override
     def process(
         self, build: Build, summaries: list[UnitSummary], results: list[ShardResult]
     ) -> Iterator[str]:
-        """See Work.process."""
         build = Build(*build)
         # A retry finds the set complete, and the work folder removed.
         with self._reporting_errors(owned=False):

@@ -20,8 +20,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from shard_format import storage
-from shard_format.storage import Place
+from foundation import storage
+from foundation.storage import Place
 
 # (stage, records done, records in all)
 OnProgress = Callable[[str, int, int], None]

@@ -14,17 +14,11 @@ from beam_jobs.corpus.replacements import original_path, own_path
 from beam_jobs.moved_sources import known_sources, merged_options, replayed_sources
 from beam_jobs.options import OPTIONS, PreprocessOptions
 from beam_jobs.staging.removed import removed_lists
-from shard_format import (
-    InputError,
-    UsageError,
-    load_build,
-    load_manifest,
-    naming,
-    storage,
-)
+from foundation import storage
+from foundation.storage import Place
+from foundation.wording import did_you_mean
+from shard_format import InputError, UsageError, load_build, load_manifest, naming
 from shard_format.dropped import QUARANTINE_SCHEMA, RejectedRecord, read_rejected
-from shard_format.storage import Place
-from shard_format.wording import did_you_mean
 
 FILES = "files"  # the originals, in a folder that `export` wrote
 TABLE = "quarantine.tsv"

@@ -10,10 +10,11 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from shard_format import InputError, storage
-from shard_format.errors import file_error
-from shard_format.storage import Place
-from shard_format.wording import counted
+from foundation import storage
+from foundation.errors import file_error
+from foundation.storage import Place
+from foundation.wording import counted
+from shard_format import InputError
 
 _JSON_SUFFIXES = (".jsonl", ".ndjson")
 _BOM = b"\xef\xbb\xbf"

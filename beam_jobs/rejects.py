@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from beam_jobs.corpus.record import FILTER, Rejection
-from shard_format import storage
+from foundation import storage
+from foundation.storage import Place
 from shard_format.dropped import QUARANTINE_SCHEMA
-from shard_format.storage import Place
 
 # What the set keeps, and in which order: the position of a record in its unit, as listed.
 _SCHEMA = pa.schema([pa.field("position", pa.int64(), nullable=False), *QUARANTINE_SCHEMA])

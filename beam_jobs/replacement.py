@@ -20,9 +20,10 @@ from pathlib import Path
 
 from beam_jobs.replacement_in_stores import ReplacementInStore
 from beam_jobs.workspace import Workspace, read_json
-from shard_format import InputError, load_manifest, naming, storage
+from foundation import storage
+from foundation.storage import Place
+from shard_format import InputError, load_manifest, naming
 from shard_format.own_checksums import build_text
-from shard_format.storage import Place
 
 _SUFFIX = ".new"
 # In the work folder of an old set: it may be deleted once it has lost its name.

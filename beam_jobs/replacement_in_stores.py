@@ -17,10 +17,11 @@ from beam_jobs.generations.settling import (
     write_state,
 )
 from beam_jobs.workspace import Workspace
-from shard_format import load_build, load_manifest, naming, storage
+from foundation import storage
+from foundation.storage import Place
+from shard_format import load_build, load_manifest, naming
 from shard_format.compaction import REPLACEMENT, State, read_state
 from shard_format.own_checksums import build_text
-from shard_format.storage import Place
 
 
 class ReplacementInStore:

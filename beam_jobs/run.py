@@ -29,17 +29,10 @@ from beam_jobs.replacement_in_stores import ReplacementInStore
 from beam_jobs.set_warnings import set_warnings
 from beam_jobs.staging.removed import removed_lists
 from beam_jobs.workspace import Workspace
-from shard_format import (
-    InputError,
-    Manifest,
-    UsageError,
-    load_build,
-    load_manifest,
-    naming,
-    storage,
-)
-from shard_format.errors import EmptySetError, file_error
-from shard_format.storage import Place
+from foundation import storage
+from foundation.errors import EmptySetError, file_error
+from foundation.storage import Place
+from shard_format import InputError, Manifest, UsageError, load_build, load_manifest, naming
 
 
 class BuildReport(NamedTuple):

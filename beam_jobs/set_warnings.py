@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from foundation.wording import counted, shortened, visible
 from shard_format import Manifest
-from shard_format.wording import counted, shortened, visible
 
 _MOST_NAMED = 3  # classes, of thousands perhaps
 _NAME_WIDTH = 40

@@ -9,6 +9,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.typehints.decorators import no_annotations
+from typing_extensions import override
 
 from beam_jobs.build import Build, resolve
 from beam_jobs.options import PreprocessOptions
@@ -54,8 +55,8 @@ class BuildShardSet(beam.PTransform):
         self._run_id = run_id or uuid.uuid4().hex
         self._merging = merging or merging_of(self._options, build)
 
+    @override
     def expand(self, root: Any) -> Any:
-        """See beam.PTransform."""
         launched = self._build is not None
         collections = {BUILDS: self._builds(root)}
         for step in steps(self._options, self._run_id, self._merging, launched=launched):
@@ -94,17 +95,17 @@ class RunWork(beam.DoFn):
         super().__init__()
         self.work = work
 
+    @override
     def setup(self) -> None:
-        """See beam.DoFn."""
         self.work.setup(_count)
 
+    @override
     @no_annotations  # Beam takes `*whole: Any` for a type that lists as side inputs violate
     def process(self, element: Any, *whole: Any) -> Iterator[Any]:
-        """See beam.DoFn."""
         yield from self.work.process(element, *whole)
 
+    @override
     def finish_bundle(self) -> None:
-        """See beam.DoFn."""
         self.work.finish()
 
 

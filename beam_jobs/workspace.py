@@ -25,9 +25,10 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from beam_jobs.lease import Lease
-from shard_format import DamageError, InputError, file_sha256, naming, storage
+from foundation import storage
+from foundation.storage import Place
+from shard_format import DamageError, InputError, file_sha256, naming
 from shard_format.set_paths import check_no_links
-from shard_format.storage import Place
 
 _COPY_BYTES = 4 << 20  # 4 MiB
 _BEGAN = "began-"  # files that say when a stage began

@@ -30,7 +30,7 @@ from benchmarks.text_corpus import make_jsonl
 
 _HERE = Path(__file__).parent
 _TASKS = ("images", "text", "reading")
-_PACKAGES = ("shard_format", "beam_jobs", "reader", "benchmarks")
+_PACKAGES = ("foundation", "shard_format", "beam_jobs", "reader", "benchmarks")
 
 
 def main() -> None:

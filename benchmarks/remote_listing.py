@@ -21,7 +21,7 @@ from typing import Any
 
 from beam_jobs.corpus.discovery import find_files
 from benchmarks.measure import machine
-from shard_format import storage
+from foundation import storage
 from tests.servers.proxy import Proxy, proxy
 from tests.servers.versitygw import versitygw
 

@@ -25,8 +25,8 @@ from beam_jobs.run import preprocess
 from benchmarks.corpus import make_large_photographs
 from benchmarks.measure import machine, run, take_turns
 from benchmarks.text_corpus import make_jsonl
-from shard_format import storage
-from shard_format.storage.object_stores import forget_connections
+from foundation import storage
+from foundation.storage.object_stores import forget_connections
 from tests.servers.proxy import proxy
 from tests.servers.server import Server
 from tests.servers.versitygw import versitygw

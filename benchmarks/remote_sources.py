@@ -25,7 +25,7 @@ import psutil
 
 from benchmarks.corpus import make_large_photographs
 from benchmarks.measure import Run, machine, run, take_turns
-from shard_format import storage
+from foundation import storage
 from tests.servers.proxy import Proxy, proxy
 from tests.servers.versitygw import versitygw
 

@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.measure import machine
+from foundation.machine import usable_cores
 from shard_format import (
     Feature,
     IndexWriter,
@@ -40,7 +41,6 @@ from shard_format import (
     index_schema,
     naming,
 )
-from shard_format.machine import usable_cores
 
 _HERE = Path(__file__).parent
 _RECORD_BYTES = 1 << 17  # 128 KiB, as of images

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from cli.options import Decorator
-from shard_format.errors import UsageError, file_error
-from shard_format.options import declared
+from foundation.errors import UsageError, file_error
+from foundation.options import declared
 
 _WIDTH = 80  # columns of comments
 
@@ -27,7 +27,7 @@ def config_options(declaration: type, further: Mapping[str, type]) -> Decorator:
     """
 
     def load(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
-        from shard_format.config_file import read_config
+        from foundation.config_file import read_config
 
         if path is not None:
             values = read_config(path, declared(declaration), further)
@@ -81,7 +81,7 @@ def config_text(options: Any, further: Mapping[str, Any], command: str) -> str:
     """The content of such a file."""
     import tomli_w
 
-    from shard_format.config_file import key_of
+    from foundation.config_file import key_of
 
     lines = [
         f"# Options of '{command}'. Flags on the command line win.",

@@ -30,10 +30,11 @@ from rich.progress import (
 )
 from rich.table import Column, Table
 from rich.text import Text
+from typing_extensions import override
 
 from cli.ending import object_was_printed, print_object
-from shard_format.errors import INTERRUPTED
-from shard_format.wording import format_bytes, visible
+from foundation.errors import INTERRUPTED
+from foundation.wording import format_bytes, visible
 
 _ECHO_WIDTH = 4  # columns: "^C^C"
 _LOG_TAIL_BYTES = 4000  # the last messages of native libraries, shown after an error
@@ -122,8 +123,8 @@ class _WithRoom:
 
 
 class _Progress(Progress):
+    @override
     def get_renderable(self) -> RenderableType:
-        """See Progress."""
         return _WithRoom(super().get_renderable())
 
 

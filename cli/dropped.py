@@ -6,10 +6,10 @@ from typing import Any
 
 from beam_jobs.corpus.names import shown_name
 from cli.console import say, stdout, table
+from foundation.storage import Place
+from foundation.wording import counted, shortened, visible
 from shard_format import DamageError, Manifest
 from shard_format.dropped import DuplicateCounts, Refused, count_duplicates, read_refused
-from shard_format.storage import Place
-from shard_format.wording import counted, shortened, visible
 
 _EXAMPLE_WIDTH = 300  # characters; a table folds them into a few lines
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cli.console import say
-from shard_format.options import flag_of
-from shard_format.wording import counted, format_bytes, some_of, visible
+from foundation.options import flag_of
+from foundation.wording import counted, format_bytes, some_of, visible
 
 if TYPE_CHECKING:
     from beam_jobs import DryRun

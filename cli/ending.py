@@ -19,7 +19,7 @@ import signal
 import sys
 from types import FrameType
 
-from shard_format.errors import ShardmillError
+from foundation.errors import ShardmillError
 
 _STDOUT, _STDERR = 1, 2  # file descriptors
 _SENTENCE_END = re.compile(r"[.!?)] (?=[A-Z])")

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from beam_jobs.report.charts import stacked_bar
 from beam_jobs.report.frame import framed
 from beam_jobs.report.markup import Html, element, escape, folded, foreign, note, table
-from shard_format import InputError, storage
-from shard_format.wording import counted
+from foundation import storage
+from foundation.wording import counted
+from shard_format import InputError
 
 if TYPE_CHECKING:
-    from shard_format.storage import Place
+    from foundation.storage import Place
     from trainer.evaluation.scores import Evaluation
 
 _MOST_COLUMNS = 40  # of a matrix; of more classes the most frequent mistakes are listed

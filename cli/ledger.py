@@ -7,8 +7,8 @@ from typing import Any
 
 from beam_jobs.set_warnings import set_warnings
 from cli.console import say, stdout, table
+from foundation.wording import format_bytes
 from shard_format import Manifest
-from shard_format.wording import format_bytes
 
 _WIDTH = 80  # columns of a warning
 

@@ -28,7 +28,7 @@ from cli.local_workers import (
     signal_name,
     start_process,
 )
-from shard_format.errors import UsageError
+from foundation.errors import UsageError
 from trainer.checkpointing.run_dir import WORKERS, require_free
 from trainer.errors import WORKERS_LOST
 from trainer.options import TrainOptions

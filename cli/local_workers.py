@@ -24,7 +24,7 @@ from types import FrameType
 import click
 
 from cli.ending import object_was_printed
-from shard_format.errors import InputError, UsageError
+from foundation.errors import InputError, UsageError
 from trainer.checkpointing.run_dir import WORKERS, require_free
 from trainer.errors import WORKERS_LOST
 from trainer.options import TrainOptions

@@ -14,16 +14,17 @@ import sys
 from typing import NoReturn
 
 import click
+from typing_extensions import override
 
 from cli import ending
-from shard_format.errors import (
+from foundation.errors import (
     INTERRUPTED,
     RESUMES,
     DamageError,
     ShardmillError,
     file_error,
 )
-from shard_format.extras import naming_extras
+from foundation.extras import naming_extras
 
 _STDOUT, _STDERR = 1, 2  # file descriptors
 
@@ -31,10 +32,10 @@ _STDOUT, _STDERR = 1, 2  # file descriptors
 class _Commands(click.Group):
     """A group that imports the module of a command when it runs, not to list its name."""
 
+    @override
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """See click.Group."""
         name, command, rest = super().resolve_command(ctx, args)
         if name in _COMMANDS:
             member = name.replace("-", "_")

@@ -1,4 +1,4 @@
-"""Flags of commands from declared options; see `shard_format.options`."""
+"""Flags of commands from declared options; see `foundation.options`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import click
+from typing_extensions import override
 
-from shard_format.options import declared, flag_of
-from shard_format.wording import did_you_mean
+from foundation.options import declared, flag_of
+from foundation.wording import did_you_mean
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 Field = dataclasses.Field[Any]
@@ -54,8 +55,8 @@ def click_options(
 class _Choice(click.Choice[str]):
     """A choice whose error names the nearest value."""
 
+    @override
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """See click.Choice."""
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:

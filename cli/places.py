@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
+from typing_extensions import override
 
 if TYPE_CHECKING:  # pyarrow takes a while to import
-    from shard_format.storage import Place
+    from foundation.storage import Place
 
 
 class _PlaceType(click.ParamType[Any]):
@@ -25,12 +26,12 @@ class _PlaceType(click.ParamType[Any]):
         self._path = path
         self._local = local
 
+    @override
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Place:
-        """See click.ParamType."""
+        from foundation.storage import local_path, local_place_of, place_of
         from shard_format import UsageError
-        from shard_format.storage import local_path, local_place_of, place_of
 
         try:
             place = local_place_of(value) if self._local else place_of(value)
@@ -40,10 +41,10 @@ class _PlaceType(click.ParamType[Any]):
             self._path.convert(str(place), param, ctx)
         return place
 
+    @override
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """See click.ParamType."""
         return self._path.shell_complete(ctx, param, incomplete)
 
 

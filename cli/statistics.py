@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cli.console import say, stdout, table
+from foundation.wording import counted, shortened, visible
 from shard_format import Manifest
-from shard_format.wording import counted, shortened, visible
 
 _SHOWN_CLASSES = 20  # more would push the summary off the screen; --json has all
 _NAME_WIDTH = 40

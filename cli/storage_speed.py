@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from foundation.storage import Place
     from reader.profiling.storage_benchmark import StorageTimes
-    from shard_format.storage import Place
 
 
 def storage_line(times: StorageTimes, directory: Place) -> str:
     """How fast records come from storage, and from the page cache if they are files."""
-    from shard_format.storage import local_path
+    from foundation.storage import local_path
 
     warm = f"{times.record_bytes / times.warm_seconds / 1e6:,.1f} MB/s from"
     if local_path(directory) is None:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from cli.console import say, stdout, table
+from foundation.storage import Place
+from foundation.wording import shortened, statistic, visible
 from shard_format import DamageError, Manifest, ShardSetError, naming, open_index
 from shard_format.cleaning import cleaning_steps
 from shard_format.counting import count_values
-from shard_format.storage import Place
-from shard_format.wording import shortened, statistic, visible
 
 _SHOWN_VALUES = 12  # more languages would push the summary off the screen; --json has all
 _NAME_WIDTH = 40

@@ -13,7 +13,7 @@ from typing import Any
 
 from beam_jobs.options import OPTIONS
 from beam_jobs.options.values import FILE, FILES, FOLDER, SIZE
-from shard_format.options import declared
+from foundation.options import declared
 
 PAGE = Path(__file__).parents[1] / "samples" / "dataflow" / "flex-template.json"
 _URL = r"(gs|s3|abfs|abfss)://[^ ]+"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
 from beam_jobs.text.cleaning import STEPS, Step
 from beam_jobs.text.cleaning.recipes import RECIPES
-from shard_format.options import declared, default_of, flag_of
+from foundation.options import declared, default_of, flag_of
 from trainer.export.options import ExportOptions
 from trainer.options import TrainOptions
 from trainer.search.options import SearchOptions

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shard_format.lazy_names import lazy_names as _lazy_names
+from foundation.lazy_names import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from reader.access.indexed_split import AccessInfo as AccessInfo

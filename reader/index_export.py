@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from foundation import storage
+from foundation.options import check_choice
+from foundation.storage import Place, Url, place_of
 from reader.records.split_files import check_sizes, checked_index
-from shard_format import DamageError, InputError, SplitInfo, load_manifest, storage
+from shard_format import DamageError, InputError, SplitInfo, load_manifest
 from shard_format.naming import INDEX_DIR
-from shard_format.options import check_choice
-from shard_format.storage import Place, Url, place_of
 
 Int64Array = npt.NDArray[np.int64]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from foundation.options import described
 from reader.opening import open_source
 from reader.options import (
     REQUIRED,
@@ -24,7 +25,6 @@ from reader.service.client import build_served, check_directory
 from reader.state import check_generation, order_of, read_state
 from reader.stream import ServedStream, Stream
 from reader.transforms.augmentation import Augment
-from shard_format.options import described
 
 
 def load(

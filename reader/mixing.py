@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from foundation.options import check_choice, check_integer
+from foundation.storage import place_of
 from reader.cache.locations import locate_dataset
 from reader.opening import Opened, open_source
 from reader.options import MAX_EPOCHS, REQUIRED, ReadOptions
@@ -28,8 +30,6 @@ from reader.stream import Stream, StreamInfo
 from reader.transforms.normalization import TRAINING_SPLIT
 from shard_format import UsageError, load_manifest, manifest_with
 from shard_format import mix as mix_bits
-from shard_format.options import check_choice, check_integer
-from shard_format.storage import place_of
 
 GROUP = 8
 # Options of `load` that a mixture has no use for, and what to do instead.

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import weakref
 
-from shard_format import SetReplacedError, ShardmillError, load_manifest, manifest_with, storage
+from foundation import storage
+from foundation.storage import Place
+from shard_format import SetReplacedError, ShardmillError, load_manifest, manifest_with
 from shard_format.naming import MANIFEST
-from shard_format.storage import Place
 
 
 class OpenedSet:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
+from foundation.options import check_choice
 from reader.cache.copying import Copies
 from reader.cache.filling import Files
 from reader.cache.locations import locate_dataset
@@ -29,7 +30,6 @@ from shard_format import (
     SplitInfo,
     UsageError,
 )
-from shard_format.options import check_choice
 
 # What the first batch of a set at a URL waits for: 80 requests of 100 kB, or one batch.
 _FIRST_BYTES = 8 << 20  # 8 MiB

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from foundation.options import Limits, check_choice, check_declared, check_integer, option
+from foundation.storage import Url
+from foundation.wording import parse_size
 from reader.order.geometry import default_streams
 from shard_format import Schema, UsageError
-from shard_format.options import Limits, check_choice, check_declared, check_integer, option
-from shard_format.storage import Url
-from shard_format.wording import parse_size
 
 WHERE = "reader.load"
 SHUFFLES = ("window", "full", "off")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from foundation.storage import local_path, place_of
 from reader.batches import NumpyBatches
 from reader.cache.copying import Copies
 from reader.cache.plan import CacheChoice
@@ -20,7 +21,6 @@ from reader.record_types.features import TargetLabels
 from reader.state import Position, make_state
 from reader.transforms.normalization import Normalization
 from shard_format import UsageError
-from shard_format.storage import local_path, place_of
 
 if TYPE_CHECKING:
     from reader.torch_batches import TorchBatches

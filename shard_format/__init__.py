@@ -1,23 +1,23 @@
-"""The shard set format: schema, codec, framing, names, index, manifest, storage. See FORMAT.md.
+"""The shard set format: schema, codec, framing, names, index, manifest. See FORMAT.md.
 
-Everything else is built on this package, which needs neither TensorFlow nor Beam. Importing it is
-cheap: pyarrow and numpy are loaded by the first use of a name that needs them.
+All other packages but `foundation` are built on it. It needs neither TensorFlow nor Beam, and
+importing it is cheap: pyarrow and numpy are loaded by the first use of a name that needs them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shard_format.lazy_names import lazy_names as _lazy_names
+from foundation.lazy_names import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
+    from foundation.errors import DamageError as DamageError
+    from foundation.errors import InputError as InputError
+    from foundation.errors import SetReplacedError as SetReplacedError
+    from foundation.errors import ShardmillError as ShardmillError
+    from foundation.errors import ShardSetError as ShardSetError
+    from foundation.errors import UsageError as UsageError
     from shard_format.damaged_records import Damage as Damage
-    from shard_format.errors import DamageError as DamageError
-    from shard_format.errors import InputError as InputError
-    from shard_format.errors import SetReplacedError as SetReplacedError
-    from shard_format.errors import ShardmillError as ShardmillError
-    from shard_format.errors import ShardSetError as ShardSetError
-    from shard_format.errors import UsageError as UsageError
     from shard_format.example import decode_example as decode_example
     from shard_format.example import encode_example as encode_example
     from shard_format.example import encode_features as encode_features
@@ -65,25 +65,25 @@ if TYPE_CHECKING:
 # name -> the module it is imported from when it is first used; see `lazy_names`.
 _HOMES = {
     "Damage": "shard_format.damaged_records",
-    "DamageError": "shard_format.errors",
+    "DamageError": "foundation.errors",
     "ENCODINGS": "shard_format.schema",
     "FRAME_BYTES": "shard_format.tfrecord",
     "Feature": "shard_format.schema",
     "Generation": "shard_format.manifest",
     "IndexWriter": "shard_format.index",
-    "InputError": "shard_format.errors",
+    "InputError": "foundation.errors",
     "LABELS_FIELD": "shard_format.index",
     "Ledger": "shard_format.manifest",
     "Manifest": "shard_format.manifest",
     "Readable": "shard_format.tfrecord",
     "Schema": "shard_format.schema",
     "Scope": "shard_format.verification",
-    "SetReplacedError": "shard_format.errors",
+    "SetReplacedError": "foundation.errors",
     "ShardInfo": "shard_format.manifest",
-    "ShardSetError": "shard_format.errors",
-    "ShardmillError": "shard_format.errors",
+    "ShardSetError": "foundation.errors",
+    "ShardmillError": "foundation.errors",
     "SplitInfo": "shard_format.manifest",
-    "UsageError": "shard_format.errors",
+    "UsageError": "foundation.errors",
     "decode_example": "shard_format.example",
     "encode_columns": "shard_format.example_columns",
     "encode_example": "shard_format.example",

@@ -14,8 +14,10 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from shard_format import naming, storage
-from shard_format.errors import ShardmillError
+from foundation import storage
+from foundation.errors import ShardmillError
+from foundation.storage import Place
+from shard_format import naming
 from shard_format.manifest import Manifest, load_manifest
 from shard_format.manifest_types import (
     WrongType,
@@ -26,7 +28,6 @@ from shard_format.manifest_types import (
     sha256_or_empty,
     text,
 )
-from shard_format.storage import Place
 
 REPLACEMENT = "a set that replaces this one"  # in place of the digest of the ids to remove
 

@@ -18,11 +18,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from shard_format import naming, storage
+from foundation import storage
+from foundation.storage import Place
+from shard_format import naming
 from shard_format.index import label_column, open_index
 from shard_format.manifest import Manifest, ShardInfo
 from shard_format.schema import Feature
-from shard_format.storage import Place
 
 Tables = Mapping[str, Mapping[str, Any]]  # split -> bytes, sha256, md5, columns of its table
 

@@ -14,11 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shard_format import storage
-from shard_format.errors import DamageError, ShardmillError
+from foundation import storage
+from foundation.errors import DamageError, ShardmillError
+from foundation.storage import Place
 from shard_format.index import open_index
 from shard_format.keys import id_hash, shuffle_keys
-from shard_format.storage import Place
 from shard_format.tfrecord import FRAME_BYTES, read_records, unframe
 
 IntArray = npt.NDArray[np.int64]

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from shard_format import naming, storage
-from shard_format.errors import DamageError
+from foundation import storage
+from foundation.errors import DamageError
+from foundation.storage import Place
+from shard_format import naming
 from shard_format.manifest import Manifest
-from shard_format.storage import Place
 
 # The columns of the quarantine; `RejectedRecord` is a row of it.
 QUARANTINE_SCHEMA = pa.schema(

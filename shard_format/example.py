@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from shard_format.errors import DamageError, UsageError
+from foundation.errors import DamageError, UsageError
 from shard_format.schema import Feature, Schema
 from shard_format.varints import pack_varints, unpack_varints
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shard_format.errors import UsageError
+from foundation.errors import UsageError
 from shard_format.example import FIELD_1, FIELD_2, STORAGE_TAG, Value, delimited, encode_features
 from shard_format.schema import Feature
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from shard_format import naming, storage
+from foundation import storage
+from foundation.storage import Place
+from shard_format import naming
 from shard_format.manifest import Manifest
 from shard_format.own_checksums import check_build
-from shard_format.storage import Place
 from shard_format.unnamed_files import own_sets
 
 # In build.json: bytes and SHA-256 of each file in that folder, by name. Earlier versions lack it.

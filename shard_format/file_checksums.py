@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from shard_format import storage
-from shard_format.storage import Place
+from foundation import storage
+from foundation.storage import Place
 
 OnBytes = Callable[[int], None]
 

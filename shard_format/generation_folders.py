@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from shard_format import naming, storage
+from foundation import storage
+from foundation.storage import Place
+from shard_format import naming
 from shard_format.compaction import read_state
 from shard_format.damaged_records import Damage
 from shard_format.manifest import Manifest
-from shard_format.storage import Place
 
 _NUMBER = re.compile(r"\d{4,}")
 

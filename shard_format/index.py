@@ -14,9 +14,9 @@ from types import TracebackType
 import numpy as np
 import pyarrow as pa
 
-from shard_format import storage
-from shard_format.errors import DamageError, ShardSetError
-from shard_format.storage import Place
+from foundation import storage
+from foundation.errors import DamageError, ShardSetError
+from foundation.storage import Place
 
 # Plain strings can be sliced out of a memory map, unlike the smaller dictionaries.
 COMMON_FIELDS = (

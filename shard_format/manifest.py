@@ -13,12 +13,13 @@ import json
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from shard_format import naming, storage
-from shard_format.errors import DamageError, ShardSetError, UsageError
+from foundation import storage
+from foundation.errors import DamageError, ShardSetError, UsageError
+from foundation.storage import Place
+from shard_format import naming
 from shard_format.manifest_types import WrongType, check_build_types, check_manifest
 from shard_format.schema import Schema
 from shard_format.set_paths import is_in_set
-from shard_format.storage import Place
 
 FORMAT_VERSION = 1
 # Of a set with generations: a reader that knows version 1 alone would look for its index elsewhere.

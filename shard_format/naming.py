@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from shard_format.errors import UsageError
+from foundation.errors import UsageError
 
 MANIFEST = "manifest.json"
 BUILD = "build.json"  # everything that is not reproducible: times, versions, throughput

@@ -15,10 +15,11 @@ import hashlib
 import re
 from typing import NamedTuple
 
-from shard_format import naming, storage
-from shard_format.errors import DamageError
+from foundation import storage
+from foundation.errors import DamageError
+from foundation.storage import Place
+from shard_format import naming
 from shard_format.manifest import Manifest
-from shard_format.storage import Place
 
 _RESTORE = "Run 'shardmill repair' on the set, or restore the file from a copy."
 PRINT_DIGITS = 32  # of a fingerprint, with which every content begins

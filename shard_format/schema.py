@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from shard_format.errors import ShardSetError, UsageError
+from foundation.errors import ShardSetError, UsageError
 
 # kind of feature -> the field of tf.train.Feature that stores it
 STORAGE = {

@@ -16,9 +16,10 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from shard_format import naming, storage
-from shard_format.errors import InputError
-from shard_format.storage import Place
+from foundation import storage
+from foundation.errors import InputError
+from foundation.storage import Place
+from shard_format import naming
 
 _MOST_BYTES = 255  # of one part on any common file system
 _MOST_PATH_BYTES = 1024  # of all of them, as the key of an object

@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shard_format import storage
-from shard_format.errors import DamageError
-from shard_format.storage import Place
+from foundation import storage
+from foundation.errors import DamageError
+from foundation.storage import Place
 
 HEADER_BYTES = 12  # uint64 length + uint32 masked CRC of those 8 bytes
 FOOTER_BYTES = 4  # uint32 masked CRC of the payload

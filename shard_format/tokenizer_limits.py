@@ -13,8 +13,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from shard_format import storage
-from shard_format.storage import Place
+from foundation import storage
+from foundation.storage import Place
 
 # The largest that are in use have 33 MB and 262,144 ids (Gemma); --train-tokenizer makes up to a
 # million.

@@ -10,15 +10,16 @@ from collections.abc import Collection, Iterator
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from shard_format import naming, storage
+from foundation import storage
+from foundation.errors import ShardmillError
+from foundation.storage import Place
+from shard_format import naming
 from shard_format.compaction import State, replaced_names
 from shard_format.damaged_records import Damage
-from shard_format.errors import ShardmillError
 from shard_format.manifest import Manifest, parse_manifest
 from shard_format.naming import below
 from shard_format.own_checksums import CheckedBuild, check_build, report_problem
 from shard_format.set_paths import linked_folders
-from shard_format.storage import Place
 
 _GENERATION = re.compile(rf"{naming.GENERATIONS_DIR}/\d{{4,}}/")
 # Sets have build.json, except golden ones of the first version, which lacked this option.

@@ -11,7 +11,7 @@ import tomllib
 import pytest
 from packaging.requirements import Requirement
 
-from shard_format.extras import EXTRAS
+from foundation.extras import EXTRAS
 
 # Runs a program as if the modules in sys.argv[1] were not installed.
 HIDING = """

@@ -11,24 +11,17 @@ import types
 
 import pytest
 
-PACKAGES = ("shard_format", "beam_jobs", "reader", "trainer", "cli")
+PACKAGES = ("foundation", "shard_format", "beam_jobs", "reader", "trainer", "cli")
 
 # Third-party packages that the code of each package imports, at any depth of a module.
 THIRD_PARTY = {
-    "shard_format": {
-        "boto3",
-        "google",
-        "google_crc32c",
-        "hdfs_native",
-        "numpy",
-        "obstore",
-        "pyarrow",
-    },
+    "foundation": {"boto3", "google", "hdfs_native", "obstore", "pyarrow", "typing_extensions"},
+    "shard_format": {"google_crc32c", "numpy", "pyarrow"},
     "beam_jobs": {
         *("PIL", "apache_beam", "chardet", "cv2", "ftfy", "numpy", "orjson"),
         "pi_heif",
         *("psutil", "pyarrow", "resiliparse", "sentencepiece", "simplejpeg", "tokenizers"),
-        "xxhash",
+        *("typing_extensions", "xxhash"),
     },
     "reader": {
         *("cv2", "numpy", "psutil", "pyarrow", "sentencepiece", "simplejpeg", "tensorflow"),
@@ -36,9 +29,10 @@ THIRD_PARTY = {
     },
     "trainer": {
         *("ai_edge_litert", "google_crc32c", "h5py", "keras", "matplotlib", "numpy", "onnxruntime"),
-        *("optuna", "prometheus_client", "psutil", "tensorflow", "yaml"),
+        *("optuna", "prometheus_client", "psutil", "tensorflow", "typing_extensions"),
+        "yaml",
     },
-    "cli": {"click", "rich", "tomli_w"},
+    "cli": {"click", "rich", "tomli_w", "typing_extensions"},
 }
 
 
@@ -123,6 +117,7 @@ def test_third_party_packages_are_listed(package, imports):
 @pytest.mark.parametrize(
     ("package", "forbidden"),
     [
+        ("foundation.storage", {"obstore", "google.cloud", "tensorflow", "apache_beam"}),
         (
             "shard_format",
             {"tensorflow", "keras", "apache_beam", "cv2", "PIL", "rich", "psutil", "click"},

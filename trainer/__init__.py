@@ -88,7 +88,7 @@ def train(options: TrainOptions, on_event: OnEvent = _ignore) -> TrainResult:
         SystemExit: This process is a worker or a parameter server of --strategy parameter_server,
             and the run is over.
     """
-    from shard_format.extras import naming_extras
+    from foundation.extras import naming_extras
     from trainer.devices import require_tensorflow_backend
 
     require_tensorflow_backend()

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from foundation.options import check_choice
 from reader.order.geometry import default_streams
 from shard_format import Feature, Manifest, ShardSetError, UsageError, load_manifest
-from shard_format.options import check_choice
 from trainer.baseline import Baseline, majority_baseline
 from trainer.defaults import DEFAULTS
 from trainer.models.shapes import InputShape, SequenceShape, TokenShape

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from shard_format.errors import UsageError
-from shard_format.wording import parse_size
+from foundation.errors import UsageError
+from foundation.wording import parse_size
 from trainer.options import TrainOptions
 
 _MIB = 1 << 20

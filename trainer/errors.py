@@ -1,10 +1,10 @@
-"""The branches that the trainer adds to the exception tree of `shard_format.errors`."""
+"""The branches that the trainer adds to the exception tree of `foundation.errors`."""
 
 from __future__ import annotations
 
 import signal
 
-from shard_format.errors import ShardmillError
+from foundation.errors import ShardmillError
 
 # Exit code of a worker that lost another one. Above 127, so that Kubeflow's restart policy ExitCode
 # takes it for a reason to start the process again, and no code of a signal.

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from shard_format.storage import Place
+from foundation.storage import Place
 from trainer.baseline import Baseline
 
 

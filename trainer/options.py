@@ -9,11 +9,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from foundation.errors import UsageError
+from foundation.options import Limits, check_choice, check_declared, option
+from foundation.storage import Place, local_place_of, place_of
+from foundation.wording import parse_size
 from reader.options import KINDS, ReadOptions
-from shard_format.errors import UsageError
-from shard_format.options import Limits, check_choice, check_declared, option
-from shard_format.storage import Place, local_place_of, place_of
-from shard_format.wording import parse_size
 from trainer.defaults import DEFAULTS, shown_default
 from trainer.models import MODELS, MODELS_OF
 from trainer.optimization.optimizers import OPTIMIZERS

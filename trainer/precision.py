@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from shard_format.errors import UsageError
+from foundation.errors import UsageError
 from trainer.strategies import WITHOUT_FLOAT16
 
 PRECISIONS = ("auto", "float32", "mixed_float16", "mixed_bfloat16")

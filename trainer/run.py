@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from foundation.errors import InputError
 from shard_format import has_records_of
-from shard_format.errors import InputError
 from trainer import precision
 from trainer.checkpointing import checkpoint_files, checkpoints, run_dir
 from trainer.checkpointing.best import best_epoch, is_over, require_validation

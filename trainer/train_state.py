@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from shard_format.errors import UsageError
+from foundation.errors import UsageError
 from trainer.checkpointing.checkpoints import save_model
 from trainer.devices import require_tensorflow_backend
 from trainer.loop import Loop

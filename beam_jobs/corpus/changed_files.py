@@ -14,7 +14,7 @@ import os
 
 from beam_jobs.corpus.record import SourceItem
 from beam_jobs.corpus.source_io import place_of
-from shard_format import storage
+from foundation import storage
 
 CHANGED = "changed-while-reading"  # a reason
 # An object of at most so many bytes is read in one request, which gives one version of it; a look

@@ -19,9 +19,10 @@ from beam_jobs.corpus.split_folders import shown_folders
 from beam_jobs.options import ImageOptions
 from beam_jobs.options.command import command_line, short_path
 from beam_jobs.options.values import SPLIT_BY_FOLDER, pattern_groups
-from shard_format import InputError, storage
-from shard_format.storage import Place
-from shard_format.wording import shortened, visible
+from foundation import storage
+from foundation.storage import Place
+from foundation.wording import shortened, visible
+from shard_format import InputError
 
 _MAX_SOURCES = 64  # looked into; of more, most are files
 _MAX_FOLDERS = 4096  # of a root

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from beam_jobs.corpus.source_io import path_of, place_of
-from shard_format import InputError, Manifest, load_manifest, naming, storage
+from foundation import storage
+from shard_format import InputError, Manifest, load_manifest, naming
 
 # Of TFDS, Hugging Face, Spark and shardmill.
 _NOTES = {

@@ -18,8 +18,9 @@ from beam_jobs.corpus.names import is_hidden, prefixes, readable_name
 from beam_jobs.corpus.object_listing import sorted_trees
 from beam_jobs.corpus.record import Rejection, SourceItem
 from beam_jobs.corpus.source_io import UnreadableError, path_of, place_of, retried
-from shard_format import InputError, naming, storage
-from shard_format.storage import Place
+from foundation import storage
+from foundation.storage import Place
+from shard_format import InputError, naming
 
 _PACKED = struct.Struct("<B?qq")  # kind, is_link, size, mtime_ns
 

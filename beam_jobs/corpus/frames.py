@@ -18,13 +18,15 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from typing_extensions import override
+
 from beam_jobs.corpus.codecs import DECOMPRESSORS
 from beam_jobs.corpus.formats.base import Split
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.source_io import file_of, place_of, retried
 from beam_jobs.corpus.streams import ByteStream, Decompressed, FileRange, RawStream, opened
-from shard_format import storage
-from shard_format.storage import RandomAccessFile
+from foundation import storage
+from foundation.storage import RandomAccessFile
 
 # Frames that are closer are one: there is nothing to gain from cutting between them.
 _LEAST_BYTES = 1 << 18  # 256 KiB of content
@@ -258,12 +260,12 @@ class _Range(io.RawIOBase):
         super().__init__()
         self._file, self._position, self._end = file, start, end
 
+    @override
     def readable(self) -> bool:
-        """See RawIOBase."""
         return True
 
+    @override
     def readinto(self, buffer: Any, /) -> int:
-        """See RawIOBase."""
         view = memoryview(buffer)[: self._end - self._position]
         found = self._file.read_into(self._position, view) if len(view) else 0
         self._position += found
@@ -357,8 +359,8 @@ class FramedContent(RawStream):
         self._content: Decompressed | None = None
         self._reached = 0  # in the content
 
+    @override
     def more(self, size: int) -> bytes:
-        """See RawStream."""
         if self._content is None:
             self._begin()
         while self._reached < self._position and self._next_bytes(self._position - self._reached):
@@ -367,12 +369,12 @@ class FramedContent(RawStream):
         self._position = self._reached
         return data
 
+    @override
     def seekable(self) -> bool:
-        """See RawIOBase."""
         return True
 
+    @override
     def tell(self) -> int:
-        """See RawIOBase."""
         return self._position - len(self._pushed)
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
@@ -383,8 +385,8 @@ class FramedContent(RawStream):
             self._end()
         return offset
 
+    @override
     def close(self) -> None:
-        """See RawIOBase."""
         self._end()
         super().close()
 
@@ -416,8 +418,8 @@ class _Continued(RawStream):
         super().__init__()
         self._parts = list(parts)
 
+    @override
     def more(self, size: int) -> bytes:
-        """See RawStream."""
         while self._parts:
             data = self._parts[0].more(size)
             if data:
@@ -425,8 +427,8 @@ class _Continued(RawStream):
             self._parts.pop(0).close()
         return b""
 
+    @override
     def close(self) -> None:
-        """See RawIOBase."""
         for part in self._parts:
             part.close()
         super().close()

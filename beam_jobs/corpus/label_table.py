@@ -33,8 +33,9 @@ from beam_jobs.corpus.sniffing import is_coco
 from beam_jobs.corpus.source_io import UnreadableError
 from beam_jobs.corpus.streams import ByteStream, FileRange, opened
 from beam_jobs.options import PreprocessOptions
-from shard_format import InputError, storage
-from shard_format.wording import did_you_mean
+from foundation import storage
+from foundation.wording import did_you_mean
+from shard_format import InputError
 
 _PARQUET = b"PAR1"  # how a Parquet file begins
 _BATCH_ROWS = 8192

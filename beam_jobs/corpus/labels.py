@@ -25,7 +25,7 @@ from beam_jobs.options.values import (
     split_column,
     splits_are_given,
 )
-from shard_format import storage
+from foundation import storage
 
 DEFAULT_LABEL = "label"  # the column of a table, unless --label-column names one
 LABEL_KIND = "label"  # of the column of a further label, among the kept columns

@@ -37,7 +37,8 @@ from beam_jobs.corpus.streams import HEADER_BUFFER_BYTES, FileRange, opened
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.formats import FORMATS
 from beam_jobs.options.values import SPLIT_BY_FOLDER
-from shard_format import InputError, storage
+from foundation import storage
+from shard_format import InputError
 
 _MIN_SPLIT_BYTES = 1 << 20  # 1 MiB: a smaller file is not split
 _MIN_READ_BYTES = 32 << 20  # 32 MiB: a smaller file is not read to find its splits

@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterable, Sequence
 
 from beam_jobs.corpus.record import Rejection
-from shard_format import InputError, storage
-from shard_format.storage import Place
-from shard_format.wording import visible
+from foundation import storage
+from foundation.storage import Place
+from foundation.wording import visible
+from shard_format import InputError
 
 # Between the names of a record with several labels, which are sorted (ASCII's unit separator).
 LABEL_SEPARATOR = "\x1f"

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
-from shard_format import storage
-from shard_format.storage import Place, Stat
+from foundation import storage
+from foundation.storage import Place, Stat
 
 _AT_A_TIME = 16  # prefixes
 _ENOUGH = 64  # prefixes; with fewer of them the next level is looked into

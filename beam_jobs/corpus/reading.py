@@ -45,7 +45,7 @@ from beam_jobs.corpus.streams import (
 )
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.formats import FORMATS
-from shard_format import storage
+from foundation import storage
 
 _COPY_BYTES = 1 << 16  # 64 KiB: the bytes lost of a stream before damage
 _ZIP_HEADER_BYTES = 512  # of a member, with its name, in most archives

@@ -17,8 +17,9 @@ from beam_jobs.corpus.sniffing import IMAGE, container_of, image_kind, is_image_
 from beam_jobs.corpus.source_io import UnreadableError
 from beam_jobs.options import OPTIONS
 from beam_jobs.options.formats import FORMATS
-from shard_format import UsageError, storage
-from shard_format.wording import counted
+from foundation import storage
+from foundation.wording import counted
+from shard_format import UsageError
 
 _MAX_FILES = 64  # looked at
 _MAX_MEMBERS = 8  # of an archive, which may be compressed

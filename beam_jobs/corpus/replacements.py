@@ -15,8 +15,9 @@ from typing import NamedTuple, TypeVar
 
 from beam_jobs.corpus.record import SourceItem
 from beam_jobs.corpus.source_io import path_of, place_of
-from shard_format import InputError, storage
-from shard_format.storage import Place
+from foundation import storage
+from foundation.storage import Place
+from shard_format import InputError
 
 PlaceT = TypeVar("PlaceT", Path, storage.Url, Place)
 

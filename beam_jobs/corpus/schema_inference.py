@@ -37,8 +37,9 @@ from beam_jobs.corpus.split_folders import settle_split, splits_have_same_classe
 from beam_jobs.options import ImageOptions, PreprocessOptions, TextOptions
 from beam_jobs.options.formats import CONTAINERS
 from beam_jobs.options.values import SPLIT_BY_FOLDER, pattern_groups
-from shard_format import InputError, storage
-from shard_format.wording import counted, did_you_mean, some_of
+from foundation import storage
+from foundation.wording import counted, did_you_mean, some_of
+from shard_format import InputError
 
 _MAX_FILES = 64  # of a folder, opened to see what they hold
 _MAX_FILES_OF_LEVEL = 128  # of all folders at one depth, since each is a request in a bucket

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from typing import TypeVar
 
 from beam_jobs.corpus.record import Rejection
-from shard_format import storage
+from foundation import storage
 
 Result = TypeVar("Result")
 

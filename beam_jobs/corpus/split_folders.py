@@ -21,9 +21,10 @@ from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.command import command_line, short_path
 from beam_jobs.options.formats import CONTAINERS
 from beam_jobs.options.values import DEFAULT_SPLIT, SPLIT_BY_FOLDER, pattern_groups
-from shard_format import InputError, storage
-from shard_format.storage import Place
-from shard_format.wording import shortened, visible
+from foundation import storage
+from foundation.storage import Place
+from foundation.wording import shortened, visible
+from shard_format import InputError
 
 _MAX_TOP_ENTRIES = 4096  # of a root: one with more has files or classes there, and no splits
 _MAX_CLASSES = 1 << 14  # entries of a folder of a split; iNaturalist has 10,000 classes

@@ -13,10 +13,12 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from typing_extensions import override
+
 from beam_jobs.corpus.codecs import DECOMPRESSORS
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.source_io import file_of, retried
-from shard_format import storage
+from foundation import storage
 
 Result = TypeVar("Result")
 
@@ -47,12 +49,12 @@ class RawStream(io.RawIOBase):
             UnreadableError: They cannot be read.
         """
 
+    @override
     def readable(self) -> bool:
-        """See RawIOBase."""
         return True
 
+    @override
     def readinto(self, buffer: Any, /) -> int:
-        """See RawIOBase."""
         view = memoryview(buffer)
         data = self._next(len(view))
         view[: len(data)] = data
@@ -145,8 +147,8 @@ class FileRange(RawStream):
                 return found
         return super().readinto(view)
 
+    @override
     def more(self, size: int) -> bytes:
-        """See RawStream."""
         left = size if self._size < 0 else min(size, self._size - self._position)
         data: bytes = b""
         if left > 0:
@@ -160,16 +162,16 @@ class FileRange(RawStream):
                 raise Rejection("truncated-file", f"{expected}, got {self._position}")
         return data
 
+    @override
     def seekable(self) -> bool:
-        """See RawIOBase."""
         return True
 
+    @override
     def tell(self) -> int:
-        """See RawIOBase."""
         return self._position - len(self._pushed)
 
+    @override
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """See RawIOBase."""
         if whence == os.SEEK_CUR:
             offset += self.tell()
         elif whence == os.SEEK_END:
@@ -177,8 +179,8 @@ class FileRange(RawStream):
         self._pushed, self._position = b"", offset
         return offset
 
+    @override
     def close(self) -> None:
-        """See RawIOBase."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -213,20 +215,20 @@ class InMemory(RawStream):
         super().__init__()
         self._file = io.BytesIO(data)
 
+    @override
     def more(self, size: int) -> bytes:
-        """See RawStream."""
         return self._file.read(size)
 
+    @override
     def seekable(self) -> bool:
-        """See RawIOBase."""
         return True
 
+    @override
     def tell(self) -> int:
-        """See RawIOBase."""
         return self._file.tell() - len(self._pushed)
 
+    @override
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """See RawIOBase."""
         if whence == os.SEEK_CUR:
             offset, whence = offset + self.tell(), os.SEEK_SET
         self._pushed = b""
@@ -246,8 +248,8 @@ class Decompressed(RawStream):
         self._compressed = compressed
         self._content = DECOMPRESSORS[codec](compressed)
 
+    @override
     def more(self, size: int) -> bytes:
-        """See RawStream."""
         try:
             data = self._content.read(size)
         except Rejection:
@@ -259,8 +261,8 @@ class Decompressed(RawStream):
             self._compressed.check_whole()
         return data
 
+    @override
     def close(self) -> None:
-        """See RawIOBase."""
         self._compressed.close()
         super().close()
 
@@ -278,8 +280,8 @@ class Beginning(RawStream):
         self._file = file
         self._left = size
 
+    @override
     def more(self, size: int) -> bytes:
-        """See RawStream."""
         if not self._left:
             raise Rejection("truncated-file", "only its beginning is inspected")
         data = self._file.read(min(size, self._left))
@@ -288,8 +290,8 @@ class Beginning(RawStream):
             self._file.check_whole()
         return data
 
+    @override
     def close(self) -> None:
-        """See RawIOBase."""
         self._file.close()
         super().close()
 

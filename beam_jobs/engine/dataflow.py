@@ -20,10 +20,10 @@ from apache_beam.runners.runner import PipelineRunner
 
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import FILE, FILES, FOLDER
+from foundation.extras import MissingExtraError
+from foundation.options import declared, flag_of
+from foundation.storage import place_of
 from shard_format import UsageError
-from shard_format.extras import MissingExtraError
-from shard_format.options import declared, flag_of
-from shard_format.storage import place_of
 
 RUNNER = "DataflowRunner"
 

@@ -13,7 +13,7 @@ from types import FrameType
 
 import psutil
 
-from shard_format.errors import INTERRUPTED
+from foundation.errors import INTERRUPTED
 
 # A build may be killed at any time, so nothing is lost by an end that does not wait.
 END_SECONDS = 1.5

@@ -21,7 +21,7 @@ from beam_jobs.engine.counts import count_nothing
 from beam_jobs.engine.processes import WorkerProcesses
 from beam_jobs.memory import release_memory
 from beam_jobs.pipeline import BUILDS, Step, Work
-from shard_format.machine import usable_cores
+from foundation.machine import usable_cores
 
 # Between two buckets a thread waits for more than half of its time (benchmarks.remote_sources).
 THREADS_PER_CORE = 2

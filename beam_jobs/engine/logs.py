@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from traceback import walk_tb
 
+from typing_extensions import override
+
 # Values of --runner that mean the pinned local engine; None is no --runner at all.
 LOCAL_RUNNERS = (None, "DirectRunner", "FnApiRunner")
 
@@ -96,8 +98,8 @@ class _Lines(logging.Handler):
         super().__init__()
         self._show = show
 
+    @override
     def emit(self, record: logging.LogRecord) -> None:
-        """See logging.Handler."""
         text = record.getMessage().strip()
         shown = record.levelno >= logging.WARNING and not record.name.startswith(_OF_WORKERS)
         if (

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 from beam_jobs.memory import SYSTEM_POOL_VARIABLE
 from beam_jobs.pipeline import Work
-from shard_format import InputError, errors
+from foundation import errors
+from shard_format import InputError
 
 # From these sizes of a corpus they are ahead: they take half a second of one core to start.
 # Measured in docs/decisions/0037-worker-processes.md.

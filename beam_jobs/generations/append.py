@@ -34,6 +34,10 @@ from beam_jobs.set_warnings import set_warnings
 from beam_jobs.stages.list import Listing, list_corpus
 from beam_jobs.staging.removed import collect_removed
 from beam_jobs.workspace import Workspace, write_json
+from foundation import storage
+from foundation.options import declared, flag_of
+from foundation.storage import Place
+from foundation.wording import counted, format_bytes
 from shard_format import (
     InputError,
     Manifest,
@@ -42,11 +46,7 @@ from shard_format import (
     load_build,
     load_manifest,
     naming,
-    storage,
 )
-from shard_format.options import declared, flag_of
-from shard_format.storage import Place
-from shard_format.wording import counted, format_bytes
 
 # Options that an appended generation may have of its own.
 _OWN = frozenset({"source", "id_prefix"})

@@ -49,6 +49,9 @@ from beam_jobs.staging.read_items import merge_read_items
 from beam_jobs.staging.reader import Source, read_frames
 from beam_jobs.text.packings import PACKINGS
 from beam_jobs.workspace import Workspace, read_json, write_json
+from foundation import storage
+from foundation.machine import usable_cores
+from foundation.storage import Place
 from shard_format import (
     FRAME_BYTES,
     LABELS_FIELD,
@@ -66,16 +69,13 @@ from shard_format import (
     load_build,
     naming,
     open_index,
-    storage,
 )
 from shard_format.compaction import State, digest_of, read_state
 from shard_format.croissant import write_croissant
 from shard_format.expected_files import FINGERPRINTS_KEY
-from shard_format.machine import usable_cores
 from shard_format.manifest import RECORDS_OF_KEY
 from shard_format.own_checksums import build_text
 from shard_format.removed_records import RemovedRecords, read_removed
-from shard_format.storage import Place
 from shard_format.tfds_metadata import dataset_info_text, features_text, label_files
 
 _BLOCK_BYTES = 2 << 20  # 2 MiB of frames in memory at a time, per thread

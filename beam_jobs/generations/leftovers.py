@@ -19,14 +19,15 @@ from beam_jobs.stages.commit.duplicates import write_rows
 from beam_jobs.stages.commit.quarantine import write_parts
 from beam_jobs.staging.stored import fingerprints_file
 from beam_jobs.workspace import Workspace, read_table
-from shard_format import Ledger, Manifest, file_info, naming, open_index, storage
+from foundation import storage
+from foundation.storage import Place
+from shard_format import Ledger, Manifest, file_info, naming, open_index
 from shard_format.dropped import (
     duplicates_files,
     quarantine_batches,
     quarantine_files,
     read_columns,
 )
-from shard_format.storage import Place
 
 _BATCH_ROWS = 1 << 16
 _CLUSTER = ["record_id", "kept_id", "kind", "dropped"]  # columns of duplicates.parquet

@@ -6,8 +6,8 @@ import dataclasses
 from typing import Any, NamedTuple
 
 from beam_jobs.moved_sources import known_sources, merged_options
+from foundation.storage import Place
 from shard_format import Ledger, load_build, load_manifest
-from shard_format.storage import Place
 
 
 class GenerationInfo(NamedTuple):

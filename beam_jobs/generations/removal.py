@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from beam_jobs.generations.leftovers import Found, stored_files
 from beam_jobs.stages.plan.appending import StoredExamples
 from beam_jobs.workspace import read_table
+from foundation.storage import Place
 from shard_format import Manifest, open_index
 from shard_format.removed_records import PRINT_DIGITS, RemovedRecords, id_digest
-from shard_format.storage import Place
 
 RECEIPTS_KEY = "removals"  # in build.json: the receipts, the oldest first
 

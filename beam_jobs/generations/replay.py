@@ -22,18 +22,11 @@ from beam_jobs.quarantine import FILES, replay_options
 from beam_jobs.replacement import Replacement, replacement_at
 from beam_jobs.staging.removed import removed_lists
 from beam_jobs.workspace import Workspace
-from shard_format import (
-    InputError,
-    Manifest,
-    UsageError,
-    load_build,
-    load_manifest,
-    naming,
-    storage,
-)
+from foundation import storage
+from foundation.storage import Place
+from shard_format import InputError, Manifest, UsageError, load_build, load_manifest, naming
 from shard_format.dropped import read_rejected
 from shard_format.own_checksums import build_text
-from shard_format.storage import Place
 
 
 def replay_generations(

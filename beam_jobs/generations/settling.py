@@ -21,11 +21,12 @@ import shutil
 import uuid
 from collections.abc import Callable
 
-from shard_format import DamageError, Generation, Manifest, load_manifest, naming, storage
+from foundation import storage
+from foundation.storage import Place
+from shard_format import DamageError, Generation, Manifest, load_manifest, naming
 from shard_format.compaction import State, built_names, is_moving, read_state, whole_manifest
 from shard_format.naming import below
 from shard_format.set_paths import delete_in_set
-from shard_format.storage import Place
 
 _COPY_BYTES = 4 << 20  # 4 MiB
 

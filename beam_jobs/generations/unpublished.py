@@ -11,17 +11,10 @@ from collections.abc import Callable
 from beam_jobs.build import has_all_files
 from beam_jobs.generations.views import publish
 from beam_jobs.workspace import Workspace
-from shard_format import (
-    InputError,
-    Manifest,
-    ShardmillError,
-    load_manifest,
-    naming,
-    parse_manifest,
-    storage,
-)
+from foundation import storage
+from foundation.storage import Place
+from shard_format import InputError, Manifest, ShardmillError, load_manifest, naming, parse_manifest
 from shard_format.generation_folders import unnamed_generations
-from shard_format.storage import Place
 
 
 def publish_finished(base: Place, on_note: Callable[[str], None]) -> Manifest:

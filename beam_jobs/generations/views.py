@@ -19,6 +19,8 @@ from beam_jobs.columns import int64
 from beam_jobs.integer_histograms import summarize
 from beam_jobs.stages.plan.balance import class_weights
 from beam_jobs.workspace import Workspace
+from foundation import storage
+from foundation.storage import Place
 from shard_format import (
     Generation,
     IndexWriter,
@@ -30,10 +32,8 @@ from shard_format import (
     load_manifest,
     naming,
     open_index,
-    storage,
 )
 from shard_format.naming import below
-from shard_format.storage import Place
 
 
 def publish(base: Place, number: int) -> Manifest:

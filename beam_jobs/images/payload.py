@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from typing_extensions import override
 
 from beam_jobs.corpus.class_folders import check_class_folders
 from beam_jobs.corpus.dataset_metadata import FeatureNames
@@ -21,8 +22,8 @@ from beam_jobs.corpus.split_folders import settle_split
 from beam_jobs.options import ImageOptions
 from beam_jobs.options.formats import CONTAINERS
 from beam_jobs.options.values import parse_kept, split_column
+from foundation.wording import parse_size
 from shard_format import UsageError
-from shard_format.wording import parse_size
 
 # The format of every file, or of every member, by --source; others are formats themselves.
 _IMAGE_FILES = ("class-folders", "table", *CONTAINERS)
@@ -67,25 +68,25 @@ class ImagePayload(Payload):
             check_columns(options, ImagePayload(options))
         return dataclasses.replace(options, notes=(*options.notes, *_notes_on_pixels(options)))
 
+    @override
     def container_of(self, item: SourceItem) -> str:
-        """See Payload."""
         return self._options.source if self._options.source in CONTAINERS else ""
 
+    @override
     def known_format(self, item: SourceItem) -> str:
-        """See Payload."""
         source = self._options.source
         return "image" if source in _IMAGE_FILES else source
 
+    @override
     def format_of(self, head: bytes, name: str) -> str:
-        """See Payload."""
         return "image"  # decoding decides
 
+    @override
     def is_primary(self, name: str) -> bool:
-        """See Payload."""
         return is_image_name(name)
 
+    @override
     def may_hold(self, path: bytes) -> bool:
-        """See Payload."""
         return image_kind(path) != UNKNOWN
 
     def is_companion(self, path: bytes) -> bool:
@@ -100,8 +101,8 @@ class ImagePayload(Payload):
         tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
         return any(test(kind) for test in tests)
 
+    @override
     def cells(self, column: pa.Array, name: str) -> list[bytes | Rejection]:
-        """See Payload."""
         if not self.holds(column.type):
             wrong = Rejection("no-image", f"the column {name!r} has the type {column.type}")
             return [wrong] * len(column)
@@ -114,12 +115,12 @@ class ImagePayload(Payload):
             for row, cell in enumerate(column.to_pylist())
         ]
 
+    @override
     def from_bytes(self, data: bytes) -> bytes:
-        """See Payload."""
         return data
 
+    @override
     def from_fields(self, fields: Mapping[str, Any]) -> bytes:
-        """See Payload."""
         raise Rejection("no-image", "text formats hold no images")
 
     def example_original(

@@ -19,8 +19,8 @@ import numpy as np
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.images.decode.base import Pixels
 from beam_jobs.images.resample import FILTERS, Filter, enlarge
+from foundation.wording import did_you_mean
 from shard_format import UsageError
-from shard_format.wording import did_you_mean
 
 MAX_SIDE = 65_500  # libjpeg's JPEG_MAX_DIMENSION
 

@@ -2,7 +2,7 @@
 
 `values` has the forms in which options are written, `base` the options of every job, `image` and
 `text` those of one record type. The flags of `shardmill preprocess` and `python -m beam_jobs`, the
-checks, and docs/options.md are derived from these declarations (`shard_format/options.py`).
+checks, and docs/options.md are derived from these declarations (`foundation/options.py`).
 """
 
 from beam_jobs.options.base import PreprocessOptions

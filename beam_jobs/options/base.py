@@ -23,10 +23,10 @@ from beam_jobs.options.values import (
     pattern_groups,
     splits_are_given,
 )
+from foundation.options import Limits, check_declared, flag_of, option
+from foundation.wording import parse_size
 from shard_format import UsageError
 from shard_format.naming import check_name
-from shard_format.options import Limits, check_declared, flag_of, option
-from shard_format.wording import parse_size
 
 _ONE_LABEL = {
     "--no-labels": "needs one label per record",

@@ -8,7 +8,7 @@ from typing import Any
 
 from beam_jobs.options.base import PreprocessOptions
 from beam_jobs.options.values import DEFAULT_SPLIT
-from shard_format.options import declared, flag_of
+from foundation.options import declared, flag_of
 
 _MOST_SOURCES = 8  # in a command
 

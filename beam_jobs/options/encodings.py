@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import codecs
 
+from foundation.wording import did_you_mean
 from shard_format import UsageError
-from shard_format.wording import did_you_mean
 
 AUTO = "auto"
 # Codecs from text to text.

@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from beam_jobs.options.base import PreprocessOptions
 from beam_jobs.options.formats import CONTAINERS, formats_of
 from beam_jobs.options.values import parse_quality
+from foundation.options import Limits, option, redeclared
 from shard_format import ENCODINGS, UsageError
-from shard_format.options import Limits, option, redeclared
 
 # Members of beam_jobs.images.resample.FILTERS, which is loaded only by jobs.
 RESIZE_FILTERS = ("area", "sharp", "bilinear", "bicubic", "lanczos")
@@ -148,8 +150,8 @@ Examples:
         if self.source == "table" and self.labels is None:
             raise UsageError("--source table has no table. Name it with --labels FILE.")
 
+    @override
     def config(self) -> dict[str, Any]:
-        """See PreprocessOptions."""
         keeps, quality = parse_quality(self.quality)
         values = super().config() | {"quality": f"keep:{quality}" if keeps else quality}
         if self.resize == "none":

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from beam_jobs.options.base import PreprocessOptions
 from beam_jobs.options.encodings import check_encoding
 from beam_jobs.options.formats import formats_of
@@ -19,9 +21,10 @@ from beam_jobs.options.values import (
     parse_trained,
 )
 from beam_jobs.text.packings import PACKINGS
-from shard_format import UsageError, file_sha256, storage
-from shard_format.options import Limits, option, redeclared
-from shard_format.wording import parse_size
+from foundation import storage
+from foundation.options import Limits, option, redeclared
+from foundation.wording import parse_size
+from shard_format import UsageError, file_sha256
 
 # Repairs that are safe for any corpus; `beam_jobs/text/cleaning/recipes.py` has the other recipes.
 DEFAULT_CLEANING = "html,ftfy,nfc,controls,whitespace,length,language"
@@ -229,8 +232,8 @@ Examples:
         """Whether token ids are stored."""
         return self.tokenizer is not None or self.train_tokenizer is not None
 
+    @override
     def config(self) -> dict[str, Any]:
-        """See PreprocessOptions."""
         values = super().config()
         values["tokenizer_sample"] = parse_size("--tokenizer-sample", self.tokenizer_sample)
         # The content of the file, wherever it is.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 
-from shard_format import UsageError, storage
+from foundation import storage
+from foundation.options import Form
+from foundation.wording import did_you_mean, parse_size
+from shard_format import UsageError
 from shard_format.naming import LABELS_SUFFIX, check_name
-from shard_format.options import Form
 from shard_format.set_paths import is_in_set
-from shard_format.wording import did_you_mean, parse_size
 
 MAX_SPLITS = 127  # planning has one signed byte a record
 SPLIT_SUM_TOLERANCE = 1e-6  # fractions are typed by people, in decimal

@@ -13,7 +13,7 @@ from beam_jobs.record_types.base import (
     RecordType,
     SingleRecords,
 )
-from shard_format.members import Members
+from foundation.members import Members
 
 # Each is created from the options of its own kind, see `beam_jobs.options.OPTIONS`.
 RECORD_TYPES: Members[Callable[[Any], RecordType]] = Members(

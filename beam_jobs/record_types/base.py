@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
 from beam_jobs.columns import Columns, IntArray
 from beam_jobs.corpus.payload import Payload
@@ -25,8 +26,8 @@ from beam_jobs.staging.sample import TrainingSample
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import StoredRecords
 from beam_jobs.workspace import Workspace
+from foundation.storage import Place
 from shard_format import LABELS_FIELD, Feature, Schema, label_column
-from shard_format.storage import Place
 
 
 class Prepared(NamedTuple):
@@ -289,8 +290,8 @@ class SingleRecords(RecordType):
             Rejection: The record cannot be used.
         """
 
+    @override
     def prepare_batch(self, records: Sequence[RawRecord]) -> PreparedBatch:
-        """See RecordType."""
         rows: list[int] = []
         prepared: list[Prepared] = []
         rejects: list[tuple[int, Rejection]] = []

@@ -14,6 +14,7 @@ import PIL
 import pyarrow as pa
 import simplejpeg
 from PIL import features
+from typing_extensions import override
 
 from beam_jobs.columns import Columns, IntArray
 from beam_jobs.corpus.record import RawRecord
@@ -110,8 +111,8 @@ class ImageRecords(SingleRecords):
             "kernels": kernels,
         }
 
+    @override
     def prepare(self, record_id: str, data: bytes) -> Prepared:
-        """See RecordType."""
         # Of changed and unchanged records alike: else those that need a change would weigh more.
         counts = not self._keeps or id_hash(record_id) % _COUNTED_OF_KEPT == 0
         kept = self._kept(data, counts) if self._keeps else None
@@ -143,8 +144,8 @@ class ImageRecords(SingleRecords):
             },
         )
 
+    @override
     def prepare_batch(self, records: Sequence[RawRecord]) -> PreparedBatch:
-        """See RecordType."""
         batch = super().prepare_batch(records)
         thumbnails = batch.statistics.get("thumbnail")
         if thumbnails is None:
@@ -186,15 +187,15 @@ class ImageRecords(SingleRecords):
         """With --quality keep, which computes fingerprints from shrunk images: all pixels."""
         return all_pixels_hash if self._keeps else None
 
+    @override
     def near_duplicates(self, sidecars: Sidecars, records: IntArray) -> NearPairs:
-        """See RecordType."""
         threshold, workers = self._options.near_threshold, self._options.workers
         return near_duplicates(sidecars, records, threshold, workers)
 
+    @override
     def near_earlier_ones(
         self, sidecars: Sidecars, records: IntArray, stored: StoredRecords
     ) -> NearPairs:
-        """See RecordType."""
         threshold, workers = self._options.near_threshold, self._options.workers
         return near_earlier_ones(sidecars, records, stored, threshold, workers)
 

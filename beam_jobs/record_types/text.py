@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from typing_extensions import override
 
 from beam_jobs.columns import IntArray
 from beam_jobs.corpus.record import RawRecord
@@ -102,8 +103,8 @@ class TextRecords(RecordType):
             "kernels": versions(self._steps),
         }
 
+    @override
     def prepare_batch(self, records: Sequence[RawRecord]) -> PreparedBatch:
-        """See RecordType."""
         batch = document_batch(records)
         texts = Texts(batch, [record.original for record in records])
         for applied in self._steps:
@@ -155,8 +156,8 @@ class TextRecords(RecordType):
             columns[SEGMENT_HASHES] = segment_hashes(text, self._segments)
         return columns
 
+    @override
     def near_duplicates(self, sidecars: Sidecars, records: IntArray) -> NearPairs:
-        """See RecordType."""
         threshold, workers = self._options.near_threshold, self._options.workers
         return near_duplicates(sidecars, records, threshold, workers)
 
@@ -165,10 +166,10 @@ class TextRecords(RecordType):
         """See RecordType; --dedup-parts needs the segments of all documents at once."""
         return _NEAR_FIELDS * self._near
 
+    @override
     def near_earlier_ones(
         self, sidecars: Sidecars, records: IntArray, stored: StoredRecords
     ) -> NearPairs:
-        """See RecordType."""
         return near_earlier_ones(sidecars, records, stored, self._options.near_threshold)
 
     def plan_changes(
@@ -225,8 +226,8 @@ class TextRecords(RecordType):
         columns.pop(SEGMENT_HASHES, None)  # used already
         return Remainder(columns, {row: rejection.reason for row, rejection in texts.rejects})
 
+    @override
     def example_builder(self, workspace: Workspace, split: str) -> ExampleBuilder:
-        """See RecordType."""
         builder = self._example_builder(workspace)
         if not self._segments:
             return builder

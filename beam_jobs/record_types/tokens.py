@@ -6,6 +6,7 @@ from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
+from typing_extensions import override
 
 from beam_jobs.columns import Columns
 from beam_jobs.counters import counts_of
@@ -19,17 +20,10 @@ from beam_jobs.text.packings import PACKINGS
 from beam_jobs.text.token_examples import PackedExampleBuilder, TokenExampleBuilder, staged_text
 from beam_jobs.text.tokenizers import Tokenizer, load_tokenizer
 from beam_jobs.workspace import Workspace, read_marker, write_marker
-from shard_format import (
-    Feature,
-    InputError,
-    Schema,
-    file_sha256,
-    load_manifest,
-    naming,
-    storage,
-)
-from shard_format.storage import Place
-from shard_format.wording import parse_size
+from foundation import storage
+from foundation.storage import Place
+from foundation.wording import parse_size
+from shard_format import Feature, InputError, Schema, file_sha256, load_manifest, naming
 
 # Raised whenever the same text would become other ids or sequences.
 TOKENS_VERSION = 1
@@ -71,8 +65,8 @@ class TokenRecords(TextRecords):
         names = ("tokens", "segments", "positions")
         return Feature("id", "text"), *(Feature(name, "int64", (length,)) for name in names)
 
+    @override
     def check(self) -> None:
-        """See RecordType."""
         if self._options.tokenizer is None or self._options.base:
             return
         tokenizer = load_tokenizer(storage.place_of(self._options.tokenizer))
@@ -140,8 +134,8 @@ class TokenRecords(TextRecords):
         """See RecordType; a sequence of several documents has other columns than a document."""
         return PACKED_COLUMNS if self._options.pack else super().index_columns
 
+    @override
     def files(self, workspace: Workspace) -> dict[str, Place]:
-        """See RecordType."""
         path = _tokenizer_path(workspace)
         return (
             {naming.TOKENIZERS[self._tokenizer(workspace).kind]: path}

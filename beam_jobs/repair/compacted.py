@@ -7,10 +7,10 @@ too, they are the records that the files of the set lack, in the numbers that th
 from __future__ import annotations
 
 from beam_jobs.repair.own_items import ids_in, record_ids
+from foundation.storage import Place
 from shard_format import DamageError, Manifest, id_hash, load_manifest
 from shard_format.dropped import duplicates_files, quarantine_files, read_columns
 from shard_format.removed_records import RemovedRecords
-from shard_format.storage import Place
 
 
 def removed_ids(

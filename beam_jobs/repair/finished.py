@@ -13,9 +13,10 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from shard_format import file_sha256, storage
+from foundation import storage
+from foundation.storage import Place
+from shard_format import file_sha256
 from shard_format.expected_files import Expected
-from shard_format.storage import Place
 
 _COPY_BYTES = 4 << 20  # 4 MiB
 

@@ -13,14 +13,8 @@ from beam_jobs.generations.views import make_view
 from beam_jobs.repair.finished import make_room
 from beam_jobs.repair.own_jobs import RepairJob
 from beam_jobs.repair.set_files import SetRepair
-from shard_format import (
-    Generation,
-    InputError,
-    Manifest,
-    naming,
-    parse_manifest,
-    storage,
-)
+from foundation import storage
+from shard_format import Generation, InputError, Manifest, naming, parse_manifest
 from shard_format.expected_files import Expected
 
 

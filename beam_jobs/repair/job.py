@@ -9,10 +9,11 @@ from typing import Any
 from beam_jobs.like import options_of_config
 from beam_jobs.options import OPTIONS, PreprocessOptions
 from beam_jobs.record_types import RECORD_TYPES
-from shard_format import Manifest, ShardmillError, load_build, naming, storage
+from foundation import storage
+from foundation.options import declared, has_type, with_absolute_paths
+from foundation.storage import Place
+from shard_format import Manifest, ShardmillError, load_build, naming
 from shard_format.expected_files import whole_build
-from shard_format.options import declared, has_type, with_absolute_paths
-from shard_format.storage import Place
 
 # The manifest has the hash of a tokenizer, and cleaning as it is applied, not as it was asked for.
 _REPLACED = {"clean", "tokenizer"}

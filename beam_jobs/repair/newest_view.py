@@ -10,20 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from beam_jobs.generations.views import make_view
-from shard_format import (
-    DamageError,
-    Manifest,
-    ShardmillError,
-    file_sha256,
-    naming,
-    parse_manifest,
-    storage,
-)
+from foundation import storage
+from foundation.storage import Place
+from shard_format import DamageError, Manifest, ShardmillError, file_sha256, naming, parse_manifest
 from shard_format.expected_files import whole_build
 from shard_format.generation_folders import generation_numbers, is_unfinished
 from shard_format.naming import below
 from shard_format.own_checksums import described_set
-from shard_format.storage import Place
 
 
 def newest_view(directory: Place, work: Place, first: Callable[[], Manifest]) -> Manifest:

@@ -25,6 +25,8 @@ from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.stages.list import list_corpus
 from beam_jobs.staging.read_items import hashes_in, listed_hashes, write_items
 from beam_jobs.workspace import Workspace, read_batches, read_table
+from foundation import storage
+from foundation.storage import Place
 from shard_format import (
     InputError,
     Manifest,
@@ -34,13 +36,11 @@ from shard_format import (
     naming,
     open_index,
     parse_manifest,
-    storage,
 )
 from shard_format.dropped import read_columns
 from shard_format.expected_files import Expected, expected_files, fingerprint_files, whole_build
 from shard_format.generation_folders import generation_numbers
 from shard_format.keys import UInt64Array
-from shard_format.storage import Place
 
 
 class OwnBuild(NamedTuple):

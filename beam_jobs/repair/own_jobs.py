@@ -20,9 +20,9 @@ from beam_jobs.repair.job import job_of
 from beam_jobs.repair.own_items import items_of_build, other_builds
 from beam_jobs.stages.list import Listing, list_corpus
 from beam_jobs.workspace import Workspace
+from foundation.storage import Place
 from shard_format import Manifest, load_build, naming
 from shard_format.expected_files import whole_build
-from shard_format.storage import Place
 
 
 class RepairJob(NamedTuple):

@@ -15,9 +15,10 @@ from beam_jobs.generations.compact import compact
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import OnProgress
 from beam_jobs.repair.finished import FinishedFiles
-from shard_format import Manifest, ShardmillError, load_manifest, naming, storage
+from foundation import storage
+from foundation.storage import Place
+from shard_format import Manifest, ShardmillError, load_manifest, naming
 from shard_format.expected_files import Expected
-from shard_format.storage import Place
 
 
 class Rebuild:

@@ -30,6 +30,9 @@ from beam_jobs.staging import unit_files
 from beam_jobs.staging.examples import StagedRecord
 from beam_jobs.staging.units import Unit, done_before, forget_unit
 from beam_jobs.workspace import Workspace, read_table
+from foundation import storage
+from foundation.machine import usable_cores
+from foundation.storage import Place
 from shard_format import (
     LABELS_FIELD,
     DamageError,
@@ -40,13 +43,10 @@ from shard_format import (
     label_column,
     naming,
     open_index,
-    storage,
     unframe,
 )
 from shard_format.damaged_records import rows_of_shard, whole_frames
 from shard_format.expected_files import Expected
-from shard_format.machine import usable_cores
-from shard_format.storage import Place
 
 OnBytes = Callable[[int, int], None]
 

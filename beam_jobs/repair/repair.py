@@ -22,6 +22,9 @@ from beam_jobs.repair.own_jobs import RepairJob
 from beam_jobs.repair.records import LostRecord
 from beam_jobs.repair.set_files import OTHER_BUILD, SetRepair
 from beam_jobs.workspace import Workspace
+from foundation import storage
+from foundation.errors import file_error
+from foundation.storage import Place
 from shard_format import (
     Damage,
     DamageError,
@@ -30,14 +33,11 @@ from shard_format import (
     UsageError,
     load_manifest,
     naming,
-    storage,
     verify_set,
 )
 from shard_format.compaction import is_moving, note_of, read_state, whole_manifest
-from shard_format.errors import file_error
 from shard_format.expected_files import expected_files, stored_files, whole_build
 from shard_format.set_paths import delete_in_set
-from shard_format.storage import Place
 from shard_format.verification import Verified, manifest_to_verify
 
 REPAIR_DIR = f"{naming.WORK_DIR}/repair"

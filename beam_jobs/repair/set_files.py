@@ -26,15 +26,8 @@ from beam_jobs.repair.records import LostRecord, RecordRepair, has_own_records
 from beam_jobs.stages.list import Listing
 from beam_jobs.staging.read_items import hashes_in, listed_hashes, write_read_items
 from beam_jobs.workspace import Workspace
-from shard_format import (
-    DamageError,
-    Manifest,
-    ShardmillError,
-    file_info,
-    load_build,
-    naming,
-    storage,
-)
+from foundation import storage
+from shard_format import DamageError, Manifest, ShardmillError, file_info, load_build, naming
 from shard_format.croissant import write_croissant
 from shard_format.derived_files import derived_files
 from shard_format.expected_files import (

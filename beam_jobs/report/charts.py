@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beam_jobs.report.markup import Html, drawing, element, figure
-from shard_format.wording import counted
+from foundation.wording import counted
 
 _BINS = 36
 _LOGARITHMIC_FROM = 12  # greatest over least, from which on the scale is logarithmic

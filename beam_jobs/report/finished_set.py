@@ -15,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foundation import storage
+from foundation.storage import Place
 from shard_format import (
     DamageError,
     Feature,
@@ -23,12 +25,10 @@ from shard_format import (
     load_manifest,
     naming,
     open_index,
-    storage,
     unframe,
 )
 from shard_format.dropped import Refused, read_refused
 from shard_format.example import Values
-from shard_format.storage import Place
 
 
 class RecordLocation(NamedTuple):

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from shard_format.wording import shortened, visible
+from foundation.wording import shortened, visible
 
 
 class Html(str):

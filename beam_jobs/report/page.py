@@ -8,9 +8,10 @@ from beam_jobs.report.frame import framed
 from beam_jobs.report.markup import Html, element
 from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections import SECTIONS
-from shard_format import InputError, naming, storage
+from foundation import storage
+from foundation.storage import Place
+from shard_format import InputError, naming
 from shard_format.own_checksums import report_names, report_text
-from shard_format.storage import Place
 
 
 def write_report(directory: Place, out: Place | None = None, scratch: Path | None = None) -> Place:

@@ -44,9 +44,10 @@ from beam_jobs.staging.read_items import (
 from beam_jobs.staging.removed import excluded_by
 from beam_jobs.staging.units import Unit
 from beam_jobs.workspace import Workspace, read_batches, read_table, write_table
-from shard_format import InputError, id_hash, load_manifest, storage
-from shard_format.storage import Place, RandomAccessFile
-from shard_format.wording import parse_size, some_of
+from foundation import storage
+from foundation.storage import Place, RandomAccessFile
+from foundation.wording import parse_size, some_of
+from shard_format import InputError, id_hash, load_manifest
 
 # Raised whenever the files of a staged unit change their layout.
 UNIT_VERSION = 3

@@ -16,7 +16,7 @@ from beam_jobs.staging.reader import unit_sources
 from beam_jobs.staging.recipes import read_recipe, recipe_rows
 from beam_jobs.staging.runs import Cell, finished_run, in_order, read_cells, write_run
 from beam_jobs.workspace import Workspace
-from shard_format import storage
+from foundation import storage
 
 
 def merge(

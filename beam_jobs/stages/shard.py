@@ -29,15 +29,9 @@ from beam_jobs.staging.recipes import read_recipe, recipe_rows
 from beam_jobs.staging.runs import Cell, read_cells
 from beam_jobs.staging.units import dropping_damaged
 from beam_jobs.workspace import Workspace, read_marker, write_marker, write_table
-from shard_format import (
-    DamageError,
-    ShardInfo,
-    file_sha256,
-    frame_columns,
-    index_schema,
-    storage,
-)
-from shard_format.storage import Place
+from foundation import storage
+from foundation.storage import Place
+from shard_format import DamageError, ShardInfo, file_sha256, frame_columns, index_schema
 
 # A row of the table of a shard is in memory for so many bytes of a block: 4,096 of images, 16,384
 # of texts. With the blocks and rows of images, shards of texts took a third more CPU time.

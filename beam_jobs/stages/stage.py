@@ -48,6 +48,7 @@ from beam_jobs.staging.units import (
     with_offsets,
 )
 from beam_jobs.workspace import Workspace, write_marker
+from foundation import storage
 from shard_format import (
     Feature,
     InputError,
@@ -57,7 +58,6 @@ from shard_format import (
     id_hash,
     label_column,
     shuffle_keys,
-    storage,
 )
 
 _BATCH_RECORDS = 4096

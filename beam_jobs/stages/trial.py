@@ -26,7 +26,8 @@ from beam_jobs.rejects import RejectWriter
 from beam_jobs.stages.stage import UnitAtWork
 from beam_jobs.staging.units import unit_files
 from beam_jobs.workspace import Workspace, read_table
-from shard_format import InputError, storage
+from foundation import storage
+from shard_format import InputError
 
 _ITEMS = 64
 _SECONDS = 2.0  # for all of them

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
 from beam_jobs.columns import IntArray
 from shard_format import finish_columns, finish_example
@@ -119,8 +120,8 @@ class ExampleBuilder(abc.ABC):
 class OnePerRecord(ExampleBuilder):
     """Every record becomes one example with the features that were staged."""
 
+    @override
     def build(self, table: pa.Table, staged: Iterator[StagedRecord]) -> Iterator[BuiltExample]:
-        """See ExampleBuilder."""
         for record in staged:
             yield BuiltExample(finish_example(record.entries + record.late), record.row, {})
 

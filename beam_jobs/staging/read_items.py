@@ -23,10 +23,11 @@ from beam_jobs.corpus.record import SourceItem
 from beam_jobs.staging.partitions import Partitions
 from beam_jobs.staging.units import NOT_READ, UnitSummary
 from beam_jobs.workspace import Workspace, read_batches, read_table
-from shard_format import Manifest, file_info, naming, storage
+from foundation import storage
+from foundation.storage import Place
+from shard_format import Manifest, file_info, naming
 from shard_format.keys import UInt64Array
 from shard_format.naming import below
-from shard_format.storage import Place
 
 _SCHEMA = pa.schema([pa.field("item", pa.uint64(), nullable=False)])
 _BATCH_ROWS = 1 << 16  # that are in memory at a time

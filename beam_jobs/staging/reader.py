@@ -21,8 +21,9 @@ from beam_jobs.staging.examples import BLOCK_BYTES
 from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.staging.units import dropping_damaged, forget_unit, unit_files
 from beam_jobs.workspace import Workspace
-from shard_format import DamageError, storage, unframe, unframe_columns
-from shard_format.storage import Place
+from foundation import storage
+from foundation.storage import Place
+from shard_format import DamageError, unframe, unframe_columns
 
 # What is read at a time, per worker, from local files; building examples takes five times as much.
 _LOCAL_BLOCK_BYTES = 1 << 20  # 1 MiB

@@ -16,8 +16,9 @@ from beam_jobs.columns import int64
 from beam_jobs.staging.sidecars import Sidecars, take_rows
 from beam_jobs.staging.units import dropping_damaged, read_sidecar, unit_files
 from beam_jobs.workspace import Workspace
-from shard_format import InputError, frame, storage, unframe
-from shard_format.storage import Place
+from foundation import storage
+from foundation.storage import Place
+from shard_format import InputError, frame, unframe
 
 
 class RecipeUnit(NamedTuple):

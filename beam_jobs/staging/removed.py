@@ -9,7 +9,9 @@ from __future__ import annotations
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_ids import read_ids
 from beam_jobs.workspace import Workspace
-from shard_format import ShardmillError, load_manifest, naming, storage
+from foundation import storage
+from foundation.storage import Place
+from shard_format import ShardmillError, load_manifest, naming
 from shard_format.compaction import whole_manifest
 from shard_format.removed_records import (
     RemovedRecords,
@@ -18,7 +20,6 @@ from shard_format.removed_records import (
     read_removed,
     removed_files,
 )
-from shard_format.storage import Place
 
 
 def excluded_by(options: PreprocessOptions) -> RemovedRecords:

@@ -23,8 +23,9 @@ from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.staging.reader import Source, read_frames
 from beam_jobs.staging.units import with_offsets
 from beam_jobs.workspace import Workspace, read_marker, write_marker
-from shard_format import frame, storage, unframe
-from shard_format.storage import Place
+from foundation import storage
+from foundation.storage import Place
+from shard_format import frame, unframe
 
 # The order of all records of a set. The record id breaks the tie of two equal keys.
 _ORDER = [("destination", "ascending"), ("key", "ascending"), ("record_id", "ascending")]

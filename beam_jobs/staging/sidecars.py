@@ -18,7 +18,8 @@ from beam_jobs.staging.parallel import in_parallel
 from beam_jobs.staging.partitions import Partitions
 from beam_jobs.staging.units import dropping_damaged, read_sidecar
 from beam_jobs.workspace import Workspace, read_table
-from shard_format import decode_example, finish_example, storage, unframe
+from foundation import storage
+from shard_format import decode_example, finish_example, unframe
 
 
 class Sidecars:

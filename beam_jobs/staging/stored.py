@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 from beam_jobs.columns import IntArray, fixed_bytes, uint64
 from beam_jobs.corpus.names import LABEL_SEPARATOR
 from beam_jobs.workspace import read_table
+from foundation import storage
+from foundation.storage import Place
 from shard_format import (
     LABELS_FIELD,
     InputError,
@@ -26,11 +28,9 @@ from shard_format import (
     load_manifest,
     naming,
     open_index,
-    storage,
 )
 from shard_format.expected_files import fingerprint_files
 from shard_format.naming import below
-from shard_format.storage import Place
 
 # Further columns: "group", and what near duplicates are found by.
 STORED_FIELDS = (

@@ -22,8 +22,9 @@ import pyarrow as pa
 from beam_jobs.columns import int64
 from beam_jobs.corpus.changed_files import CHANGED
 from beam_jobs.workspace import Workspace, read_marker
-from shard_format import DamageError, InputError, file_sha256, storage
-from shard_format.storage import Place
+from foundation import storage
+from foundation.storage import Place
+from shard_format import DamageError, InputError, file_sha256
 
 SIDECAR_FIELDS = (
     pa.field("key", pa.uint64(), nullable=False),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from typing_extensions import override
 
 from beam_jobs.corpus.dataset_metadata import FeatureNames
 from beam_jobs.corpus.encodings import decode_value
@@ -16,7 +17,7 @@ from beam_jobs.corpus.schema_inference import describes_others, infer_labels
 from beam_jobs.corpus.sniffing import UNKNOWN, container_of, text_format, text_kind
 from beam_jobs.options import TextOptions
 from beam_jobs.options.values import parse_names
-from shard_format.wording import parse_size
+from foundation.wording import parse_size
 
 # The columns of documents that cleaning works on.
 DOCUMENT_SCHEMA = pa.schema(
@@ -61,29 +62,29 @@ class TextPayload(Payload):
         """See Payload: the label column that is meant, or none, and the splits."""
         return infer_labels(self._options, self)
 
+    @override
     def container_of(self, item: SourceItem) -> str:
-        """See Payload."""
         return container_of(item.path)
 
+    @override
     def known_format(self, item: SourceItem) -> str:
-        """See Payload."""
         return ""
 
+    @override
     def format_of(self, head: bytes, name: str) -> str:
-        """See Payload."""
         form = self._options.format
         return text_format(head, name) if form == "auto" else form
 
+    @override
     def is_primary(self, name: str) -> bool:
-        """See Payload."""
         return not describes_others(name)
 
+    @override
     def may_hold(self, path: bytes) -> bool:
-        """See Payload."""
         return not describes_others(os.fsdecode(path)) and text_kind(path) != UNKNOWN
 
+    @override
     def holds(self, kind: pa.DataType) -> bool:
-        """See Payload."""
         return any(test(kind) for test in _HOLD_TEXT)
 
     def cells(self, column: pa.Array, name: str) -> list[bytes | Rejection]:
@@ -95,20 +96,20 @@ class TextPayload(Payload):
         cells = column.cast(pa.large_binary()).to_pylist()
         return [null if cell is None else cell for cell in cells]
 
+    @override
     def from_bytes(self, data: bytes) -> str:
-        """See Payload."""
         return decode_value(data)
 
+    @override
     def from_fields(self, fields: Mapping[str, Any]) -> str:
-        """See Payload."""
         if len(self.columns) == 1:
             return _text(fields, self.columns[0])
         return "\n".join(_text(fields, column) for column in self.columns)
 
+    @override
     def example_original(
         self, features: Mapping[str, Sequence[Any]], example: bytes, names: FeatureNames
     ) -> bytes:
-        """See Payload."""
         return example
 
 

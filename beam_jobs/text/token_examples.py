@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
 from beam_jobs.columns import int64
 from beam_jobs.counters import count, count_once, count_values, sum_counters
@@ -38,16 +39,16 @@ class TokenExampleBuilder(ExampleBuilder):
     def __post_init__(self) -> None:
         self._encoder = _Encoder(self.tokenizer)
 
+    @override
     def build(self, table: pa.Table, staged: Iterator[StagedRecord]) -> Iterator[BuiltExample]:
-        """See ExampleBuilder."""
         for one in self._encoder(staged):
             values = {**one.values, "tokens": one.ids.astype(np.int64)}
             entries = encode_features(self.features, values)
             example = finish_example(entries + one.record.late)
             yield BuiltExample(example, one.record.row, {"tokens": len(one.ids)})
 
+    @override
     def counters(self) -> pa.Table:
-        """See ExampleBuilder."""
         return sum_counters(self._encoder.counters())
 
 
@@ -79,13 +80,13 @@ class PackedExampleBuilder(ExampleBuilder):
         self._table = pa.table({})
         self._packer = SequencePacker(self.features, self.packing, self.length, self.pad)
 
+    @override
     @property
     def joins_records(self) -> bool:
-        """See ExampleBuilder."""
         return True
 
+    @override
     def build(self, table: pa.Table, staged: Iterator[StagedRecord]) -> Iterator[BuiltExample]:
-        """See ExampleBuilder."""
         self._table = table
         ids = table["record_id"]
         return self._packer.build(self._pieces(staged), lambda row: ids[row].as_py())
@@ -97,8 +98,8 @@ class PackedExampleBuilder(ExampleBuilder):
             tokens = np.concatenate((one.ids, end))
             yield Piece(one.record.row, 0, tokens, len(tokens))
 
+    @override
     def counters(self) -> pa.Table:
-        """See ExampleBuilder."""
         rows = np.array(self._rows, np.int64)
         return sum_counters(
             [

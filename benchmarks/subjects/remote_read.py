@@ -20,7 +20,7 @@ def main() -> None:
     """Arguments: PLACE images|tokens SECONDS CACHE_DIR."""
     place, kind, seconds, cache_dir = sys.argv[1:]
     import reader
-    from shard_format import storage
+    from foundation import storage
 
     reader.load  # noqa: B018  loads TensorFlow, whose time is not the reader's
     opened = time.perf_counter()

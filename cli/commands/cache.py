@@ -33,8 +33,8 @@ def cache(directory: Path | None, clear: bool, as_json: bool) -> None:
       shardmill cache /scratch/cache --clear
     """
     from cli.console import bar_if_long, print_json, say
+    from foundation.wording import counted, format_bytes
     from reader.cache.resources import default_cache_dir
-    from shard_format.wording import counted, format_bytes
 
     directory = directory or default_cache_dir()
     with bar_if_long("delete" if clear else "list"):
@@ -80,7 +80,7 @@ def _show(entries: Sequence[Entry]) -> None:
     import datetime
 
     from cli.console import stdout, table
-    from shard_format.wording import format_bytes
+    from foundation.wording import format_bytes
 
     rows: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:

@@ -10,7 +10,7 @@ import click
 from cli.places import FILE, PLACE
 
 if TYPE_CHECKING:  # pyarrow takes a while to import
-    from shard_format.storage import Place
+    from foundation.storage import Place
 
 _SHOWN_IDS = 20
 
@@ -65,10 +65,11 @@ def compact(
     from beam_jobs.generations.compact import compact as merge
     from beam_jobs.record_ids import read_ids
     from cli.console import Bars, print_json, say
-    from shard_format import UsageError, storage
-    from shard_format.errors import file_error
+    from foundation import storage
+    from foundation.errors import file_error
+    from foundation.wording import counted
+    from shard_format import UsageError
     from shard_format.removed_records import read_removed
-    from shard_format.wording import counted
 
     if missing_ok and remove is None:
         raise UsageError("--missing-ok is for the ids of --remove FILE. Pass that too.")

@@ -11,7 +11,7 @@ import click
 from cli.options import click_options
 from cli.places import PLACE
 from cli.storage_speed import storage_line
-from shard_format.storage import Place
+from foundation.storage import Place
 from trainer.options import TrainOptions
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.places import FILE, LOCAL, PLACE
-from shard_format.storage import Place
+from foundation.storage import Place
 from trainer.export.options import EPOCH_NAMES
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def evaluate(
     from cli.commands.predict import text_cleaner
     from cli.console import Bars, native_noise_kept, print_json
     from cli.logs import quiet_tensorflow
-    from shard_format.extras import naming_extras
+    from foundation.extras import naming_extras
     from trainer.devices import require_tensorflow_backend
 
     require_tensorflow_backend()
@@ -103,7 +103,7 @@ def evaluate(
 
 def _print(result: Evaluation, page: Place | None) -> None:
     from cli.console import say, stdout, table
-    from shard_format.wording import shortened, visible
+    from foundation.wording import shortened, visible
 
     if result.classes:
         columns = ("class", "records", "precision", "recall")
@@ -126,7 +126,7 @@ def _print(result: Evaluation, page: Place | None) -> None:
 
 def _mistakes(result: Evaluation, number: int) -> str:
     """What the records of a class are most often taken for: "shirt 3, hat 1"."""
-    from shard_format.wording import shortened, visible
+    from foundation.wording import shortened, visible
 
     if result.matrix is None:
         return ""
@@ -140,7 +140,7 @@ def _mistakes(result: Evaluation, number: int) -> str:
 
 def summary(result: Evaluation) -> list[tuple[str, str]]:
     """(name, value) of the numbers of an evaluation."""
-    from shard_format.wording import counted
+    from foundation.wording import counted
 
     where = f"split {result.split} of {result.data}" if result.split else result.data
     noun = "record" if result.classes else "sequence"

@@ -89,7 +89,7 @@ def export(run: Path, out: Path | None, as_json: bool, **values: Any) -> None:
 
 def _print(done: Exported, options: ExportOptions) -> None:
     from cli.console import say, stdout, table
-    from shard_format.wording import format_bytes
+    from foundation.wording import format_bytes
 
     columns = ("model", "size", "gzip", "accuracy", "ms/example")
     rows = table("Models", *columns, right=columns[1:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from cli.places import FOLDER, PLACE
-from shard_format.storage import Place
+from foundation.storage import Place
 
 
 @click.command("export-index")
@@ -44,7 +44,7 @@ def export_index(directory: Place, name: str, out: Place | None, as_json: bool) 
     """
     import reader
     from cli.console import bar_if_long, print_json, say
-    from shard_format.wording import counted
+    from foundation.wording import counted
 
     with bar_if_long("export"):
         done = reader.export_index(directory, name, out)

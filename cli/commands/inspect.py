@@ -11,8 +11,8 @@ import click
 from cli.places import PLACE
 
 if TYPE_CHECKING:
+    from foundation.storage import Place
     from shard_format import Manifest
-    from shard_format.storage import Place
 
 
 @click.command()

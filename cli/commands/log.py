@@ -9,7 +9,7 @@ import click
 from cli.places import PLACE
 
 if TYPE_CHECKING:  # pyarrow takes a while to import
-    from shard_format.storage import Place
+    from foundation.storage import Place
 
 
 @click.command()
@@ -25,7 +25,7 @@ def log(directory: Place, as_json: bool) -> None:
     """
     from beam_jobs.generations.log import generations
     from cli.console import print_json, say
-    from shard_format.wording import counted, format_bytes
+    from foundation.wording import counted, format_bytes
 
     found = generations(directory)
     if as_json:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.places import LOCAL, PLACE
-from shard_format.storage import Place
+from foundation.storage import Place
 from trainer.export.options import EPOCH_NAMES
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def predict(
     quiet_tensorflow()
     with native_noise_kept() as stderr, Bars(stderr) as bars, bars.ends_at_interrupt():
         bars.update("load", 0, None, "", "TensorFlow and the model")
-        from shard_format.extras import naming_extras
+        from foundation.extras import naming_extras
 
         with naming_extras():
             from trainer.export.predicting import open_predictor
@@ -162,7 +162,7 @@ def _listed(files: Sequence[str]) -> list[str]:
 
 def _show(predictor: Predictor, found: list[Prediction], top: int, as_json: bool) -> None:
     from cli.console import print_json, say
-    from shard_format.wording import visible
+    from foundation.wording import visible
 
     notes = predictor.clean.notes if predictor.clean else []
     if as_json:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
+from typing_extensions import override
 
 from beam_jobs.options import OPTIONS, PreprocessOptions
 from cli.config_file import config_options, save
@@ -14,7 +15,7 @@ from cli.options import click_options
 from cli.places import PLACE
 
 if TYPE_CHECKING:  # pyarrow takes a while to import
-    from shard_format.storage import Place
+    from foundation.storage import Place
 from shard_format import Schema
 
 
@@ -31,10 +32,10 @@ class _WithBeamOptions(click.Command):
 class _Jobs(click.Group):
     """The jobs by record type; where the type is left out, the error says which one it may be."""
 
+    @override
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """See click.Group."""
         if args[0] not in self.commands:
             from beam_jobs.corpus.record_type_guess import check_is_no_source
 
@@ -151,7 +152,7 @@ def build_set(
     from beam_jobs.engine.logs import beam_log, runs_here, submits_only
     from cli.console import Bars, native_noise_kept, print_json, say
     from cli.ledger import print_ledger, print_warnings
-    from shard_format.errors import INTERRUPTED, RESUMES
+    from foundation.errors import INTERRUPTED, RESUMES
 
     units = {"list": "files", "stage": "bytes"}
     with (

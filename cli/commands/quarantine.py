@@ -12,8 +12,8 @@ from cli.options import click_options
 from cli.places import LOCAL, PLACE
 
 if TYPE_CHECKING:  # pyarrow takes a while to import
+    from foundation.storage import Place
     from shard_format.dropped import RejectedRecord
-    from shard_format.storage import Place
 
 _DIRECTORY = click.argument("directory", metavar="DIR", type=PLACE)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, nothing else.")
@@ -40,7 +40,7 @@ def list_reasons(directory: Place, reason: str | None, as_json: bool) -> None:
     from beam_jobs.corpus.names import shown_name
     from beam_jobs.quarantine import check_reasons, reasons, rejected_records
     from cli.console import bar_if_long, print_json, say, stdout, table
-    from shard_format.wording import format_bytes
+    from foundation.wording import format_bytes
 
     if reason is not None:
         with bar_if_long("list"):
@@ -69,7 +69,7 @@ def list_reasons(directory: Place, reason: str | None, as_json: bool) -> None:
 def _list_records(records: list[RejectedRecord], as_json: bool) -> None:
     from beam_jobs.corpus.names import shown_name
     from cli.console import print_json, say, stdout, table
-    from shard_format.wording import visible
+    from foundation.wording import visible
 
     if as_json:
         print_json({"records": [record._asdict() for record in records]})
@@ -105,7 +105,7 @@ def export(directory: Place, folder: Path, chosen: tuple[str, ...], as_json: boo
     from beam_jobs.quarantine import FILES, TABLE
     from beam_jobs.quarantine import export as write
     from cli.console import Bars, print_json, say
-    from shard_format.wording import counted
+    from foundation.wording import counted
 
     with Bars() as bars:
         done = write(

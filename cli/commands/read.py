@@ -10,8 +10,8 @@ import click
 from cli.options import click_options
 from cli.places import PLACE
 from cli.storage_speed import storage_line
+from foundation.storage import Place
 from reader.options import ReadOptions
-from shard_format.storage import Place
 
 if TYPE_CHECKING:
     from reader import StageTimes
@@ -150,7 +150,7 @@ def _stages_as_json(times: StageTimes) -> dict[str, Any]:
 
 def _print_stages(times: StageTimes, directory: Place) -> None:
     from cli.console import bar, say, stdout, table
-    from shard_format.machine import usable_cores
+    from foundation.machine import usable_cores
 
     cores = usable_cores()
     columns = ("stage", "CPU us/record", f"records/s on {cores:g} cores", "time")

@@ -10,7 +10,7 @@ from cli.places import PLACE
 
 if TYPE_CHECKING:  # pyarrow and Beam take a while to import
     from beam_jobs.repair import Repaired
-    from shard_format.storage import Place
+    from foundation.storage import Place
 
 _SHOWN_RECORDS = 50  # on a terminal; --json has all
 
@@ -42,8 +42,8 @@ def repair(directory: Place, sources: tuple[str, ...], delete_extra: bool, as_js
     from beam_jobs.repair import repair as mend
     from cli.console import Bars, native_noise_kept, print_json, say
     from cli.shared_bars import SharedBars
+    from foundation.wording import counted
     from shard_format import DamageError
-    from shard_format.wording import counted
 
     with native_noise_kept() as real, Bars(real) as bars:
         shared = SharedBars(bars)

@@ -9,7 +9,7 @@ import click
 from cli.places import FILE, PLACE
 
 if TYPE_CHECKING:  # pyarrow takes a while to import
-    from shard_format.storage import Place
+    from foundation.storage import Place
 
 
 @click.command()
@@ -36,8 +36,8 @@ def report(directory: Place, out: Place | None, as_json: bool) -> None:
     """
     from beam_jobs.report import write_report
     from cli.console import bar_if_long, print_json, say
-    from shard_format import storage
-    from shard_format.wording import format_bytes
+    from foundation import storage
+    from foundation.wording import format_bytes
 
     with bar_if_long("report"):
         page = write_report(directory, out)

@@ -130,7 +130,7 @@ def _counts(trials: Sequence[Trial]) -> dict[str, int]:
 
 def _print(plan: Plan, trials: Sequence[Trial]) -> None:
     from cli.console import say, stdout
-    from shard_format.wording import counted
+    from foundation.wording import counted
     from trainer.search.plan import train_again
     from trainer.search.trials import LOGS, PLOT, TABLE, TRIALS, best_trial
 
@@ -167,7 +167,7 @@ def _last_reasons(trials: Sequence[Trial]) -> list[Trial]:
 def _table(plan: Plan, trials: Sequence[Trial], *, in_one: bool) -> Any:
     """The best trials, with a column for each option or one for all."""
     from cli.console import table
-    from shard_format.config_file import key_of
+    from foundation.config_file import key_of
     from trainer.search.space import shown, shown_value
     from trainer.search.trials import ranked
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cli.places import LOCAL_FOLDER, PLACE
-from shard_format.storage import Place
+from foundation.storage import Place
 
 
 @click.command()

@@ -17,7 +17,7 @@ from cli import ending
 from cli.config_file import config_options, save
 from cli.options import click_options
 from cli.places import LOCAL, PLACE
-from shard_format.storage import Place
+from foundation.storage import Place
 from trainer.options import TrainOptions
 from trainer.strategies import SEVERAL_WORKERS
 

@@ -7,12 +7,13 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import click
+from typing_extensions import override
 
 from cli.places import PLACE
 
 if TYPE_CHECKING:  # pyarrow takes a while to import
+    from foundation.storage import Place
     from shard_format import Damage
-    from shard_format.storage import Place
     from shard_format.verification import Verified
 
 
@@ -24,10 +25,10 @@ class _Share(click.ParamType[Any]):
 
     name = "share"
 
+    @override
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """See click.ParamType."""
         if isinstance(value, float):
             return value
         percent = value.endswith("%")
@@ -84,8 +85,8 @@ def verify(
       shardmill verify set --json
     """
     from cli.console import print_json, say
+    from foundation.wording import counted
     from shard_format import DamageError, Scope, UsageError, naming
-    from shard_format.wording import counted
 
     if quick and sample is not None:
         raise UsageError("--quick reads no data, so there is nothing to --sample. Leave one out.")
@@ -169,7 +170,7 @@ def _try_repair(directory: Place) -> str:
 
 
 def _summary(verified: Verified, scope: Any) -> str:
-    from shard_format.wording import format_bytes
+    from foundation.wording import format_bytes
 
     splits = verified.manifest.splits.values()
     records = sum(split.records for split in splits)

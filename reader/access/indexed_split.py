@@ -6,22 +6,15 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+from foundation import storage
+from foundation.options import check_choice
+from foundation.storage import Place, Range
+from foundation.wording import visible
 from reader.access.examples import ExampleDecoder, Values
 from reader.access.open_files import OpenFiles
 from reader.opened_set import OpenedSet
 from reader.records.split_files import checked_index
-from shard_format import (
-    FRAME_BYTES,
-    DamageError,
-    Feature,
-    Manifest,
-    ShardSetError,
-    storage,
-    unframe,
-)
-from shard_format.options import check_choice
-from shard_format.storage import Place, Range
-from shard_format.wording import visible
+from shard_format import FRAME_BYTES, DamageError, Feature, Manifest, ShardSetError, unframe
 
 _VERIFY = "Run 'shardmill verify': it names all that is damaged."
 

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import SupportsIndex, TypeVar, overload
 
+from foundation import storage
+from foundation.options import check_integer
+from foundation.storage import Place, Range, Url, local_path, place_of
 from reader.access.examples import Values
 from reader.access.indexed_split import AccessInfo, IndexedSplit
-from shard_format import Manifest, ShardSetError, UsageError, load_manifest, manifest_with, storage
-from shard_format.options import check_integer
-from shard_format.storage import Place, Range, Url, local_path, place_of
+from shard_format import Manifest, ShardSetError, UsageError, load_manifest, manifest_with
 
 _WHERE = "reader.random_access"
 

@@ -17,22 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 
+from foundation import storage
+from foundation.storage import Place, Range, Url
+from foundation.wording import visible
 from reader.access.open_files import OpenFiles
 from reader.cache.inventory import is_whole
 from reader.cache.locations import missing, unreachable
 from reader.damage import SkippedRecords
 from reader.opened_set import OpenedSet
-from shard_format import (
-    FRAME_BYTES,
-    DamageError,
-    ShardSetError,
-    SplitInfo,
-    storage,
-    unframe,
-    unframe_many,
-)
-from shard_format.storage import Place, Range, Url
-from shard_format.wording import visible
+from shard_format import FRAME_BYTES, DamageError, ShardSetError, SplitInfo, unframe, unframe_many
 
 Int64Array = npt.NDArray[np.int64]
 Payloads = npt.NDArray[np.object_]

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
+from foundation import storage
+from foundation.storage import Place
 from reader.cache.inventory import PART, is_same_file, is_whole
 from reader.cache.retrying import retried
-from shard_format import DamageError, ShardmillError, storage
-from shard_format.storage import Place
+from shard_format import DamageError, ShardmillError
 
 OnBytes = Callable[[int], None]
 

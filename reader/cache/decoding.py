@@ -16,6 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
 
+from foundation.machine import usable_cores
+from foundation.storage import Place
 from reader.cache.pixels import PLACE
 from reader.cache.stored_records import OnBytes, stored_records
 from reader.record_types import OpenSplit
@@ -34,9 +36,7 @@ from shard_format import (
     frame,
     index_schema,
 )
-from shard_format.machine import usable_cores
 from shard_format.naming import INDEX_DIR, MANIFEST, index_file
-from shard_format.storage import Place
 from shard_format.tfrecord import masked_crc
 
 PIXELS = "pixels"  # the file

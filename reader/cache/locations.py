@@ -7,14 +7,15 @@ import errno
 from collections.abc import Sequence
 from pathlib import Path
 
+from foundation import storage
+from foundation.storage import Place, local_path, local_place_of, place_of
 from reader.cache.copying import Wanted, fetch
 from reader.cache.inventory import Item, is_whole
 from reader.cache.resources import default_cache_dir
 from reader.cache.store import Lease, Store
 from reader.options import Directory, ReadOptions
-from shard_format import Manifest, ShardSetError, UsageError, load_manifest, storage
+from shard_format import Manifest, ShardSetError, UsageError, load_manifest
 from shard_format.naming import MANIFEST, TOKENIZERS
-from shard_format.storage import Place, local_path, local_place_of, place_of
 
 # Of the copy, and not of the file that is copied, which has a URL.
 _LOCAL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOTDIR)

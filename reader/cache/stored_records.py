@@ -9,10 +9,11 @@ from typing import BinaryIO
 
 import tensorflow as tf
 
+from foundation import storage
+from foundation.storage import Place
 from reader.cache.retrying import retried
 from reader.records.readers import MemoryRecordReader
-from shard_format import DamageError, ShardInfo, storage, unframe_all
-from shard_format.storage import Place
+from shard_format import DamageError, ShardInfo, unframe_all
 
 OnBytes = Callable[[int], None]
 

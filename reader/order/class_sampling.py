@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
+from foundation.options import check_choice
 from reader.order import graph_order, numpy_order
 from shard_format import DamageError, Feature, ShardSetError, UsageError, mix
-from shard_format.options import check_choice
 
 SLOT_STREAM = 0x534C4F54  # "SLOT"
 DRAW_STREAM = 0x44524157  # "DRAW"

@@ -9,10 +9,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from foundation import storage
+from foundation.storage import local_path, place_of
 from reader.batches import read_batches
 from reader.stream import Stream
-from shard_format import UsageError, storage
-from shard_format.storage import local_path, place_of
+from shard_format import UsageError
 
 
 @dataclasses.dataclass(frozen=True)

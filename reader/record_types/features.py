@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import tensorflow as tf
 
+from foundation.options import check_choice
 from reader.options import ReadOptions
 from reader.record_types.base import OpenSplit
 from shard_format import Feature, Manifest, Schema, ShardSetError, UsageError, label_column
-from shard_format.options import check_choice
 
 _DTYPES = {
     "text": tf.string,

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 
+from foundation.options import check_choice
 from reader.options import ReadOptions, check_fits
 from reader.record_types.base import OpenSplit, TokenInfo
 from reader.record_types.features import FurtherFeatures, find_further
 from reader.records.vocabulary import Vocabulary, find_vocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
 from shard_format import DamageError, ShardSetError
-from shard_format.options import check_choice
 
 FEATURES = ("tokens", "segments", "positions")
 PADDING = "padding"  # the column of the index that counts positions without a token

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
+from foundation.options import check_choice
 from reader.options import ReadOptions, check_fits
 from reader.record_types.base import OpenSplit
 from reader.record_types.features import (
@@ -19,7 +20,6 @@ from reader.record_types.features import (
 from reader.transforms.text import TEXT_AUGMENTATIONS, Draws, Step, make_step
 from reader.transforms.text.synonyms import read_synonyms
 from shard_format import ShardSetError
-from shard_format.options import check_choice
 
 TEXT = "text"
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import tensorflow as tf
 
+from foundation.options import check_choice
 from reader.options import ReadOptions, check_fits
 from reader.record_types.base import OpenSplit, TokenInfo
 from reader.record_types.features import (
@@ -20,7 +21,6 @@ from reader.record_types.token_lengths import TokenCounts, padding_share
 from reader.records.vocabulary import Vocabulary, find_vocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
 from shard_format import DamageError
-from shard_format.options import check_choice
 
 TOKENS = "tokens"  # the feature, and the column of the index that counts them
 

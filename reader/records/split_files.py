@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from shard_format import DamageError, ShardSetError, SplitInfo, open_index, storage
+from foundation import storage
+from foundation.storage import Place
+from shard_format import DamageError, ShardSetError, SplitInfo, open_index
 from shard_format.naming import below
-from shard_format.storage import Place
 
 
 def checked_index(path: Place, split: SplitInfo) -> pa.Table:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from foundation.storage import Place
 from reader.records.vocabulary import HUGGING_FACE, SENTENCE_PIECE
 from shard_format import DamageError, ShardSetError
-from shard_format.storage import Place
 from shard_format.tokenizer_limits import check_tokenizer, read_tokenizer_file
 
 # texts -> the ids of each

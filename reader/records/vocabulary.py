@@ -10,8 +10,8 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 
+from foundation.storage import Place
 from shard_format import DamageError, Manifest, ShardSetError, naming
-from shard_format.storage import Place
 from shard_format.tokenizer_limits import check_ids, read_tokenizer_file
 
 TRAINING_SPLIT = "train"

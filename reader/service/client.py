@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from foundation.storage import local_path, place_of
 from reader.options import Directory
 from reader.pipeline import Source, finished, without_rewrites
 from reader.service.address import Address, check_answers
 from reader.state import Position
 from shard_format import UsageError
-from shard_format.storage import local_path, place_of
 
 # Ticks of a second without a batch, until some are read here. More than a worker needs to come back
 # or to read its first batch from cold storage; too few cost work done twice, nothing else.

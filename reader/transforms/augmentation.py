@@ -8,9 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from foundation.options import check_choice
 from reader.transforms import AUGMENTATIONS, STAGES, TRANSFORMS, Example, Transform
 from shard_format import UsageError
-from shard_format.options import check_choice
 
 Augment = str | Sequence[str | Transform]
 

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
+from foundation.storage import Place
 from reader.transforms.base import Example
 from shard_format import Manifest, ShardSetError, UsageError
-from shard_format.storage import Place
 
 TRAINING_SPLIT = "train"
 STATISTICS = "pixels"  # the key in a split's statistics

@@ -15,7 +15,7 @@ from beam_jobs.__main__ import JOBS
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.submit import submit
 from shard_format import ShardmillError, UsageError
-from shard_format.options import declared
+from foundation.options import declared
 
 # Parameters with another name than their option: Dataflow's own --labels are those of the job.
 RENAMED = {"labels_table": "labels"}

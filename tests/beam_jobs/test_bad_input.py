@@ -12,8 +12,8 @@ import pytest
 
 from beam_jobs.options import ImageOptions
 from beam_jobs.options.values import parse_splits
+from foundation.wording import parse_size
 from shard_format import InputError, UsageError, verify
-from shard_format.wording import parse_size
 
 
 def quarantine(out):

@@ -20,7 +20,8 @@ from beam_jobs.stages.plan.recipes import RecipeWriter
 from beam_jobs.staging.assignment import Assignment
 from beam_jobs.staging.recipes import RecipeUnit
 from beam_jobs.workspace import Workspace
-from shard_format import InputError, UsageError, load_manifest, storage
+from foundation import storage
+from shard_format import InputError, UsageError, load_manifest
 
 
 def _replay(out, folder=None, **changes):

@@ -19,8 +19,9 @@ import pytest
 from beam_jobs import preprocess
 from beam_jobs.progress import _end as end_reports
 from beam_jobs.stages import list as list_stage
-from shard_format import load_manifest, naming, storage, verify
-from shard_format.storage import Url
+from foundation import storage
+from foundation.storage import Url
+from shard_format import load_manifest, naming, verify
 
 COMMAND = [sys.executable, "-m", "beam_jobs"]
 COMMON = ["--num-shards", "6", "--workers", "2"]

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from beam_jobs import ImageOptions, preprocess, run
+from foundation.errors import EmptySetError
 from shard_format import InputError, load_manifest
-from shard_format.errors import EmptySetError
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from beam_jobs.corpus.discovery import expand_globs, find_files
 from beam_jobs.lease import Lease
 from beam_jobs.progress import Follower, report
 from beam_jobs.repair import repair
-from shard_format import InputError, Scope, naming, storage, verify_set
+from foundation import storage
+from shard_format import InputError, Scope, naming, verify_set
 
 OUT = "memory://bucket/set"
 LEASES = storage.Url(f"{OUT}/{naming.WORK_DIR}/leases")

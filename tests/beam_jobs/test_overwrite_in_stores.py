@@ -11,7 +11,8 @@ import simplejpeg
 from beam_jobs import ImageOptions, preprocess
 from beam_jobs.generations.compact import compact
 from beam_jobs.replacement_in_stores import ReplacementInStore
-from shard_format import InputError, load_build, load_manifest, storage, verify
+from foundation import storage
+from shard_format import InputError, load_build, load_manifest, verify
 from shard_format.removed_records import read_removed
 
 OUT = "memory://bucket/set"

@@ -11,7 +11,7 @@ from beam_jobs import progress
 from beam_jobs.engine import silence
 from beam_jobs.engine.silence import Silence
 from beam_jobs.progress import Follower, at_work, report
-from shard_format import storage
+from foundation import storage
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from beam_jobs.images.resample import FILTERS
 from beam_jobs.like import options_like
 from beam_jobs.options import ImageOptions
 from beam_jobs.record_types.image import ImageRecords
+from foundation.storage import place_of
 from shard_format import UsageError
-from shard_format.storage import place_of
 
 
 def decibels(pixels, expected):

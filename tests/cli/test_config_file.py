@@ -17,9 +17,9 @@ from beam_jobs.options import OPTIONS, ImageOptions, TextOptions
 from cli.commands.preprocess import preprocess
 from cli.commands.train import train
 from cli.config_file import config_text, save
+from foundation.config_file import key_of, read_config
+from foundation.options import declared
 from shard_format import UsageError
-from shard_format.config_file import key_of, read_config
-from shard_format.options import declared
 
 FURTHER = {"sources": tuple, "out": str}
 # TOML has no lone surrogates, and a path no zero byte.

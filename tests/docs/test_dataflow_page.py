@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from beam_jobs.options import OPTIONS
-from shard_format.options import declared, flag_of
+from foundation.options import declared, flag_of
 
 
 @pytest.fixture(scope="module")

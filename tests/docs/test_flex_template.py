@@ -9,8 +9,8 @@ import re
 import pytest
 
 from beam_jobs.options import OPTIONS
+from foundation.options import declared
 from shard_format import UsageError
-from shard_format.options import declared
 
 PLACES = ["--sources=gs://bkt/photos gs://bkt/more", "--out=gs://bkt/set"]
 

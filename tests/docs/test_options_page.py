@@ -9,7 +9,7 @@ import pytest
 
 from beam_jobs.options import OPTIONS
 from beam_jobs.text.cleaning import STEPS
-from shard_format.options import declared, flag_of
+from foundation.options import declared, flag_of
 
 
 @pytest.fixture(scope="module")

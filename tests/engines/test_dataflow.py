@@ -23,7 +23,8 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from google.protobuf import json_format, struct_pb2
 
 from beam_jobs import ImageOptions, TextOptions, preprocess
-from shard_format import load_manifest, storage
+from foundation import storage
+from shard_format import load_manifest
 from tests.engines.dataflow_launcher import BUCKET, SECRET, Launcher, options_of
 from tests.engines.dataflow_service import DataflowService
 from tests.engines.fetch import fetched

@@ -13,9 +13,9 @@ import pytest
 import reader
 from cli.commands.read import read
 from cli.commands.train import train
+from foundation.options import Limits, check_declared, option
 from reader.options import KINDS, ReadOptions
 from shard_format import UsageError
-from shard_format.options import Limits, check_declared, option
 from trainer.options import TrainOptions
 
 FIELDS = {field.name: field for field in dataclasses.fields(ReadOptions)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from shard_format import storage
-from shard_format.storage import Place
+from foundation import storage
+from foundation.storage import Place
 
 _WRITERS = 12
 

@@ -13,8 +13,8 @@ from unittest import mock
 
 import pytest
 
-from shard_format import storage
-from shard_format.storage import object_stores, place_of
+from foundation import storage
+from foundation.storage import object_stores, place_of
 from tests.servers.azurite import azurite
 from tests.servers.fake_gcs import fake_gcs
 from tests.servers.faults import Fault

@@ -14,8 +14,8 @@ from unittest import mock
 
 import pytest
 
-from shard_format import storage
-from shard_format.storage import Place, object_stores, place_of
+from foundation import storage
+from foundation.storage import Place, object_stores, place_of
 from tests.servers.fake_gcs import fake_gcs
 from tests.servers.faults import Fault
 from tests.servers.proxy import Proxy, proxy

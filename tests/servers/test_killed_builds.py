@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from shard_format import storage
-from shard_format.storage import Stat, place_of
+from foundation import storage
+from foundation.storage import Stat, place_of
 from tests.servers.server import Server
 from tests.servers.test_builds import CLEAN, connected, root_hash, shardmill
 from tests.servers.versitygw import versitygw

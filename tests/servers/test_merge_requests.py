@@ -9,8 +9,8 @@ import pytest
 
 from beam_jobs.options import TextOptions
 from beam_jobs.stages.plan.merge_levels import OBJECT_STORE, Level, Limits, Merging
+from foundation.storage import place_of
 from shard_format import load_manifest
-from shard_format.storage import place_of
 from tests.beam_jobs.stages.merge.builds import Build
 from tests.servers.proxy import proxy
 from tests.servers.test_builds import connected

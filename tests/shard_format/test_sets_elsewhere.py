@@ -6,6 +6,7 @@ import pytest
 
 from beam_jobs.quarantine import export, reasons, rejected_records
 from beam_jobs.report.finished_set import FinishedSet, locations_of
+from foundation import storage
 from shard_format import (
     ShardSetError,
     load_build,
@@ -13,7 +14,6 @@ from shard_format import (
     naming,
     open_index,
     read_records,
-    storage,
     verify,
 )
 from shard_format.dropped import count_duplicates, read_refused, refused_bytes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shard_format.errors import UsageError
+from foundation.errors import UsageError
 from trainer.events import EpochDone
 from trainer.options import Settings
 

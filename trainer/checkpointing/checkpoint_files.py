@@ -23,7 +23,7 @@ from typing import IO
 import google_crc32c
 import tensorflow as tf
 
-from shard_format.errors import DamageError, file_error
+from foundation.errors import DamageError, file_error
 
 LATEST = "checkpoint"
 _PARTS = (".data-00000-of-00001", ".index")

@@ -18,7 +18,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from shard_format.errors import InputError
+from foundation.errors import InputError
 from trainer.checkpointing import checkpoint_files
 from trainer.checkpointing.progress import Progress
 

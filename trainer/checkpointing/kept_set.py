@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from foundation.storage import Place
 from reader.records.tokenizer import read_tokenizer
 from reader.records.vocabulary import HUGGING_FACE, SENTENCE_PIECE
 from shard_format import Manifest, ShardSetError, parse_manifest
-from shard_format.storage import Place
 from trainer.checkpointing.run_dir import write_file
 
 SET_MANIFEST = "set-manifest.json"

@@ -30,8 +30,8 @@ from typing import Any
 
 import numpy as np
 
+from foundation.errors import InputError, UsageError, file_error
 from shard_format import ShardmillError, has_records_of, load_manifest
-from shard_format.errors import InputError, UsageError, file_error
 from trainer.checkpointing.run_lock import NAME as LOCK
 from trainer.events import EpochDone
 from trainer.options import Settings, default_identity

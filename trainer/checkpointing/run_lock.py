@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from shard_format.errors import InputError, file_error
+from foundation.errors import InputError, file_error
 
 NAME = "lock"
 # What file systems without locks answer.

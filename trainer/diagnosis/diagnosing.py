@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from foundation.machine import machine_cores, usable_cores
 from reader.profiling.stages import StageTimes, measure_stages
 from reader.stream import StreamInfo
 from shard_format import UsageError
-from shard_format.machine import machine_cores, usable_cores
 from trainer.diagnosis.advice import Advice, Trial, rank
 from trainer.diagnosis.costs import Costs
 from trainer.diagnosis.job import open_job

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from shard_format.errors import UsageError
+from foundation.errors import UsageError
 from trainer import precision
 from trainer.data import Data, open_data, require_batch
 from trainer.devices import configure_devices

@@ -6,7 +6,7 @@ import dataclasses
 import shlex
 from collections.abc import Mapping
 
-from shard_format.storage import place_of
+from foundation.storage import place_of
 from trainer.diagnosis.advice import Advice, Trial
 from trainer.diagnosis.verdict import Verdict
 from trainer.options import TrainOptions

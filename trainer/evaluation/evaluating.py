@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 
 import reader
+from foundation import storage
+from foundation.storage import Place, local_path
+from foundation.wording import counted
 from reader.damage import naming_damage
 from reader.record_types.features import labels_by_name
 from reader.records.tokenizer import read_tokenizer
@@ -24,10 +27,7 @@ from shard_format import (
     load_manifest,
     manifest_with,
     naming,
-    storage,
 )
-from shard_format.storage import Place, local_path
-from shard_format.wording import counted
 from trainer.baseline import majority_baseline
 from trainer.checkpointing.run_dir import RUN
 from trainer.evaluation.models import EvaluatedModel, open_model, outcome_of

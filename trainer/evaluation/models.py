@@ -12,9 +12,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from foundation.storage import Place, place_of
 from reader.transforms.normalization import Normalization
 from shard_format import InputError, Manifest, UsageError
-from shard_format.storage import Place, place_of
 from trainer.checkpointing.kept_set import kept_manifest
 from trainer.checkpointing.run_dir import RUN
 from trainer.export import litert, onnx

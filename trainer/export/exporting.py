@@ -23,7 +23,7 @@ def export(options: ExportOptions, on_progress: OnProgress = _ignore) -> Exporte
         InputError: The model cannot be loaded, converted or written.
         MissingExtraError: A converter or runtime is not installed.
     """
-    from shard_format.extras import naming_extras
+    from foundation.extras import naming_extras
 
     with naming_extras():
         from trainer.export.targets import TARGETS  # loads TensorFlow

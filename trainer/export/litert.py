@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from foundation.extras import MissingExtraError
 from shard_format import InputError
-from shard_format.extras import MissingExtraError
 from trainer.export.quantization import QUANTIZATIONS, Records
 
 MISSING = "ai_edge_litert is not installed. Run: pip install 'shardmill[export]'"

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from foundation.storage import Place
 from reader.record_types.features import find_feature
 from shard_format import Manifest, ShardSetError, UsageError
-from shard_format.storage import Place
 from trainer.export.trained_run import TrainedRun
 
 _WARM_CALLS, _TIMED_CALLS = 3, 30

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from foundation.extras import MissingExtraError
 from shard_format import InputError
-from shard_format.extras import MissingExtraError
 
 _TOLERANCE = 1e-3  # of probabilities
 MISSING = "{} is not installed. Run: pip install 'shardmill[export]'"

@@ -6,9 +6,9 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from shard_format.errors import UsageError
-from shard_format.options import Limits, check_declared, option
-from shard_format.storage import Place, local_place_of, place_of
+from foundation.errors import UsageError
+from foundation.options import Limits, check_declared, option
+from foundation.storage import Place, local_place_of, place_of
 from trainer.export.quantization import QUANTIZATIONS
 
 TARGET_NAMES = ("saved-model", "tflite", "onnx")

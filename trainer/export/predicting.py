@@ -13,10 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
+from foundation.storage import Place
 from reader.records.tokenizer import make_encoder, read_tokenizer
 from reader.records.vocabulary import find_vocabulary
 from shard_format import InputError, UsageError
-from shard_format.storage import Place
 from trainer.export.cleaning import cleaning_of
 from trainer.export.float32_model import in_float32
 from trainer.export.locating import RunRecord, locate

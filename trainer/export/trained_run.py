@@ -7,6 +7,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
+from foundation.storage import Place, place_of
 from reader.transforms.normalization import Normalization
 from shard_format import (
     Feature,
@@ -16,7 +17,6 @@ from shard_format import (
     load_manifest,
     manifest_with,
 )
-from shard_format.storage import Place, place_of
 from trainer.checkpointing.kept_set import kept_manifest
 from trainer.export.locating import read_run
 from trainer.model_files import load_model

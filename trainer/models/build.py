@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from shard_format.errors import UsageError
-from shard_format.wording import did_you_mean
+from foundation.errors import UsageError
+from foundation.wording import did_you_mean
 from trainer.models import custom
 from trainer.models.ending import cut_head, ends_in
 from trainer.models.shapes import (

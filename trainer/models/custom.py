@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from shard_format.errors import UsageError
+from foundation.errors import UsageError
 
 SIGNATURE = "function(input_shape, num_classes) -> keras.Model"
 

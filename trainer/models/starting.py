@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shard_format.errors import InputError, UsageError
+from foundation.errors import InputError, UsageError
 from trainer.model_files import load_model
 
 Array = npt.NDArray[Any]

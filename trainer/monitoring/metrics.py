@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from shard_format.errors import UsageError
+from foundation.errors import UsageError
 from trainer.loop import NOTHING, Totals
 
 _LATEST = "checkpoint"  # the file that TensorFlow replaces with every checkpoint

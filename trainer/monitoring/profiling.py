@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from shard_format.errors import UsageError
+from foundation.errors import UsageError
 from trainer.options import profiled_steps
 
 _NEVER = (sys.maxsize, sys.maxsize)

@@ -20,7 +20,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from shard_format.errors import InputError
+from foundation.errors import InputError
 from shard_format.naming import MANIFEST
 from trainer.loop import NOTHING, Loop, OnSteps, Totals
 from trainer.objective import COUNTS

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
+from typing_extensions import override
 
-from shard_format.errors import UsageError
-from shard_format.storage import local_path
+from foundation.errors import UsageError
+from foundation.storage import local_path
 from trainer.errors import WorkersLost
 from trainer.events import OnEvent
 from trainer.options import TrainOptions
@@ -47,19 +48,19 @@ class Servers(Team):
         self.is_under_way = False
         self._servers = cluster
 
+    @override
     @property
     def num_workers(self) -> int:
-        """See `Team`."""
         return len(self._servers.of_job("worker"))
 
+    @override
     @property
     def num_parameter_servers(self) -> int:
-        """See `Team`."""
         return len(self._servers.of_job("ps"))
 
+    @override
     @property
     def is_settled(self) -> bool:
-        """See `Team`."""
         return not self.is_under_way
 
     def distribute(self, stream: Any, batch_size: int) -> Any:

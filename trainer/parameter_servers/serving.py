@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from shard_format.errors import UsageError
+from foundation.errors import UsageError
 from trainer.errors import WorkersLost
 from trainer.events import OnEvent, ServerStarted
 from trainer.workers.cluster import Cluster

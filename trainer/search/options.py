@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from shard_format.options import Limits, check_declared, flag_of, option
+from foundation.options import Limits, check_declared, flag_of, option
 from trainer.search.proposals import METHODS
 from trainer.search.pruners import PRUNERS
 

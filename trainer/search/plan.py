@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from foundation.options import flag_of
+from foundation.storage import Place
 from reader.options import kind_of
 from shard_format import Manifest, UsageError, load_manifest
-from shard_format.options import flag_of
-from shard_format.storage import Place
 from trainer.defaults import DEFAULTS
 from trainer.options import TrainOptions
 from trainer.search.options import DEFAULT_TRIALS, SearchOptions

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shard_format.config_file import key_of
-from shard_format.errors import file_error
-from shard_format.wording import shortened, visible
+from foundation.config_file import key_of
+from foundation.errors import file_error
+from foundation.wording import shortened, visible
 from trainer.search.space import Parameter, shown_value
 from trainer.search.trials import Trial, best_trial
 

@@ -11,9 +11,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from shard_format.errors import file_error
-from shard_format.machine import usable_cores
-from shard_format.wording import shortened, visible
+from foundation.errors import file_error
+from foundation.machine import usable_cores
+from foundation.wording import shortened, visible
 
 _GRACE_SECONDS = 120.0  # to write a checkpoint, after which a process counts as hanging
 _TAIL_BYTES = 20_000

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from shard_format.errors import InputError, UsageError
+from foundation.errors import InputError, UsageError
 from trainer.search.space import MAX_GRID, Parameter, Space, Value
 from trainer.search.trials import STATE, Trial
 

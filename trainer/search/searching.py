@@ -12,8 +12,8 @@ import signal
 import time
 from collections.abc import Sequence
 
-from shard_format.errors import InputError
-from shard_format.wording import counted
+from foundation.errors import InputError
+from foundation.wording import counted
 from trainer.checkpointing.best import score
 from trainer.checkpointing.run_dir import HISTORY
 from trainer.checkpointing.termination import Termination

@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from shard_format.errors import UsageError
-from shard_format.options import flag_of
+from foundation.errors import UsageError
+from foundation.options import flag_of
 
 Value = bool | int | float | str | None
 

@@ -18,10 +18,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from shard_format.config_file import key_of, nearest, read_text
-from shard_format.errors import UsageError
-from shard_format.options import check_value, declared
-from shard_format.wording import did_you_mean
+from foundation.config_file import key_of, nearest, read_text
+from foundation.errors import UsageError
+from foundation.options import check_value, declared
+from foundation.wording import did_you_mean
 from trainer.options import FREE_TO_CHANGE, TrainOptions
 from trainer.search.space import Parameter, Space, Value, same
 

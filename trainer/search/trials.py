@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shard_format.config_file import key_of
-from shard_format.errors import InputError, file_error
-from shard_format.wording import counted
+from foundation.config_file import key_of
+from foundation.errors import InputError, file_error
+from foundation.wording import counted
 from trainer.checkpointing.run_dir import write_json
 
 STATE = "search.json"

@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from typing_extensions import override
+
 
 def create() -> Any:
     """A CentralStorageStrategy over all GPUs, or over all logical CPU devices without a GPU."""
@@ -17,9 +19,9 @@ def create() -> Any:
         TensorFlow refuses to update them without such a rule, and Keras 3.15 gives none.
         """
 
+        @override
         @contextlib.contextmanager
         def scope(self) -> Iterator[Any]:
-            """See tf.distribute.Strategy."""
             with super().scope() as scope, tf.variable_creator_scope(_of_first_replica):
                 yield scope
 

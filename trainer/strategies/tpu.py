@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from shard_format.errors import UsageError
+from foundation.errors import UsageError
 
 # What the documentation of Cloud TPU sets to the name of a TPU; "local" is that of a TPU VM.
 _VARIABLE = "TPU_NAME"

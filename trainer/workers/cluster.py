@@ -17,7 +17,7 @@ import json
 import os
 from typing import Any
 
-from shard_format.errors import UsageError
+from foundation.errors import UsageError
 
 VARIABLE = "TF_CONFIG"
 _CHIEFS = ("chief", "master")  # the second is what older schedulers call the first

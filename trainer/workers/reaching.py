@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Iterator
 
-from shard_format.errors import UsageError
+from foundation.errors import UsageError
 from trainer.errors import WorkersLost
 from trainer.events import OnEvent, WorkersAwaited
 from trainer.workers.cluster import Cluster

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from shard_format.errors import ShardmillError
+from foundation.errors import ShardmillError
 from trainer.workers.cluster import Cluster
 
 _SMALL = 256  # int32 values that a message begins with, two of them its length

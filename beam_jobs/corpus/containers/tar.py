@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from typing_extensions import override
+
 from beam_jobs.corpus.codecs import codec_of
 from beam_jobs.corpus.containers.base import NO_BYTES, ArchiveReport, Container, Member, make_member
 from beam_jobs.corpus.containers.tar_headers import FOLDER, Gap, is_header, read_headers
@@ -26,8 +28,8 @@ _HEADER_BYTES = 512
 class Tar(Container):
     """See Container."""
 
+    @override
     def members(self, file: SourceItem, report: ArchiveReport) -> Iterator[Member]:
-        """See Container."""
         with opened(FileRange(file.path)) as plain:
             head = plain.head(_HEADER_BYTES)
         # A member may have a name that looks like a codec's magic, so the header comes first.
@@ -50,8 +52,8 @@ class Tar(Container):
             report.damage = Rejection("damaged-archive", _described(gaps))
             report.gaps = tuple(ByteRange(gap.offset, gap.size) for gap in gaps[:_MAX_GAPS])
 
+    @override
     def open(self, path: bytes, locator: Locator) -> RawStream:
-        """See Container."""
         return FileRange(path, locator.offset, locator.size)
 
 

@@ -9,6 +9,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from typing_extensions import override
+
 from beam_jobs.corpus.codecs import RAW_DEFLATE, Inflater, Readable
 from beam_jobs.corpus.containers.base import ArchiveReport, Container, Member, make_member
 from beam_jobs.corpus.containers.zip_directory import (
@@ -21,7 +23,7 @@ from beam_jobs.corpus.containers.zip_directory import (
 from beam_jobs.corpus.record import Locator, Rejection, SourceItem
 from beam_jobs.corpus.source_io import UnreadableError, file_of, retried
 from beam_jobs.corpus.streams import ByteStream, FileRange, RawStream, opened
-from shard_format import storage
+from foundation import storage
 
 _STORED, _DEFLATED, _BZIP2, _LZMA = 0, 8, 12, 14  # APPNOTE.TXT 6.3.10, section 4.4.5
 _NOT_DECOMPRESSED = -1  # the stored bytes, of a member that cannot be decompressed
@@ -36,8 +38,8 @@ _MAX_DICTIONARY_BYTES = 64 << 20  # 64 MiB, the largest that LZMA's presets use;
 class Zip(Container):
     """See Container."""
 
+    @override
     def members(self, file: SourceItem, report: ArchiveReport) -> Iterator[Member]:
-        """See Container."""
         archive = retried(lambda: storage.open_random(file_of(file.path)), file.path)
         try:
             for found in read_directory(archive):
@@ -60,8 +62,8 @@ class Zip(Container):
         finally:
             archive.close()
 
+    @override
     def open(self, path: bytes, locator: Locator) -> RawStream:
-        """See Container."""
         return _ZipMember(path, locator)
 
 
@@ -75,8 +77,8 @@ class _ZipMember(RawStream):
         self._stored: ByteStream | None = None
         self._content: Readable | None = None
 
+    @override
     def more(self, size: int) -> bytes:
-        """See RawStream."""
         if self._content is None:
             self._content = self._opened()
         method = self._locator.method
@@ -93,8 +95,8 @@ class _ZipMember(RawStream):
             self._check(is_end=not data)
         return data
 
+    @override
     def close(self) -> None:
-        """See RawIOBase."""
         if self._stored is not None:
             self._stored.close()
         super().close()

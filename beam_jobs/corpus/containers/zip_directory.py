@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from beam_jobs.corpus.record import Locator, Rejection
-from shard_format.storage import RandomAccessFile
+from foundation.storage import RandomAccessFile
 
 FOLDER, ENCRYPTED = "a folder", "encrypted"
 LOCAL_BYTES = 30  # of a local header, without name and extra field

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
+from typing_extensions import override
 
 from beam_jobs.corpus.formats.columnar import DAMAGE, MAX_BATCH_ROWS, Columnar, ColumnFile, RowGroup
 from beam_jobs.corpus.record import Rejection
@@ -17,8 +18,8 @@ _STREAM_MAGIC = b"\xff\xff\xff\xff"  # a message of the format since Arrow 0.15
 class Arrow(Columnar):
     """See Columnar."""
 
+    @override
     def open_file(self, file: ByteStream) -> ColumnFile:
-        """See Columnar."""
         head = file.head(len(_FILE_MAGIC))
         if head != _FILE_MAGIC and not head.startswith(_STREAM_MAGIC):
             detail = f"the file begins with {head!r}, not as Arrow files do"
@@ -42,8 +43,8 @@ class _ArrowFile(ColumnFile):
         self._columns: list[str] = []
         self._next = 0
 
+    @override
     def groups(self) -> Iterator[RowGroup]:
-        """See ColumnFile."""
         # Some column must be read to learn how many rows there are; the last is rarely large.
         last = self.schema.names[-1:]
         if self._has_footer:
@@ -68,8 +69,8 @@ class _ArrowFile(ColumnFile):
         if self._start:
             raise ValueError("the file has no footer")
 
+    @override
     def batches(self, group: RowGroup, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """See ColumnFile."""
         wanted = columns or self.schema.names[-1:]
         if self._has_footer:
             reader = pa.ipc.open_file(self._source, options=self._only(wanted))

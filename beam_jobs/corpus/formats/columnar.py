@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from typing_extensions import override
 
 from beam_jobs.corpus.dataset_metadata import huggingface_classes
 from beam_jobs.corpus.formats.base import (
@@ -83,8 +84,8 @@ class Columnar(Format):
             DAMAGE: It cannot be opened.
         """
 
+    @override
     def find(self, part: FilePart) -> Iterator[Found]:
-        """See Format."""
         with _seekable(part) as file:
             try:
                 yield from self._rows(self.open_file(file), part)
@@ -92,15 +93,15 @@ class Columnar(Format):
                 data = self.readable_bytes(part)
                 raise Rejection("damaged-file", first_line(error), data=data) from None
 
+    @override
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
-        """See Format."""
         fields, classes = found.context
         payload = self.payload.from_bytes(found.data)
         annotations = self.annotations.read(fields, part.annotations, classes)
         return RawRecord("", found.data, payload, annotations, "utf-8")
 
+    @override
     def splits(self, file: ByteStream, size: int) -> list[Split]:
-        """See Format."""
         found: list[Split] = []
         try:
             found = list(_splits(self.open_file(file)))
@@ -109,8 +110,8 @@ class Columnar(Format):
         rising = all(one.start < one.end or one.end < 0 for one in found)
         return found if found and rising else super().splits(file, size)
 
+    @override
     def inspect(self, part: FilePart) -> list[dict[str, Any]]:
-        """See Format."""
         with _seekable(part) as file:
             try:
                 return self._first_rows(self.open_file(file))

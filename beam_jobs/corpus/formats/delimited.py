@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from beam_jobs.corpus.encodings import Encoding, decode, encoding_of_lines
 from beam_jobs.corpus.formats.base import (
@@ -68,8 +69,8 @@ class Csv(Format):
         super().__init__(options, payload)
         self._names = parse_names("--columns", options.columns) if options.columns else ()
 
+    @override
     def find(self, part: FilePart) -> Iterator[Found]:
-        """See Format."""
         start, end = part.locator.start, part.locator.end
         names = self._names
         if start and not names:
@@ -95,8 +96,8 @@ class Csv(Format):
                 context = Columns(names, encoding.name, rows.end)
                 yield self.after_damage(rows.end, file.damage, rows.cut or None, context)
 
+    @override
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
-        """See Format."""
         names, encoding, offset, source = found.context
         values = found.parsed
         if values is None:
@@ -109,8 +110,8 @@ class Csv(Format):
         payload = self.payload.from_fields(row)
         return RawRecord("", found.data, payload, annotations, source or encoding)
 
+    @override
     def splits(self, file: ByteStream, size: int) -> list[Split]:
-        """See Format."""
         starts = None
         try:
             encoding = encoding_of_lines(file, self.options.encoding)
@@ -137,8 +138,8 @@ class Csv(Format):
         self._check_repeated(tuple(first.values))
         return tuple(first.values)
 
+    @override
     def inspect(self, part: FilePart) -> list[dict[str, Any]]:
-        """See Format."""
         return [
             dict(zip(one.context.names, one.parsed, strict=False))
             for one in first_records(self.find(part.beginning(self.limit)))

@@ -6,6 +6,7 @@ import itertools
 import re
 
 import numpy as np
+from typing_extensions import override
 
 from beam_jobs.corpus.encoding_declarations import declared_in_page, meant_by_page
 from beam_jobs.corpus.encodings import decode
@@ -29,8 +30,8 @@ class Html(Format):
 
     options: TextOptions
 
+    @override
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
-        """See Format."""
         if self.options.encoding == AUTO:
             text, encoding = decode_page(found.data)
         else:

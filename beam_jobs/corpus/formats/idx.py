@@ -13,6 +13,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from typing_extensions import override
+
 from beam_jobs.corpus.codecs import codec_of
 from beam_jobs.corpus.formats.base import (
     FilePart,
@@ -45,8 +47,8 @@ class _Images(NamedTuple):
 class Idx(Format):
     """See Format; the context of a record is its label."""
 
+    @override
     def find(self, part: FilePart) -> Iterator[Found]:
-        """See Format."""
         with part.open() as file:
             reader = SequentialReader(file)
             images = _images(_read_header(reader))
@@ -72,15 +74,15 @@ class Idx(Format):
                 rejection = Rejection("damaged-file", detail, data=rest)
                 yield FoundRejection(self.place(images.number), rejection)
 
+    @override
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
-        """See Format."""
         annotations = part.annotations
         if found.context is not None:
             annotations = annotations._replace(label=found.context)
         return RawRecord("", found.data, self.payload.from_bytes(found.data), annotations)
 
+    @override
     def splits(self, file: ByteStream, size: int) -> list[Split]:
-        """See Format."""
         try:
             images = _images(_read_header(SequentialReader(file)))
         except Rejection:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from beam_jobs.corpus.formats.base import FilePart, Format, FoundRecord
 from beam_jobs.corpus.record import RawRecord
 
@@ -9,7 +11,7 @@ from beam_jobs.corpus.record import RawRecord
 class ImageFile(Format):
     """See Format."""
 
+    @override
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
-        """See Format."""
         payload = self.payload.from_bytes(found.data)
         return RawRecord("", found.data, payload, part.annotations)

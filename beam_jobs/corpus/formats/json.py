@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import orjson
+from typing_extensions import override
 
 from beam_jobs.corpus.encodings import UTF8, decode, encoding_of_lines
 from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, first_records
@@ -33,8 +34,8 @@ class _JsonFormat(Format):
 
     options: TextOptions
 
+    @override
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
-        """See Format."""
         encoding, start = found.context
         value = _json_value(found.data, encoding, start)
         if isinstance(value, str):
@@ -46,8 +47,8 @@ class _JsonFormat(Format):
         payload = self.payload.from_fields(value)
         return RawRecord("", found.data, payload, annotations, found.parsed or encoding)
 
+    @override
     def inspect(self, part: FilePart) -> list[dict[str, Any]]:
-        """See Format."""
         values: list[Any] = []
         try:
             for one in first_records(self.find_unchecked(part.beginning(self.limit))):
@@ -86,16 +87,16 @@ class JsonLines(_JsonFormat, LineFormat):
 class Json(_JsonFormat):
     """See Format."""
 
+    @override
     def find(self, part: FilePart) -> Iterator[Found]:
-        """See Format."""
         try:
             yield from self._found(part, checked=True)
         except Rejection as rejection:
             is_kept = rejection.reason != TOO_LARGE
             raise rejection.with_data(self.readable_bytes(part) if is_kept else None) from None
 
+    @override
     def find_unchecked(self, part: FilePart) -> Iterator[Found]:
-        """See _JsonFormat."""
         return self._found(part, checked=False)
 
     def _found(self, part: FilePart, *, checked: bool) -> Iterator[FoundRecord]:

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from typing_extensions import override
+
 from beam_jobs.corpus.encodings import STATEFUL, UTF8, Encoding, encoding_of_lines
 from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, Split
 from beam_jobs.corpus.record import RawRecord, Rejection
@@ -57,8 +59,8 @@ class LineFormat(Format):
     options: TextOptions
     splits_bytes = True
 
+    @override
     def find(self, part: FilePart) -> Iterator[Found]:
-        """See Format."""
         return self.find_lines(part)
 
     def splits(self, file: ByteStream, size: int) -> list[Split]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from typing_extensions import override
 
 from beam_jobs.corpus.formats.columnar import (
     BATCH_BYTES,
@@ -26,8 +27,8 @@ _MOST_BYTES = 64 << 20  # 64 MiB of such values at a time, were each as large as
 class Parquet(Columnar):
     """See Columnar."""
 
+    @override
     def open_file(self, file: ByteStream) -> ColumnFile:
-        """See Columnar."""
         head = file.head(len(_MAGIC))
         if head != _MAGIC:
             detail = f"the file begins with {head!r}, not with {_MAGIC!r}"
@@ -64,14 +65,14 @@ class ParquetFile(ColumnFile):
             source, metadata=self._metadata, read_dictionary=list(self._texts), **options
         )
 
+    @override
     def groups(self) -> Iterator[RowGroup]:
-        """See ColumnFile."""
         for number in range(self._metadata.num_row_groups):
             group = self._metadata.row_group(number)
             yield RowGroup(number, group.num_rows, group.total_byte_size)
 
+    @override
     def batches(self, group: RowGroup, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """See ColumnFile."""
         rows = BATCH_BYTES // max(1, group.bytes // max(1, group.rows))
         rows = max(1, min(MAX_BATCH_ROWS, rows))
         if not columns:  # rows without any wanted column are rows too

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from typing_extensions import override
+
 from beam_jobs.corpus.encoding_declarations import declared_in_text
 from beam_jobs.corpus.encodings import decode
 from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, Split
@@ -27,15 +29,15 @@ class PlainText(LineFormat):
             separator = separator.replace(written, meant)
         self._separator = separator
 
+    @override
     def find(self, part: FilePart) -> Iterator[Found]:
-        """See Format."""
         if self.options.per_line or self._separator:
             separator = "" if self.options.per_line else self._separator
             return self.find_lines(part, separator)
         return Format.find(self, part)
 
+    @override
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
-        """See Format."""
         encoding, start = found.context or (self.options.encoding, 0)
         names = declared_in_text(found.data) if encoding == AUTO else ()
         text, encoding = decode(found.data, encoding, start, names)
@@ -43,7 +45,7 @@ class PlainText(LineFormat):
             text = text.rstrip("\r\n")  # editors put one after a replaced line
         return RawRecord("", found.data, text, part.annotations, found.parsed or encoding)
 
+    @override
     def splits(self, file: ByteStream, size: int) -> list[Split]:
-        """See Format."""
         kind = LineFormat if self.options.per_line else Format
         return kind.splits(self, file, size)

@@ -8,6 +8,8 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from typing_extensions import override
+
 from beam_jobs.corpus.formats.base import (
     INSPECTED_RECORDS,
     FilePart,
@@ -36,8 +38,8 @@ def is_frame(header: bytes) -> bool:
 class TfRecord(Format):
     """See Format; `seek` of a split is the first byte of its first record."""
 
+    @override
     def find(self, part: FilePart) -> Iterator[FoundRecord | FoundRejection]:
-        """See Format."""
         with part.open() as file:
             self._check_begin(file, part)
             reader = SequentialReader(file, part.locator.seek)
@@ -53,8 +55,8 @@ class TfRecord(Format):
             except Rejection as damage:  # of the stream
                 yield FoundRejection(self.place(number), damage.with_data(b""), {})
 
+    @override
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
-        """See Format."""
         fields = found.context
         if self.payload.keeps_example:
             fields = _fields(_decoded(found.data))
@@ -86,8 +88,8 @@ class TfRecord(Format):
             found[-1] = found[-1]._replace(end=-1)
         return found
 
+    @override
     def inspect(self, part: FilePart) -> list[dict[str, Any]]:
-        """See Format."""
         rows: list[dict[str, Any]] = []
         for one in itertools.islice(self.find(part), INSPECTED_RECORDS):
             if isinstance(one, FoundRecord) and self.payload.keeps_example:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from typing_extensions import override
+
 from beam_jobs.corpus.encoding_declarations import declared_in_text, meant_by_page
 from beam_jobs.corpus.encodings import decode
 from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, FoundRejection
@@ -30,8 +32,8 @@ _UNKNOWN = ("", "application/octet-stream", "unk", "application/http")
 class Warc(Format):
     """See Format."""
 
+    @override
     def find(self, part: FilePart) -> Iterator[Found]:
-        """See Format."""
         with _opened(part) as file:
             for one in read_warc(file, self.limit):
                 if isinstance(one, Gap):
@@ -39,8 +41,8 @@ class Warc(Format):
                 else:
                     yield _found(one, self.place(one.offset))
 
+    @override
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
-        """See Format."""
         record = found.parsed
         if not isinstance(record, WarcRecord):
             record = split_record(found.data)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import zlib
 
+from typing_extensions import override
+
 from beam_jobs.corpus.codecs import GZIP_WINDOW
 from beam_jobs.corpus.record import Rejection
 from beam_jobs.corpus.streams import ByteStream, RawStream
@@ -26,8 +28,8 @@ class GzipMembers(RawStream):
         self._member = bytearray()  # the compressed member, as far as it was read
         self._inflater: zlib._Decompress | None = None
 
+    @override
     def more(self, size: int) -> bytes:
-        """See RawStream."""
         while True:
             if not self._waiting:
                 self._waiting = self._compressed.read(_PACKED_BYTES)
@@ -47,8 +49,8 @@ class GzipMembers(RawStream):
             if data:
                 return data
 
+    @override
     def close(self) -> None:
-        """See RawIOBase."""
         self._compressed.close()
         super().close()
 

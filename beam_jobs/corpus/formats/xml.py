@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from resiliparse.extract.html2text import extract_plain_text
+from typing_extensions import override
 
 from beam_jobs.corpus.formats.base import (
     INSPECTED_RECORDS,
@@ -66,12 +67,12 @@ class Xml(Format):
 
     options: TextOptions
 
+    @override
     def find(self, part: FilePart) -> Iterator[Found]:
-        """See Format."""
         yield from self._find(part, inspects=False)
 
+    @override
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
-        """See Format."""
         context: _Context = found.context
         element = found.parsed
         if element is None:

@@ -29,8 +29,8 @@ from beam_jobs.dedup.images.hash_format import HASH_BYTES, THUMBNAIL_BYTES, is_f
 from beam_jobs.dedup.images.pair_verifier import PairVerifier, Thumbnails
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import StoredRecords
+from foundation.machine import usable_cores
 from shard_format import UsageError, mix
-from shard_format.machine import usable_cores
 
 # The thumbnails of these rows, in the given order: [k, THUMBNAIL_BYTES] for [k] rows.
 FetchThumbnails = Callable[[IntArray], Thumbnails]

@@ -30,7 +30,7 @@ from beam_jobs.dedup.text.signatures import SIGNATURE_BYTES
 from beam_jobs.dedup.union_find import components
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import StoredRecords
-from shard_format.machine import usable_cores
+from foundation.machine import usable_cores
 
 # Keys of bands in memory at a time; the signatures of a larger corpus are read several times.
 KEY_BYTES = 512 << 20  # 512 MiB: all 21 bands of 3 million documents

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
+from typing_extensions import override
 
 from beam_jobs.columns import IntArray
 from beam_jobs.dedup.text.normalization import normalized
@@ -121,13 +122,13 @@ class SegmentRemover(ExampleBuilder):
     builder: ExampleBuilder
     measure: Measure | None
 
+    @override
     @property
     def joins_records(self) -> bool:
-        """See ExampleBuilder."""
         return self.builder.joins_records
 
+    @override
     def build(self, table: pa.Table, staged: Iterator[StagedRecord]) -> Iterator[BuiltExample]:
-        """See ExampleBuilder."""
         # (row, index columns) of the records that were passed on.
         passed: deque[tuple[int, Mapping[str, int]]] = deque()
         for built in self.builder.build(table, self._edited(table, staged, passed)):
@@ -135,8 +136,8 @@ class SegmentRemover(ExampleBuilder):
                 passed.popleft()
             yield built._replace(columns={**passed[0][1], **built.columns})
 
+    @override
     def counters(self) -> pa.Table | None:
-        """See ExampleBuilder."""
         return self.builder.counters()
 
     def _edited(

@@ -9,7 +9,7 @@ from beam_jobs.report.charts import legend, rank_curve, stacked_bar
 from beam_jobs.report.finished_set import LabelClasses
 from beam_jobs.report.markup import Html, element, escape, foreign, note, table
 from beam_jobs.report.sampling import ReportedSet
-from shard_format.wording import counted
+from foundation.wording import counted
 
 _MOST_ROWS = 40  # up to which every class has its row
 _ENDS = 10  # of more classes, the most and the least frequent that have one

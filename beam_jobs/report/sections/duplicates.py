@@ -21,8 +21,8 @@ from beam_jobs.report.previews import (
 )
 from beam_jobs.report.sampling import ReportedSet
 from beam_jobs.report.sections.base import image, text, tile, tiles
+from foundation.wording import counted
 from shard_format.dropped import DuplicateCounts, count_duplicates, duplicates_files, read_columns
-from shard_format.wording import counted
 
 _MOST_CLUSTERS = 24
 _MOST_MEMBERS = 6

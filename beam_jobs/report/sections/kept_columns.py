@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from beam_jobs.report.finished_set import RecordLocation, locations_of
 from beam_jobs.report.markup import Html, element, escape, foreign, note, table
 from beam_jobs.report.sampling import ReportedSet
+from foundation.wording import counted
 from shard_format import Feature
 from shard_format.example import Values
-from shard_format.wording import counted
 
 # Kept columns are in the records, not in the index, so their summary reads some records. They are
 # in shuffled order, so the first ones are a fair sample.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from beam_jobs.report.markup import Html, drawing, element, escape, foreign, note, scrolling, table
 from beam_jobs.report.sampling import ReportedSet
-from shard_format.wording import counted
+from foundation.wording import counted
 
 _MOST_REASONS = 8  # with their own bar in the flow
 _MOST_ROWS = 40  # of reasons in the table

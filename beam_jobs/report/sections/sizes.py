@@ -12,7 +12,7 @@ import numpy.typing as npt
 from beam_jobs.report.charts import counted_histogram, histogram
 from beam_jobs.report.markup import Html, element, escape, note
 from beam_jobs.report.sampling import ReportedSet
-from shard_format.wording import counted, format_bytes
+from foundation.wording import counted, format_bytes
 
 # Records are in shuffled order, so the first ones are a fair sample; beyond this no histogram
 # changes any more that a person could see.

@@ -8,7 +8,7 @@ from typing import Any
 from beam_jobs.report.charts import stacked_bar
 from beam_jobs.report.markup import Html, escape, folded, foreign, note, table
 from beam_jobs.report.sampling import ReportedSet
-from shard_format.wording import format_bytes
+from foundation.wording import format_bytes
 
 _MOST_STAGES = 50
 

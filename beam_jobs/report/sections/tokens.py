@@ -8,7 +8,7 @@ from typing import Any
 from beam_jobs.report.charts import stacked_bar
 from beam_jobs.report.markup import Html, element, foreign, note, table
 from beam_jobs.report.sampling import ReportedSet
-from shard_format.wording import is_share, statistic
+from foundation.wording import is_share, statistic
 
 _PARTS = 1_000_000  # parts of a bar: shares are fractions
 

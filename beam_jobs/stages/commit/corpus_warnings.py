@@ -12,7 +12,7 @@ from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.sniffing import has_known_ending
 from beam_jobs.staging import UnitSummary
 from beam_jobs.workspace import Workspace, read_batches
-from shard_format.wording import counted
+from foundation.wording import counted
 
 _EMPTY = "empty "  # in the notes of a unit, before the name of a column
 _MOST_NAMED = 3

@@ -26,7 +26,8 @@ from beam_jobs.staging.assignment import SPLITS_FILE
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import STORED_FIELDS, fingerprints_file
 from beam_jobs.workspace import Workspace, read_batches
-from shard_format import file_info, naming, storage
+from foundation import storage
+from shard_format import file_info, naming
 from shard_format.removed_records import RemovedRecords
 
 _BATCH_ROWS = 1 << 16

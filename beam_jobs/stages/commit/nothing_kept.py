@@ -9,9 +9,9 @@ from beam_jobs.rejects import read_rejects
 from beam_jobs.stages.list import read_units
 from beam_jobs.staging import UnitSummary, unit_files
 from beam_jobs.workspace import Workspace
+from foundation.errors import EmptySetError
+from foundation.wording import counted, shortened, visible
 from shard_format import Ledger
-from shard_format.errors import EmptySetError
-from shard_format.wording import counted, shortened, visible
 
 _SHOWN_REASONS = 3
 _EXAMPLE_WIDTH = 300  # characters

@@ -16,7 +16,8 @@ from beam_jobs.stages.list import read_units
 from beam_jobs.staging import UnitSummary, forget_unit, unit_files
 from beam_jobs.staging.units import dropping_damaged
 from beam_jobs.workspace import Workspace
-from shard_format import naming, storage
+from foundation import storage
+from shard_format import naming
 from shard_format.dropped import QUARANTINE_SCHEMA
 from shard_format.removed_records import RemovedRecords
 

@@ -34,6 +34,8 @@ from beam_jobs.staging.read_items import write_read_items
 from beam_jobs.staging.removed import read_planned, removed_before
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_batches
+from foundation import storage
+from foundation.storage import Place
 from shard_format import (
     IndexWriter,
     InputError,
@@ -43,11 +45,9 @@ from shard_format import (
     file_info,
     naming,
     open_index,
-    storage,
 )
 from shard_format.croissant import write_croissant
 from shard_format.removed_records import RemovedRecords
-from shard_format.storage import Place
 from shard_format.tfds_metadata import dataset_info_text, features_text, label_files
 
 

@@ -10,8 +10,8 @@ from beam_jobs.options.values import parse_kept
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.list import Listing
 from beam_jobs.staging import UnitSummary
-from shard_format.options import flag_of
-from shard_format.wording import counted
+from foundation.options import flag_of
+from foundation.wording import counted
 
 
 def staging_notes(

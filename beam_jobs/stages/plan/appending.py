@@ -19,16 +19,10 @@ from beam_jobs.stages.plan.splits import Identity
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import StoredRecords
-from shard_format import (
-    InputError,
-    Manifest,
-    decode_example,
-    open_index,
-    storage,
-    unframe,
-)
-from shard_format.storage import Place
-from shard_format.wording import counted
+from foundation import storage
+from foundation.storage import Place
+from foundation.wording import counted
+from shard_format import InputError, Manifest, decode_example, open_index, unframe
 
 
 def needs_stored(options: PreprocessOptions, record_type: RecordType) -> list[str] | None:

@@ -16,7 +16,7 @@ from beam_jobs.stages.plan.splits import Identity
 from beam_jobs.staging.assignment import LEFT_OUT, Assignment
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_table
-from shard_format.wording import counted
+from foundation.wording import counted
 
 
 def split_counts(assignment: Assignment) -> IntArray:

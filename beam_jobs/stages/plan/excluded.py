@@ -25,9 +25,9 @@ from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.staging.stored import StoredRecords
 from beam_jobs.staging.units import dropping_damaged
 from beam_jobs.workspace import Workspace, read_batches
-from shard_format import storage
+from foundation import storage
+from foundation.wording import counted
 from shard_format.removed_records import PRINT_DIGITS, RemovedRecords, id_digest
-from shard_format.wording import counted
 
 
 class Excluded:

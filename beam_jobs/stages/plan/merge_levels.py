@@ -25,8 +25,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from shard_format.storage import Place, local_path
-from shard_format.storage.objects import READ_BYTES, WRITE_BYTES
+from foundation.storage import Place, local_path
+from foundation.storage.objects import READ_BYTES, WRITE_BYTES
 
 WORKER_HOUR_DOLLARS = 0.07  # one core and 3.75 GB, about what Dataflow takes for a batch worker
 _LEVEL_SECONDS = 60.0  # of a worker: a level ends when its last task ends, and others wait

@@ -27,7 +27,8 @@ from beam_jobs.staging.recipes import recipe_units, write_recipe
 from beam_jobs.staging.runs import Cell, Size
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_marker, write_marker
-from shard_format import InputError, naming, storage
+from foundation import storage
+from shard_format import InputError, naming
 
 MERGE_PLAN = "merge.json"
 

@@ -60,9 +60,10 @@ from beam_jobs.staging.recipes import recipe_units
 from beam_jobs.staging.sample import TrainingSample
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_batches, read_marker, write_marker
-from shard_format import InputError, label_column, storage
+from foundation import storage
+from foundation.wording import parse_size
+from shard_format import InputError, label_column
 from shard_format.keys import UInt64Array
-from shard_format.wording import parse_size
 
 # Raised whenever `stages/shard.py` would write the same plan as other bytes.
 SHARD_VERSION = 2

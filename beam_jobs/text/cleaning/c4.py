@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from beam_jobs.columns import BoolArray, IntArray, bounds_of
 from beam_jobs.text.cleaning.base import Rule, Step, Texts
@@ -67,8 +68,8 @@ class C4(Step):
         if self.bad_words:
             _bad_words(InputFile.at(self.bad_words))
 
+    @override
     def __call__(self, texts: Texts) -> None:
-        """See Step."""
         self._leave_out_pages(texts)
         if self.citations and texts.measured.containing("[").any():
             text = pc.replace_substring_regex(texts.text, _CITATION, "")

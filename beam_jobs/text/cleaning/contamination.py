@@ -17,6 +17,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
+from typing_extensions import override
 
 from beam_jobs.columns import IntArray, bounds_of
 from beam_jobs.text.cleaning.base import Rule, Step, Texts
@@ -55,8 +56,8 @@ class Contamination(Step):
     def __post_init__(self) -> None:
         self._runs()
 
+    @override
     def __call__(self, texts: Texts) -> None:
-        """See Step."""
         runs, words = self._runs(), _Normal(texts.measured.words)
         found = {}
         for length in runs.lengths:

@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
 from beam_jobs.columns import ByteArray
 from beam_jobs.text.cleaning.base import Step, Texts
@@ -55,8 +56,8 @@ class Controls(Step):
     them. The step is idempotent.
     """
 
+    @override
     def __call__(self, texts: Texts) -> None:
-        """See Step."""
         measured = texts.measured
         which = np.zeros(len(texts), bool)
         if _has_controls(measured.buffers[1]):

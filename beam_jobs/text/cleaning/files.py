@@ -8,7 +8,8 @@ import hashlib
 import os
 from typing import NamedTuple
 
-from shard_format import InputError, storage
+from foundation import storage
+from shard_format import InputError
 
 
 class InputFile(NamedTuple):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from typing_extensions import override
+
 from beam_jobs.text.cleaning.base import Step, Texts, above, at_least, at_most
 from beam_jobs.text.cleaning.gopher_repetition import duplicates
 from beam_jobs.text.cleaning.words import QUOTES, TERMINAL
@@ -34,8 +36,8 @@ class FineWeb(Step):
     duplicate_line_chars: float = 0.01
     line_breaks: float = 0.3
 
+    @override
     def __call__(self, texts: Texts) -> None:
-        """See Step."""
         measured = texts.measured
         words, lines = measured.words, measured.words.lines
         ended = lines.total(words.matching(f"[{TERMINAL}{QUOTES}]$")[lines.lasts])

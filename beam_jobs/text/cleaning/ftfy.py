@@ -9,6 +9,7 @@ import ftfy
 import numpy as np
 import pyarrow as pa
 from ftfy.badness import is_bad
+from typing_extensions import override
 
 from beam_jobs.text.cleaning.base import Step, Texts
 
@@ -43,8 +44,8 @@ class Ftfy(Step):
     entities: bool = False
     packages: ClassVar[tuple[str, ...]] = ("ftfy",)
 
+    @override
     def __call__(self, texts: Texts) -> None:
-        """See Step."""
         measured = texts.measured
         config = ENTITIES if self.entities else REPAIRS
         which = measured.containing("\x1b[")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+from typing_extensions import override
 
 from beam_jobs.text.cleaning.base import Rule, Step, Texts, above, below
 from beam_jobs.text.cleaning.stop_words import GOPHER_STOP_WORDS, parse_words, stop_words_found
@@ -47,8 +48,8 @@ class GopherQuality(Step):
     def __post_init__(self) -> None:
         parse_words("gopher-quality", self.stop_words)
 
+    @override
     def __call__(self, texts: Texts) -> None:
-        """See Step."""
         words = texts.measured.words
         lines = words.lines
         real = words.matching(r"[\pL\pN]")

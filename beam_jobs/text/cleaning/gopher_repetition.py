@@ -11,6 +11,7 @@ import dataclasses
 from typing import NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from beam_jobs.columns import BoolArray, IntArray, bounds_of
 from beam_jobs.text.cleaning.base import Rule, Step, Texts, above
@@ -59,8 +60,8 @@ class GopherRepetition(Step):
     duplicate_9_grams: float = 0.11
     duplicate_10_grams: float = 0.1
 
+    @override
     def __call__(self, texts: Texts) -> None:
-        """See Step."""
         words, chars = texts.measured.words, texts.measured.chars
         rules: list[Rule] = []
         for kind, lines in (("line", words.lines), ("paragraph", words.paragraphs)):

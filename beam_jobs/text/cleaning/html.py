@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLTree
+from typing_extensions import override
 
 from beam_jobs.corpus.formats.html import MAX_NESTED_BOXES, nested_boxes
 from beam_jobs.text.cleaning.base import Rule, Step, Texts
@@ -45,8 +46,8 @@ class Html(Step):
         """See Step: documents that are not HTML by their source have become others."""
         return 2 if self.all else 1
 
+    @override
     def __call__(self, texts: Texts) -> None:
-        """See Step."""
         which = np.ones(len(texts), bool) if self.all else texts.is_html.copy()
         if not which.any():
             return

@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from beam_jobs.text.cleaning.base import Rule, Step, Texts
 from beam_jobs.text.cleaning.language_model import LanguageModel
@@ -60,8 +61,8 @@ class Language(Step):
                 "--languages as codes of ISO 639-1, for instance en,de."
             )
 
+    @override
     def __call__(self, texts: Texts) -> None:
-        """See Step."""
         beginnings = pc.utf8_slice_codeunits(texts.text, 0, self.chars)
         best, likely = _model().most_likely(beginnings)
         # Two decimals, so that the score is the same on every processor.

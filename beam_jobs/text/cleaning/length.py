@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from typing_extensions import override
+
 from beam_jobs.columns import BoolArray, IntArray
 from beam_jobs.text.cleaning.base import Rule, Step, Texts
 
@@ -26,8 +28,8 @@ class Length(Step):
     min_words: int = 0
     max_words: int = 0
 
+    @override
     def __call__(self, texts: Texts) -> None:
-        """See Step."""
         chars, words = texts.measured.chars, texts.measured.word_counts
         rules = [
             Rule("empty", words == 0, lambda i: f"it has {chars[i]} characters, all white space"),

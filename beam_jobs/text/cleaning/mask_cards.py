@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from typing_extensions import override
+
 from beam_jobs.text.cleaning.base import Step, Texts
 
 # ISO/IEC 7812: up to 19 digits, the last of which is a check digit. In one piece, or in groups as
@@ -37,8 +39,8 @@ class MaskCards(Step):
 
     token: str = "<CARD>"
 
+    @override
     def __call__(self, texts: Texts) -> None:
-        """See Step."""
         texts.mask(r"\d{13}|\d{4}[ -]\d{4}", _CARD, self.token, _is_card)
 
 

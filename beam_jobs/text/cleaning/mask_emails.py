@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from typing_extensions import override
+
 from beam_jobs.text.cleaning.base import Step, Texts
 
 # RFC 5321, section 4.5.3.1: at most 64 octets before the @, 63 for each label behind it (RFC 1035).
@@ -25,6 +27,6 @@ class MaskEmails(Step):
 
     token: str = "<EMAIL>"
 
+    @override
     def __call__(self, texts: Texts) -> None:
-        """See Step."""
         texts.mask("@", _ADDRESS, self.token)

@@ -6,6 +6,8 @@ import dataclasses
 import ipaddress
 import re
 
+from typing_extensions import override
+
 from beam_jobs.text.cleaning.base import Step, Texts
 
 _IP = re.compile(
@@ -31,8 +33,8 @@ class MaskIps(Step):
     token: str = "<IP>"
     public_only: bool = True
 
+    @override
     def __call__(self, texts: Texts) -> None:
-        """See Step."""
         hint = r"\d\.\d{1,3}\.\d{1,3}\.\d|[0-9A-Fa-f]:[0-9A-Fa-f]*:|::"
         texts.mask(hint, _IP, self.token, self._is_address)
 

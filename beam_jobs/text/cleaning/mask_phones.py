@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 
+from typing_extensions import override
+
 from beam_jobs.text.cleaning.base import Step, Texts
 
 _BEFORE = r"(?<![\w.,/:$\u20ac\u00a3+-])"
@@ -35,8 +37,8 @@ class MaskPhones(Step):
 
     token: str = "<PHONE>"
 
+    @override
     def __call__(self, texts: Texts) -> None:
-        """See Step."""
         texts.mask(r"\+[1-9]|\d[-./) ]+\d\d", _PHONE, self.token, _is_phone)
 
 

@@ -7,6 +7,7 @@ import functools
 import unicodedata
 
 import pyarrow as pa
+from typing_extensions import override
 
 from beam_jobs.text.cleaning.base import Step, Texts
 
@@ -19,8 +20,8 @@ class Nfc(Step):
     code points).
     """
 
+    @override
     def __call__(self, texts: Texts) -> None:
-        """See Step."""
         which = texts.measured.wide.copy()
         wide = texts.text.filter(pa.array(which)).to_pylist()
         which[which] = [not unicodedata.is_normalized("NFC", text) for text in wide]

@@ -10,8 +10,8 @@ from beam_jobs.options.text import DEFAULT_CLEANING
 from beam_jobs.options.values import parse_names
 from beam_jobs.text.cleaning.base import Applied, Step
 from beam_jobs.text.cleaning.language import Language
+from foundation.wording import did_you_mean
 from shard_format import UsageError
-from shard_format.wording import did_you_mean
 
 # Recipes by name; a name among steps is replaced by its steps.
 _REPAIRED = "html,ftfy:entities=true,nfc,controls,whitespace,length"

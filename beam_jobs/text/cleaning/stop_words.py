@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from beam_jobs.columns import IntArray
 from beam_jobs.text.cleaning.base import Rule, Step, Texts, below
@@ -40,8 +41,8 @@ class StopWords(Step):
     def __post_init__(self) -> None:
         parse_words("stop-words", self.words)
 
+    @override
     def __call__(self, texts: Texts) -> None:
-        """See Step."""
         words = texts.measured.words
         known = parse_words("stop-words", self.words)
         number, found = words.total(_bits(words, known) != 0), stop_words_found(words, known)

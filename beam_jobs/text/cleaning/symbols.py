@@ -6,6 +6,7 @@ import dataclasses
 import functools
 
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from beam_jobs.text.cleaning.base import Step, Texts, above
 
@@ -26,8 +27,8 @@ class Symbols(Step):
     max_digits: float = 0.25
     max_punctuation: float = 0.25
 
+    @override
     def __call__(self, texts: Texts) -> None:
-        """See Step."""
         words = texts.measured.words
         chars = words.total(words.chars)
         rules = []

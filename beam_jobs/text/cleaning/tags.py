@@ -12,6 +12,7 @@ import re
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from beam_jobs.text.cleaning.base import Measures, Step, Texts
 
@@ -72,8 +73,8 @@ class Tags(Step):
     by `ftfy:entities=true`.
     """
 
+    @override
     def __call__(self, texts: Texts) -> None:
-        """See Step."""
         which = texts.measured.containing("<") & ~texts.is_html
         if not which.any():
             return

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from typing_extensions import override
 
 from beam_jobs.columns import BoolArray
 from beam_jobs.text.cleaning.base import Step, Texts
@@ -35,8 +36,8 @@ class Whitespace(Step):
     empty_lines: int = 1
     blanks: bool = False
 
+    @override
     def __call__(self, texts: Texts) -> None:
-        """See Step."""
         which = self._untidy(texts)
         if which.any():
             mask = pa.array(which)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shard_format.members import Members
+from foundation.members import Members
 
 if TYPE_CHECKING:
     from beam_jobs.text.packings.base import Packing

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from beam_jobs.text.tokenizers.base import Ids, Tokenizer, Vocabulary
-from shard_format import InputError, storage
-from shard_format.storage import Place
+from foundation import storage
+from foundation.storage import Place
+from shard_format import InputError
 from shard_format.tokenizer_limits import check_ids, read_tokenizer_file
 
 

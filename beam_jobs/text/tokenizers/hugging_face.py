@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import tokenizers
+from typing_extensions import override
 
 from beam_jobs.text.tokenizers.base import (
     END_TOKENS,
@@ -54,8 +55,8 @@ class HuggingFaceTokenizer(Tokenizer):
         self._tokenizer.encode_special_tokens = True
         self.vocabulary = self._vocabulary(described["model"])
 
+    @override
     def encode(self, texts: Sequence[str]) -> list[Ids]:
-        """See Tokenizer."""
         try:
             encoded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         except (KeyboardInterrupt, SystemExit, MemoryError):
@@ -67,12 +68,12 @@ class HuggingFaceTokenizer(Tokenizer):
             ) from error
         return [np.array(one.ids, np.int32) for one in encoded]
 
+    @override
     def decode(self, ids: Sequence[int]) -> str:
-        """See Tokenizer."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
 
+    @override
     def find(self, token: str) -> int | None:
-        """See Tokenizer."""
         found: int | None = self._tokenizer.token_to_id(token)
         return found
 

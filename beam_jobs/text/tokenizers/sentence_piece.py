@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import sentencepiece
+from typing_extensions import override
 
 from beam_jobs.text.tokenizers.base import (
     END_TOKENS,
@@ -36,17 +37,17 @@ class SentencePieceTokenizer(Tokenizer):
             raise no_tokenizer(f"a file that begins with {head}", where) from error
         self.vocabulary = self._vocabulary()
 
+    @override
     def encode(self, texts: Sequence[str]) -> list[Ids]:
-        """See Tokenizer."""
         encoded = self._processor.encode(list(texts), out_type=int)
         return [np.array(ids, np.int32) for ids in encoded]
 
+    @override
     def decode(self, ids: Sequence[int]) -> str:
-        """See Tokenizer."""
         return str(self._processor.decode([int(number) for number in ids]))
 
+    @override
     def find(self, token: str) -> int | None:
-        """See Tokenizer."""
         number = self._processor.piece_to_id(token)
         return number if self._processor.id_to_piece(number) == token else None
 

@@ -9,7 +9,8 @@ import pytest
 
 from beam_jobs.corpus import source_io
 from beam_jobs.corpus.discovery import find_files
-from shard_format import InputError, storage
+from foundation import storage
+from shard_format import InputError
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ import pytest
 from beam_jobs import ImageOptions, append, preprocess
 from beam_jobs.generations.replay import replay_generations
 from beam_jobs.report import write_report
-from shard_format import load_manifest, naming, storage, verify, verify_set
+from foundation import storage
+from shard_format import load_manifest, naming, verify, verify_set
 from shard_format.own_checksums import report_problem
 from tests.fixtures.damage import files_of
 from tests.fixtures.generations import Killed

@@ -8,7 +8,8 @@ import pytest
 
 from beam_jobs import ImageOptions, append, preprocess
 from beam_jobs.generations.compact import compact
-from shard_format import load_manifest, naming, storage, verify
+from foundation import storage
+from shard_format import load_manifest, naming, verify
 
 OUT = "memory://bucket/set"
 OPTIONS = {"split": "train=0.5,test=0.5", "no_report": True, "num_shards": 2}

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import reader
+from foundation import storage
+from foundation.storage import LOCAL, Url
 from reader.cache import retrying
-from shard_format import storage
-from shard_format.storage import LOCAL, Url
 
 URL = "flaky://bucket/set"
 

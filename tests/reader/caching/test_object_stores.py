@@ -18,8 +18,9 @@ import pytest
 import tensorflow as tf
 
 import reader
-from shard_format import load_manifest, storage
-from shard_format.storage import object_stores
+from foundation import storage
+from foundation.storage import object_stores
+from shard_format import load_manifest
 
 proxies = pytest.importorskip("tests.servers.proxy")
 faults = pytest.importorskip("tests.servers.faults")

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import reader
+from foundation.storage import Url
 from reader.cache.checked_records import CheckedRecordReader
 from reader.damage import SkippedRecords
 from shard_format import (
@@ -23,7 +24,6 @@ from shard_format import (
     read_records,
 )
 from shard_format.naming import index_file
-from shard_format.storage import Url
 
 
 @pytest.mark.parametrize(

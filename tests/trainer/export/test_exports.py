@@ -79,7 +79,7 @@ def test_predictions_are_those_through_the_reader(trained, expected, records, sa
 
 PLAIN = """
 import runpy, sys
-for name in ("cli", "trainer", "reader", "beam_jobs", "shard_format", "keras"):
+for name in ("cli", "trainer", "reader", "beam_jobs", "shard_format", "foundation", "keras"):
     sys.modules[name] = None  # importing it fails
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")

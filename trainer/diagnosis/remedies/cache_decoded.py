@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from foundation.wording import format_bytes
 from reader.cache.resources import available_memory_bytes
 from reader.profiling.sampled_source import decoded_source, open_again
-from shard_format.wording import format_bytes
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.remedies.base import Case
 from trainer.diagnosis.remedies.smaller_images import image_encoding, image_sides

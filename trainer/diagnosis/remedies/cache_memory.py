@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from foundation.wording import format_bytes
 from reader.cache.resources import available_memory_bytes
-from shard_format.wording import format_bytes
 from trainer.diagnosis.advice import Trial
 from trainer.diagnosis.remedies.base import Case
 

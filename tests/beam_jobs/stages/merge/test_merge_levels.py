@@ -25,7 +25,7 @@ from beam_jobs.stages.plan.merge_levels import (
     shuffle_traffic,
 )
 from beam_jobs.stages.plan.merge_plan import MergedRun, MergePlan, merge_tasks, merged_shards
-from shard_format.storage import Url
+from foundation.storage import Url
 
 OBJECTS = Merging(OBJECT_STORE, LIMITS, MAX_LEVELS)
 few_examples = settings(max_examples=40)

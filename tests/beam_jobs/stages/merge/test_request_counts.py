@@ -22,9 +22,10 @@ from beam_jobs.stages.plan.merge_levels import (
     Work,
     shuffle_traffic,
 )
-from shard_format import load_manifest, storage
-from shard_format.storage import Url
-from shard_format.storage.local import LocalStorage
+from foundation import storage
+from foundation.storage import Url
+from foundation.storage.local import LocalStorage
+from shard_format import load_manifest
 from tests.beam_jobs.stages.merge.builds import Build, forced_levels
 
 # What 8 MiB are on a bucket is 8 KiB here.

@@ -4,7 +4,7 @@ import dataclasses
 from typing import ClassVar
 
 from beam_jobs.options.base import PreprocessOptions
-from shard_format.options import redeclared
+from foundation.options import redeclared
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,8 +29,8 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from shard_format.errors import UsageError
-from shard_format.storage.base import (
+from foundation.errors import UsageError
+from foundation.storage.base import (
     FILE,
     FOLDER,
     OTHER,
@@ -45,11 +45,11 @@ from shard_format.storage.base import (
     Storage,
     Url,
 )
-from shard_format.storage.hdfs import HdfsStorage
-from shard_format.storage.local import LocalStorage
-from shard_format.storage.object_stores import check_url
-from shard_format.storage.objects import ObjectStorage
-from shard_format.storage.traffic import Traffic, traffic
+from foundation.storage.hdfs import HdfsStorage
+from foundation.storage.local import LocalStorage
+from foundation.storage.object_stores import check_url
+from foundation.storage.objects import ObjectStorage
+from foundation.storage.traffic import Traffic, traffic
 
 __all__ = [
     "FILE",

@@ -6,7 +6,7 @@
     |   `-- EmptySetError          3   every record of the corpus was rejected
     |-- ShardSetError              3   a directory is not a shard set that this version reads
     |   `-- SetReplacedError       3   it was compacted or built again while it was read
-    |-- MissingExtraError          3   a package is not installed; in `shard_format/extras.py`
+    |-- MissingExtraError          3   a package is not installed; in `foundation/extras.py`
     `-- DamageError                4   a file of a set or a run is not as it was written
 
 Every message says the fact first, with value and place, then what to do. Only these exceptions

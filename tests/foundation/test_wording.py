@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shard_format.wording import counted, did_you_mean, format_bytes, shortened, statistic, visible
+from foundation.wording import counted, did_you_mean, format_bytes, shortened, statistic, visible
 
 
 @given(st.text())

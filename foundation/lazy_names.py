@@ -27,7 +27,7 @@ def lazy_names(
     def load(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        from shard_format.extras import naming_extras
+        from foundation.extras import naming_extras
 
         with naming_extras():
             value: object = getattr(importlib.import_module(homes[name]), name)

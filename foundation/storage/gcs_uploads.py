@@ -12,8 +12,8 @@ import os
 import threading
 from typing import Any, BinaryIO
 
-from shard_format.errors import UsageError
-from shard_format.storage.base import Url
+from foundation.errors import UsageError
+from foundation.storage.base import Url
 
 _CHUNK_BYTES = 32 << 20  # 32 MiB a request of a resumable upload
 _TIMEOUT_SECONDS = 60.0

@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 
-from shard_format.errors import UsageError
+from foundation.errors import UsageError
 
 _LONGEST_NAME = 60  # characters of a suggestion
 _MOST_NAMES, _FIRST_NAMES = 8, 3  # of a list

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from shard_format.storage.base import Item, Range, Url
-from shard_format.storage.in_flight import MAX_BYTES, MAX_REQUESTS, start
-from shard_format.storage.object_file import Answer, Block
+from foundation.storage.base import Item, Range, Url
+from foundation.storage.in_flight import MAX_BYTES, MAX_REQUESTS, start
+from foundation.storage.object_file import Answer, Block
 
 # Larger files are read in sequence, which has its own requests in flight.
 _MOST_BYTES = 8 << 20  # 8 MiB

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from shard_format.errors import UsageError
-from shard_format.storage.base import Url
+from foundation.errors import UsageError
+from foundation.storage.base import Url
 
 _EMULATOR = "STORAGE_EMULATOR_HOST"  # as Google's own clients have it
 

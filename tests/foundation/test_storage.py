@@ -11,7 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from shard_format import UsageError, storage
+from foundation import storage
+from shard_format import UsageError
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -236,7 +237,7 @@ def test_a_durable_file_goes_to_the_disk_while_it_is_written(tmp_path, monkeypat
     def begin(descriptor, *_):
         begun.append(os.fstat(descriptor).st_size)
 
-    monkeypatch.setattr("shard_format.storage.local._sync_file_range", begin if there else None)
+    monkeypatch.setattr("foundation.storage.local._sync_file_range", begin if there else None)
     with storage.create(tmp_path / "file", durable=True) as file:
         for _ in range(8):
             file.write(bytes(1 << 20))

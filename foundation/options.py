@@ -20,8 +20,8 @@ import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from shard_format.errors import UsageError
-from shard_format.wording import did_you_mean
+from foundation.errors import UsageError
+from foundation.wording import did_you_mean
 
 
 @dataclasses.dataclass(frozen=True)

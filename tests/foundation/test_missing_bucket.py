@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from shard_format import storage
-from shard_format.storage import object_stores
+from foundation import storage
+from foundation.storage import object_stores
 
 ANSWER = b"<Error><Code>NoSuchBucket</Code><Message>It does not exist</Message></Error>"
 

@@ -21,8 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from shard_format.errors import UsageError
-from shard_format.storage.base import (
+from foundation.errors import UsageError
+from foundation.storage.base import (
     FILE,
     FOLDER,
     Entry,
@@ -32,9 +32,9 @@ from shard_format.storage.base import (
     Stat,
     Url,
 )
-from shard_format.storage.in_flight import in_order, start
-from shard_format.storage.object_file import Answer, Block, ObjectFile
-from shard_format.storage.objects import RawObject
+from foundation.storage.in_flight import in_order, start
+from foundation.storage.object_file import Answer, Block, ObjectFile
+from foundation.storage.objects import RawObject
 
 _BUFFER_BYTES = 256 << 10  # 256 KiB
 _COPY_BYTES = 4 << 20  # 4 MiB

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from shard_format.storage.base import (
+from foundation.storage.base import (
     FILE,
     FOLDER,
     OTHER,

@@ -5,7 +5,7 @@
     workers = 8
     stratify = true
 
-What a value may be follows from the declarations; see `shard_format.options`.
+What a value may be follows from the declarations; see `foundation.options`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from shard_format.errors import InputError, UsageError, file_error
-from shard_format.options import check_value, flag_of
-from shard_format.wording import did_you_mean
+from foundation.errors import InputError, UsageError, file_error
+from foundation.options import check_value, flag_of
+from foundation.wording import did_you_mean
 
 _MAX_BYTES = 1 << 20  # 1 MiB; a name like /dev/zero has no end
 

@@ -11,9 +11,8 @@ from click.testing import CliRunner
 
 from beam_jobs.text.packings import PACKINGS
 from cli.options import click_options
-from shard_format import UsageError
-from shard_format.members import Members
-from shard_format.options import (
+from foundation.members import Members
+from foundation.options import (
     Form,
     Limits,
     check_declared,
@@ -22,6 +21,7 @@ from shard_format.options import (
     redeclared,
     with_absolute_paths,
 )
+from shard_format import UsageError
 
 
 def reject_dots(flag, value):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from shard_format.errors import ShardmillError
+from foundation.errors import ShardmillError
 
 # The modules that each extra of pyproject.toml installs.
 EXTRAS: dict[str, tuple[str, ...]] = {

@@ -8,7 +8,7 @@
     )
 
 So the names of the members, which are the values of an option, are listed once, and --help has them
-without loading a decoder. tests/shard_format/test_options.py loads every member of every such dict.
+without loading a decoder. tests/foundation/test_options.py loads every member of every such dict.
 """
 
 from __future__ import annotations

@@ -20,7 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
-from shard_format.storage.base import (
+from typing_extensions import override
+
+from foundation.storage.base import (
     FILE,
     FOLDER,
     Entry,
@@ -32,12 +34,12 @@ from shard_format.storage.base import (
     Stat,
     Url,
 )
-from shard_format.storage.gcs_uploads import upload_to_gcs
-from shard_format.storage.in_flight import in_order, start
-from shard_format.storage.object_file import Answer, Block, ObjectFile
-from shard_format.storage.object_stores import is_past_the_end, locate, readable_errors
-from shard_format.storage.prefetch import Prefetched
-from shard_format.storage.traffic import count
+from foundation.storage.gcs_uploads import upload_to_gcs
+from foundation.storage.in_flight import in_order, start
+from foundation.storage.object_file import Answer, Block, ObjectFile
+from foundation.storage.object_stores import is_past_the_end, locate, readable_errors
+from foundation.storage.prefetch import Prefetched
+from foundation.storage.traffic import count
 
 Result = TypeVar("Result")
 
@@ -220,33 +222,33 @@ class RawObject(io.RawIOBase):
         self._file = file
         self._position = 0
 
+    @override
     def readable(self) -> bool:
-        """See RawIOBase."""
         return True
 
+    @override
     def seekable(self) -> bool:
-        """See RawIOBase."""
         return True
 
+    @override
     def readinto(self, buffer: Any, /) -> int:
-        """See RawIOBase."""
         found = self._file.read_into(self._position, memoryview(buffer))
         self._position += found
         return found
 
+    @override
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """See RawIOBase."""
         begin = {io.SEEK_CUR: self._position, io.SEEK_END: 0}.get(whence, 0)
         begin = self._file.size if whence == io.SEEK_END else begin
         self._position = max(0, begin + offset)
         return self._position
 
+    @override
     def tell(self) -> int:
-        """See RawIOBase."""
         return self._position
 
+    @override
     def close(self) -> None:
-        """See RawIOBase."""
         self._file.close()
         super().close()
 
