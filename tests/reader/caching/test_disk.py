@@ -206,7 +206,7 @@ def test_a_program_does_not_wait_for_copies_at_its_end(tmp_path: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path\n"
         "from reader.cache import copying\n"
-        "from shard_format import storage\n"
+        "from foundation import storage\n"
         "class Slow:\n"
         "    def __enter__(self): return self\n"
         "    def __exit__(self, *error): pass\n"
