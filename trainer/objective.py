@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from trainer.chunked_loss import chunked_losses
-from trainer.models.ending import find_ending
+from trainer.models.heads import find_ending
 
 
 class Outcome(NamedTuple):

@@ -34,7 +34,7 @@ from trainer.fine_tuning import head_run, weights_of
 from trainer.options import Settings, TrainOptions
 from trainer.strategies import STRATEGIES
 from trainer.train_state import make_train_state
-from trainer.workers.joining import joined
+from trainer.workers.bootstrap import joined
 from trainer.workers.team import Team
 
 

@@ -16,14 +16,14 @@ from trainer.checkpointing.checkpoints import save_model
 from trainer.devices import require_tensorflow_backend
 from trainer.loop import Loop
 from trainer.models import MODELS, InputShape, build_model
-from trainer.models.starting import freeze_body, load_weights
+from trainer.models.pretrained import freeze_body, load_weights
 from trainer.objective import Objective
 from trainer.optimization.optimizers import OPTIMIZERS, averages_of, with_averages, with_loss_scale
 from trainer.optimization.pruning import Pruning
 from trainer.optimization.schedules import DECAY_SHARES, SCHEDULES, Plan
 from trainer.options import Settings
 from trainer.parameter_servers.asynchronous import AsynchronousLoop
-from trainer.parameter_servers.joining import Servers
+from trainer.parameter_servers.bootstrap import Servers
 from trainer.parameter_servers.remote_state import RemoteState
 from trainer.precision import dtype_policy
 from trainer.strategies import STRATEGIES
@@ -101,7 +101,7 @@ def make_train_state(
         input_shape: What the model is fed; None for images of the size in the options.
         multi_label: Whether an example may be of any number of classes.
         class_weights: Of every class, for the loss; None for none.
-        weights: A file that only the chief reads, see `trainer.models.starting`; None to begin
+        weights: A file that only the chief reads, see `trainer.models.pretrained`; None to begin
             with random weights, or with those of a checkpoint.
         team: The processes that train it, with their strategy; None for that of the options.
 
@@ -131,21 +131,21 @@ def make_train_state(
     shape: InputShape = input_shape or (side, side, 3)
     schedule = SCHEDULES[options.schedule](_plan(options, steps_per_epoch))
 
-    def made_model() -> Any:
+    def create_model() -> Any:
         activation = "sigmoid" if multi_label else "softmax"
         model = build_model(options.model, MODELS, shape, num_classes, activation)
         if options.freeze:
             freeze_body(model)
         return model
 
-    def made_optimizer() -> Any:
+    def create_optimizer() -> Any:
         optimizer = OPTIMIZERS[options.optimizer](schedule, options.weight_decay)
         if options.ema is not None:
             optimizer = with_averages(optimizer, options.ema)
         return with_loss_scale(optimizer) if precision == "mixed_float16" else optimizer
 
     with strategy.scope(), dtype_policy(precision):
-        model = made_model()
+        model = create_model()
         if not model.trainable_variables:
             raise UsageError(
                 f"The model has no weights to train (--model {options.model}). Make its layers "
@@ -158,7 +158,7 @@ def make_train_state(
         head_loaded = team.from_chief(lambda: load_weights(model, weights))
     averages: dict[int, Any] = {}
     with strategy.scope(), dtype_policy(precision):
-        optimizer = made_optimizer()
+        optimizer = create_optimizer()
         optimizer.build(model.trainable_variables)
         if options.ema is not None:
             averages = averages_of(optimizer, model.trainable_variables)
@@ -181,7 +181,7 @@ def make_train_state(
 
     if isinstance(team, Servers):
         with team.remote.scope(), dtype_policy(precision):
-            remote = RemoteState(made_model(), made_optimizer, model, optimizer)
+            remote = RemoteState(create_model(), create_optimizer, model, optimizer)
         loop: Loop = AsynchronousLoop(team, remote, *settings(remote.model))
     else:
         further: dict[str, Any] = {

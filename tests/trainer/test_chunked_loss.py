@@ -11,7 +11,7 @@ from trainer import MODELS, chunked_loss
 from trainer.chunked_loss import chunked_losses
 from trainer.loop import Loop
 from trainer.models import SequenceShape, build_model, causal_transformer, transformer
-from trainer.models.ending import find_ending
+from trainer.models.heads import find_ending
 from trainer.objective import Objective
 from trainer.precision import dtype_policy
 from trainer.strategies import STRATEGIES

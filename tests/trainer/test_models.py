@@ -7,7 +7,7 @@ from shard_format import UsageError
 from trainer import MODELS
 from trainer.loop import Loop
 from trainer.models import applications, build_model
-from trainer.models.ending import find_ending
+from trainer.models.heads import find_ending
 from trainer.optimization.optimizers import OPTIMIZERS
 from trainer.precision import dtype_policy
 from trainer.strategies import STRATEGIES

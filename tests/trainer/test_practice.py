@@ -16,7 +16,7 @@ from shard_format import InputError, UsageError
 from trainer import MODELS, OPTIMIZERS, RunStarted, train
 from trainer.checkpointing.best import best_epoch, is_over
 from trainer.models import applications, build_model
-from trainer.models.starting import load_weights
+from trainer.models.pretrained import load_weights
 from trainer.optimization.schedules import SCHEDULES, Plan
 from trainer.run import train_on
 

@@ -18,7 +18,7 @@ from shard_format import InputError, UsageError
 from trainer import TrainOptions, WorkersLost, train
 from trainer.checkpointing.checkpoints import latest_progress
 from trainer.data import open_data
-from trainer.workers import joining, reaching
+from trainer.workers import bootstrap, connectivity
 
 TIMEOUT = 10  # seconds; a worker of a busy machine answers within it
 
@@ -256,7 +256,7 @@ def two(monkeypatch):
     cluster = {"worker": [f"127.0.0.1:{first}", f"127.0.0.1:{second}"]}
     config = {"cluster": cluster, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-    monkeypatch.setattr(reaching, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(connectivity, "_LOOK_SECONDS", 0.05)
     return first, second
 
 
@@ -302,7 +302,7 @@ def test_local_workers_refuse_what_they_cannot_be(shardmill, write_set, tmp_path
 
 def test_other_strategies_do_not_look_at_tf_config(monkeypatch, options):
     monkeypatch.setenv("TF_CONFIG", "not even JSON")
-    with joining.joined(options(), lambda event: None) as team:
+    with bootstrap.joined(options(), lambda event: None) as team:
         assert (team.index, team.size, team.is_chief) == (0, 1, True)
         assert team.from_chief(lambda: {"a": 1}) == {"a": 1}
         with pytest.raises(InputError):

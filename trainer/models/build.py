@@ -10,7 +10,7 @@ import numpy as np
 from foundation.errors import UsageError
 from foundation.wording import did_you_mean
 from trainer.models import custom
-from trainer.models.ending import cut_head, ends_in
+from trainer.models.heads import cut_head, ends_in
 from trainer.models.shapes import (
     InputShape,
     SequenceShape,
@@ -65,7 +65,7 @@ def build_model(
         -> [batch, length, num_classes]. A builder may end in logits or in probabilities. To logits
         a float32 activation is added, so a saved model always predicts probabilities, and no
         builder has to think of mixed precision. Training takes the logits below it
-        (`trainer.models.ending`).
+        (`trainer.models.heads`).
 
     Raises:
         UsageError: There is no such model, or it does not fit these inputs.

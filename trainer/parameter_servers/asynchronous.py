@@ -24,7 +24,7 @@ from foundation.errors import InputError
 from shard_format.naming import MANIFEST
 from trainer.loop import NOTHING, Loop, OnSteps, Totals
 from trainer.objective import COUNTS
-from trainer.parameter_servers.joining import Servers
+from trainer.parameter_servers.bootstrap import Servers
 from trainer.parameter_servers.numbers import Numbers
 from trainer.parameter_servers.remote_state import RemoteState
 

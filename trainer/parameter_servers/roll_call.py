@@ -12,7 +12,7 @@ import time
 from trainer.errors import WorkersLost
 from trainer.events import OnEvent, WorkerLeft, WorkerReturned
 from trainer.workers.cluster import Cluster
-from trainer.workers.reaching import listens
+from trainer.workers.connectivity import listens
 
 _LOOK_SECONDS = 1.0
 _REFUSALS = 2  # a connection that is lost once must not look like a lost process

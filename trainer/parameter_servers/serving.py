@@ -18,7 +18,7 @@ from foundation.errors import UsageError
 from trainer.errors import WorkersLost
 from trainer.events import OnEvent, ServerStarted
 from trainer.workers.cluster import Cluster
-from trainer.workers.reaching import listening, listens
+from trainer.workers.connectivity import listening, listens
 
 # A Python function of a process has a name in its TensorFlow, which counts them. This one is the
 # first, so that the chief can call it here: TensorFlow has no other way to end a server.

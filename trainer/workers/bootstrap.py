@@ -16,7 +16,7 @@ from trainer.events import OnEvent, WorkersMissing
 from trainer.options import TrainOptions
 from trainer.strategies import SEVERAL_WORKERS, STRATEGIES, multi_worker
 from trainer.workers.cluster import Cluster, cluster_of_environment
-from trainer.workers.reaching import wait_for_all
+from trainer.workers.connectivity import wait_for_all
 from trainer.workers.team import Team
 from trainer.workers.watch import Watch
 
@@ -35,9 +35,9 @@ def joined(options: TrainOptions, on_event: OnEvent) -> Iterator[Team]:
         WorkersLost: A worker did not start, died, or hangs.
     """
     if options.strategy == "parameter_server":
-        from trainer.parameter_servers import joining
+        from trainer.parameter_servers import bootstrap
 
-        with joining.joined(options, on_event) as team:
+        with bootstrap.joined(options, on_event) as team:
             yield team
         return
     if options.strategy not in SEVERAL_WORKERS:

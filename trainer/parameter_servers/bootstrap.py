@@ -21,7 +21,7 @@ from trainer.parameter_servers.roll_call import RollCall
 from trainer.parameter_servers.serving import END, serve
 from trainer.strategies import parameter_server
 from trainer.workers.cluster import Cluster, cluster_of_environment
-from trainer.workers.reaching import wait_for_all
+from trainer.workers.connectivity import wait_for_all
 from trainer.workers.team import Team
 
 _SERVER = re.compile(r"/job:ps/replica:0/task:(\d+)")
