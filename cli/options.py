@@ -79,7 +79,10 @@ def _flag(same: list[Field], default: Any, shown: str) -> Decorator:
     kinds = metadata["kinds"]
     text = metadata["help"] + (f" For {' and '.join(kinds)} sets." if kinds else "")
     if metadata["type"] is bool:
-        return click.option(flag, is_flag=True, default=default, help=text)
+        if same[0].default is None:  # on, off, or as the program decides
+            flag = f"{flag}/--no-{flag.removeprefix('--')}"
+        show = shown or False
+        return click.option(flag, is_flag=True, default=default, show_default=show, help=text)
     choices = _all_choices(same)
     kind: Any = _Choice(choices) if choices else metadata["type"]
     if metadata["type"] is str and metadata["metavar"] in _PATHS:

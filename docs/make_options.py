@@ -142,7 +142,7 @@ def _row(field: dataclasses.Field[Any]) -> str:
 def _usage(field: dataclasses.Field[Any]) -> str:
     metadata, flag = field.metadata, flag_of(field.name)
     if metadata["type"] is bool:
-        return flag
+        return flag if field.default is not None else f"{flag}|--no-{flag.removeprefix('--')}"
     return f"{flag} {'|'.join(metadata['choices']) or metadata['metavar'] or 'NAME'}"
 
 

@@ -78,6 +78,7 @@ class Epochs:
             num_workers=self.team.num_workers,
             collectives=self.team.collectives,
             num_parameter_servers=self.team.num_parameter_servers,
+            batch_norm=self.learner.batch_norm,
         )
 
     def finish(

@@ -36,6 +36,7 @@ class RunStarted:
         num_workers: Processes that train the model.
         collectives: How several of them sum gradients, "RING" or "NCCL"; empty for one.
         num_parameter_servers: Processes that hold the variables; 0 if the workers do.
+        batch_norm: What `trainer.models.batch_norm.statistics_of` returns of the model.
     """
 
     model: str
@@ -57,6 +58,7 @@ class RunStarted:
     num_workers: int = 1
     collectives: str = ""
     num_parameter_servers: int = 0
+    batch_norm: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -245,6 +245,13 @@ class TrainOptions:
         "parameter servers, each at its own speed.",
         choices=tuple(STRATEGIES),
     )
+    sync_batch_norm: bool | None = option(
+        None,
+        "Take mean and variance in batch normalization from the whole batch, or from each device's "
+        "part of it. The first is not for --accumulate, --jit and parameter servers.",
+        type=bool,
+        shown="from the whole batch where that is possible, for models with a name",
+    )
     local_workers: int | None = option(
         None,
         "Train with so many processes on this machine, by --strategy multi_worker.",
@@ -399,11 +406,30 @@ class TrainOptions:
         if self.model is not None and ":" not in self.model:
             check_choice("--model", self.model, [*MODELS, "package.module:function"], "")
             self._require_no_normalization(self.model)
+        obstacle = self.obstacle_to_sync_batch_norm
+        if self.sync_batch_norm and obstacle:
+            raise UsageError(
+                f"--sync-batch-norm sums over all devices within the model, which {obstacle} does "
+                "not allow. Leave one of them out."
+            )
         if self.head_learning_rate is not None and self.head_epochs is None:
             raise UsageError(
                 "--head-learning-rate is for a first phase that trains the head. Pass "
                 "--head-epochs too."
             )
+
+    @property
+    def obstacle_to_sync_batch_norm(self) -> str | None:
+        """The option with which devices cannot exchange sums within the model, if one is given.
+
+        tf.distribute sums outside of loops and of what XLA compiles only. Workers of parameter
+        servers share no batch: each takes a whole one, and its statistics.
+        """
+        if self.strategy == "parameter_server":
+            return "--strategy parameter_server"
+        if self.jit:
+            return "--jit"
+        return "--accumulate" if self.accumulate > 1 else None
 
     def settled(self, kind: str) -> Settings:
         """These options with the defaults for a kind of set filled in.

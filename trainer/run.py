@@ -89,7 +89,6 @@ def _train_in(
     """Like `train_on`, with the run directory locked."""
     started = time.perf_counter()
     begun = _begun(team, options, data, on_event)
-    claim = begun.claim
     directory = options.run_dir / run_dir.CHECKPOINTS
     place = begun.place
     stream = _open_at(data, place)
@@ -97,7 +96,7 @@ def _train_in(
     require_validation(options, has_validation=data.validation is not None)
     learner = make_train_state(
         options,
-        claim.precision,
+        begun.claim.precision,
         stream.steps_per_epoch,
         data.num_outputs,
         data.input_shape,
@@ -106,6 +105,7 @@ def _train_in(
         weights=(start or options.weights) if place == Progress() else None,
         team=team,
     )
+    claim = dataclasses.replace(begun.claim, batch_norm=learner.batch_norm)
     kept = checkpoints.Checkpoints(
         directory,
         learner.model,

@@ -16,6 +16,7 @@ from trainer.checkpointing.checkpoints import save_model
 from trainer.devices import require_tensorflow_backend
 from trainer.loop import Loop
 from trainer.models import MODELS, InputShape, build_model
+from trainer.models.batch_norm import as_built, set_synchronized, statistics_of
 from trainer.models.pretrained import freeze_body, load_weights
 from trainer.objective import Objective
 from trainer.optimization.optimizers import OPTIMIZERS, averages_of, with_averages, with_loss_scale
@@ -42,6 +43,7 @@ class TrainState:
         loop: The steps.
         averages: Id of a weight -> its moving average; empty without --ema.
         head_loaded: Whether a file gave the head its weights too; None if none was loaded.
+        changed_batch_norms: The layers whose `synchronized` is not that of the builder.
     """
 
     strategy: Any
@@ -51,6 +53,7 @@ class TrainState:
     loop: Loop
     averages: dict[int, Any]
     head_loaded: bool | None
+    changed_batch_norms: tuple[Any, ...] = ()
 
     def save(self, path: Path) -> None:
         """Saves the model as a `.keras` file, with the averages of its weights where there are any.
@@ -58,7 +61,7 @@ class TrainState:
         Raises:
             InputError: Keras cannot write this model.
         """
-        with self.averaged():
+        with self.averaged(), as_built(self.changed_batch_norms):
             save_model(self.model, path)
 
     @contextlib.contextmanager
@@ -73,6 +76,11 @@ class TrainState:
         finally:
             for weight, value in zip(weights, kept, strict=True):
                 weight.assign(value)
+
+    @property
+    def batch_norm(self) -> str | None:
+        """See `trainer.models.batch_norm.statistics_of`."""
+        return statistics_of(self.model, self.strategy.num_replicas_in_sync)
 
     @property
     def last_learning_rate(self) -> float:
@@ -151,6 +159,8 @@ def make_train_state(
                 f"The model has no weights to train (--model {options.model}). Make its layers "
                 "trainable."
             )
+    synchronized = _sync_batch_norm(options, replicas)
+    changed = () if synchronized is None else set_synchronized(model, synchronized)
     head_loaded = None
     if weights is not None:
         # Outside of the scope, in which all workers have to create the same variables, and before
@@ -191,7 +201,14 @@ def make_train_state(
         }
         loop = Loop(strategy, model, optimizer, *settings(model), **further)
     loop.agreed_steps = team.of_chief
-    return TrainState(strategy, model, optimizer, schedule, loop, averages, head_loaded)
+    return TrainState(strategy, model, optimizer, schedule, loop, averages, head_loaded, changed)
+
+
+def _sync_batch_norm(options: Settings, replicas: int) -> bool | None:
+    """What `synchronized` becomes of the layers of batch normalization; None to leave it."""
+    if options.sync_batch_norm is not None or options.model not in MODELS:
+        return options.sync_batch_norm
+    return replicas > 1 and options.obstacle_to_sync_batch_norm is None
 
 
 def _plan(options: Settings, steps_per_epoch: int) -> Plan:

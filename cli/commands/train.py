@@ -334,6 +334,11 @@ class _Show:
                     f"worker {event.worker} of {event.num_workers}, {event.num_replicas} devices; "
                     f"gradients are summed by {event.collectives}"
                 )
+            if event.batch_norm is not None:
+                self._bars.note(
+                    "batch normalization takes the statistics of "
+                    f"{'the whole batch' if event.batch_norm == 'synchronized' else 'each device'}"
+                )
             self._note_split(event.validation_split)
             if event.head_loaded is False:
                 self._bars.note("the file with the weights has none for this head; it is trained")

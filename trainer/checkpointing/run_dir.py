@@ -66,6 +66,7 @@ class Claim:
         root_hash: Of the data set.
         class_names: Name of every output of the model; recorded for whoever uses the model.
         normalization: What was done to the images; recorded likewise. None for nothing.
+        batch_norm: What `RunStarted` says of it; recorded likewise.
     """
 
     options: Settings
@@ -73,6 +74,7 @@ class Claim:
     root_hash: str
     class_names: Sequence[str]
     normalization: Any = None
+    batch_norm: str | None = None
 
     @property
     def identity(self) -> dict[str, object]:
@@ -124,6 +126,7 @@ class Claim:
             "class_names": list(self.class_names),
             "normalization": self.normalization and dataclasses.asdict(self.normalization),
             "strategy": self.options.strategy,
+            "batch_norm": self.batch_norm,
             "devices": [_described(device) for device in tf.config.list_physical_devices()],
             "versions": {
                 "shardmill": importlib.metadata.version("shardmill"),

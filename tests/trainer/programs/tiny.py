@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer.data import Data
+from trainer.models import small_cnn
 
 NUM_CLASSES = 3
 NAMES = ("red", "green", "blue")
@@ -116,6 +117,40 @@ def with_norm(input_shape, num_classes):
             layers.Dense(num_classes, activation="softmax", dtype="float32"),
         ]
     )
+
+
+class Normalized(keras.layers.Layer):
+    """Holds its batch normalization itself, as layers of users do."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.norms = [keras.layers.BatchNormalization()]
+
+    def build(self, input_shape):
+        self.norms[0].build(input_shape)
+
+    def call(self, inputs, training=False):
+        return self.norms[0](inputs, training=training)
+
+
+def norm_within_a_layer(input_shape, num_classes):
+    return keras.Sequential(
+        [
+            keras.Input(input_shape),
+            Normalized(),
+            keras.layers.Flatten(),
+            keras.layers.Dense(num_classes),
+        ]
+    )
+
+
+def small_cnn_without_dropout(input_shape, num_classes):
+    """The default model for images; dropout draws one mask for each device's part of a batch."""
+    model = small_cnn.build(input_shape, num_classes)
+    for layer in model.layers:
+        if isinstance(layer, keras.layers.Dropout):
+            layer.rate = 0.0
+    return model
 
 
 def half_softmax(input_shape, num_classes):
