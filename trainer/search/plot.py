@@ -84,7 +84,7 @@ def _draw_parameter(axis: Any, trials: Sequence[Trial], parameter: Parameter) ->
     having = [trial for trial in trials if parameter.name in trial.options]
     if not parameter.choices:
         _draw_points(axis, having, [float(trial.options[parameter.name]) for trial in having])
-        if parameter.log:
+        if parameter.distribution.log:
             axis.set_xscale("log")
         return
     labels = [

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from foundation.errors import InputError, UsageError
-from trainer.search.space import MAX_GRID, Parameter, Space, Value
+from trainer.search.space import MAX_GRID, Space, Value
 from trainer.search.trials import STATE, Trial
 
 Values = dict[str, Value]
@@ -105,38 +105,12 @@ def _drawn(space: Space, sampler: Any, known: Sequence[Trial]) -> Values:
     for trial in known:
         if trial.state != "failed":  # says nothing of its options
             study.add_trial(_frozen(space, trial))
-    asked = study.ask()
+    drawn = study.ask({each.name: each.distribution for each in space.parameters}).params
     values: Values = {}
     for parameter in space.parameters:
         if parameter.applies(values):
-            values[parameter.name] = _suggested(asked, parameter)
+            values[parameter.name] = drawn[parameter.name]
     return values
-
-
-def _suggested(asked: Any, parameter: Parameter) -> Value:
-    if parameter.choices:
-        return asked.suggest_categorical(parameter.name, parameter.choices)
-    draw = asked.suggest_int if parameter.is_integer else asked.suggest_float
-    bounds = _distribution(parameter)
-    step = {} if bounds.step is None else {"step": bounds.step}
-    return draw(parameter.name, bounds.low, bounds.high, log=bounds.log, **step)
-
-
-def _distribution(parameter: Parameter) -> Any:
-    from optuna.distributions import (
-        CategoricalDistribution,
-        FloatDistribution,
-        IntDistribution,
-    )
-
-    if parameter.choices:
-        return CategoricalDistribution(parameter.choices)
-    low, step = parameter.low, parameter.step
-    # Optuna wants an end that is a whole number of steps away.
-    high = parameter.high if step is None else low + step * ((parameter.size or 1) - 1)
-    if parameter.is_integer:
-        return IntDistribution(low, high, log=parameter.log, step=step or 1)
-    return FloatDistribution(low, high, log=parameter.log, step=step)
 
 
 def _frozen(space: Space, trial: Trial) -> Any:
@@ -144,7 +118,7 @@ def _frozen(space: Space, trial: Trial) -> Any:
     from optuna.trial import TrialState, create_trial
 
     distributions = {
-        each.name: _distribution(each) for each in space.parameters if each.name in trial.options
+        each.name: each.distribution for each in space.parameters if each.name in trial.options
     }
     states = {"completed": TrialState.COMPLETE, "diverged": TrialState.COMPLETE}
     states |= {"pruned": TrialState.PRUNED, "running": TrialState.RUNNING}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from foundation.errors import UsageError
@@ -19,82 +19,83 @@ _ROUNDING = 1e-9  # of (high - low) / step, which may miss a whole number
 
 @dataclasses.dataclass(frozen=True)
 class Parameter:
-    """An option that varies: choices, or a range of numbers.
+    """An option that varies.
 
     Attributes:
-        name: The field of `TrainOptions`.
-        choices: Its values; empty for a range.
-        low: Least value of a range.
-        high: Greatest value of a range, which is in it.
-        log: Whether the range is drawn from on a logarithmic scale.
-        step: Distance of values, counted from `low`; None for any value.
-        points: How many values of a range a grid has; None where `step` or whole numbers say so.
+        name: Field of `TrainOptions`.
+        distribution: Values, as a `BaseDistribution` of Optuna.
+        points: Number of values that a grid takes of a range; None where the range has steps.
         when: Other parameters, each with those of its choices under which this one applies.
     """
 
     name: str
-    choices: tuple[Value, ...] = ()
-    low: float = 0
-    high: float = 0
-    log: bool = False
-    step: float | None = None
+    distribution: Any
     points: int | None = None
-    when: tuple[tuple[str, tuple[Value, ...]], ...] = ()
+    when: Mapping[str, Sequence[Value]] = dataclasses.field(default_factory=dict)
 
     @property
-    def is_integer(self) -> bool:
-        """Whether a range has whole numbers only."""
-        return isinstance(self.low, int)
+    def choices(self) -> tuple[Value, ...]:
+        """All values, where these are listed; empty for a range."""
+        return tuple(getattr(self.distribution, "choices", ()))
 
     @property
     def size(self) -> int | None:
         """Number of values; None for a range of all numbers."""
         if self.choices:
             return len(self.choices)
-        step = self.step or (1 if self.is_integer else None)
-        return None if step is None else int((self.high - self.low) / step + _ROUNDING) + 1
+        span, step = self.distribution.high - self.distribution.low, self.distribution.step
+        return None if step is None else int(span / step + _ROUNDING) + 1
 
     def applies(self, values: Mapping[str, Value]) -> bool:
         """Whether it has a value, given those of the parameters before it."""
-        return all(
-            any(same(values[name], choice) for choice in choices) for name, choices in self.when
-        )
+        return all(values[name] in choices for name, choices in self.when.items())
 
     def values(self) -> tuple[Value, ...]:
         """All values of choices or of a range with a step."""
         if self.choices:
             return self.choices
-        step = self.step or 1
-        return tuple(self.low + step * index for index in range(self.size or 0))
+        low, step = self.distribution.low, self.distribution.step
+        return tuple(low + step * index for index in range(self.size or 0))
 
     def grid(self) -> tuple[Value, ...]:
         """The values of a grid.
 
         Raises:
-            UsageError: It is a range without a number of points.
+            UsageError: It is a range without a number of points, or has too many.
         """
+        import numpy as np
+
         count = self.points or self.size
-        if count is not None and count > MAX_GRID:
+        if count is None:
+            raise UsageError(
+                f"{flag_of(self.name)} is a range of all numbers, and a grid needs a number of "
+                "them. Add 'points: 4' to it, or use --method random or bayesian."
+            )
+        if count > MAX_GRID:
             raise UsageError(
                 f"{flag_of(self.name)} has {count} points in a grid, which has at most {MAX_GRID}. "
                 "Give it fewer 'points', or use --method random or bayesian."
             )
         if self.points is None:
-            if self.size is None:
-                raise UsageError(
-                    f"{flag_of(self.name)} is a range of all numbers, and a grid needs a number of "
-                    "them. Add 'points: 4' to it, or use --method random or bayesian."
-                )
             return self.values()
-        shares = [index / max(1, self.points - 1) for index in range(self.points)]
-        found = [_between(self.low, self.high, share, self.log) for share in shares]
-        if self.is_integer:
-            return tuple(dict.fromkeys(round(value) for value in found))
-        return tuple(found)
+        low, high = self.distribution.low, self.distribution.high
+        spaced = np.geomspace if self.distribution.log else np.linspace
+        found = spaced(low, high, self.points).tolist()
+        if isinstance(low, int):
+            found = [round(value) for value in found]
+        return tuple(dict.fromkeys(found))
 
-    def as_json(self) -> object:
-        """As run directories store it."""
-        return {**dataclasses.asdict(self), "choices": list(self.choices)}
+    def __str__(self) -> str:
+        """What varies, for people and for the record: "low 0.1 high 0.2 log"."""
+        if self.choices:
+            text = f"one of {list(self.choices)}"
+        else:
+            own = vars(self.distribution)
+            named = {**{name: own[name] for name in ("low", "high", "step")}, "points": self.points}
+            parts = [f"{name} {value}" for name, value in named.items() if value is not None]
+            text = " ".join([*parts, *(["log"] if own["log"] else [])])
+        conditions = [f"{name} in {list(choices)}" for name, choices in self.when.items()]
+        return " when ".join([text, *([" and ".join(conditions)] if conditions else [])])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,8 +103,8 @@ class Space:
     """Options of all trials, and those that vary.
 
     Attributes:
-        path: Of the file.
-        data: Of the shard set; None if the file does not say.
+        path: Path of the file.
+        data: Place of the shard set; None if the file does not say.
         fixed: Options of every trial, by field of `TrainOptions`.
         parameters: Options that vary; those with a condition come last.
     """
@@ -131,24 +132,14 @@ class Space:
         """Every combination of a space of a known size."""
         return self._combinations({each.name: each.values() for each in self.parameters})
 
-    def _combinations(
-        self, values: Mapping[str, tuple[Value, ...]], begun: Mapping[str, Value] | None = None
-    ) -> Iterator[dict[str, Value]]:
-        begun = begun or {}
-        left = [each for each in self.parameters if each.name in values]
-        if not left:
-            yield dict(begun)
-            return
-        first, *_ = left
-        rest = {name: found for name, found in values.items() if name != first.name}
-        if not first.applies(begun):
-            yield from self._combinations(rest, begun)
-            return
-        for value in values[first.name]:
-            yield from self._combinations(rest, {**begun, first.name: value})
+    def _combinations(self, values: Mapping[str, tuple[Value, ...]]) -> Iterator[dict[str, Value]]:
+        found: Iterator[dict[str, Value]] = iter([{}])
+        for parameter in self.parameters:
+            found = _extended(found, parameter, values[parameter.name])
+        return found
 
     def check(self, options: Callable[[Mapping[str, Value]], object]) -> None:
-        """Returns if the options of every trial are right, as far as two of them decide that.
+        """Checks that the options of every trial are right, as far as two of them decide that.
 
         Contradictions are between two options each, so that all values of every two are enough.
 
@@ -158,7 +149,10 @@ class Space:
         Raises:
             UsageError: Some are.
         """
-        few = {each.name: each.choices or (each.low, each.high) for each in self.parameters}
+        few = {
+            each.name: each.choices or (each.distribution.low, each.distribution.high)
+            for each in self.parameters
+        }
         first = {name: values[:1] for name, values in few.items()}
         pairs: list[tuple[str, ...]] = [*itertools.combinations(few, 2)]
         for pair in pairs or [(name,) for name in few]:
@@ -173,8 +167,18 @@ class Space:
 
     def as_json(self) -> dict[str, Any]:
         """What must be equal for a search to continue."""
-        varied = {each.name: each.as_json() for each in self.parameters}
-        return {**self.fixed, **varied}
+        return {**self.fixed, **{each.name: str(each) for each in self.parameters}}
+
+
+def _extended(
+    combinations: Iterator[dict[str, Value]], parameter: Parameter, values: Sequence[Value]
+) -> Iterator[dict[str, Value]]:
+    for begun in combinations:
+        if not parameter.applies(begun):
+            yield begun
+            continue
+        for value in values:
+            yield {**begun, parameter.name: value}
 
 
 def shown(values: Mapping[str, Value]) -> str:
@@ -189,16 +193,3 @@ def shown_value(value: Value) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return "none" if value is None else str(value)
-
-
-def same(one: Value, other: Value) -> bool:
-    """Whether two values are equal, and not only as True and 1 are."""
-    return type(one) is type(other) and one == other
-
-
-def _between(low: float, high: float, share: float, log: bool) -> float:
-    if share in (0, 1):  # to the bit
-        return float((low, high)[int(share)])
-    if log:
-        return math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
-    return low + share * (high - low)

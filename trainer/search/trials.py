@@ -26,7 +26,6 @@ from typing import Any
 
 from foundation.config_file import key_of
 from foundation.errors import InputError, file_error
-from foundation.wording import counted
 from trainer.checkpointing.run_dir import write_json
 
 STATE = "search.json"
@@ -278,19 +277,5 @@ def _changes(before: Any, now: Mapping[str, Any]) -> Iterator[str]:
     for old, new, names in pairs:
         for name in names:
             if old.get(name) != new.get(name) or (name in old) != (name in new):
-                flag = key_of(name)
-                yield f"{flag} was {_brief(old, name)}, is {_brief(new, name)}"
-
-
-def _brief(values: Mapping[str, Any], name: str) -> str:
-    """What a space says of an option."""
-    if name not in values:
-        return "not given"
-    value = values[name]
-    if not isinstance(value, dict):
-        return repr(value)
-    if value["choices"]:
-        listed = value["choices"]
-        return f"one of {counted(len(listed), 'value')} {listed}"
-    parts = [f"{key} {value[key]}" for key in ("low", "high", "step", "points") if value[key]]
-    return " ".join([*parts, *(["log"] if value["log"] else [])])
+                was, now_is = (each.get(name, "not given") for each in (old, new))
+                yield f"{key_of(name)} was {was!r}, is {now_is!r}"

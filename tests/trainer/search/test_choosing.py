@@ -3,6 +3,7 @@
 import hypothesis
 import hypothesis.strategies as st
 import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from trainer.search.proposals import METHODS, num_trials
 from trainer.search.pruners import PRUNERS
@@ -14,13 +15,21 @@ SPACE = Space(
     None,
     {},
     (
-        Parameter("optimizer", ("adamw", "sgd", None)),
-        Parameter("learning_rate", low=1e-4, high=1e-1, log=True),
-        Parameter("batch_size", low=8, high=64, step=8),
-        Parameter("ema", low=0.5, high=0.9, step=0.25, when=(("optimizer", ("sgd",)),)),
+        Parameter("optimizer", CategoricalDistribution(("adamw", "sgd", None))),
+        Parameter("learning_rate", FloatDistribution(1e-4, 1e-1, log=True)),
+        Parameter("batch_size", IntDistribution(8, 64, step=8)),
+        Parameter("ema", FloatDistribution(0.5, 0.75, step=0.25), when={"optimizer": ("sgd",)}),
     ),
 )
-SMALL = Space("s", None, {}, (Parameter("seed", low=0, high=2), Parameter("freeze", (True, False))))
+SMALL = Space(
+    "s",
+    None,
+    {},
+    (
+        Parameter("seed", IntDistribution(0, 2)),
+        Parameter("freeze", CategoricalDistribution((True, False))),
+    ),
+)
 
 
 def cost(values):

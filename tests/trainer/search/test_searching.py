@@ -119,7 +119,7 @@ def test_another_space_is_refused_with_the_difference_and_more_trials_are_not(pl
         run(plan("epochs: 2\nlearning-rate: {low: 0.1, high: 0.3}", method="bayesian"))
     assert "method was 'random', is 'bayesian'" in str(error.value)
     assert "epochs was 1, is 2" in str(error.value)
-    assert "learning-rate was low 0.1 high 0.2, is low 0.1 high 0.3" in str(error.value)
+    assert "learning-rate was 'low 0.1 high 0.2', is 'low 0.1 high 0.3'" in str(error.value)
 
 
 def test_a_directory_of_something_else_is_left_alone(plan):

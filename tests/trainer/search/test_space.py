@@ -36,6 +36,11 @@ def test_scalars_are_what_their_options_are_and_not_what_yaml_makes_of_them(read
     assert space.parameters[0].choices == ("none", "standard")
 
 
+def test_a_value_that_is_listed_twice_counts_once(read):
+    (parameter,) = read("optimizer: [sgd, adamw, sgd]").parameters
+    assert parameter.choices == ("sgd", "adamw")
+
+
 def test_a_list_may_hold_the_absence_of_an_option(read):
     (parameter,) = read("ema: [null, 0.99]").parameters
     assert parameter.choices == (None, 0.99)
@@ -70,29 +75,28 @@ def test_an_option_with_a_condition_has_a_value_only_where_that_holds(read):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("lerning-rate: [1e-3, 1e-2]", "line 1. Did you mean 'learning-rate'?"),
+        ("lerning-rate: [1e-3, 1e-2]", "Did you mean 'learning-rate'?"),
         ("epochs: 3", "varies nothing"),
         ("", "has no options"),
         ("- a", "has no options"),
         ("a: [", "line 1 is not YAML"),
         ("optimizer: [adamw, sdg]", "Did you mean 'sgd'?"),
-        ("optimizer: [sgd, sgd]", "'sgd' twice"),
-        ("optimizer: []", "is an empty list"),
+        ("optimizer: []", "needs a list of values"),
         ("optimizer: {low: 1, high: 2}", "has no numbers"),
-        ("epochs: 3\nbatch-size: [1]\nepochs: 4", "line 3 repeats 'epochs'"),
-        ("learning-rate: {low: 0, high: 1}", "low of learning-rate is 0.0"),
-        ("label-smoothing: {low: 0, high: 1}", "high of label-smoothing is 1.0"),
-        ("learning-rate: {low: 1e-2, high: 1e-3}", "Write low below high"),
-        ("learning-rate: {low: 1e-2}", "has no 'high'"),
+        ("epochs: 3\nbatch-size: [1]\nepochs: 4", "repeats 'epochs'"),
+        ("learning-rate: {low: 0, high: 1}", "is 0.0. Pass a finite number above 0"),
+        ("label-smoothing: {low: 0, high: 1}", "is 1.0. Pass"),
+        ("learning-rate: {low: 1e-2, high: 1e-3}", "is no range"),
+        ("learning-rate: {low: 1e-2}", "without bounds. Write 'low' and 'high'"),
         ("learning-rate: {min: 1e-4, high: 1e-2}", "Unknown 'min' of learning-rate"),
         ("learning-rate: {low: 1e-4, high: 1e-2, logg: true}", "Did you mean 'log'?"),
-        ("learning-rate: {low: 1e-4, high: 1e-2, log: 1}", "neither true nor false"),
-        ("weight-decay: {low: 0, high: 1, log: true}", "Write a low above 0"),
-        ("weight-decay: {low: 0, high: 1, step: 2}", "Write at most 1"),
-        ("weight-decay: {low: 0, high: 1, step: 0.5, points: 3}", "both step and points"),
-        ("weight-decay: {low: 0, high: 1, points: 2.5}", "Write an integer above 0"),
-        ("weight-decay: {choices: [0, 1], low: 0}", "needs a list and no range"),
-        ("batch-size: {low: 1.5, high: 3}", "low of batch-size is '1.5'"),
+        ("learning-rate: {low: 1e-4, high: 1e-2, log: 1}", "is '1'. Write true or false"),
+        ("weight-decay: {low: 0, high: 1, log: true}", "is no range"),
+        ("weight-decay: {low: 0, high: 1, step: 2}", "has one value only"),
+        ("weight-decay: {low: 0, high: 1, step: 0.5, points: 3}", "points or a step, not both"),
+        ("weight-decay: {low: 0, high: 1, points: 2.5}", "is '2.5'. Write an integer"),
+        ("weight-decay: {choices: [0, 1], low: 0}", "needs a list of values and no range"),
+        ("batch-size: {low: 1.5, high: 3}", "is '1.5'. Write an integer"),
         ("batch-size: [16, many]", "Write an integer"),
         ("monitor: [loss, accuracy]", "cannot be compared"),
         ("cache: [off, disk]", "does not change what a trial learns"),
@@ -105,7 +109,7 @@ def test_an_option_with_a_condition_has_a_value_only_where_that_holds(read):
         ("ema: {choices: [0.9], when: sgd}", "is not a condition"),
         ("? [a]\n: 1", "a key that is not a name"),
         ("data: [a, b]\noptimizer: [sgd]", "data in"),
-        ("class-weights: [true, maybe]", "neither true nor false"),
+        ("class-weights: [true, maybe]", "Write true or false"),
         ("optimizer:\n- a: 1", "is not one value"),
         ('weights: ["a\\0b", c]', "zero byte"),
         ("seed: 1\n---\nseed: 2", "is not YAML"),
