@@ -63,8 +63,9 @@ class Servers(Team):
     def is_settled(self) -> bool:
         return not self.is_under_way
 
+    @override
     def distribute(self, stream: Any, batch_size: int) -> Any:
-        """See `Team`; workers make the batches, of which the loop gives them the numbers."""
+        # Workers make the batches, of which the loop gives them the numbers.
         return Numbers(stream)
 
 
@@ -91,7 +92,7 @@ def joined(options: TrainOptions, on_event: OnEvent) -> Iterator[Team]:
         yield team
         roll_call.stop()
         _end_all(cluster, roll_call)
-    except (tf.errors.OpError, *_coordinator_errors()) as error:
+    except Exception as error:  # the coordinator wraps those of a step in classes of its own
         lost = _lost_server(cluster, error)
         if lost is None:
             raise
@@ -100,15 +101,11 @@ def joined(options: TrainOptions, on_event: OnEvent) -> Iterator[Team]:
         roll_call.stop()
 
 
-def _coordinator_errors() -> tuple[type[Exception], ...]:
-    from tensorflow.python.distribute.coordinator import cluster_coordinator
-
-    return (cluster_coordinator.ClosureInputError, cluster_coordinator.ClosureAbortedError)
-
-
 def _lost_server(cluster: Cluster, error: Exception) -> WorkersLost | None:
     """The loss of a process that an error comes from; None for a failure of its own."""
     cause = getattr(error, "original_exception", error)
+    if not isinstance(cause, tf.errors.OpError):
+        return None
     gone = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError)
     if not isinstance(cause, gone) and "/job:" not in str(cause):
         return None
