@@ -83,7 +83,7 @@ class Data:
         kind: "image", "tokens" or "packed".
         input_shape: What a model is fed; None for images of the size in the options.
         multi_label: Whether a record has any number of labels.
-        class_weights: Of every class, for the loss; None for none.
+        class_weights: Weight of every class in the loss; None for none.
         text_of: From token ids to text, for people.
         manifest: Manifest of the set; None where there is none.
     """
@@ -225,7 +225,7 @@ def _streams(
 
 
 def _require_kind(kind: str, manifest: Manifest, options: TrainOptions) -> None:
-    """Returns if sets of this kind can be learnt from.
+    """Checks that sets of this kind can be learnt from.
 
     Raises:
         UsageError: It is raw text, which models do not take, or has features of another kind.
@@ -237,18 +237,18 @@ def _require_kind(kind: str, manifest: Manifest, options: TrainOptions) -> None:
             "FILE', and for a language model with '--pack 512' too."
         )
     if kind not in DEFAULTS:
-        found = ", ".join(
+        names = ", ".join(
             f"{feature.name} ({feature.kind})" for feature in manifest.schema.features
         )
         raise ShardSetError(
-            f"{options.data} holds records of type {kind!r} with {found}, which this version "
+            f"{options.data} holds records of type {kind!r} with {names}, which this version "
             f"cannot train on, only on {', '.join(DEFAULTS)}. Install a version of shardmill that "
             "knows them."
         )
 
 
 def _require_channels_last(shape: tuple[int | None, ...], options: Settings) -> None:
-    """Returns if images have the shape that validation and models have.
+    """Checks that images have the shape that validation and models have.
 
     Raises:
         UsageError: They have another one.
@@ -297,9 +297,9 @@ def _find_label(kind: str, manifest: Manifest, options: Settings) -> Feature:
             f"--labels FILE or with --label-column NAME.{packed}"
         )
     if label is None or inputs not in kinds:
-        found = ", ".join(f"{feature.name} ({feature.kind})" for feature in features)
+        names = ", ".join(f"{feature.name} ({feature.kind})" for feature in features)
         raise ShardSetError(
-            f"{options.data} has {found}, and models train on the labels of each {what}. Build a "
+            f"{options.data} has {names}, and models train on the labels of each {what}. Build a "
             f"set with {command} from one directory for each class."
         )
     if len(label.class_names) < 2:
@@ -313,7 +313,7 @@ def _find_label(kind: str, manifest: Manifest, options: Settings) -> Feature:
 def _class_weights(
     label: Feature | None, manifest: Manifest, options: Settings
 ) -> tuple[float, ...]:
-    """Of every class, from the statistics of the training split.
+    """Weight of every class, from the statistics of the training split.
 
     Raises:
         UsageError: The set has none.
@@ -321,20 +321,20 @@ def _class_weights(
     statistics = manifest.splits[options.train_split].statistics
     if label is not None and label.name != "label":
         statistics = statistics.get("labels", {}).get(label.name, {})
-    found = statistics.get("class_weights")
-    if label is None or label.shape or not found:
+    weights = statistics.get("class_weights")
+    if label is None or label.shape or not weights:
         what = "one label per record" if label is None or label.shape else "class weights"
         raise UsageError(
             f"--class-weights needs {what}, and split {options.train_split!r} of {options.data} "
             "has none. Leave --class-weights out."
         )
     # In the first sets they are a list.
-    values = [found[name] for name in label.class_names] if isinstance(found, dict) else found
+    values = [weights[name] for name in label.class_names] if isinstance(weights, dict) else weights
     return tuple(map(float, values))
 
 
 def require_batch(records: int, options: Settings) -> None:
-    """Returns if an epoch has at least one whole batch.
+    """Checks that an epoch has at least one whole batch.
 
     Raises:
         UsageError: It has none.

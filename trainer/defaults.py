@@ -65,8 +65,8 @@ DEFAULTS = {
 
 def shown_default(name: str) -> str:
     """The default of an option for people: one value, or one for each kind of set."""
-    found = {kind: getattr(defaults, name) for kind, defaults in DEFAULTS.items()}
-    found = {kind: value for kind, value in found.items() if value is not None}
-    if len(set(found.values())) == 1:
-        return str(next(iter(found.values())))
-    return ", ".join(f"{kind} {value}" for kind, value in found.items())
+    by_kind = {kind: getattr(defaults, name) for kind, defaults in DEFAULTS.items()}
+    by_kind = {kind: value for kind, value in by_kind.items() if value is not None}
+    if len(set(by_kind.values())) == 1:
+        return str(next(iter(by_kind.values())))
+    return ", ".join(f"{kind} {value}" for kind, value in by_kind.items())

@@ -40,10 +40,10 @@ class Epochs:
     """The epochs of a run, and what each of them needs.
 
     Attributes:
-        options: Of the run.
-        data: Of the run.
+        options: Options of the run.
+        data: Data of the run.
         learner: The model and its optimizer.
-        stream: Of training batches, open at the first one to be trained on.
+        stream: Stream of training batches, open at the first one to be trained on.
         on_event: Called with every event.
         team: The processes of the run.
     """
@@ -211,7 +211,7 @@ class Epochs:
 
 
 def _perplexity(totals: Totals) -> float:
-    """Of the tokens of a phase; at most e**700, the last power that a float64 holds."""
+    """Perplexity of the tokens of a phase; at most e**700, the last power that a float64 holds."""
     return math.exp(min(totals.mean_loss, 700.0))
 
 

@@ -215,13 +215,13 @@ class EpochDone:
         examples_per_second: Training records over the seconds of the training steps. The first
             epoch of a process holds the tracing of the graph too.
         loss_scale: Factor on the loss after the epoch; None unless mixed_float16.
-        perplexity: Of a language model, e to the power of the loss (with the label smoothing that
+        perplexity: e to the power of the loss of a language model (with the label smoothing that
             is in it); else None.
-        token_accuracy: Of a language model, share of the tokens predicted right, in [0, 1].
+        token_accuracy: Share of the tokens that a language model predicts right, in [0, 1].
         val_perplexity: The same over every validation token, or None.
         val_token_accuracy: The same over every validation token, or None.
-        tokens_per_second: Of a language model, tokens predicted in training over these seconds.
-        f1: Of examples with any number of labels, the F1 score of all labels together
+        tokens_per_second: Tokens that a language model predicted in training over these seconds.
+        f1: F1 score, for examples with any number of labels, of all labels together
             (micro-averaged), in [0, 1]; else None.
         val_f1: The same over every validation example, or None.
         input_wait: Share of the seconds of the training steps in which the device waited for a

@@ -75,7 +75,7 @@ class Totals:
 
     @property
     def f1(self) -> float:
-        """Of all labels of all examples together (micro-averaged), in [0, 1]."""
+        """F1 score of all labels of all examples together (micro-averaged), in [0, 1]."""
         return 2 * self.hits / max(1, self.predicted + self.relevant)
 
     @property
@@ -186,11 +186,11 @@ class Loop:
         """The totals of `num_steps` training steps on an iterator of distributed batches.
 
         Args:
-            batches: Of the steps that are not done.
+            batches: Iterator over the batches of the steps that are not done.
             num_steps: All steps of the phase.
             on_steps: See `OnSteps`.
             done: Steps that are done already.
-            totals: Theirs.
+            totals: Sums over those steps.
         """
         pace = (self.agreed_steps, self.next_stop)
         try:
@@ -291,10 +291,10 @@ class Loop:
         # BatchNorm), so it gets one example of zeros, and its answer is cut off again.
         filler = tf.where(tf.shape(further[0])[0] == 0, 1, 0)
         inputs = tf.nest.map_structure(lambda value: _filled_up(value, filler), inputs)
-        found = self._objective.validation(self._average_of, _fed(inputs), *further)
+        outcome = self._objective.validation(self._average_of, _fed(inputs), *further)
         if self.on_predicted is not None:
-            self.on_predicted(further[0], found.predicted, *(further[1:] or (None,)))
-        return tf.reduce_sum(found.losses), found.counts
+            self.on_predicted(further[0], outcome.predicted, *(further[1:] or (None,)))
+        return tf.reduce_sum(outcome.losses), outcome.counts
 
 
 def _fed(inputs: Any) -> Any:

@@ -13,10 +13,10 @@ from trainer.models.heads import find_ending
 
 
 class Outcome(NamedTuple):
-    """Of some examples.
+    """Losses and counts of some examples.
 
     Attributes:
-        losses: Of every target, [batch, ...] float32, times its weight.
+        losses: Loss of every target, [batch, ...] float32, times its weight.
         counts: [len(COUNTS)] int64, see `COUNTS`.
         predicted: The class with the greatest probability of every target, [batch, ...] int64; of
             records with any number of labels, [batch, num_classes] bool.
@@ -62,9 +62,9 @@ class Objective:
     def training(self, inputs: Any, targets: Any, weights: Any = None) -> Outcome:
         """The outcome of examples that are learnt from."""
         outputs = self.body(inputs, training=True)
-        found = self._outcome(outputs, self._head_weights(), targets, weights, True)
+        outcome = self._outcome(outputs, self._head_weights(), targets, weights, True)
         if self._class_weights is None:
-            return found
+            return outcome
         table = tf.constant(self._class_weights, tf.float32)
         # Of records that were mixed, the mean by their shares.
         factors = (
@@ -72,7 +72,7 @@ class Objective:
             if targets.dtype.is_floating
             else tf.gather(table, targets)
         )
-        return found._replace(losses=found.losses * factors)
+        return outcome._replace(losses=outcome.losses * factors)
 
     def validation(self, averages: Any, inputs: Any, targets: Any, weights: Any = None) -> Outcome:
         """The outcome of examples that are measured only, without smoothing and class weights.
@@ -80,8 +80,8 @@ class Objective:
         Args:
             averages: From a weight to what is used in its place; None for the weights.
             inputs: One example or more, those of the targets and then any others.
-            targets: Of the examples that count.
-            weights: Of the targets; None for 1 each.
+            targets: Targets of the examples that count.
+            weights: Weight of every target; None for 1 each.
         """
         if averages is None:
             outputs = self.body(inputs, training=False)
@@ -144,7 +144,7 @@ class Objective:
         )
 
     def _of_labels(self, outputs: Any, targets: Any, smoothing: float) -> Outcome:
-        """Of records with any number of labels, [batch, num_classes] float32 of 0 and 1."""
+        """Losses of records with any number of labels, [batch, num_classes] float32 of 0 and 1."""
         outputs = tf.cast(outputs, tf.float32)
         losses = keras.losses.binary_crossentropy(
             targets, outputs, from_logits=not self._activation, label_smoothing=smoothing

@@ -57,7 +57,7 @@ _READ = {field.name: field for field in dataclasses.fields(ReadOptions)}
 
 
 def _check_epochs(name: str, value: str) -> None:
-    """Returns if a value is a list of epochs.
+    """Checks that a value is a list of epochs.
 
     Raises:
         UsageError: It is none.
@@ -88,7 +88,7 @@ def _read_option(name: str, *, by_kind: bool = False, **changes: Any) -> Any:
     """An option of `reader.load`, with its declaration.
 
     Args:
-        name: Of the option.
+        name: Name of the option.
         by_kind: The default is that of `trainer.defaults` for the kind of set, None here.
         **changes: To the declaration.
     """
@@ -304,7 +304,7 @@ class TrainOptions:
     )
     patience: int | None = option(
         None,
-        "Epochs without a better one after which the run ends early.",
+        "Stop after N epochs without improvement.",
         metavar="N",
         type=int,
         limits=Limits(1),
@@ -485,9 +485,9 @@ class TrainOptions:
 
     def as_json(self) -> dict[str, object]:
         """All options, paths as text."""
-        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         plain = (bool, int, float, str, type(None))
-        return {k: value if isinstance(value, plain) else str(value) for k, value in found.items()}
+        return {k: value if isinstance(value, plain) else str(value) for k, value in values.items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -60,10 +60,10 @@ def cpu_has_bfloat16(cpu_info: Path = _CPU_INFO) -> bool:
         cpu_info: What Linux says of the CPUs.
     """
     try:
-        found = re.search(r"^(?:flags|Features)\s*:(.*)$", cpu_info.read_text(), re.MULTILINE)
+        flags = re.search(r"^(?:flags|Features)\s*:(.*)$", cpu_info.read_text(), re.MULTILINE)
     except OSError:
         return False
-    return found is not None and not _BFLOAT16_FLAGS.isdisjoint(found[1].split())
+    return flags is not None and not _BFLOAT16_FLAGS.isdisjoint(flags[1].split())
 
 
 @contextlib.contextmanager

@@ -39,7 +39,7 @@ from trainer.workers.team import Team
 
 
 def train(options: TrainOptions, on_event: OnEvent = ignore) -> TrainResult:
-    """See `trainer.train`."""
+    """Trains, as `trainer.train` documents it."""
     configure_devices(options)
     with joined(options, on_event) as team:
         data = open_data(options, (team.index, team.size))
@@ -154,7 +154,7 @@ class _Begun:
         claim: To its directory.
         checkpoint: The number of the checkpoint that it resumes at; None to begin.
         place: Where that is.
-        history: Its epochs so far.
+        history: Epochs of the run so far.
     """
 
     claim: run_dir.Claim
@@ -199,15 +199,15 @@ def _begun(team: Team, options: Settings, data: Data, on_event: OnEvent) -> _Beg
             "root_hash": data.root_hash,
         }
 
-    found = team.from_chief(look)
-    if found["root_hash"] != data.root_hash:
+    begun = team.from_chief(look)
+    if begun["root_hash"] != data.root_hash:
         raise InputError(
             f"{options.data} is another set on worker {team.index} (root hash {data.root_hash}) "
-            f"than on worker 0 ({found['root_hash']}). Give all workers the same set."
+            f"than on worker 0 ({begun['root_hash']}). Give all workers the same set."
         )
-    history = tuple(EpochDone(**epoch) for epoch in found["history"])
-    place = Progress.from_json(found["place"])
-    return _Begun(claimed(found["policy"]), found["checkpoint"], place, history)
+    history = tuple(EpochDone(**epoch) for epoch in begun["history"])
+    place = Progress.from_json(begun["place"])
+    return _Begun(claimed(begun["policy"]), begun["checkpoint"], place, history)
 
 
 def _open_at(data: Data, place: Progress) -> BatchStream:

@@ -79,7 +79,7 @@ class TrainState:
 
     @property
     def batch_norm(self) -> str | None:
-        """See `trainer.models.batch_norm.statistics_of`."""
+        """Whose statistics normalize a batch: `trainer.models.batch_norm.statistics_of`."""
         return statistics_of(self.model, self.strategy.num_replicas_in_sync)
 
     @property
@@ -102,13 +102,13 @@ def make_train_state(
     """The untrained model of a run under its strategy, its weights a function of the seed.
 
     Args:
-        options: Of the run.
+        options: Options of the run.
         precision: The Keras dtype policy.
         steps_per_epoch: For the length of the learning-rate schedule.
         num_classes: Length of the model's output.
         input_shape: What the model is fed; None for images of the size in the options.
         multi_label: Whether an example may be of any number of classes.
-        class_weights: Of every class, for the loss; None for none.
+        class_weights: Weight of every class in the loss; None for none.
         weights: A file that only the chief reads, see `trainer.models.pretrained`; None to begin
             with random weights, or with those of a checkpoint.
         team: The processes that train it, with their strategy; None for that of the options.

@@ -49,7 +49,7 @@ class Autosave:
             epochs_done: Whole epochs.
             step: Training steps of the epoch behind them that are done. In its validation all of
                 them: nothing changes there, so that the place is saved once.
-            totals: Of these steps.
+            totals: Sums over these steps.
 
         Raises:
             TrainingStopped: A signal has come, and the place is saved.
@@ -72,11 +72,11 @@ class Autosave:
         self._save(epochs_done, 0, NOTHING)
 
     def finish(self) -> None:
-        """Returns when the last checkpoint is written."""
+        """Waits until the last checkpoint is written."""
         self._team.from_chief(self._kept.wait)
 
     def stop_if_asked(self) -> None:
-        """Returns unless the run has to stop; to be called when its place is saved.
+        """Raises if the run has to stop; to be called when its place is saved.
 
         Raises:
             TrainingStopped: A signal has come.

@@ -16,7 +16,7 @@ def best_epoch(history: Sequence[EpochDone], monitor: str) -> EpochDone | None:
     """The best epoch, of equal ones the first; None where nothing was validated.
 
     Args:
-        history: Of a run.
+        history: Epochs of a run.
         monitor: "loss", or "accuracy", which of a language model is that of its tokens.
     """
     measured = [epoch for epoch in history if score(epoch, monitor) is not None]
@@ -34,7 +34,7 @@ def is_over(history: Sequence[EpochDone], options: Settings) -> bool:
 
 
 def require_validation(options: Settings, *, has_validation: bool) -> None:
-    """Returns if there is a split to wait for a better epoch on.
+    """Checks that there is a split to wait for a better epoch on.
 
     Raises:
         UsageError: There is none.

@@ -47,7 +47,7 @@ def newest(
     """The number of the newest checkpoint that is as it was written; None if there is none.
 
     Args:
-        directory: Of the checkpoints.
+        directory: Directory of the checkpoints.
         on_damaged: Called with every file for which a newer checkpoint was passed over.
         whole: Whether every byte is read; else the sizes alone are compared.
 
@@ -65,12 +65,12 @@ def newest(
     for number in sorted({*recorded, *named}, reverse=True):
         prefix = prefix_of(directory, number)
         check = _damage_of_recorded if number in recorded else _damage_of_unrecorded
-        found = check(prefix, whole)
-        if found is None:
+        damage = check(prefix, whole)
+        if damage is None:
             for path, fact in damaged:
                 on_damaged(path, fact, prefix)
             return number
-        damaged.append(found)
+        damaged.append(damage)
     if not damaged:
         return None
     facts = "; ".join(f"{path} {fact}" for path, fact in damaged)
@@ -103,7 +103,7 @@ def complete(directory: Path, kept: Sequence[int], before: Iterable[Path]) -> No
     their checksums, then the name of the latest one; only then older ones are deleted.
 
     Args:
-        directory: Of the checkpoints.
+        directory: Directory of the checkpoints.
         kept: Those that stay, ascending; the last is the new one.
         before: Files that have to be on the disk before it; those that do not exist are left out.
 
@@ -172,10 +172,10 @@ def _named(directory: Path) -> list[int]:
     except OSError as error:
         raise file_error(error, str(path)) from error
     # TensorFlow's own writer puts a time on a line of its own; a path may be absolute.
-    found = re.findall(r'^\w*model_checkpoint_paths?: "(?:.*/)?ckpt-(\d+)"', text, re.MULTILINE)
-    if not found:
+    numbers = re.findall(r'^\w*model_checkpoint_paths?: "(?:.*/)?ckpt-(\d+)"', text, re.MULTILINE)
+    if not numbers:
         raise ValueError("names no checkpoint")
-    return sorted(set(map(int, found)))
+    return sorted(set(map(int, numbers)))
 
 
 def _damage_of_recorded(prefix: Path, whole: bool) -> tuple[Path, str] | None:
@@ -190,9 +190,9 @@ def _damage_of_recorded(prefix: Path, whole: bool) -> tuple[Path, str] | None:
     except OSError as error:
         raise file_error(error, str(record)) from error
     for path, size, crc32c in wanted:
-        found = _difference(path, size, crc32c if whole else None)
-        if found is not None:
-            return path, found
+        damage = _difference(path, size, crc32c if whole else None)
+        if damage is not None:
+            return path, damage
     return None
 
 

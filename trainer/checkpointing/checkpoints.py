@@ -38,10 +38,10 @@ class Checkpoints:
     A context: when it is left by an error, a checkpoint at work is finished.
 
     Args:
-        directory: Of the checkpoints; created when the first one is saved.
+        directory: Directory of the checkpoints; created when the first one is saved.
         model: A built Keras model.
-        optimizer: Its built Keras optimizer. It must be built: variables that appear later would
-            be restored later too, and a wrong checkpoint would not be found out here.
+        optimizer: Keras optimizer of the model. It must be built: variables that appear later
+            would be restored later too, and a wrong checkpoint would not be found out here.
         keep: How many of the latest checkpoints stay.
         before: Files that a checkpoint needs, to be on the disk before it.
     """
@@ -98,7 +98,7 @@ class Checkpoints:
         self._writer.start()
 
     def wait(self) -> None:
-        """Returns when nothing is at work.
+        """Waits until nothing is at work.
 
         Raises:
             InputError: There is no room for a checkpoint, or it cannot be written for another
@@ -121,7 +121,7 @@ class Checkpoints:
         """Takes the state of a checkpoint, of `checkpoint_files.newest`.
 
         Args:
-            number: Of the checkpoint; None for none.
+            number: Number of the checkpoint; None for none.
 
         Raises:
             InputError: It is of another model.
@@ -224,13 +224,13 @@ def progress_of(directory: Path, number: int | None) -> Progress:
         ) from error
 
 
-def _other_model(prefix: Path, name: str, found: Any, expected: Any) -> InputError:
+def _other_model(prefix: Path, name: str, stored: Any, expected: Any) -> InputError:
     def text(value: Any) -> str:
         return "nothing" if value is None else f"{value[1]} {value[0]}"
 
     return InputError(
         f"The checkpoint {prefix} is of another model or optimizer: {name.partition('/.')[0]} is "
-        f"{text(found)} there and {text(expected)} here. If the code of the model has changed, "
+        f"{text(stored)} there and {text(expected)} here. If the code of the model has changed, "
         "pass another --run-dir."
     )
 

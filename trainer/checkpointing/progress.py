@@ -18,7 +18,7 @@ class Progress:
         epochs_done: Whole epochs, each with its validation.
         step: Training steps of the epoch behind them that are done. All steps of an epoch, where
             only its validation is still to come.
-        totals: Of these steps.
+        totals: Sums over these steps.
         reader: The state of the stream there, see `reader.Stream.state`. None at the beginning,
             and in checkpoints of version 0.1.0, which know no place but the end of an epoch.
     """

@@ -60,10 +60,10 @@ class Claim:
     """A run and the directory it wants.
 
     Attributes:
-        options: Of the run.
+        options: Options of the run.
         precision: The Keras dtype policy. It replaces the option: auto may be another policy on
             another machine, which cannot continue with this one's optimizer.
-        root_hash: Of the data set.
+        root_hash: Root hash of the data set.
         class_names: Name of every output of the model; recorded for whoever uses the model.
         normalization: What was done to the images; recorded likewise. None for nothing.
         batch_norm: What `RunStarted` says of it; recorded likewise.
@@ -83,7 +83,7 @@ class Claim:
         return {**self.options.identity(), **own}
 
     def check(self) -> None:
-        """Returns if the directory holds no run, or the beginning of this very one.
+        """Checks that the directory holds no run, or the beginning of this very one.
 
         A directory without a checkpoint has nothing to continue, and so nothing to protect: after
         a first epoch that failed, other options may use it again.
@@ -92,8 +92,8 @@ class Claim:
             InputError: The directory belongs to another run.
         """
         if _has_begun(self.options.run_dir):
-            found = _read(self.options.run_dir / RUN)
-            _require_same(self.identity, found, self.options)
+            stored = _read(self.options.run_dir / RUN)
+            _require_same(self.identity, stored, self.options)
 
     def write(self) -> None:
         """Makes the directory and its run.json.
@@ -157,7 +157,7 @@ def _described(device: Any) -> str:
 
 
 def require_free(directory: Path) -> None:
-    """Returns if the directory is that of a run, or has no other content.
+    """Checks that the directory is that of a run, or has no other content.
 
     Raises:
         UsageError: TensorFlow could not find checkpoints under this path again.
@@ -182,8 +182,8 @@ def precision_of(directory: Path) -> str | None:
     Raises:
         InputError: Its run.json cannot be read.
     """
-    found = _read(directory / RUN) if _has_begun(directory) else None
-    identity = found.get("identity") if isinstance(found, dict) else None
+    stored = _read(directory / RUN) if _has_begun(directory) else None
+    identity = stored.get("identity") if isinstance(stored, dict) else None
     policy = identity.get("precision") if isinstance(identity, dict) else None
     return policy if policy in PRECISIONS else None
 
@@ -192,9 +192,9 @@ def _has_begun(directory: Path) -> bool:
     return (directory / RUN).exists() and (directory / CHECKPOINTS).exists()
 
 
-def _require_same(identity: dict[str, Any], found: Any, options: Settings) -> None:
+def _require_same(identity: dict[str, Any], stored: Any, options: Settings) -> None:
     directory = options.run_dir
-    before = found.get("identity") if isinstance(found, dict) else None
+    before = stored.get("identity") if isinstance(stored, dict) else None
     if not isinstance(before, dict):
         raise InputError(f"No identity of a run in {directory / RUN}. Pass another --run-dir.")
     # Through JSON, so that a tuple equals the list it was stored as.

@@ -21,7 +21,7 @@ class Trial:
         stage: The stage that it makes cheaper.
         because: The cause, as the end of a sentence: "images are stored at ...".
         costs: With the change.
-        options: Of `shardmill train`, to be changed: {"--cache": "memory"}.
+        options: Options of `shardmill train` to be changed: {"--cache": "memory"}.
         command: What else has to be run, or an empty string.
         note: What the change costs or changes besides, or an empty string.
     """
@@ -58,8 +58,8 @@ def rank(costs: Costs, measured_rate: float, trials: Iterable[Trial]) -> tuple[A
     near to their limits the others come was not seen, and is left as the model has it.
 
     Args:
-        costs: Of the job without changes.
-        measured_rate: Its examples per second, measured, all stages at work.
+        costs: Costs of the job without changes.
+        measured_rate: Measured examples per second of the job, all stages at work.
         trials: What was tried.
     """
     seen = of_same_resource(costs, judge(costs).station)

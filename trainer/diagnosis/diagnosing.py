@@ -32,12 +32,12 @@ class Diagnosis:
     """What was found.
 
     Attributes:
-        options: Of the job.
+        options: Options of the job.
         precision: The Keras dtype policy that was used.
-        info: Of its stream.
+        info: Description of its stream.
         training: A short training, all stages at work.
-        stages: Of the input.
-        step: Of the model.
+        stages: Stages of the input.
+        step: Training step of the model.
         costs: All of it, per example.
         verdict: What holds the job back.
         advice: What helps, the most useful first.

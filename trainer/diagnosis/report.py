@@ -13,24 +13,24 @@ from trainer.diagnosis.wording import command, sentence
 from trainer.options import TrainOptions
 
 
-def as_json(asked: TrainOptions, found: Diagnosis) -> dict[str, Any]:
+def as_json(asked: TrainOptions, diagnosis: Diagnosis) -> dict[str, Any]:
     """All that is known; rates in examples per second, None where there is no limit.
 
     Times are in seconds per example, of stages over all threads.
     """
-    costs, storage = found.costs, found.stages.storage
+    costs, storage = diagnosis.costs, diagnosis.stages.storage
     cpu = dict(costs.cpu_seconds) | {"step": costs.step_cpu_seconds}
     return {
         "bottleneck": {
-            "stage": found.verdict.stage,
-            "cause": found.cause,
-            "sentence": sentence(found.verdict, found.advice),
-            "station": found.verdict.station,
-            "share": round(found.verdict.share, 4),
+            "stage": diagnosis.verdict.stage,
+            "cause": diagnosis.cause,
+            "sentence": sentence(diagnosis.verdict, diagnosis.advice),
+            "station": diagnosis.verdict.station,
+            "share": round(diagnosis.verdict.share, 4),
         },
-        "examples_per_second": round(found.training.rate, 3),
+        "examples_per_second": round(diagnosis.training.rate, 3),
         "expected_examples_per_second": _number(predicted_rate(costs)),
-        "headroom": round(found.verdict.headroom, 3),
+        "headroom": round(diagnosis.verdict.headroom, 3),
         "stages": {
             name: {"examples_per_second": _number(rate), "cpu_seconds": cpu.get(name, 0.0)}
             for name, rate in stage_rates(costs).items()
@@ -40,17 +40,17 @@ def as_json(asked: TrainOptions, found: Diagnosis) -> dict[str, Any]:
         | {
             "cold_megabytes_per_second": _megabytes(storage.record_bytes, storage.cold_seconds),
             "warm_megabytes_per_second": _megabytes(storage.record_bytes, storage.warm_seconds),
-            "read_every_epoch": found.stages.reads_files,
+            "read_every_epoch": diagnosis.stages.reads_files,
         },
-        "step": dataclasses.asdict(found.step),
-        "training": dataclasses.asdict(found.training),
+        "step": dataclasses.asdict(diagnosis.step),
+        "training": dataclasses.asdict(diagnosis.training),
         "cores": costs.cores,
         "machine_cores": costs.machine_cores,
-        "model": found.options.model,
-        "precision": found.precision,
-        "batch_size": found.options.batch_size,
-        "cache": {"used": found.info.cache, "reason": found.info.cache_reason},
-        "advice": [_advice(asked, each) for each in found.advice],
+        "model": diagnosis.options.model,
+        "precision": diagnosis.precision,
+        "batch_size": diagnosis.options.batch_size,
+        "cache": {"used": diagnosis.info.cache, "reason": diagnosis.info.cache_reason},
+        "advice": [_advice(asked, each) for each in diagnosis.advice],
     }
 
 

@@ -19,7 +19,7 @@ class Verdict:
         stage: What takes the most of it: one of `STAGES`, or "cores" where the process may use
             fewer than there are and needs more.
         rate: Examples per second that the station serves.
-        share: Of the station's time that the stage takes, in [0, 1].
+        share: Share of the station's time that the stage takes, in [0, 1].
         headroom: How many times as fast the input alone is as the whole.
     """
 
@@ -44,7 +44,7 @@ def judge(costs: Costs) -> Verdict:
 
 
 def shares(costs: Costs) -> dict[str, float]:
-    """Of the station with the least rate, the share in [0, 1] that each stage takes of its time."""
+    """Share in [0, 1] that each stage takes of the time of the station with the least rate."""
     rates = limits(costs)
     station = min(rates, key=lambda name: rates[name])
     if station in _OF_ONE_STAGE:

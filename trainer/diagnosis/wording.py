@@ -29,9 +29,9 @@ _LEFT_OUT = ("data", "run_dir")
 
 def sentence(verdict: Verdict, advice: tuple[Advice, ...]) -> str:
     """The bottleneck in one sentence, with its reason where one was found."""
-    found = [each.trial.because for each in advice if each.trial.stage == verdict.stage]
-    if found:
-        return f"The bottleneck is {NOUNS[verdict.stage]}: {found[0]}."
+    reasons = [each.trial.because for each in advice if each.trial.stage == verdict.stage]
+    if reasons:
+        return f"The bottleneck is {NOUNS[verdict.stage]}: {reasons[0]}."
     if verdict.stage == "step":
         return (
             f"Nothing on the input: the model is the limit, and the input pipeline has "

@@ -56,7 +56,7 @@ def evaluate(
         data: A shard set, or a folder with a folder of files for each class; None is the set that
             the model was trained on.
         split: Name of the split of a set.
-        epoch: Of a run: a key of `trained_run.EPOCHS`.
+        epoch: Epoch of a run: a key of `trained_run.EPOCHS`.
         on_progress: Called after every batch.
         make_clean: Makes what cleans the texts in files, see `open_predictor`.
 

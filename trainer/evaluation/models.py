@@ -105,8 +105,8 @@ def _of_run(path: Path, epoch: str) -> EvaluatedModel:
 
     @tf.function(reduce_retracing=True, autograph=False)
     def measured(inputs: Any, targets: Any, weights: Any) -> tuple[Any, Any]:
-        found = objective.validation(None, inputs, targets, weights)
-        return found.losses, found.predicted
+        outcome = objective.validation(None, inputs, targets, weights)
+        return outcome.losses, outcome.predicted
 
     return EvaluatedModel(
         path=run.model_path,

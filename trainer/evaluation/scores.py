@@ -46,8 +46,8 @@ class Evaluation:
             every label right; of a language model the share of the tokens.
         baseline: What always answering the most frequent class gives; None where records have any
             number of labels, and for a language model.
-        f1: Of multi-label records, the F1 score of all labels together, in [0, 1]; else None.
-        perplexity: Of a language model, e to the power of the loss; else None.
+        f1: F1 score of all labels together, in [0, 1]; None unless records are multi-label.
+        perplexity: e to the power of the loss of a language model; else None.
         classes: Scores of the classes, in the order of the model's outputs.
         matrix: Counts [true, predicted] by class; None for more than MAX_CLASSES classes, for
             multi-label records and for a language model.
@@ -91,10 +91,10 @@ class Scores:
         """Counts a batch.
 
         Args:
-            losses: Of every target, [batch, ...], times its weight.
+            losses: Loss of every target, [batch, ...], times its weight.
             predicted: Classes [batch, ...], or [batch, classes] of 0 and 1.
             targets: The same as they are.
-            weights: Of the targets, 0 for what does not count; None for 1 each.
+            weights: Weight of every target, 0 for what does not count; None for 1 each.
         """
         self._records += len(targets)
         self._loss += float(np.sum(losses, dtype=np.float64))

@@ -23,7 +23,7 @@ def shrink_by_area(image: Any, height: Any, width: Any) -> Any:
     Args:
         image: [rows, columns, 3] uint8.
         height: Scalar int32, at least 1 and at most as many as there are rows.
-        width: Likewise.
+        width: Scalar int32, at least 1 and at most as many as there are columns.
 
     Returns:
         [height, width, 3] uint8.

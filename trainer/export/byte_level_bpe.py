@@ -29,7 +29,7 @@ class ByteLevelBpe(tf.Module):
     """A tokenizer in a graph.
 
     Args:
-        byte_ids: Of the 256 bytes.
+        byte_ids: Ids of the 256 bytes.
         merges: (id, id, id of both) by rank.
         size: Every id is smaller.
     """
@@ -69,20 +69,20 @@ class ByteLevelBpe(tf.Module):
 
         def best(ids: Any) -> Any:
             pairs = ids[:, :-1] * self._size + ids[:, 1:]
-            found = self._merges.lookup(tf.where(ids[:, 1:] == _NONE, tf.int64.min, pairs))
+            ranks = self._merges.lookup(tf.where(ids[:, 1:] == _NONE, tf.int64.min, pairs))
             # A column without a pair, so that words of one byte have a least value too.
-            return tf.pad(found, [[0, 0], [0, 1]], constant_values=self._no_rank)
+            return tf.pad(ranks, [[0, 0], [0, 1]], constant_values=self._no_rank)
 
-        def merge(ids: Any, found: Any) -> Any:
-            place = tf.argmin(found, axis=1, output_type=tf.int32)[:, None]
-            least = tf.reduce_min(found, axis=1, keepdims=True)
+        def merge(ids: Any, ranks: Any) -> Any:
+            place = tf.argmin(ranks, axis=1, output_type=tf.int32)[:, None]
+            least = tf.reduce_min(ranks, axis=1, keepdims=True)
             shifted = tf.pad(ids[:, 1:], [[0, 0], [0, 1]], constant_values=_NONE)
             merged = tf.where(at < place, ids, tf.where(at > place, shifted, least & 0xFFFFFFFF))
             ids = tf.where(least < self._no_rank, merged, ids)
             return ids, best(ids)
 
         ids, _ = tf.while_loop(
-            lambda _, found: tf.reduce_any(found < self._no_rank),
+            lambda _, ranks: tf.reduce_any(ranks < self._no_rank),
             merge,
             (ids, best(ids)),
             shape_invariants=(tf.TensorShape([None, None]), tf.TensorShape([None, None])),

@@ -79,7 +79,7 @@ def left_out(config: Mapping[str, Any], *, is_tokenized: bool) -> list[dict[str,
     """The steps that change texts before they are in the set, and that no graph has.
 
     Args:
-        config: Of the manifest.
+        config: Configuration in the manifest.
         is_tokenized: Whether the graph takes texts, and not token ids.
     """
     steps = [

@@ -93,7 +93,7 @@ def _bmp_size(data: Any) -> Any:
 
 
 def _webp_size(data: Any) -> Any:
-    """Of the canvas. Decoders check that a still image has the size of its canvas."""
+    """Size of the canvas. Decoders check that a still image has the size of its canvas."""
     kind = tf.strings.substr(data, tf.minimum(length_of(data), 12), 4)
     lossy = _pair(data, 26, 2) % (1 << 14)  # above are bits for upscaling
     bits = number_at(data, 21, 4)
@@ -103,7 +103,7 @@ def _webp_size(data: Any) -> Any:
 
 
 def _jpeg_size(data: Any) -> Any:
-    """Of the frame header, behind segments of any length."""
+    """Size in the frame header, behind segments of any length."""
 
     def is_segment(position: Any, _: Any) -> Any:
         marker = number_at(data, position, 2, big_endian=True) - 0xFF00

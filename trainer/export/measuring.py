@@ -25,13 +25,13 @@ Predict = Callable[[Any], Any]
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """Of one model.
+    """Size and speed of one model.
 
     Attributes:
         name: "keras", a key of QUANTIZATIONS, or the target.
-        path: Its file or folder.
-        size_bytes: Of that.
-        gzip_bytes: Of that after gzip, which stores the zeros of a pruned model in little.
+        path: File or folder of the model.
+        size_bytes: Size of the file, or of all files in the folder.
+        gzip_bytes: Size after gzip, which stores the zeros of a pruned model in little.
         accuracy: Share of records of which the label, or every label, is right; None if it was not
             measured.
         records: That it was measured on.
@@ -52,16 +52,16 @@ def measure(name: str, path: Path, predict: Predict | None, examples: list[Any])
 
     Args:
         name: See Measured.
-        path: Likewise.
+        path: File or folder of the model.
         predict: On one example [1, ...]; None to measure the size alone.
         examples: (input [1, ...], label) pairs; a label is a number, or [classes] of 0 and 1.
     """
     files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
     size = sum(each.stat().st_size for each in files)
     packed = sum(len(gzip.compress(each.read_bytes(), 6)) for each in files)
-    found = Measured(name, str(path), size, packed)
+    measured = Measured(name, str(path), size, packed)
     if predict is None or not examples:
-        return found
+        return measured
     right = [_is_right(np.asarray(predict(value))[0], label) for value, label in examples]
     seconds = []
     for number in range(_WARM_CALLS + _TIMED_CALLS):
@@ -70,7 +70,7 @@ def measure(name: str, path: Path, predict: Predict | None, examples: list[Any])
         predict(value)
         seconds.append(time.perf_counter() - begin)
     return dataclasses.replace(
-        found,
+        measured,
         accuracy=float(np.mean(right)),
         records=len(right),
         milliseconds=1e3 * float(np.median(seconds[_WARM_CALLS:])),

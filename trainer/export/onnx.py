@@ -23,7 +23,7 @@ def write_onnx(model: Any, example: Any, path: Path) -> None:
     Args:
         model: In float32.
         example: One input; a loaded model has to be called before Keras exports it.
-        path: Of the file.
+        path: Path of the file.
 
     Raises:
         MissingExtraError: tf2onnx is not installed.
@@ -37,9 +37,11 @@ def write_onnx(model: Any, example: Any, path: Path) -> None:
             warnings.simplefilter("ignore", FutureWarning)  # of Keras's patch for NumPy 2
             model.export(temporary, format="onnx", verbose=False)
         # Keras writes operators that ONNX does not have, such as Erfc for gelu.
-        found = session(temporary)(example)
-        if not np.allclose(found, expected, atol=_TOLERANCE):
-            raise ValueError(f"it predicts other numbers, by {np.abs(found - expected).max():.2g}")
+        outputs = session(temporary)(example)
+        if not np.allclose(outputs, expected, atol=_TOLERANCE):
+            raise ValueError(
+                f"it predicts other numbers, by {np.abs(outputs - expected).max():.2g}"
+            )
         os.replace(temporary, path)
     except OSError as error:
         raise InputError(f"Cannot write {path}: {error}. Pass another --out.") from error

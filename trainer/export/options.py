@@ -16,7 +16,7 @@ EPOCH_NAMES = ("last", "best")
 
 
 def _check_quantize(name: str, value: str) -> None:
-    """Returns if a value is a list of quantizations.
+    """Checks that a value is a list of quantizations.
 
     Raises:
         UsageError: It is none.
@@ -97,9 +97,9 @@ class ExportOptions:
 
     def as_json(self) -> dict[str, Any]:
         """All options, paths as text."""
-        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         plain = (bool, int, str, type(None))
-        return {k: v if isinstance(v, plain) else str(v) for k, v in found.items()}
+        return {k: v if isinstance(v, plain) else str(v) for k, v in values.items()}
 
 
 def _flag(name: str) -> str:

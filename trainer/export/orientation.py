@@ -46,9 +46,9 @@ def _exif_begin(data: Any) -> Any:
     """Where the TIFF header of the first Exif segment begins, or -1."""
     end = tf.shape(data)[0] - 16
 
-    def is_open(at: Any, found: Any) -> Any:
+    def is_open(at: Any, begin: Any) -> Any:
         segment = (at < end) & (data[tf.minimum(at, end)] == 0xFF)
-        return segment & (data[tf.minimum(at, end) + 1] != _START_OF_SCAN) & (found < 0)
+        return segment & (data[tf.minimum(at, end) + 1] != _START_OF_SCAN) & (begin < 0)
 
     def next_segment(at: Any, _: Any) -> Any:
         is_exif = (data[at + 1] == _APP1) & tf.reduce_all(data[at + 4 : at + 10] == _EXIF)
@@ -56,8 +56,8 @@ def _exif_begin(data: Any) -> Any:
         step = tf.where(data[at + 1] == 0xFF, 1, 2 + length)  # 0xFF may be repeated
         return at + step, tf.where(is_exif, at + 10, -1)
 
-    _, found = tf.while_loop(is_open, next_segment, (tf.constant(2), tf.constant(-1)))
-    return found
+    _, begin = tf.while_loop(is_open, next_segment, (tf.constant(2), tf.constant(-1)))
+    return begin
 
 
 def _tagged(data: Any, begin: Any) -> Any:
@@ -76,5 +76,5 @@ def _tagged(data: Any, begin: Any) -> Any:
     directory = begin + tf.clip_by_value(offset, 0, _SEARCHED)
     entries = directory + 2 + _ENTRY_BYTES * tf.range(tf.minimum(short(directory), 1000))
     values = tf.where(short(entries) == _TAG, short(entries + 8), 0)
-    found = tf.reduce_max(tf.concat([values, [0]], axis=0))
-    return tf.where((found >= 1) & (found <= 8), found, 1)
+    number = tf.reduce_max(tf.concat([values, [0]], axis=0))
+    return tf.where((number >= 1) & (number <= 8), number, 1)

@@ -136,19 +136,19 @@ def open_predictor(
     """A predictor with the model in a directory.
 
     Args:
-        path: Of a run, of an export to saved-model (the latest version), or of one version.
-        epoch: Of a run: which model.
-        data: Of a run of an earlier version: the shard set, if it has moved.
+        path: Directory of a run, an export to saved-model (the latest version), or one version.
+        epoch: Epoch of a run: which of its models.
+        data: Shard set of a run of an earlier version, if the set has moved.
         make_clean: Makes what cleans texts first. Without it, they are cleaned as in a graph.
 
     Raises:
         UsageError: It is an export to another target, or a language model.
         InputError: It is neither, or cannot be loaded.
     """
-    found = locate(path, epoch)
-    if isinstance(found, RunRecord):
+    location = locate(path, epoch)
+    if isinstance(location, RunRecord):
         return _of_run(open_run(path, epoch, data), make_clean)
-    return _of_export(found, make_clean)
+    return _of_export(location, make_clean)
 
 
 def _of_run(run: TrainedRun, make_clean: MakeClean | None) -> Predictor:

@@ -25,7 +25,7 @@ def resize(image: Any, height: Any, width: Any, resize_filter: str) -> Any:
     Args:
         image: [rows, columns, 3] uint8.
         height: Scalar int32, at least 1.
-        width: Likewise.
+        width: Scalar int32, at least 1.
         resize_filter: A name in FILTERS.
 
     Returns:

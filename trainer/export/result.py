@@ -27,7 +27,7 @@ class Exported:
         notes: What the user should know.
         signatures: Names of the signatures of a SavedModel.
         report: export.json.
-        kind: Of the set: "image", "tokens" or "packed".
+        kind: Kind of the set: "image", "tokens" or "packed".
     """
 
     path: Path

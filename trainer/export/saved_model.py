@@ -112,7 +112,7 @@ def _outputs(run: TrainedRun, probabilities: Any) -> dict[str, Any]:
 
 
 def _sequence_signature(model: Any) -> Any:
-    """Of a language model, from packed sequences to the probabilities of the next tokens."""
+    """Signature of a language model: packed sequences to the probabilities of the next tokens."""
     length = model.input["tokens"].shape[1]
     specs = [tf.TensorSpec([None, length], tf.int64, name=name) for name in SEQUENCES]
 

@@ -24,7 +24,7 @@ def shrink_sharply(image: Any, height: Any, width: Any) -> Any:
     Args:
         image: [rows, columns, 3] uint8.
         height: Scalar int32, at least 1 and at most as many as there are rows.
-        width: Likewise.
+        width: Scalar int32, at least 1 and at most as many as there are columns.
 
     Returns:
         [height, width, 3] uint8.
@@ -45,7 +45,7 @@ def interpolate(image: Any, height: Any, width: Any) -> Any:
     Args:
         image: [rows, columns, 3] int32 in [0, 255].
         height: Scalar int32, at least 1.
-        width: Likewise.
+        width: Scalar int32, at least 1.
 
     Returns:
         [height, width, 3] int32 in [0, 255].

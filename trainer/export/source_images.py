@@ -31,13 +31,13 @@ class SourceImages:
     """The preprocessing of a set of images.
 
     Attributes:
-        mode: Of --resize.
-        width: Of its box in pixels; for "shorter" the side.
-        height: Likewise.
+        mode: Mode of --resize.
+        width: Width of the box of --resize in pixels; for "shorter" the side.
+        height: Height of that box in pixels; for "shorter" the side.
         enlarge: Whether smaller images are scaled up.
-        filter: Of --resize-filter, by which larger ones are scaled down.
-        encoding: Of the set: "jpeg", "png", "webp" or "raw".
-        quality: Of JPEG, 1 to 100.
+        filter: Value of --resize-filter, by which larger images are scaled down.
+        encoding: Encoding of the images in the set: "jpeg", "png", "webp" or "raw".
+        quality: Quality of JPEG, 1 to 100.
         keeps: Whether a JPEG that needs no change keeps its bytes.
         background: Red, green and blue in [0, 255] that show through.
         max_pixels: Most pixels that a file may declare, and that an image may have when resized.
@@ -101,7 +101,7 @@ class SourceImages:
         return tf.pad(done, tf.concat([around, [[0, 0]]], axis=0))
 
     def _scaled(self, image: Any, height: Any, width: Any) -> Any:
-        """Of this size, which is within the limits: --enlarge makes a thin strip huge."""
+        """Scales to a size within the limits: --enlarge makes a thin strip huge."""
         message = tf.strings.format(
             "it would be {} x {} pixels after --resize, and --max-pixels of the set is "
             f"{self.max_pixels}",
@@ -146,8 +146,8 @@ def source_images(config: Mapping[str, Any], encoding: str) -> SourceImages:
     """The preprocessing of a set.
 
     Args:
-        config: Of its manifest.
-        encoding: Of its images.
+        config: Configuration in the manifest of the set.
+        encoding: Encoding of the images in the set.
 
     Raises:
         UsageError: An option is not known to this version.

@@ -27,11 +27,11 @@ class TrainedRun:
     """A run that is done.
 
     Attributes:
-        directory: Of the run.
+        directory: Directory of the run.
         model_path: The `.keras` file that is used.
         kind: "image", "tokens" or "packed".
-        class_names: Of every output; empty for a language model.
-        options: Of the run, as run.json has them.
+        class_names: Name of every output; empty for a language model.
+        options: Options of the run, as run.json has them.
         normalization: What was done to the pixels in the end; None for nothing.
         data: The shard set, whose records may have changed since; see `open_set`.
         root_hash: Root hash of the set that it was trained on.
@@ -104,7 +104,7 @@ def open_run(directory: Path, epoch: str = "last", data: Place | None = None) ->
     A run of an earlier version needs its set too, which it has kept nothing of.
 
     Args:
-        directory: Of the run.
+        directory: Directory of the run.
         epoch: A key of `trainer.export.locating.EPOCHS`.
         data: The shard set, if it has moved.
 
@@ -142,18 +142,18 @@ def _manifest_of(
 ) -> Manifest:
     """The manifest of the set of a run, or of another one with records like those of a manifest."""
     try:
-        found = manifest_with(place, root_hash) or load_manifest(place)
+        manifest = manifest_with(place, root_hash) or load_manifest(place)
     except ShardSetError as error:
         raise ShardSetError(
             f"{error} {purpose} needs the set that the run in {directory} was trained on: if it "
             "has moved, pass --data SET."
         ) from error
-    if found.root_hash == root_hash or has_records_of(place, found.root_hash, root_hash):
-        return found
-    if like is not None and _alike(found, like):
-        return found
+    if manifest.root_hash == root_hash or has_records_of(place, manifest.root_hash, root_hash):
+        return manifest
+    if like is not None and _alike(manifest, like):
+        return manifest
     raise ShardSetError(
-        f"{place} is another set (root hash {found.root_hash}) than the run in {directory} was "
+        f"{place} is another set (root hash {manifest.root_hash}) than the run in {directory} was "
         f"trained on ({root_hash}). {purpose} needs that set: pass it with --data."
     )
 

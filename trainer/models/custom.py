@@ -30,9 +30,9 @@ def find_function(reference: str) -> Callable[[Any, int], Any]:
     module = _import(module_name, reference)
     function = getattr(module, function_name, None)
     if not callable(function):
-        found = "nothing of that name" if function is None else type(function).__name__
+        what = "nothing of that name" if function is None else type(function).__name__
         raise UsageError(
-            f"--model {reference} does not name a function: found {found} in {module.__file__}. "
+            f"--model {reference} does not name a function: found {what} in {module.__file__}. "
             f"Define {SIGNATURE.replace('function', function_name)} there."
         )
     return function

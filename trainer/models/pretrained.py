@@ -38,39 +38,39 @@ def load_weights(model: Any, path: Path) -> bool:
         UsageError: The file is none of these kinds.
         InputError: It cannot be read, or holds the weights of another network.
     """
-    found = _read(path)
+    values = _read(path)
     layers = _layers_with_weights(model)
     body = [(layer, weight) for layer in layers[:-1] for weight in layer.weights]
     head = [(layers[-1], weight) for weight in layers[-1].weights]
-    if len(found) not in (len(body), len(body) + len(head)):
+    if len(values) not in (len(body), len(body) + len(head)):
         raise InputError(
-            f"{path} has {len(found)} weights, and the model has {len(body)} and {len(head)} of "
+            f"{path} has {len(values)} weights, and the model has {len(body)} and {len(head)} of "
             "its head. Pass the file of the same network, or its --model."
         )
-    for number, ((layer, weight), value) in enumerate(zip(body, found, strict=False), start=1):
+    for number, ((layer, weight), value) in enumerate(zip(body, values, strict=False), start=1):
         if tuple(weight.shape) != value.shape:
             raise InputError(
                 f"Weight {number} in {path} has shape {value.shape}, and '{weight.path}' of layer "
                 f"'{layer.name}' has {tuple(weight.shape)}. Pass the file of the same network, or "
                 "its --model; --image-size and --max-tokens may be part of a shape too."
             )
-    rest = found[len(body) :]
+    rest = values[len(body) :]
     takes_head = [value.shape for value in rest] == [tuple(weight.shape) for _, weight in head]
     taken = body + head if takes_head else body
-    for (_, weight), value in zip(taken, found, strict=False):
+    for (_, weight), value in zip(taken, values, strict=False):
         weight.assign(value)
     return takes_head
 
 
 def _layers_with_weights(model: Any) -> list[Any]:
     """Layers with weights, in the order of the model; those of models within it one by one."""
-    found = []
+    layers = []
     for layer in model.layers:
         if hasattr(layer, "layers"):
-            found += _layers_with_weights(layer)
+            layers += _layers_with_weights(layer)
         elif layer.weights:
-            found.append(layer)
-    return found
+            layers.append(layer)
+    return layers
 
 
 def _read(path: Path) -> list[Array]:

@@ -28,7 +28,7 @@ class SequenceShape(NamedTuple):
     """Packed documents: {"tokens", "segments", "positions"}, [batch, length] int64 each.
 
     Attributes:
-        length: Of every sequence.
+        length: Length of every sequence.
         vocabulary_size: Every id is smaller.
     """
 

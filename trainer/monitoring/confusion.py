@@ -21,7 +21,7 @@ class Confusion:
     """Counts [true class, predicted class] of validation examples, on each replica for itself.
 
     Args:
-        strategy: Of the loop that calls `add` in its steps.
+        strategy: Strategy of the loop that calls `add` in its steps.
         num_classes: At most MAX_CLASSES.
     """
 
@@ -55,9 +55,9 @@ class Confusion:
     def take(self) -> Matrix:
         """[true, predicted] int64 of what was counted since the last call; all workers call it."""
         counted = self._counts.numpy().reshape(self._taken.shape)
-        found = counted - self._taken
+        matrix = counted - self._taken
         self._taken = counted
-        return found
+        return matrix
 
 
 def as_csv(matrix: Matrix, class_names: Sequence[str]) -> str:

@@ -83,7 +83,7 @@ def confusion_matrix(matrix: Matrix, class_names: Sequence[str], epoch: int) -> 
 
     Args:
         matrix: [true, predicted], of at most MAX_DRAWN_CLASSES classes.
-        class_names: Of both.
+        class_names: Names of the rows and columns.
         epoch: For the title.
     """
     count = len(class_names)
@@ -112,7 +112,7 @@ def sample_predictions(predictions: Sequence[Prediction], epoch: int) -> bytes:
     """A PNG: a grid of images, each with its class and the predicted one.
 
     Args:
-        predictions: Of images, at least one.
+        predictions: Predictions for images, at least one.
         epoch: For the title.
     """
     columns = min(_COLUMNS, len(predictions))
@@ -144,11 +144,11 @@ def _figure(width: float, height: float) -> Any:
 
 
 def _png(figure: Any) -> bytes:
-    found = io.BytesIO()
+    png = io.BytesIO()
     with warnings.catch_warnings():  # names in scripts that the font lacks, or long ones
         warnings.simplefilter("ignore")
-        figure.savefig(found, format="png")
-    return found.getvalue()
+        figure.savefig(png, format="png")
+    return png.getvalue()
 
 
 def _shortened(name: str) -> str:

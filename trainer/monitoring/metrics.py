@@ -72,7 +72,7 @@ class Metrics:
             phase: "train" or "validation".
             step: Steps of the phase that are done.
             first: Training steps of the run before this epoch.
-            totals: Of these steps.
+            totals: Sums over these steps.
             scale: The loss scale, if there is one.
         """
         self._epoch.set(epoch)

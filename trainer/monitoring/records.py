@@ -46,7 +46,7 @@ class Records:
     """The files of a run that the chief writes while it trains.
 
     Args:
-        options: Of the run.
+        options: Options of the run.
         data: What it learns from.
         learner: What learns.
     """
@@ -74,7 +74,7 @@ class Records:
             epoch: Counted from 1.
             step: Steps of the epoch that are done.
             first: Steps before the epoch.
-            totals: Of the steps of the epoch.
+            totals: Sums over the steps of the epoch.
         """
         scale, now = self._learner.loop.loss_scale, time.monotonic()
         if scale == self._scale and now - self._point_at < _POINT_SECONDS:
@@ -149,7 +149,7 @@ class Records:
         self._scalars.write_image(name, epoch, png)
 
     def _predictions(self) -> list[Prediction]:
-        """Of the samples; none without validation."""
+        """Predictions for the samples; none without validation."""
         validation, shape = self._data.validation, self._data.input_shape
         if validation is None or not self._options.sample_predictions:
             return []

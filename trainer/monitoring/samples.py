@@ -21,12 +21,12 @@ Array = npt.NDArray[Any]
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """Of one example.
+    """Prediction for one example.
 
     Attributes:
         image: [height, width, 3] uint8; None of texts.
         text: The document, or the end of what a language model has read; empty of images.
-        true: Its class, its classes, or the next token.
+        true: Class, classes, or next token of the example.
         predicted: The same as the model has it.
         probability: That the model gives its prediction, in [0, 1]; of several classes the least.
     """
@@ -47,10 +47,10 @@ class Samples:
     """Some validation examples, drawn by the seed.
 
     Args:
-        dataset: Of the validation; its first batches are read.
+        dataset: Batches of the validation; the first ones are read.
         count: How many.
-        seed: Of the draw.
-        class_names: Of the outputs; empty for a language model.
+        seed: Seed of the draw.
+        class_names: Names of the outputs; empty for a language model.
         text_of: From token ids to text.
         at_once: Sequences that are called together.
     """
@@ -75,13 +75,13 @@ class Samples:
         Args:
             model: To probabilities.
         """
-        found: dict[int, Array] = {}
+        outputs_by_index: dict[int, Array] = {}
         for group in self._groups():
             inputs = tf.nest.map_structure(_stacked, *(self._inputs[index] for index in group))
             outputs = tf.cast(model(inputs, training=False), tf.float32).numpy()
-            found |= dict(zip(group, outputs, strict=True))
+            outputs_by_index |= dict(zip(group, outputs, strict=True))
         rows = zip(self._inputs, self._targets, strict=True)
-        return [self._prediction(*row, found[index]) for index, row in enumerate(rows)]
+        return [self._prediction(*row, outputs_by_index[index]) for index, row in enumerate(rows)]
 
     def _groups(self) -> list[list[int]]:
         """Examples of one shape, which are called together; of sequences a few at a time."""
@@ -117,7 +117,7 @@ class Samples:
         return ", ".join(self._class_names[index] for index in classes) or "none"
 
     def _next_token(self, inputs: Any, targets: Array, probabilities: Array) -> Prediction:
-        """Of the token in the middle of the first document of a sequence."""
+        """Prediction of the token in the middle of the first document of a sequence."""
         length = max(1, int((inputs["segments"] == inputs["segments"][0]).sum()))
         place = length // 2
         best = int(probabilities[place].argmax())

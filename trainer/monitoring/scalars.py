@@ -73,7 +73,7 @@ class Scalars:
         """Writes numbers of the steps since the last point.
 
         Args:
-            step: Of the run, counted over all epochs.
+            step: Step of the run, counted over all epochs.
             values: By tag; None is left out.
         """
         with _naming_files(self._directory):

@@ -18,7 +18,7 @@ def accumulated(
     """What `part` makes of a batch that is given to it in equal parts, one after the other.
 
     Args:
-        part: Of which the sums and the gradients are added, in float32.
+        part: Function whose sums and gradients are added, in float32.
         batch: A structure of [records, ...]; the records are a multiple of the parts.
         num_parts: Number of parts.
         variables: The weights of the gradients.
@@ -29,11 +29,13 @@ def accumulated(
 
     def add_part(index: Any, losses: Any, counts: Any, gradients: list[Any]) -> Any:
         rows = slice(index * size, (index + 1) * size)
-        more, counted, found = part(tf.nest.map_structure(lambda value: value[rows], batch))
-        has_gradient[:] = [gradient is not None for gradient in found]
+        more, counted, part_gradients = part(
+            tf.nest.map_structure(lambda value: value[rows], batch)
+        )
+        has_gradient[:] = [gradient is not None for gradient in part_gradients]
         gradients = [
             whole if gradient is None else whole + tf.cast(gradient, whole.dtype)
-            for whole, gradient in zip(gradients, found, strict=True)
+            for whole, gradient in zip(gradients, part_gradients, strict=True)
         ]
         return index + 1, losses + more, counts + counted, gradients
 
@@ -45,7 +47,11 @@ def accumulated(
         parallel_iterations=1,  # more at once would hold the activations of more parts
     )
     kept = zip(gradients, has_gradient, strict=True)
-    return losses, counts, [gradient if found else None for gradient, found in kept]
+    return (
+        losses,
+        counts,
+        [gradient if part_gradients else None for gradient, part_gradients in kept],
+    )
 
 
 def dense(gradient: Any) -> Any:
@@ -65,7 +71,7 @@ def clipped(gradients: list[Any], norm: float, scale: Any) -> list[Any]:
     put on each replica's own, so that steps that are not clipped stay what they were, to the bit.
 
     Args:
-        gradients: Of this replica, None for a weight without one.
+        gradients: Gradients of this replica; None for a weight without one.
         norm: The greatest norm over all weights together.
         scale: The factor that is on the gradients already.
     """
@@ -74,10 +80,10 @@ def clipped(gradients: list[Any], norm: float, scale: Any) -> list[Any]:
     if context.num_replicas_in_sync > 1:
         own = context.all_reduce(tf.distribute.ReduceOp.SUM, own)
     # Unscaled first: in float32 the square of a gradient times 2**15 may overflow.
-    found = tf.linalg.global_norm([gradient / scale for gradient in own])
+    norm_before = tf.linalg.global_norm([gradient / scale for gradient in own])
     # Of a norm that is not finite the factor is 0 or NaN, and gradients become NaN: a step that is
     # skipped under a loss scale, and otherwise ends the run.
-    factor = norm / tf.maximum(found, norm)
+    factor = norm / tf.maximum(norm_before, norm)
     return [g if g is None else g * tf.cast(factor, g.dtype) for g in gradients]
 
 

@@ -24,7 +24,7 @@ class Pruning:
 
     Args:
         sparsity: Share of the weights of each kernel that are 0 in the end, in (0, 1).
-        num_steps: Of the run.
+        num_steps: Steps of the run.
         model: Its kernels are pruned: variables of that name, of 2 or more axes. Not pruned are
             biases, normalization and embeddings.
         averages: Id of a weight -> its moving average, which gets the same zeros.
@@ -57,7 +57,7 @@ class Pruning:
         """Makes weights 0 after a step, in the context of a replica.
 
         Args:
-            masks: Of `masks`, before the step.
+            masks: Result of `masks` before the step.
             iterations: Steps that the optimizer has made, with this one.
         """
         step = tf.cast(iterations, tf.int64)

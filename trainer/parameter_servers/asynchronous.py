@@ -65,14 +65,14 @@ class AsynchronousLoop(Loop):
         done: int = 0,
         totals: Totals = NOTHING,
     ) -> Totals:
-        """See `Loop.train`; `on_steps` gets the number of steps that are done, in any order."""
+        """Trains like `Loop.train`; `on_steps` gets the number of steps done, in any order."""
         if not self._is_pushed:  # the copy has what the checkpoint had
             self._remote.push()
             self._is_pushed = True
         return self._run(batches, "train", num_steps, on_steps, done, totals)
 
     def validate(self, batches: Any, num_steps: int, on_steps: OnSteps) -> Totals:
-        """See `Loop.validate`; no step of the training is under way."""
+        """Validates like `Loop.validate`, while no step of the training is under way."""
         return self._run(batches, "validation", num_steps, on_steps, 0, NOTHING)
 
     def _run(
@@ -204,7 +204,7 @@ class _Units:
         """
         ready, _ = futures.wait(self.waiting, _LOOK_SECONDS, futures.FIRST_COMPLETED)
         self._team.roll_call.require()
-        found = []
+        batches = []
         for future in ready:
             steps = self.waiting.pop(future)
             try:
@@ -218,8 +218,8 @@ class _Units:
                 waited=float(waited) / self._team.num_workers,
                 **dict(zip(COUNTS, map(int, counts), strict=True)),
             )
-            found.append((totals, steps, float(seconds)))
-        return found
+            batches.append((totals, steps, float(seconds)))
+        return batches
 
     def _raise_cause(self) -> None:
         """Raises the error of the first unit that failed; that of others is that they were ended.

@@ -111,10 +111,10 @@ def _lost_server(cluster: Cluster, error: Exception) -> WorkersLost | None:
         return None
     if isinstance(cause, tf.errors.InvalidArgumentError | tf.errors.DataLossError):
         return None
-    found = _SERVER.search(str(cause))
-    if found is None:
+    server = _SERVER.search(str(cause))
+    if server is None:
         return WorkersLost("A connection between the processes of this run was lost")
-    name = cluster.name_of(cluster.of_job("ps")[int(found[1])])
+    name = cluster.name_of(cluster.of_job("ps")[int(server[1])])
     return WorkersLost(f"P{name[1:]} ended or was started again")
 
 
@@ -140,7 +140,7 @@ def _end_all(cluster: Cluster, roll_call: RollCall) -> None:
 
 
 def _require_supported(options: TrainOptions) -> None:
-    """Returns if the options mean something where steps have no order.
+    """Checks that the options mean something where steps have no order.
 
     Raises:
         UsageError: One does not.

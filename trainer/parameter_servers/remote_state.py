@@ -33,7 +33,7 @@ class RemoteState:
         model: Made in that scope.
         make_optimizer: Gives the optimizer of the run, not built yet.
         local_model: The same model in this process.
-        local_optimizer: Its built optimizer.
+        local_optimizer: Built optimizer of the local model.
 
     Attributes:
         model: As given.
@@ -102,8 +102,8 @@ def _grouped(variables: list[Any], num_parts: list[int]) -> list[list[Any]]:
     Keras 3.15 keeps those that are of no weight first, and then part by part the same number.
 
     Args:
-        variables: Of the optimizer.
-        num_parts: Of every weight.
+        variables: Variables of the optimizer.
+        num_parts: Number of parts of every weight.
     """
     count = len(variables) // sum(num_parts)  # of a part
     first = len(variables) - count * sum(num_parts)

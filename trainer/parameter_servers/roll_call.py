@@ -50,7 +50,7 @@ class RollCall:
         return frozenset(i for i, count in self._refused.items() if count >= _REFUSALS)
 
     def require(self) -> None:
-        """Returns if the run can continue.
+        """Checks that the run can continue.
 
         Raises:
             WorkersLost: A parameter server is missing, or all workers have been for the limit.

@@ -13,7 +13,7 @@ class SearchBegun:
     """The search begins, or is continued.
 
     Attributes:
-        trials: Of earlier runs.
+        trials: Trials of earlier runs.
     """
 
     trials: tuple[Trial, ...]

@@ -26,9 +26,9 @@ class Plan:
     Attributes:
         space: What is searched.
         options: How.
-        data: Of the shard set.
-        root_hash: Of the shard set.
-        kind: Of the shard set.
+        data: Place of the shard set.
+        root_hash: Root hash of the shard set.
+        kind: Kind of the shard set.
         directory: For all that the search writes.
         validation_split: The split that trials are measured on.
         num_trials: How many trials there will be.
@@ -63,16 +63,16 @@ class Plan:
         return int(given) if given else DEFAULTS[self.kind].epochs
 
     def arguments(self, options: Mapping[str, Value], run_dir: Path) -> list[str]:
-        """Of `shardmill train`, for the options of a trial."""
+        """Arguments of `shardmill train` for the options of a trial."""
         own = {"validation_split": self.validation_split, "monitor": self.monitor}
         values = {**self.space.fixed, **own, **options}
-        found = [str(self.data), f"--run-dir={run_dir}"]
+        arguments = [str(self.data), f"--run-dir={run_dir}"]
         for name, value in values.items():
             if value is True:
-                found.append(flag_of(name))
+                arguments.append(flag_of(name))
             elif value is not None and value is not False:
-                found.append(f"{flag_of(name)}={value}")
-        return found
+                arguments.append(f"{flag_of(name)}={value}")
+        return arguments
 
 
 def make_plan(space: Space, data: Place, directory: Path, options: SearchOptions) -> Plan:
@@ -111,9 +111,9 @@ def _validation_split(space: Space, manifest: Manifest, data: Place) -> str:
             "with validation-split."
         )
     if name not in manifest.splits or not manifest.splits[name].records:
-        found = ", ".join(manifest.splits)
+        names = ", ".join(manifest.splits)
         raise UsageError(
-            f"{data} has no split {name!r} to compare trials on, only {found}; a test split is "
+            f"{data} has no split {name!r} to compare trials on, only {names}; a test split is "
             "never used for that. Build the set with --split train=0.8,validation=0.1,test=0.1, or "
             "name another split with validation-split."
         )
@@ -126,5 +126,5 @@ def train_again(plan: Plan, trial: Trial, run_dir: Path) -> list[str]:
 
 
 def default_directory(space: str) -> Path:
-    """Of a search: next to the file of its space."""
+    """Directory of a search: next to the file of its space."""
     return Path(space).with_name(f"{Path(space).stem}-search")

@@ -29,8 +29,8 @@ def draw(
     """Writes a PNG.
 
     Args:
-        path: Of the file; replaced whole.
-        trials: Of a search.
+        path: Path of the file; replaced whole.
+        trials: Trials of a search.
         parameters: What varied.
         measure: Name of the values.
 
@@ -98,13 +98,13 @@ def _draw_parameter(axis: Any, trials: Sequence[Trial], parameter: Parameter) ->
 
 def _draw_points(axis: Any, trials: Sequence[Trial], places: Sequence[float]) -> None:
     for state, (marker, color) in _STATES.items():
-        found = [
+        points = [
             (place, trial.value)
             for place, trial in zip(places, trials, strict=True)
             if trial.state == state and trial.value is not None and math.isfinite(trial.value)
         ]
-        if found:
-            axis.scatter(*zip(*found, strict=True), marker=marker, c=color, s=28, label=state)
+        if points:
+            axis.scatter(*zip(*points, strict=True), marker=marker, c=color, s=28, label=state)
     best = best_trial(trials)
     if best is not None and best.value is not None:
         place = places[[trial.number for trial in trials].index(best.number)]

@@ -88,10 +88,10 @@ class _Running:
     """A trial at work.
 
     Attributes:
-        number: Of the trial.
-        process: Its process; None where it ended before the search was run again.
+        number: Number of the trial.
+        process: Process of the trial; None where it ended before the search was run again.
         slot: Which of the parallel processes.
-        seconds: Of its earlier processes.
+        seconds: Seconds of its earlier processes.
     """
 
     number: int
@@ -157,7 +157,7 @@ class _Search:
         """The next trial: one that was begun, or a new one."""
         if self._waiting:
             return self._trials[self._waiting.pop(0)]
-        self._require_sense()
+        self._abort_if_all_failed()
         number, options = len(self._trials), self._plan.options
         if number >= self._plan.num_trials:
             return None
@@ -173,8 +173,8 @@ class _Search:
         started = len(self._trials) >= self._plan.num_trials
         return started and not any(trial.state == "running" for trial in self._trials)
 
-    def _require_sense(self) -> None:
-        """Returns unless a mistake is in all trials.
+    def _abort_if_all_failed(self) -> None:
+        """Ends the search where all trials seem to have the same mistake.
 
         Raises:
             TrainingError: None has trained an epoch, and some have failed.
@@ -235,7 +235,7 @@ class _Search:
         path = self._place.run_dir(trial) / HISTORY
         try:
             epochs = json.loads(path.read_bytes())
-            found = [score(EpochDone(**epoch), self._plan.monitor) for epoch in epochs]
+            scores = [score(EpochDone(**epoch), self._plan.monitor) for epoch in epochs]
         except FileNotFoundError:
             return []
         except (OSError, ValueError, TypeError) as error:
@@ -244,7 +244,7 @@ class _Search:
                 f"{path.parent} to run the trial from its beginning."
             ) from error
         sign = -1 if trial.is_loss else 1
-        return [sign * value for value in found if value is not None]
+        return [sign * value for value in scores if value is not None]
 
     def _is_hopeless(self, trial: Trial) -> bool:
         epochs = self._plan.epochs(trial)

@@ -80,10 +80,10 @@ class Parameter:
             return self.values()
         low, high = self.distribution.low, self.distribution.high
         spaced = np.geomspace if self.distribution.log else np.linspace
-        found = spaced(low, high, self.points).tolist()
+        values = spaced(low, high, self.points).tolist()
         if isinstance(low, int):
-            found = [round(value) for value in found]
-        return tuple(dict.fromkeys(found))
+            values = [round(value) for value in values]
+        return tuple(dict.fromkeys(values))
 
     def __str__(self) -> str:
         """What varies, for people and for the record: "low 0.1 high 0.2 log"."""
@@ -133,10 +133,10 @@ class Space:
         return self._combinations({each.name: each.values() for each in self.parameters})
 
     def _combinations(self, values: Mapping[str, tuple[Value, ...]]) -> Iterator[dict[str, Value]]:
-        found: Iterator[dict[str, Value]] = iter([{}])
+        combinations: Iterator[dict[str, Value]] = iter([{}])
         for parameter in self.parameters:
-            found = _extended(found, parameter, values[parameter.name])
-        return found
+            combinations = _extended(combinations, parameter, values[parameter.name])
+        return combinations
 
     def check(self, options: Callable[[Mapping[str, Value]], object]) -> None:
         """Checks that the options of every trial are right, as far as two of them decide that.

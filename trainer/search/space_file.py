@@ -207,12 +207,12 @@ def _range(field: Field, parts: Mapping[str, Any], where: str) -> Any:
     try:
         with warnings.catch_warnings():  # that the last step may end before the upper bound
             warnings.simplefilter("ignore")
-            found = (IntDistribution if kind is int else FloatDistribution)(**given)
+            distribution = (IntDistribution if kind is int else FloatDistribution)(**given)
     except (ValueError, TypeError) as error:
         raise UsageError(f"{where} is no range: {error} Correct it.") from None
-    if found.low == found.high:
+    if distribution.low == distribution.high:
         raise UsageError(f"{where} has one value only. Write low below high, and a smaller step.")
-    return found
+    return distribution
 
 
 def _conditions(
@@ -221,14 +221,14 @@ def _conditions(
     """The values of other options under which this one applies."""
     if not isinstance(content, dict):
         raise UsageError(f"when of {where} is not a condition. Write 'when: {{optimizer: sgd}}'.")
-    found = {}
+    conditions = {}
     for key, listed in content.items():
         name = key.replace("-", "_")
         if name not in fields:
             raise UsageError(f"Unknown option {key!r} in when of {where}. {nearest(name, fields)}")
         values = listed if isinstance(listed, list) else [listed]
-        found[name] = tuple(_value(fields[name], each, f"when of {where}") for each in values)
-    return found
+        conditions[name] = tuple(_value(fields[name], each, f"when of {where}") for each in values)
+    return conditions
 
 
 def _check_conditions(parameters: list[Parameter], path: str) -> None:

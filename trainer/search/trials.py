@@ -52,7 +52,7 @@ class Trial:
             after which that was decided.
         is_loss: Whether lower values are better.
         seconds: Wall time of its processes.
-        reason: Of a trial that diverged or failed, the last line of its log.
+        reason: Last line of the log of a trial that diverged or failed.
     """
 
     number: int
@@ -80,7 +80,7 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """Of its directory and its log."""
+        """Name of its directory and of its log."""
         return f"{self.number:03d}"
 
 
@@ -104,7 +104,7 @@ class SearchDir:
     """The directory of a search.
 
     Args:
-        path: Of the directory.
+        path: Path of the directory.
         identity: What must be equal for a search to be continued, as JSON can hold it.
     """
 
@@ -114,11 +114,11 @@ class SearchDir:
         self._identity = json.loads(json.dumps(identity))
 
     def run_dir(self, trial: Trial) -> Path:
-        """Of a trial."""
+        """Run directory of a trial."""
         return self.path / TRIALS / trial.name
 
     def log(self, trial: Trial) -> Path:
-        """Of a trial."""
+        """Log file of a trial."""
         return self.path / LOGS / f"{trial.name}.log"
 
     @contextlib.contextmanager
@@ -173,8 +173,8 @@ class SearchDir:
         if not path.exists():
             return []
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-            before, trials = found["identity"], [_trial(each) for each in found["trials"]]
+            content = json.loads(path.read_text(encoding="utf-8"))
+            before, trials = content["identity"], [_trial(each) for each in content["trials"]]
             if [trial.number for trial in trials] != list(range(len(trials))):
                 raise ValueError("its trials are not numbered from 0 on")
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
@@ -244,9 +244,9 @@ def _as_json(trial: Trial) -> dict[str, Any]:
     return {**dataclasses.asdict(trial), **further, "run_dir": f"{TRIALS}/{trial.name}"}
 
 
-def _trial(found: Mapping[str, Any]) -> Trial:
+def _trial(stored: Mapping[str, Any]) -> Trial:
     fields = [field.name for field in dataclasses.fields(Trial)]
-    trial = Trial(**{name: found[name] for name in fields})
+    trial = Trial(**{name: stored[name] for name in fields})
     kinds: dict[str, Any] = {"number": int, "options": dict, "state": str, "values": list}
     kinds |= {"is_loss": bool, "seconds": (int, float), "reason": str}
     for name, kind in kinds.items():

@@ -39,7 +39,7 @@ class Cluster:
     Attributes:
         addresses: host:port of every process.
         tasks: (job, index) of every process, as TensorFlow names it.
-        index: Of this process in both.
+        index: Index of this process in both.
     """
 
     addresses: tuple[str, ...]
@@ -49,10 +49,10 @@ class Cluster:
     @property
     def jobs(self) -> dict[str, list[str]]:
         """Addresses by job, as TensorFlow takes them."""
-        found: dict[str, list[str]] = {}
+        addresses: dict[str, list[str]] = {}
         for (job, _), address in zip(self.tasks, self.addresses, strict=True):
-            found.setdefault(job, []).append(address)
-        return found
+            addresses.setdefault(job, []).append(address)
+        return addresses
 
     @property
     def others(self) -> tuple[int, ...]:
@@ -134,19 +134,19 @@ def _cluster(text: str, has_servers: bool) -> Cluster:
     return Cluster(addresses, tasks, tasks.index(task))
 
 
-def _jobs(found: Any, has_servers: bool) -> dict[str, list[str]]:
+def _jobs(cluster: Any, has_servers: bool) -> dict[str, list[str]]:
     """The addresses by job, where a master is called chief."""
-    if not isinstance(found, dict):
+    if not isinstance(cluster, dict):
         raise _Malformed('it has no "cluster" with the addresses of the workers')
     jobs: dict[str, list[str]] = {}
-    for name, addresses in found.items():
+    for name, addresses in cluster.items():
         if not addresses or name in _IGNORED:
             continue
         if name == _SERVER and not has_servers:
             raise _Malformed("it has parameter servers, which need --strategy parameter_server")
         job = "chief" if name in _CHIEFS else name
         if job not in ("chief", _WORKER, _SERVER) or job in jobs:
-            raise _Malformed(f"its cluster has the jobs {', '.join(map(str, found))}")
+            raise _Malformed(f"its cluster has the jobs {', '.join(map(str, cluster))}")
         jobs[job] = [_checked_address(address) for address in addresses]
     if len(jobs.get("chief", ())) > 1:
         raise _Malformed("it has several chiefs")
@@ -164,10 +164,10 @@ def _numbered(job: str, addresses: list[str]) -> tuple[tuple[str, int], ...]:
     return tuple((job, number) for number in range(len(addresses)))
 
 
-def _task(found: Any) -> tuple[str, int]:
+def _task(task: Any) -> tuple[str, int]:
     """The job and index of this process."""
-    kind = found.get("type") if isinstance(found, dict) else None
-    number = str(found.get("index", "")) if isinstance(found, dict) else ""
+    kind = task.get("type") if isinstance(task, dict) else None
+    number = str(task.get("index", "")) if isinstance(task, dict) else ""
     if not isinstance(kind, str) or not number.isdigit():
         raise _Malformed('it has no "task" with the type and index of this process')
     if kind in _IGNORED:

@@ -18,7 +18,7 @@ _CONNECT_SECONDS = 2.0
 
 
 def wait_for_all(cluster: Cluster, limit: float, on_event: OnEvent) -> None:
-    """Returns when all other workers listen on their ports; meanwhile this one does.
+    """Waits until all other workers listen on their ports; meanwhile this one does.
 
     TensorFlow would wait too, but it would not say for whom.
 

@@ -38,7 +38,7 @@ class Team:
 
     @property
     def index(self) -> int:
-        """Of this worker, in [0, size)."""
+        """Index of this worker, in [0, size)."""
         return self._cluster.index if self._cluster else 0
 
     @property
@@ -48,7 +48,7 @@ class Team:
 
     @property
     def index_on_host(self) -> int:
-        """Of this worker among those whose addresses have the same host."""
+        """Index of this worker among those whose addresses have the same host."""
         if self._cluster is None:
             return 0
         hosts = [address.rpartition(":")[0] for address in self._cluster.addresses]
@@ -78,8 +78,8 @@ class Team:
         """The batches of a stream, each divided among the devices of this worker.
 
         Args:
-            stream: Of this worker's part of every batch, or of whole batches in a team of one.
-            batch_size: Of all workers together.
+            stream: Stream of this worker's part of every batch; a team of one has whole batches.
+            batch_size: Examples of a batch over all workers.
         """
         dataset = stream.dataset
         if self.size == 1:
@@ -107,14 +107,14 @@ class Team:
             except ShardmillError as error:
                 failure = error
                 message = json.dumps({"error": str(error), "exit_code": error.exit_code})
-        found = json.loads(self._sent(message.encode()))
+        answer = json.loads(self._sent(message.encode()))
         if failure is not None:
             raise failure
-        if "error" in found:
-            raised = ShardmillError(f"Reported by {self._cluster.name_of(0)}: {found['error']}")
-            raised.exit_code = found["exit_code"]
+        if "error" in answer:
+            raised = ShardmillError(f"Reported by {self._cluster.name_of(0)}: {answer['error']}")
+            raised.exit_code = answer["exit_code"]
             raise raised
-        return found["value"]
+        return answer["value"]
 
     def greatest(self, number: int) -> int:
         """The greatest of the numbers that the workers pass, each in [0, 2**31)."""

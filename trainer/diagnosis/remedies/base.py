@@ -21,7 +21,7 @@ class Case:
     Attributes:
         job: The job.
         seconds: For each measurement.
-        costs: Of the job.
+        costs: Costs of the job.
         stages: What its stream takes.
         step: What its steps take.
     """
@@ -34,7 +34,7 @@ class Case:
 
     @property
     def source(self) -> Source:
-        """Of the stream, from memory."""
+        """Source of the stream's records, from memory."""
         return sampled_source(self.job.stream)
 
     @property
@@ -46,7 +46,7 @@ class Case:
         """The costs with another chain behind storage, which is measured here.
 
         Args:
-            source: Of the other chain, from memory.
+            source: Source of the other chain, from memory.
             reading_cpu_seconds: CPU time of reading its files; None for no change.
         """
         reading = self.reading_cpu_seconds if reading_cpu_seconds is None else reading_cpu_seconds

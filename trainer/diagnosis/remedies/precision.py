@@ -16,12 +16,12 @@ def attempt(case: Case) -> Trial | None:
     formats = ["float32", "mixed_bfloat16"]
     if tf.config.list_physical_devices("GPU"):  # CPUs compute float16 in float32, and convert
         formats.append("mixed_float16")
-    found = []
+    trials = []
     for precision in formats:
         if precision != case.job.policy:
             step = measure_step(changed(case.job, precision=precision), case.seconds)
-            found.append((precision, case.with_step(step)))
-    precision, costs = max(found, key=lambda each: predicted_rate(each[1]))
+            trials.append((precision, case.with_step(step)))
+    precision, costs = max(trials, key=lambda each: predicted_rate(each[1]))
     return Trial(
         remedy="precision",
         stage="step",

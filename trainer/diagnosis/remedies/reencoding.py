@@ -28,7 +28,7 @@ def stored_as(case: Case, encoding: str, shorter: int | None) -> Costs:
     """The costs with the images stored in another way; a sample of them is stored so here.
 
     Args:
-        case: Of images.
+        case: Case of a set of images.
         encoding: "jpeg" or "png".
         shorter: Side in pixels to which the shorter one is scaled down; None keeps the size.
     """
