@@ -72,7 +72,7 @@ def train(options: TrainOptions, on_event: OnEvent = _ignore) -> TrainResult:
 
     Args:
         options: What to train, on what, and where to put it.
-        on_event: Called in this thread with every event, see `trainer.events`.
+        on_event: Function called in this thread with every event, see `trainer.events`.
 
     Raises:
         UsageError: The options contradict each other, the data set or the machine.

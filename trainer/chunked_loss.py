@@ -97,7 +97,7 @@ def _loss_and_slope(logits: Any, ids: Any, label_smoothing: float) -> tuple[Any,
 
 
 def _array(dtype: Any, size: Any, shape: list[int | None]) -> Any:
-    """For chunks, of which the last may be smaller."""
+    """An array for chunks, of which the last may be smaller."""
     return tf.TensorArray(dtype, size, element_shape=shape, infer_shape=False)
 
 

@@ -73,8 +73,8 @@ class Data:
         root_hash: Identifies the shard set to the byte.
         class_names: The name of every label; labels are in [0, len(class_names)). Empty for a
             language model.
-        open_training: From the state of such a stream to the rest of it, and from None to the
-            beginning of an endless stream of full batches.
+        open_training: Function from the state of such a stream to the rest of it, and from None to
+            the beginning of an endless stream of full batches.
         validation: One pass over every example, the last batch partial; None to skip validation.
         validation_split: Name of the split that it reads; None without.
         baseline: Accuracy on that split of always answering the most frequent class of training;
@@ -84,7 +84,7 @@ class Data:
         input_shape: What a model is fed; None for images of the size in the options.
         multi_label: Whether a record has any number of labels.
         class_weights: Weight of every class in the loss; None for none.
-        text_of: From token ids to text, for people.
+        text_of: Function from token ids to text, for people.
         manifest: Manifest of the set; None where there is none.
     """
 

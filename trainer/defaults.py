@@ -13,7 +13,7 @@ BUCKETS = 16
 
 @dataclasses.dataclass(frozen=True)
 class Defaults:
-    """For the options of `TrainOptions` of the same names."""
+    """Values of the options of `TrainOptions` that have the same names."""
 
     model: str
     image_size: int | None

@@ -44,7 +44,7 @@ class Epochs:
         data: Data of the run.
         learner: The model and its optimizer.
         stream: Stream of training batches, open at the first one to be trained on.
-        on_event: Called with every event.
+        on_event: Function called with every event.
         team: The processes of the run.
     """
 

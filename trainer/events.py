@@ -211,7 +211,7 @@ class EpochDone:
             model.
         val_loss: Mean over every validation example; None without a validation split.
         val_accuracy: Share of the validation examples classified right, in [0, 1], or None.
-        learning_rate: At the last step of the epoch.
+        learning_rate: Learning rate at the last step of the epoch.
         examples_per_second: Training records over the seconds of the training steps. The first
             epoch of a process holds the tracing of the graph too.
         loss_scale: Factor on the loss after the epoch; None unless mixed_float16.
@@ -226,8 +226,8 @@ class EpochDone:
         val_f1: The same over every validation example, or None.
         input_wait: Share of the seconds of the training steps in which the device waited for a
             batch, in [0, 1]; None in epochs of earlier versions.
-        sparsity: With --prune, share of zeros in the kernels after the epoch, in [0, 1]; else None.
-        skipped: With --on-corrupt skip, damaged records that this process has left out since it
+        sparsity: Share of zeros in the kernels after the epoch with --prune, in [0, 1]; else None.
+        skipped: Damaged records that this process has left out, with --on-corrupt skip, since it
             began, each counted once; 0 without.
     """
 

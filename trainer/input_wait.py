@@ -20,7 +20,7 @@ Clock = Callable[[], Any]
 
 
 def no_clock() -> Any:
-    """In place of `tf.timestamp`, which fails where TensorFlow has to be deterministic."""
+    """Replaces `tf.timestamp`, which fails where TensorFlow has to be deterministic."""
     return tf.constant(0.0, tf.float64)
 
 

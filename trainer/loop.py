@@ -103,25 +103,25 @@ class Loop:
 
     Args:
         strategy: The tf.distribute.Strategy in whose scope model and optimizer were made.
-        model: To float32 probabilities [batch, ..., num_classes], from float32 images in
+        model: Model to float32 probabilities [batch, ..., num_classes], from float32 images in
             [0, 255] or from whole numbers.
         optimizer: A built Keras optimizer; a LossScaleOptimizer has the loss scaled.
         batch_size: Records of one training step over all replicas.
         objective: What is minimized; by default the cross-entropy of the model alone.
         accumulate: Parts of every replica's share of a batch, whose gradients are added up.
         clip_norm: The greatest norm of the gradient of a step; None for any.
-        average_of: From a weight to what validation uses in its place; None for the weights.
+        average_of: Function from a weight to its value in validation; None for the weights.
         jit: Whether XLA compiles the forward and the backward pass.
         pruning: What makes weights 0 after each step; None for nothing.
         deterministic: Whether TensorFlow is; the wait for input is then not measured.
 
     Attributes:
-        agreed_steps: From the steps that fit into the next call, by this process's clock, to those
-            that all processes of the strategy take.
-        on_predicted: Called in the graph of a validation step with the classes of its targets, the
-            predicted classes, and weights or None; to be set before the first one.
-        next_stop: From the training steps of a phase that are done to the step at which a call
-            has to end.
+        agreed_steps: Function from the steps that fit into the next call, by this process's
+            clock, to those that all processes of the strategy take.
+        on_predicted: Function called in the graph of a validation step with the classes of its
+            targets, the predicted classes, and weights or None; to be set before the first one.
+        next_stop: Function from the training steps of a phase that are done to the step at
+            which a call has to end.
         is_due: Whether `on_steps` wants the place between two steps, for a checkpoint or the end;
             asked where steps are not made one after the other.
     """

@@ -36,7 +36,7 @@ class Objective:
     """Cross-entropy of a model's logits, computed in float32.
 
     Args:
-        model: As `build_model` returns it.
+        model: Model, as `build_model` returns it.
         label_smoothing: Share of the target in [0, 1) that is spread over all classes in training.
         class_weights: [num_classes], factors on the losses of training; None for none.
         multi_label: Whether a record has any number of labels: then the loss is the mean of the
@@ -78,7 +78,7 @@ class Objective:
         """The outcome of examples that are measured only, without smoothing and class weights.
 
         Args:
-            averages: From a weight to what is used in its place; None for the weights.
+            averages: Function from a weight to what is used in its place; None for the weights.
             inputs: One example or more, those of the targets and then any others.
             targets: Targets of the examples that count.
             weights: Weight of every target; None for 1 each.

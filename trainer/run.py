@@ -86,7 +86,7 @@ def _locked(team: Team, options: Settings, on_event: OnEvent) -> Iterator[None]:
 def _train_in(
     data: Data, options: Settings, on_event: OnEvent, team: Team, start: Path | None
 ) -> TrainResult:
-    """Like `train_on`, with the run directory locked."""
+    """Trains like `train_on`, with the run directory locked."""
     started = time.perf_counter()
     begun = _begun(team, options, data, on_event)
     directory = options.run_dir / run_dir.CHECKPOINTS
@@ -151,9 +151,9 @@ class _Begun:
     """What is there of a run.
 
     Attributes:
-        claim: To its directory.
-        checkpoint: The number of the checkpoint that it resumes at; None to begin.
-        place: Where that is.
+        claim: Claim to its directory.
+        checkpoint: Number of the checkpoint that it resumes at; None to begin.
+        place: Progress at that checkpoint.
         history: Epochs of the run so far.
     """
 

@@ -21,7 +21,7 @@ from trainer.models.pretrained import freeze_body, load_weights
 from trainer.objective import Objective
 from trainer.optimization.optimizers import OPTIMIZERS, averages_of, with_averages, with_loss_scale
 from trainer.optimization.pruning import Pruning
-from trainer.optimization.schedules import DECAY_SHARES, SCHEDULES, Plan
+from trainer.optimization.schedules import DECAY_SHARES, SCHEDULES, SchedulePlan
 from trainer.options import Settings
 from trainer.parameter_servers.asynchronous import AsynchronousLoop
 from trainer.parameter_servers.bootstrap import Servers
@@ -37,9 +37,9 @@ class TrainState:
 
     Attributes:
         strategy: The tf.distribute.Strategy that holds the variables of both.
-        model: From float32 images in [0, 255], or from token ids, to float32 probabilities.
-        optimizer: Built for the model's weights.
-        schedule: From a step, counted from 0, to its learning rate.
+        model: Model from float32 images in [0, 255], or from token ids, to float32 probabilities.
+        optimizer: Optimizer that was built for the model's weights.
+        schedule: Learning rate of a step, counted from 0.
         loop: The steps.
         averages: Id of a weight -> its moving average; empty without --ema.
         head_loaded: Whether a file gave the head its weights too; None if none was loaded.
@@ -104,7 +104,7 @@ def make_train_state(
     Args:
         options: Options of the run.
         precision: The Keras dtype policy.
-        steps_per_epoch: For the length of the learning-rate schedule.
+        steps_per_epoch: Steps of an epoch, for the length of the learning-rate schedule.
         num_classes: Length of the model's output.
         input_shape: What the model is fed; None for images of the size in the options.
         multi_label: Whether an example may be of any number of classes.
@@ -211,12 +211,12 @@ def _sync_batch_norm(options: Settings, replicas: int) -> bool | None:
     return replicas > 1 and options.obstacle_to_sync_batch_norm is None
 
 
-def _plan(options: Settings, steps_per_epoch: int) -> Plan:
+def _plan(options: Settings, steps_per_epoch: int) -> SchedulePlan:
     num_steps = options.epochs * steps_per_epoch
     decays = tuple(round(share * num_steps) for share in DECAY_SHARES)
     if options.decay_epochs is not None:
         decays = tuple(int(epoch) * steps_per_epoch for epoch in options.decay_epochs.split(","))
-    return Plan(
+    return SchedulePlan(
         options.learning_rate,
         # At most half the run, so that a run of few epochs reaches the peak and comes down again.
         warmup_steps=round(min(options.warmup_epochs, options.epochs / 2) * steps_per_epoch),

@@ -129,12 +129,12 @@ def _print(asked: TrainOptions, found: Diagnosis) -> None:
             "those of a machine without them, rates are not: run it again when they are done.)"
         )
     for number, advice in enumerate(found.advice, 1):
-        trial = advice.trial
+        attempt = advice.attempt
         say(
-            f"\n{number}. {trial.remedy}: {advice.rate:,.0f} examples/s expected "
-            f"({advice.gain:.2f} x), for {trial.because}"
+            f"\n{number}. {attempt.remedy}: {advice.rate:,.0f} examples/s expected "
+            f"({advice.gain:.2f} x), for {attempt.because}"
         )
-        for line in command(asked, trial).splitlines():
+        for line in command(asked, attempt).splitlines():
             say(f"   {line}")
-        if trial.note:
-            say(f"   (note: {trial.note})")
+        if attempt.note:
+            say(f"   (note: {attempt.note})")

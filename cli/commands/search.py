@@ -17,7 +17,7 @@ from trainer.search.options import SearchOptions
 
 if TYPE_CHECKING:
     from cli.console import Bars
-    from trainer.search.plan import Plan
+    from trainer.search.plan import SearchPlan
     from trainer.search.trials import Trial
 
 _SHOWN_TRIALS = 15
@@ -101,11 +101,11 @@ def search(places: tuple[Any, ...], run_dir: Path | None, as_json: bool, **value
         raise SystemExit(_FAILED)
 
 
-def _measure(plan: Plan) -> str:
+def _measure(plan: SearchPlan) -> str:
     return f"validation {plan.monitor}"
 
 
-def _summary(plan: Plan, trials: Sequence[Trial]) -> dict[str, Any]:
+def _summary(plan: SearchPlan, trials: Sequence[Trial]) -> dict[str, Any]:
     from trainer.search.trials import PLOT, STATE, TABLE, TRIALS, best_trial
 
     best = best_trial(trials)
@@ -128,7 +128,7 @@ def _counts(trials: Sequence[Trial]) -> dict[str, int]:
     return {state: sum(trial.state == state for trial in trials) for state in states}
 
 
-def _print(plan: Plan, trials: Sequence[Trial]) -> None:
+def _print(plan: SearchPlan, trials: Sequence[Trial]) -> None:
     from cli.console import say, stdout
     from foundation.wording import counted
     from trainer.search.plan import train_again
@@ -164,7 +164,7 @@ def _last_reasons(trials: Sequence[Trial]) -> list[Trial]:
     return [*{trial.reason: trial for trial in trials if trial.reason}.values()][-3:]
 
 
-def _table(plan: Plan, trials: Sequence[Trial], *, in_one: bool) -> Any:
+def _table(plan: SearchPlan, trials: Sequence[Trial], *, in_one: bool) -> Any:
     """The best trials, with a column for each option or one for all."""
     from cli.console import table
     from foundation.config_file import key_of
@@ -196,7 +196,7 @@ def _table(plan: Plan, trials: Sequence[Trial], *, in_one: bool) -> Any:
     return rows
 
 
-def _value(plan: Plan, trial: Trial, *, named: bool = True) -> str:
+def _value(plan: SearchPlan, trial: Trial, *, named: bool = True) -> str:
     if trial.value is None:
         return ""
     number = f"{trial.value:.4f}" if trial.is_loss else f"{trial.value:.2%}"
@@ -215,7 +215,7 @@ def _duration(seconds: float) -> str:
 class _Show:
     """Draws the events of a search: a bar of all trials, and one of each process."""
 
-    def __init__(self, bars: Bars, plan: Plan) -> None:
+    def __init__(self, bars: Bars, plan: SearchPlan) -> None:
 
         self._bars, self._plan = bars, plan
         self._trials: dict[int, Trial] = {}

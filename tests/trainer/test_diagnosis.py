@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from trainer import TrainOptions
-from trainer.diagnosis.advice import LEAST_GAIN, Trial, rank
+from trainer.diagnosis.advice import LEAST_GAIN, Attempt, rank
 from trainer.diagnosis.costs import Costs, limits, predicted_rate, stage_rates
 from trainer.diagnosis.verdict import judge, shares
 from trainer.diagnosis.wording import NOUNS, command, sentence
@@ -52,9 +52,11 @@ def example(**changes: object) -> Costs:
     return dataclasses.replace(found, **changes)  # type: ignore[arg-type]
 
 
-def trial(costs: Costs, remedy: str = "something", stage: str = "step", **fields: object) -> Trial:
+def attempt(
+    costs: Costs, remedy: str = "something", stage: str = "step", **fields: object
+) -> Attempt:
     values = {"because": "of a reason", "options": {}} | fields
-    return Trial(remedy, stage, costs=costs, **values)  # type: ignore[arg-type]
+    return Attempt(remedy, stage, costs=costs, **values)  # type: ignore[arg-type]
 
 
 @given(costs())
@@ -91,7 +93,7 @@ def test_where_cores_bind_the_slowest_stage_is_named(found: Costs) -> None:
 
 @given(costs(), st.floats(1, 1e6), st.lists(costs(), max_size=5))
 def test_gains_are_worth_it_and_in_order(found: Costs, rate: float, others: list[Costs]) -> None:
-    advice = rank(found, rate, [trial(other) for other in others])
+    advice = rank(found, rate, [attempt(other) for other in others])
     gains = [each.gain for each in advice]
     assert gains == sorted(gains, reverse=True)
     assert all(gain >= LEAST_GAIN for gain in gains)
@@ -101,19 +103,21 @@ def test_gains_are_worth_it_and_in_order(found: Costs, rate: float, others: list
 
 @given(costs(), st.lists(costs(), max_size=5))
 def test_a_model_that_is_right_is_believed(found: Costs, others: list[Costs]) -> None:
-    for each in rank(found, predicted_rate(found), [trial(other) for other in others]):
-        assert math.isclose(each.rate, predicted_rate(each.trial.costs))
+    for each in rank(found, predicted_rate(found), [attempt(other) for other in others]):
+        assert math.isclose(each.rate, predicted_rate(each.attempt.costs))
 
 
 def test_only_what_was_measured_is_corrected() -> None:
     slow = example(storage_seconds=0.1)  # 10 a second; all else could do 100
     half, none = example(storage_seconds=0.05), example(storage_seconds=0.0)
-    rates = [each.rate for each in rank(slow, 7.0, [trial(half), trial(none)])]
+    rates = [each.rate for each in rank(slow, 7.0, [attempt(half), attempt(none)])]
     assert rates == pytest.approx([100.0, 14.0])
     # Cores and a step on them are one: what is lost there is lost after the change too.
-    (better,) = rank(example(), 70.0, [trial(example(step_seconds=0.004, step_cpu_seconds=0.008))])
-    assert better.rate == pytest.approx(0.7 * predicted_rate(better.trial.costs))
-    assert judge(better.trial.costs).station == "cores" != judge(example()).station
+    (better,) = rank(
+        example(), 70.0, [attempt(example(step_seconds=0.004, step_cpu_seconds=0.008))]
+    )
+    assert better.rate == pytest.approx(0.7 * predicted_rate(better.attempt.costs))
+    assert judge(better.attempt.costs).station == "cores" != judge(example()).station
 
 
 @given(costs(), st.sampled_from(INPUT_STAGES), st.floats(0, 1))
@@ -127,9 +131,9 @@ def test_equal_stations_and_equal_trials_keep_their_order() -> None:
     even = example(storage_seconds=0.01, step_seconds=0.01, step_cpu_seconds=0.0)
     assert judge(even).station == "storage"
     better = example(step_seconds=0.005, step_cpu_seconds=0.005)
-    advice = rank(example(), 100.0, [trial(better, "first"), trial(better, "second")])
-    assert [each.trial.remedy for each in advice] == ["first", "second"]
-    assert rank(example(), 100.0, [trial(example())]) == ()
+    advice = rank(example(), 100.0, [attempt(better, "first"), attempt(better, "second")])
+    assert [each.attempt.remedy for each in advice] == ["first", "second"]
+    assert rank(example(), 100.0, [attempt(example())]) == ()
 
 
 def test_what_takes_cores_adds_up_and_devices_do_not() -> None:
@@ -164,7 +168,7 @@ def test_a_sentence_says_why_or_that_there_is_nothing() -> None:
     assert sentence(verdict, ()) == (
         "Nothing on the input: the model is the limit, and the input pipeline has 10.0 x headroom."
     )
-    padded = rank(example(), 100.0, [trial(example(step_seconds=0.005, step_cpu_seconds=0.001))])
+    padded = rank(example(), 100.0, [attempt(example(step_seconds=0.005, step_cpu_seconds=0.001))])
     assert sentence(verdict, padded) == "The bottleneck is the model's step: of a reason."
     decoding = judge(example(cpu_seconds={"decode": 0.06, "parse": 0.005}))
     assert "decoding images: it takes 75%" in sentence(decoding, ())
@@ -172,16 +176,16 @@ def test_a_sentence_says_why_or_that_there_is_nothing() -> None:
 
 def test_a_command_has_what_was_given_and_what_is_changed() -> None:
     asked = TrainOptions(data="a set", run_dir="x", model="resnet50", batch_size=8, cache="off")
-    cached = trial(example(), options={"--cache": "memory"})
+    cached = attempt(example(), options={"--cache": "memory"})
     assert command(asked, cached) == (
         "shardmill train 'a set' --model resnet50 --batch-size 8 --cache memory"
     )
     made = "shardmill preprocess images SRC... --out DIR-256 --resize shorter:256"
-    assert command(asked, trial(example(), command=made)).splitlines() == [
+    assert command(asked, attempt(example(), command=made)).splitlines() == [
         "shardmill preprocess images SRC... --out 'a set-256' --resize shorter:256",
         "shardmill train 'a set-256' --model resnet50 --batch-size 8 --cache off",
     ]
-    pinned = trial(example(), command="taskset --cpu-list 0-3")
+    pinned = attempt(example(), command="taskset --cpu-list 0-3")
     assert command(asked, pinned).startswith("taskset --cpu-list 0-3 shardmill train 'a set' ")
 
 

@@ -49,15 +49,15 @@ def test_remedies_of_decoding(case_of, encoding, augment) -> None:
     from trainer.diagnosis.remedies import REMEDIES
 
     case = case_of(encoding, augment, cache="off")
-    trials = {
+    attempts = {
         name: REMEDIES[name].attempt(case) for name in ("decoded-cache", "smaller-images", "jpeg")
     }
-    assert {name for name, trial in trials.items() if trial is not None} == APPLYING[encoding]
-    for trial in trials.values():
-        if trial is not None:
-            assert trial.stage == "decode"
-            assert 0 < trial.costs.input_cpu_seconds < 1
-            assert trial.costs.step_seconds == case.costs.step_seconds
+    assert {name for name, attempt in attempts.items() if attempt is not None} == APPLYING[encoding]
+    for attempt in attempts.values():
+        if attempt is not None:
+            assert attempt.stage == "decode"
+            assert 0 < attempt.costs.input_cpu_seconds < 1
+            assert attempt.costs.step_seconds == case.costs.step_seconds
 
 
 def test_smaller_images_say_both_sizes_and_decoded_ones_their_bytes(case_of) -> None:

@@ -17,10 +17,10 @@ from trainer import MODELS, OPTIMIZERS, RunStarted, train
 from trainer.checkpointing.best import best_epoch, is_over
 from trainer.models import applications, build_model
 from trainer.models.pretrained import load_weights
-from trainer.optimization.schedules import SCHEDULES, Plan
+from trainer.optimization.schedules import SCHEDULES, SchedulePlan
 from trainer.run import train_on
 
-PLAN = Plan(peak=1.0, warmup_steps=10, num_steps=110, decay_steps=(40, 80))
+PLAN = SchedulePlan(peak=1.0, warmup_steps=10, num_steps=110, decay_steps=(40, 80))
 EXPECTED = {
     "cosine": {0: 0.0, 5: 0.5, 10: 1.0, 60: 0.5, 110: 0.0},
     "step": {0: 0.0, 5: 0.5, 10: 1.0, 39: 1.0, 40: 0.1, 80: 0.01, 109: 0.01},

@@ -18,9 +18,9 @@ class Autosave:
     """Checkpoints of a run while it trains.
 
     Args:
-        kept: Where they go.
+        kept: Checkpoints that it writes.
         stream: What is trained on; its state goes into the checkpoint.
-        minutes: From one checkpoint to the next within an epoch; 0 for none there.
+        minutes: Minutes from one checkpoint to the next within an epoch; 0 for none there.
         termination: Says whether the run has to stop.
         team: The workers of the run, who all save and stop at the same step.
     """

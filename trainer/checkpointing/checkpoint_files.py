@@ -48,7 +48,7 @@ def newest(
 
     Args:
         directory: Directory of the checkpoints.
-        on_damaged: Called with every file for which a newer checkpoint was passed over.
+        on_damaged: Function called with every file for which a newer checkpoint was passed over.
         whole: Whether every byte is read; else the sizes alone are compared.
 
     Raises:
@@ -242,7 +242,7 @@ def _crc32c(file: IO[bytes]) -> int:
 
 
 def _write(path: Path, text: str) -> None:
-    """Under a temporary name that is on the disk before it is renamed."""
+    """Writes under a temporary name that is on the disk before it is renamed."""
     temporary = path.with_name(f"{path.name}.tmp")
     with temporary.open("w", encoding="utf-8") as file:
         file.write(text)

@@ -163,7 +163,7 @@ class Checkpoints:
                 yield name, tf.identity(variable.value.read_value())
 
     def _write(self, values: dict[str, Any]) -> None:
-        """In the other thread: a checkpoint from the first byte to the deletion of older ones."""
+        """Writes a checkpoint and deletes older ones, in the other thread."""
         try:
             if self._kept is None:
                 self._kept = []

@@ -273,7 +273,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Like `write_json`, of any content.
+    """Replaces a file whole, like `write_json`, with any content.
 
     Raises:
         InputError: It cannot be written: the disk is full, or there is a folder of that name.

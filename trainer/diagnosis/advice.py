@@ -13,14 +13,14 @@ LEAST_GAIN = 1.1
 
 
 @dataclasses.dataclass(frozen=True)
-class Trial:
+class Attempt:
     """What a training job would cost with something changed.
 
     Attributes:
         remedy: Name of what was changed: a key of `trainer.diagnosis.remedies.REMEDIES`.
         stage: The stage that it makes cheaper.
         because: The cause, as the end of a sentence: "images are stored at ...".
-        costs: With the change.
+        costs: Costs with the change.
         options: Options of `shardmill train` to be changed: {"--cache": "memory"}.
         command: What else has to be run, or an empty string.
         note: What the change costs or changes besides, or an empty string.
@@ -40,17 +40,17 @@ class Advice:
     """A change, and what it is worth.
 
     Attributes:
-        trial: The change.
+        attempt: The change.
         rate: Examples per second that are expected with it.
         gain: The same, as a multiple of the rate without it; at least LEAST_GAIN.
     """
 
-    trial: Trial
+    attempt: Attempt
     rate: float
     gain: float
 
 
-def rank(costs: Costs, measured_rate: float, trials: Iterable[Trial]) -> tuple[Advice, ...]:
+def rank(costs: Costs, measured_rate: float, attempts: Iterable[Attempt]) -> tuple[Advice, ...]:
     """What helps, the greatest gain first; of equal ones, the first tried first.
 
     A training is measured at the limit of one resource: storage, the processor, the copy or the
@@ -60,14 +60,14 @@ def rank(costs: Costs, measured_rate: float, trials: Iterable[Trial]) -> tuple[A
     Args:
         costs: Costs of the job without changes.
         measured_rate: Measured examples per second of the job, all stages at work.
-        trials: What was tried.
+        attempts: What was tried.
     """
     seen = of_same_resource(costs, judge(costs).station)
     correction = measured_rate / predicted_rate(costs)
-    found = []
-    for trial in trials:
-        after = limits(trial.costs).items()
+    helpful = []
+    for attempt in attempts:
+        after = limits(attempt.costs).items()
         rate = min(each * correction if name in seen else each for name, each in after)
         if rate >= LEAST_GAIN * measured_rate:
-            found.append(Advice(trial, rate, rate / measured_rate))
-    return tuple(sorted(found, key=lambda advice: -advice.gain))
+            helpful.append(Advice(attempt, rate, rate / measured_rate))
+    return tuple(sorted(helpful, key=lambda advice: -advice.gain))

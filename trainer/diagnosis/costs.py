@@ -27,7 +27,7 @@ class Costs:
             where records come from memory.
         input_seconds: Until the input pipeline delivers the next one, storage not counted.
         cpu_seconds: Stage of the input pipeline -> CPU time, over all threads.
-        copy_seconds: To copy one to the device; 0 where the device is the CPU.
+        copy_seconds: Seconds to copy one to the device; 0 where the device is the CPU.
         step_seconds: Share of an example in the seconds of a step on data on the device.
         step_cpu_seconds: CPU time of the same; on a GPU, of launching it.
         cores: Cores that the process may use.

@@ -12,7 +12,7 @@ from foundation.machine import machine_cores, usable_cores
 from reader.profiling.stages import StageTimes, measure_stages
 from reader.stream import StreamInfo
 from shard_format import UsageError
-from trainer.diagnosis.advice import Advice, Trial, rank
+from trainer.diagnosis.advice import Advice, Attempt, rank
 from trainer.diagnosis.costs import Costs
 from trainer.diagnosis.job import open_job
 from trainer.diagnosis.measuring import StepTimes, TrainingTimes, measure_step, measure_training
@@ -59,7 +59,7 @@ class Diagnosis:
 
         "work" where the stage does what it has to do, and nothing that was tried makes it cheaper.
         """
-        own = (a.trial.remedy for a in self.advice if a.trial.stage == self.verdict.stage)
+        own = (a.attempt.remedy for a in self.advice if a.attempt.stage == self.verdict.stage)
         return next(own, "work")
 
 
@@ -70,8 +70,8 @@ def diagnose(
 
     Args:
         asked: The options of the training.
-        seconds: For each measurement, of which there are about ten.
-        on_measure: Called as each begins.
+        seconds: Seconds of each measurement, of which there are about ten.
+        on_measure: Function called as each begins.
 
     Raises:
         UsageError: The time is not above 0 or is endless, or the options contradict each other,
@@ -89,7 +89,7 @@ def diagnose(
     stages = measure_stages(job.stream, seconds, on_measure)
     costs = costs_of(training, stages, step, on_gpu=bool(tf.config.list_logical_devices("GPU")))
     case = Case(job, seconds, costs, stages, step)
-    trials = _attempts(case, on_measure)
+    attempts = _attempts(case, on_measure)
     return Diagnosis(
         options=job.options,
         precision=job.policy,
@@ -99,7 +99,7 @@ def diagnose(
         step=step,
         costs=costs,
         verdict=judge(costs),
-        advice=rank(costs, training.rate, trials),
+        advice=rank(costs, training.rate, attempts),
     )
 
 
@@ -133,14 +133,14 @@ def costs_of(training: TrainingTimes, stages: StageTimes, step: StepTimes, on_gp
     )
 
 
-def _attempts(case: Case, on_measure: OnMeasure) -> list[Trial]:
+def _attempts(case: Case, on_measure: OnMeasure) -> list[Attempt]:
     """What the remedies come to that may help here."""
     held = shares(case.costs) | ({"cores": 1.0} if judge(case.costs).stage == "cores" else {})
-    trials = []
+    attempts = []
     for name, remedy in REMEDIES.items():
         if max(held.get(stage, 0.0) for stage in remedy.stages) >= _LEAST_SHARE:
             on_measure(f"with {name}")
-            trial = remedy.attempt(case)
-            if trial is not None:
-                trials.append(trial)
-    return trials
+            attempt = remedy.attempt(case)
+            if attempt is not None:
+                attempts.append(attempt)
+    return attempts

@@ -29,13 +29,13 @@ class TrainingTimes:
     """What was measured of a short training.
 
     Attributes:
-        examples: How many were learnt from.
-        seconds: In how much time.
+        examples: Number of examples that were learnt from.
+        seconds: Seconds that it took.
         cpu_seconds: CPU time of the process per example.
-        read_bytes: That came from storage rather than the page cache, per example; 0 where the
+        read_bytes: Bytes that came from storage, not from the page cache, per example; 0 where the
             system does not count them.
-        alone_seconds: In how much time it would have been on a machine without other programs.
-        others_cores: How many cores those kept busy meanwhile.
+        alone_seconds: Seconds that it would have taken on a machine without other programs.
+        others_cores: Number of cores that those kept busy meanwhile.
     """
 
     examples: int
@@ -56,9 +56,9 @@ class StepTimes:
     """What a training step takes, in seconds per example.
 
     Attributes:
-        seconds: On the device, the data being there.
+        seconds: Seconds on the device, the data being there.
         cpu_seconds: CPU time of the process.
-        copy_seconds: To bring an example to the device; 0 where that is the CPU.
+        copy_seconds: Seconds to bring an example to the device; 0 where that is the CPU.
     """
 
     seconds: float

@@ -55,18 +55,18 @@ def as_json(asked: TrainOptions, diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def _advice(asked: TrainOptions, advice: Advice) -> dict[str, Any]:
-    trial = advice.trial
+    attempt = advice.attempt
     return {
-        "remedy": trial.remedy,
-        "stage": trial.stage,
-        "because": trial.because,
-        "options": dict(trial.options),
-        "command": command(asked, trial),
+        "remedy": attempt.remedy,
+        "stage": attempt.stage,
+        "because": attempt.because,
+        "options": dict(attempt.options),
+        "command": command(asked, attempt),
         "examples_per_second": round(advice.rate, 3),
         "gain": round(advice.gain, 4),
-        "cpu_seconds": trial.costs.input_cpu_seconds + trial.costs.step_cpu_seconds,
-        "limits": {name: _number(rate) for name, rate in limits(trial.costs).items()},
-        "note": trial.note,
+        "cpu_seconds": attempt.costs.input_cpu_seconds + attempt.costs.step_cpu_seconds,
+        "limits": {name: _number(rate) for name, rate in limits(attempt.costs).items()},
+        "note": attempt.note,
     }
 
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 
 from foundation.storage import place_of
-from trainer.diagnosis.advice import Advice, Trial
+from trainer.diagnosis.advice import Advice, Attempt
 from trainer.diagnosis.verdict import Verdict
 from trainer.options import TrainOptions
 
@@ -29,7 +29,7 @@ _LEFT_OUT = ("data", "run_dir")
 
 def sentence(verdict: Verdict, advice: tuple[Advice, ...]) -> str:
     """The bottleneck in one sentence, with its reason where one was found."""
-    reasons = [each.trial.because for each in advice if each.trial.stage == verdict.stage]
+    reasons = [each.attempt.because for each in advice if each.attempt.stage == verdict.stage]
     if reasons:
         return f"The bottleneck is {NOUNS[verdict.stage]}: {reasons[0]}."
     if verdict.stage == "step":
@@ -43,15 +43,15 @@ def sentence(verdict: Verdict, advice: tuple[Advice, ...]) -> str:
     )
 
 
-def command(asked: TrainOptions, trial: Trial) -> str:
+def command(asked: TrainOptions, attempt: Attempt) -> str:
     """What to run for a change to take effect, one command a line."""
-    if not trial.command.startswith("shardmill"):
-        return f"{trial.command} {_train_command(asked, trial.options)}".lstrip()
+    if not attempt.command.startswith("shardmill"):
+        return f"{attempt.command} {_train_command(asked, attempt.options)}".lstrip()
     # It builds another set, next to this one.
-    words = shlex.split(trial.command)
+    words = shlex.split(attempt.command)
     place = words.index("--out") + 1
     words[place] = words[place].replace("DIR", str(asked.data), 1)
-    train = _train_command(dataclasses.replace(asked, data=place_of(words[place])), trial.options)
+    train = _train_command(dataclasses.replace(asked, data=place_of(words[place])), attempt.options)
     return f"{shlex.join(words)}\n{train}"
 
 

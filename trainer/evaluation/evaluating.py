@@ -57,7 +57,7 @@ def evaluate(
             the model was trained on.
         split: Name of the split of a set.
         epoch: Epoch of a run: a key of `trained_run.EPOCHS`.
-        on_progress: Called after every batch.
+        on_progress: Function called after every batch.
         make_clean: Makes what cleans the texts in files, see `open_predictor`.
 
     Raises:
@@ -249,7 +249,7 @@ def _folder_of_classes(place: Place) -> Path | None:
 def _of_folder(
     predictor: Predictor, path: Path, folder: Path, on_progress: OnProgress
 ) -> Evaluation:
-    """Like `evaluate`, of files as they were before preprocessing."""
+    """Measures on files as they were before preprocessing, otherwise like `evaluate`."""
     if predictor.multi_label:
         raise UsageError(
             f"{folder} gives each file one class, and {path} predicts any number. Pass a shard set."

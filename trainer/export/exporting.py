@@ -15,7 +15,7 @@ def export(options: ExportOptions, on_progress: OnProgress = _ignore) -> Exporte
 
     Args:
         options: What to export, and where to put it.
-        on_progress: Called before every step.
+        on_progress: Function called before every step.
 
     Raises:
         UsageError: There is no finished run, or the options do not fit it.

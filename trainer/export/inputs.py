@@ -28,7 +28,7 @@ Prepare = Callable[[Any], Any]
 
 
 def image_inputs(run: TrainedRun) -> dict[str, Prepare]:
-    """By signature: of image files as before preprocessing, and of images as records have them."""
+    """Inputs by signature: image files as before preprocessing, and images as in records."""
     feature = find_feature(run.manifest.schema, "image")
     if feature is None:
         raise ShardSetError(f"No feature of kind image in {run.data}. Build the set again.")

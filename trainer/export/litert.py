@@ -24,7 +24,7 @@ def convert(model: Any, input_spec: Any, quantization: str, records: Records) ->
     """The model as a LiteRT file.
 
     Args:
-        model: In float32.
+        model: Model in float32.
         input_spec: tf.TensorSpec of one input, [1, ...].
         quantization: A key of QUANTIZATIONS.
         records: Inputs to measure ranges on.

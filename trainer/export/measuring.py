@@ -34,7 +34,7 @@ class Measured:
         gzip_bytes: Size after gzip, which stores the zeros of a pruned model in little.
         accuracy: Share of records of which the label, or every label, is right; None if it was not
             measured.
-        records: That it was measured on.
+        records: Number of records that it was measured on.
         milliseconds: Median time of one example in this process on one thread; None likewise.
     """
 
@@ -53,7 +53,7 @@ def measure(name: str, path: Path, predict: Predict | None, examples: list[Any])
     Args:
         name: See Measured.
         path: File or folder of the model.
-        predict: On one example [1, ...]; None to measure the size alone.
+        predict: Prediction for one example [1, ...]; None to measure the size alone.
         examples: (input [1, ...], label) pairs; a label is a number, or [classes] of 0 and 1.
     """
     files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]

@@ -21,7 +21,7 @@ def write_onnx(model: Any, example: Any, path: Path) -> None:
     """Writes the model as an ONNX file, which appears once ONNX Runtime has run it.
 
     Args:
-        model: In float32.
+        model: Model in float32.
         example: One input; a loaded model has to be called before Keras exports it.
         path: Path of the file.
 

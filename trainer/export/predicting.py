@@ -192,7 +192,7 @@ def _of_export(folder: Path, make_clean: MakeClean | None) -> Predictor:
 
 
 def _tokenized(run: TrainedRun, config: Mapping[str, Any]) -> Callable[[Sequence[bytes]], Any]:
-    """With the tokenizer of the run, and the cleaning of a config as far as a graph has it."""
+    """Function of texts: the cleaning of a config as far as a graph has it, and the tokenizer."""
     folder = run.tokenizer_folder
     encode, clean = make_encoder(*read_tokenizer(folder)), cleaning_of(config)
     padding = find_vocabulary(folder, run.manifest).padding

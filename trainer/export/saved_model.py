@@ -128,8 +128,8 @@ def write_version(served: Served, out: Path, write_notes: Any) -> Path:
 
     Args:
         served: What is exported.
-        out: Where the versions are.
-        write_notes: Called with the folder before it appears.
+        out: Directory of the versions.
+        write_notes: Function called with the folder before it appears.
 
     Raises:
         InputError: The folder cannot be written.

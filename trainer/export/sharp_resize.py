@@ -109,7 +109,7 @@ def _smoothed_along(image: Any, axis: int, weights: Any) -> Any:
 
 
 def _between(image: Any, axis: int, size: Any) -> Any:
-    """Along one axis, 0 or 1: times 256."""
+    """Interpolates along one axis, 0 or 1; returns the values times 256."""
     last = tf.shape(image)[axis] - 1
     scale = tf.cast(last + 1, tf.float64) / tf.cast(size, tf.float64)
     at = scale * (tf.cast(tf.range(size), tf.float64) + 0.5) - 0.5

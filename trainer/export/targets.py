@@ -167,7 +167,7 @@ def _written(path: Path, content: bytes) -> Path:
 
 
 def _finished(run: TrainedRun, options: ExportOptions, models: tuple[Measured, ...]) -> Exported:
-    """With the names of the classes and export.json in the directory."""
+    """Writes the names of the classes and export.json into the directory."""
     names = "".join(f"{name}\n" for name in run.class_names)
     _written(options.out / _LABELS, names.encode())
     write_json(options.out / REPORT, report_of(run, options, models))

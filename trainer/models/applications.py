@@ -22,7 +22,7 @@ def _itself(pixels: Any) -> Any:
 
 
 def _to_one(pixels: Any) -> Any:
-    """To [-1, 1], as "tf" scales."""
+    """Scales to [-1, 1], as "tf" does."""
     import keras
 
     return keras.layers.Rescaling(1 / 127.5, offset=-1.0)(pixels)

@@ -13,7 +13,7 @@ class Ending:
     """A model, cut where training needs it. Its parts share the weights of the whole.
 
     Attributes:
-        body: From the inputs to logits or, with a head, to what the head takes.
+        body: Model from the inputs to logits or, with a head, to what the head takes.
         head: The Dense layer from [batch, length, width] to logits; None for no such layer.
         activation: What the body ends in: "" for logits; "softmax" or "sigmoid" for a model that
             cannot be cut before it, such as a subclass of keras.Model.
@@ -76,7 +76,7 @@ def _last_layer(model: Any) -> Any:
 
 
 def _inputs(model: Any) -> Any:
-    """In their structure, which a Sequential model, of one input, does not tell."""
+    """Inputs in their structure; a Sequential model, of one input, does not tell it."""
     import keras
 
     return model.inputs[0] if isinstance(model, keras.Sequential) else model.input

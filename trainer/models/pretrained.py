@@ -109,7 +109,7 @@ def _read_keras(path: Path) -> list[Array]:
 
 
 def _read_h5(path: Path) -> list[Array]:
-    """As Keras wrote them until version 3, and its applications still come."""
+    """Weights as Keras wrote them until version 3, and as its applications still come."""
     import h5py
 
     with h5py.File(path) as file:

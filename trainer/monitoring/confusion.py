@@ -22,7 +22,7 @@ class Confusion:
 
     Args:
         strategy: Strategy of the loop that calls `add` in its steps.
-        num_classes: At most MAX_CLASSES.
+        num_classes: Number of classes, at most MAX_CLASSES.
     """
 
     def __init__(self, strategy: Any, num_classes: int) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer.events import EpochDone
-from trainer.monitoring.samples import Prediction
+from trainer.monitoring.samples import SamplePrediction
 
 if importlib.util.find_spec("matplotlib") is None:  # not at the end of a run of days
     raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
@@ -36,7 +36,7 @@ def learning_curve(history: Sequence[EpochDone], best: int | None) -> bytes:
     """A PNG: loss, quality and learning rate of every epoch.
 
     Args:
-        history: At least one epoch.
+        history: Epochs, at least one.
         best: The best epoch, if one was validated.
     """
     quality, word = _quality(history)
@@ -84,7 +84,7 @@ def confusion_matrix(matrix: Matrix, class_names: Sequence[str], epoch: int) -> 
     Args:
         matrix: [true, predicted], of at most MAX_DRAWN_CLASSES classes.
         class_names: Names of the rows and columns.
-        epoch: For the title.
+        epoch: Epoch in the title.
     """
     count = len(class_names)
     side = max(4.5, min(14.0, 2.5 + 0.45 * count))
@@ -108,12 +108,12 @@ def confusion_matrix(matrix: Matrix, class_names: Sequence[str], epoch: int) -> 
     return _png(figure)
 
 
-def sample_predictions(predictions: Sequence[Prediction], epoch: int) -> bytes:
+def sample_predictions(predictions: Sequence[SamplePrediction], epoch: int) -> bytes:
     """A PNG: a grid of images, each with its class and the predicted one.
 
     Args:
         predictions: Predictions for images, at least one.
-        epoch: For the title.
+        epoch: Epoch in the title.
     """
     columns = min(_COLUMNS, len(predictions))
     rows = -(-len(predictions) // columns)

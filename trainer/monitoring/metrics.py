@@ -21,7 +21,7 @@ class Metrics:
         checkpoints: Directory of the checkpoints.
 
     Attributes:
-        url: Where they are served.
+        url: Address at which they are served.
 
     Raises:
         UsageError: The address cannot be listened on.

@@ -28,7 +28,7 @@ from trainer.monitoring.figures import (
     learning_curve,
     sample_predictions,
 )
-from trainer.monitoring.samples import Prediction, Samples, table
+from trainer.monitoring.samples import SamplePrediction, Samples, table
 from trainer.monitoring.scalars import Scalars
 from trainer.options import Settings
 from trainer.train_state import TrainState
@@ -148,7 +148,7 @@ class Records:
         write_file(self._options.run_dir / f"{name}.png", png)
         self._scalars.write_image(name, epoch, png)
 
-    def _predictions(self) -> list[Prediction]:
+    def _predictions(self) -> list[SamplePrediction]:
         """Predictions for the samples; none without validation."""
         validation, shape = self._data.validation, self._data.input_shape
         if validation is None or not self._options.sample_predictions:

@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class Prediction:
+class SamplePrediction:
     """Prediction for one example.
 
     Attributes:
@@ -28,7 +28,7 @@ class Prediction:
         text: The document, or the end of what a language model has read; empty of images.
         true: Class, classes, or next token of the example.
         predicted: The same as the model has it.
-        probability: That the model gives its prediction, in [0, 1]; of several classes the least.
+        probability: Probability of the prediction, in [0, 1]; of several classes the least.
     """
 
     image: Array | None
@@ -51,7 +51,7 @@ class Samples:
         count: How many.
         seed: Seed of the draw.
         class_names: Names of the outputs; empty for a language model.
-        text_of: From token ids to text.
+        text_of: Function from token ids to text.
         at_once: Sequences that are called together.
     """
 
@@ -69,11 +69,11 @@ class Samples:
         self._at_once = at_once
         self._inputs, self._targets = _drawn(dataset, count, seed)
 
-    def predict(self, model: Any) -> list[Prediction]:
+    def predict(self, model: Any) -> list[SamplePrediction]:
         """What a model predicts of them now.
 
         Args:
-            model: To probabilities.
+            model: Model to probabilities.
         """
         outputs_by_index: dict[int, Array] = {}
         for group in self._groups():
@@ -91,7 +91,7 @@ class Samples:
             groups.setdefault(shape, []).append(index)
         return list(groups.values())
 
-    def _prediction(self, inputs: Any, target: Array, probabilities: Array) -> Prediction:
+    def _prediction(self, inputs: Any, target: Array, probabilities: Array) -> SamplePrediction:
         if not self._class_names:
             return self._next_token(inputs, target, probabilities)
         image, text = None, ""
@@ -103,9 +103,9 @@ class Samples:
             chosen = np.flatnonzero(probabilities > 0.5)
             certain = float(probabilities[chosen].min()) if chosen.size else 1.0
             true = self._names(np.flatnonzero(target >= 0.5))
-            return Prediction(image, text, true, self._names(chosen), certain)
+            return SamplePrediction(image, text, true, self._names(chosen), certain)
         best = int(probabilities.argmax())
-        return Prediction(
+        return SamplePrediction(
             image,
             text,
             self._class_names[int(target)],
@@ -116,12 +116,12 @@ class Samples:
     def _names(self, classes: Array) -> str:
         return ", ".join(self._class_names[index] for index in classes) or "none"
 
-    def _next_token(self, inputs: Any, targets: Array, probabilities: Array) -> Prediction:
+    def _next_token(self, inputs: Any, targets: Array, probabilities: Array) -> SamplePrediction:
         """Prediction of the token in the middle of the first document of a sequence."""
         length = max(1, int((inputs["segments"] == inputs["segments"][0]).sum()))
         place = length // 2
         best = int(probabilities[place].argmax())
-        return Prediction(
+        return SamplePrediction(
             None,
             self._text_of(inputs["tokens"][max(0, place + 1 - _SHOWN_TOKENS) : place + 1].tolist()),
             self._text_of([int(targets[place])]),
@@ -130,7 +130,7 @@ class Samples:
         )
 
 
-def table(predictions: Sequence[Prediction]) -> str:
+def table(predictions: Sequence[SamplePrediction]) -> str:
     """Predictions of texts as a table of Markdown."""
     rows = ["| text | true | predicted | probability |", "| --- | --- | --- | ---: |"]
     for one in predictions:

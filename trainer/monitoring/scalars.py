@@ -74,7 +74,7 @@ class Scalars:
 
         Args:
             step: Step of the run, counted over all epochs.
-            values: By tag; None is left out.
+            values: Values by tag; None is left out.
         """
         with _naming_files(self._directory):
             _write(self._steps, step, values)

@@ -25,7 +25,7 @@ class Shown:
     Attributes:
         profile: The trace of --profile.
         records: Files; None on workers that write none.
-        metrics: For Prometheus, if asked for.
+        metrics: Metrics for Prometheus, if asked for.
     """
 
     profile: Profile

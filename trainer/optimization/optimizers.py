@@ -74,7 +74,7 @@ def averages_of(optimizer: Any, weights: list[Any]) -> dict[int, Any]:
     """The moving averages of an optimizer with averages, by the ids of the weights.
 
     Args:
-        optimizer: Built for the weights.
+        optimizer: Optimizer that was built for the weights.
         weights: Keras variables.
     """
     inner = getattr(optimizer, "inner_optimizer", optimizer)

@@ -25,8 +25,8 @@ class Pruning:
     Args:
         sparsity: Share of the weights of each kernel that are 0 in the end, in (0, 1).
         num_steps: Steps of the run.
-        model: Its kernels are pruned: variables of that name, of 2 or more axes. Not pruned are
-            biases, normalization and embeddings.
+        model: Model whose kernels are pruned: variables of that name, of 2 or more axes. Biases,
+            normalization and embeddings are not pruned.
         averages: Id of a weight -> its moving average, which gets the same zeros.
     """
 

@@ -15,14 +15,14 @@ ONE_CYCLE_START = 1 / 25
 ONE_CYCLE_END = 1e-4 / 25
 
 
-class Plan(NamedTuple):
+class SchedulePlan(NamedTuple):
     """What a schedule is made for.
 
     Attributes:
         peak: The greatest learning rate.
         warmup_steps: Steps in which it grows from 0, if the schedule leaves that to the options.
         num_steps: All steps of the run.
-        decay_steps: Where the schedule "step" divides it by 10.
+        decay_steps: Steps at which the schedule "step" divides it by 10.
     """
 
     peak: float
@@ -31,7 +31,7 @@ class Plan(NamedTuple):
     decay_steps: tuple[int, ...] = ()
 
 
-def cosine(plan: Plan) -> Any:
+def cosine(plan: SchedulePlan) -> Any:
     """Linear from 0 to the peak, then along half a cosine down to 0 at the last step."""
     from keras.optimizers.schedules import CosineDecay
 
@@ -46,19 +46,19 @@ def cosine(plan: Plan) -> Any:
     )
 
 
-def step(plan: Plan) -> Any:
+def step(plan: SchedulePlan) -> Any:
     """Linear from 0 to the peak, then divided by 10 at each of `decay_steps`."""
     from trainer.optimization.warm_up import WarmUpThenSteps  # loads Keras
 
     return WarmUpThenSteps(plan.peak, plan.warmup_steps, plan.decay_steps)
 
 
-def constant(plan: Plan) -> Any:
+def constant(plan: SchedulePlan) -> Any:
     """Linear from 0 to the peak, which then stays."""
     return step(plan._replace(decay_steps=()))
 
 
-def one_cycle(plan: Plan) -> Any:
+def one_cycle(plan: SchedulePlan) -> Any:
     """Linear up to the peak in the first 30 % of the steps, then along half a cosine to almost 0.
 
     The momentum stays what it is: that of Keras's optimizers is a constant.
@@ -76,7 +76,7 @@ def one_cycle(plan: Plan) -> Any:
 
 
 # value of --schedule -> what makes it
-SCHEDULES: dict[str, Callable[[Plan], Any]] = {
+SCHEDULES: dict[str, Callable[[SchedulePlan], Any]] = {
     "cosine": cosine,
     "step": step,
     "constant": constant,

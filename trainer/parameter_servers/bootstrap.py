@@ -33,7 +33,7 @@ class Servers(Team):
 
     Args:
         remote: The ParameterServerStrategy; the team's own strategy is that of this process.
-        cluster: With this process as the chief.
+        cluster: Cluster with this process as the chief.
         roll_call: Who is there.
 
     Attributes:

@@ -12,7 +12,7 @@ class Numbers:
         stream: A `reader.Stream`.
 
     Attributes:
-        stream: As given.
+        stream: Stream, as given.
         place: Number of the next batch, counted over all epochs.
     """
 

@@ -36,8 +36,8 @@ class RemoteState:
         local_optimizer: Built optimizer of the local model.
 
     Attributes:
-        model: As given.
-        optimizer: Built for the parts.
+        model: Model, as given.
+        optimizer: Optimizer that was built for the parts.
         parts: Keras variables: every trainable weight, or its parts in order.
     """
 

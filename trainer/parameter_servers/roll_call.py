@@ -24,7 +24,7 @@ class RollCall:
     Args:
         cluster: The chief is this process.
         limit: Seconds without any worker that are too many.
-        on_event: Called in this thread with `WorkerLeft` and `WorkerReturned`.
+        on_event: Function called in this thread with `WorkerLeft` and `WorkerReturned`.
     """
 
     def __init__(self, cluster: Cluster, limit: float, on_event: OnEvent) -> None:

@@ -31,9 +31,9 @@ def serve(cluster: Cluster, limit: float, on_event: OnEvent) -> None:
     """Serves until the run is over.
 
     Args:
-        cluster: With this process in it.
+        cluster: Cluster with this process in it.
         limit: Seconds without a chief after which it does not wait longer.
-        on_event: Called with `ServerStarted`.
+        on_event: Function called with `ServerStarted`.
 
     Raises:
         UsageError: The port is taken, or this worker has several GPUs.

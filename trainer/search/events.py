@@ -24,7 +24,7 @@ class TrialBegun:
     """A process of a trial was started.
 
     Attributes:
-        trial: With its options.
+        trial: Trial with its options.
         slot: Which of the parallel processes, counted from 0.
     """
 

@@ -20,7 +20,7 @@ from trainer.search.trials import Trial
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """A search that was checked against its set.
 
     Attributes:
@@ -29,7 +29,7 @@ class Plan:
         data: Place of the shard set.
         root_hash: Root hash of the shard set.
         kind: Kind of the shard set.
-        directory: For all that the search writes.
+        directory: Directory for all that the search writes.
         validation_split: The split that trials are measured on.
         num_trials: How many trials there will be.
     """
@@ -75,7 +75,7 @@ class Plan:
         return arguments
 
 
-def make_plan(space: Space, data: Place, directory: Path, options: SearchOptions) -> Plan:
+def make_plan(space: Space, data: Place, directory: Path, options: SearchOptions) -> SearchPlan:
     """A search, checked as far as that takes no training.
 
     Raises:
@@ -89,7 +89,7 @@ def make_plan(space: Space, data: Place, directory: Path, options: SearchOptions
         space.check(
             lambda values: TrainOptions(data=data, run_dir=directory, **values).settled(kind)  # type: ignore[arg-type]
         )
-    return Plan(
+    return SearchPlan(
         space=space,
         options=options,
         data=data,
@@ -120,7 +120,7 @@ def _validation_split(space: Space, manifest: Manifest, data: Place) -> str:
     return name
 
 
-def train_again(plan: Plan, trial: Trial, run_dir: Path) -> list[str]:
+def train_again(plan: SearchPlan, trial: Trial, run_dir: Path) -> list[str]:
     """The command that trains with the options of a trial once more."""
     return ["shardmill", "train", *plan.arguments(trial.options, run_dir)]
 

@@ -28,7 +28,7 @@ from trainer.search.events import (
     TrialMeasured,
     Waiting,
 )
-from trainer.search.plan import Plan
+from trainer.search.plan import SearchPlan
 from trainer.search.processes import INTERRUPTED, TrialProcess, divided_cores, environment_of
 from trainer.search.proposals import METHODS
 from trainer.search.pruners import PRUNERS
@@ -62,15 +62,15 @@ class SearchStopped(TrainingError):
 
 
 def search(
-    plan: Plan, program: Sequence[str], gpus: Sequence[str], on_event: OnEvent
+    plan: SearchPlan, program: Sequence[str], gpus: Sequence[str], on_event: OnEvent
 ) -> list[Trial]:
     """All trials of a search, those of earlier runs in its directory included.
 
     Args:
         plan: What to do.
-        program: The command that trains, before the arguments of `Plan.arguments`.
+        program: The command that trains, before the arguments of `SearchPlan.arguments`.
         gpus: What CUDA calls the GPUs that may be used.
-        on_event: Called in this thread.
+        on_event: Function called in this thread with every event.
 
     Raises:
         InputError: The directory holds another search, is in use, or cannot be written.
@@ -105,7 +105,7 @@ class _Search:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: SearchPlan,
         program: Sequence[str],
         gpus: Sequence[str],
         on_event: OnEvent,

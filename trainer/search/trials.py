@@ -129,7 +129,7 @@ class SearchDir:
         behind that descriptor for as long as they live.
 
         Args:
-            on_wait: Called once if there are such trials.
+            on_wait: Function called once if there are such trials.
 
         Raises:
             InputError: Another search uses the directory, or it cannot be written, or holds

@@ -15,7 +15,7 @@ from trainer import EpochDone
 from trainer.monitoring import records
 from trainer.monitoring.confusion import Confusion
 from trainer.monitoring.figures import confusion_matrix, learning_curve, sample_predictions
-from trainer.monitoring.samples import Prediction, Samples, table
+from trainer.monitoring.samples import SamplePrediction, Samples, table
 from trainer.run import train_on
 
 NASTY = ("$cost", "a_long_name_of_a_class_that_does_not_fit", "two\nlines", "服装", "<b>")
@@ -33,7 +33,7 @@ def epoch(number, **values):
 
 def prediction(color, true="a", predicted="a"):
     image = np.full((8, 8, 3), color, np.uint8)
-    return Prediction(image, "", true, predicted, 0.75)
+    return SamplePrediction(image, "", true, predicted, 0.75)
 
 
 @pytest.mark.figures
@@ -144,7 +144,7 @@ def test_documents_of_any_length_and_sequences_are_samples():
 
 
 def test_documents_cannot_break_the_table():
-    hostile = Prediction(None, "a | b\n\n# c <script>", "x_y", "x", 0.5)
+    hostile = SamplePrediction(None, "a | b\n\n# c <script>", "x_y", "x", 0.5)
     rows = table([hostile, dataclasses.replace(hostile, text="w " * 999)]).splitlines()
     assert len(rows) == 4
     assert rows[2] == "| a \\| b \\# c \\<script\\> | x\\_y | **x** | 50.0% |"

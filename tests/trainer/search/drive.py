@@ -4,16 +4,16 @@ import sys
 from pathlib import Path
 
 from trainer.search.options import SearchOptions
-from trainer.search.plan import Plan
+from trainer.search.plan import SearchPlan
 from trainer.search.searching import search
 from trainer.search.space_file import read_space
 
 FAKE = (sys.executable, "-S", str(Path(__file__).with_name("fake_train.py")))
 
 
-def make_plan(space: str, directory: Path, num_trials: int = 6, **options: object) -> Plan:
+def make_plan(space: str, directory: Path, num_trials: int = 6, **options: object) -> SearchPlan:
     """A plan on a set that nobody reads."""
-    return Plan(
+    return SearchPlan(
         space=read_space(space),
         options=SearchOptions(**options),
         data=Path("set"),

@@ -1,6 +1,6 @@
 """What may make a training job faster; one file per remedy, each of which tries itself.
 
-To add one: a file with `attempt(case) -> Trial | None`, and a line below.
+To add one: a file with `attempt(case) -> Attempt | None`, and a line below.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from trainer.diagnosis.advice import Trial
+from trainer.diagnosis.advice import Attempt
 from trainer.diagnosis.remedies.base import Case
 
 
-def attempt(case: Case) -> Trial | None:
+def attempt(case: Case) -> Attempt | None:
     """Applies where there are more cores than the process may use.
 
     Not measured, for threads were made for the cores that were there at the start: what is CPU work
@@ -18,7 +18,7 @@ def attempt(case: Case) -> Trial | None:
     if costs.cores >= costs.machine_cores:
         return None
     ratio = costs.cores / costs.machine_cores
-    return Trial(
+    return Attempt(
         remedy="all-cores",
         stage="cores",
         because=(

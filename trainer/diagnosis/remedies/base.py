@@ -8,7 +8,7 @@ from collections.abc import Callable
 from reader.pipeline import Source
 from reader.profiling.sampled_source import sampled_source
 from reader.profiling.stages import ChainTimes, StageTimes, measure_chain
-from trainer.diagnosis.advice import Trial
+from trainer.diagnosis.advice import Attempt
 from trainer.diagnosis.costs import Costs
 from trainer.diagnosis.job import Job
 from trainer.diagnosis.measuring import StepTimes, measure_step
@@ -20,7 +20,7 @@ class Case:
 
     Attributes:
         job: The job.
-        seconds: For each measurement.
+        seconds: Seconds of each measurement.
         costs: Costs of the job.
         stages: What its stream takes.
         step: What its steps take.
@@ -91,4 +91,4 @@ class Remedy:
     """
 
     stages: tuple[str, ...]
-    attempt: Callable[[Case], Trial | None]
+    attempt: Callable[[Case], Attempt | None]

@@ -7,7 +7,7 @@ import dataclasses
 from foundation.wording import format_bytes
 from reader.cache.resources import available_memory_bytes
 from reader.profiling.sampled_source import decoded_source, open_again
-from trainer.diagnosis.advice import Trial
+from trainer.diagnosis.advice import Attempt
 from trainer.diagnosis.remedies.base import Case
 from trainer.diagnosis.remedies.smaller_images import image_encoding, image_sides
 
@@ -15,7 +15,7 @@ from trainer.diagnosis.remedies.smaller_images import image_encoding, image_side
 _MEMORY_SHARE = 0.5
 
 
-def attempt(case: Case) -> Trial | None:
+def attempt(case: Case) -> Attempt | None:
     """Applies to images that are decoded in every epoch, and fit into memory as pixels."""
     info = case.job.stream.info
     if info.cache_stage == "decoded" or image_encoding(case) in ("", "raw"):
@@ -27,7 +27,7 @@ def attempt(case: Case) -> Trial | None:
     if size > _MEMORY_SHARE * available_memory_bytes():
         return None
     source = decoded_source(open_again(case.job.stream))
-    return Trial(
+    return Attempt(
         remedy="decoded-cache",
         stage="decode",
         because=(

@@ -6,14 +6,14 @@ import dataclasses
 
 from foundation.wording import format_bytes
 from reader.cache.resources import available_memory_bytes
-from trainer.diagnosis.advice import Trial
+from trainer.diagnosis.advice import Attempt
 from trainer.diagnosis.remedies.base import Case
 
 # The trainer needs memory too; more than "auto" takes, since here a person decides.
 _MEMORY_SHARE = 0.5
 
 
-def attempt(case: Case) -> Trial | None:
+def attempt(case: Case) -> Attempt | None:
     """Applies where files are read every time and the split fits memory."""
     info = case.job.stream.info
     if not case.stages.reads_files or info.stored_bytes > _MEMORY_SHARE * available_memory_bytes():
@@ -22,7 +22,7 @@ def attempt(case: Case) -> Trial | None:
     work["storage"] = max(0.0, work["storage"] - case.reading_cpu_seconds)
     storage = case.stages.storage
     delivered = storage.record_bytes / (case.costs.storage_seconds or storage.warm_seconds) / 1e6
-    return Trial(
+    return Attempt(
         remedy="cache-memory",
         stage="storage",
         because=(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from shard_format import load_manifest
-from trainer.diagnosis.advice import Trial
+from trainer.diagnosis.advice import Attempt
 from trainer.diagnosis.remedies.base import Case
 from trainer.diagnosis.remedies.reencoding import stored_as
 from trainer.diagnosis.remedies.smaller_images import image_encoding
 
 
-def attempt(case: Case) -> Trial | None:
+def attempt(case: Case) -> Attempt | None:
     """Applies to PNG."""
     encoding = image_encoding(case)
     if encoding != "png":
@@ -19,7 +19,7 @@ def attempt(case: Case) -> Trial | None:
     resize = str(config.get("resize", "none"))
     if resize != "none" and config.get("enlarge", True):
         resize += " --enlarge"
-    return Trial(
+    return Attempt(
         remedy="jpeg",
         stage="decode",
         because=f"images are stored as {encoding.upper()}, which takes long to decode",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainer.diagnosis.advice import LEAST_GAIN, Trial
+from trainer.diagnosis.advice import LEAST_GAIN, Attempt
 from trainer.diagnosis.costs import Costs, predicted_rate
 from trainer.diagnosis.job import changed
 from trainer.diagnosis.remedies.base import Case
@@ -12,7 +12,7 @@ _LARGEST = 1024  # beyond that a recipe for large batches is needed, which is no
 _WORTH_MORE = 1.25  # that much more a next larger batch must bring
 
 
-def attempt(case: Case) -> Trial | None:
+def attempt(case: Case) -> Attempt | None:
     """Applies where four times the batch is worth it; tries larger ones while they are."""
     best: tuple[int, Costs] | None = None
     rate, batch_size = predicted_rate(case.costs), case.job.options.batch_size
@@ -24,7 +24,7 @@ def attempt(case: Case) -> Trial | None:
         best, rate = (batch_size, costs), predicted_rate(costs)
     if best is None:
         return None
-    return Trial(
+    return Attempt(
         remedy="larger-batch",
         stage="step",
         because=(

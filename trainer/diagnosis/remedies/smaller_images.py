@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from shard_format import load_manifest, manifest_with, open_index
-from trainer.diagnosis.advice import Trial
+from trainer.diagnosis.advice import Attempt
 from trainer.diagnosis.remedies.base import Case
 from trainer.diagnosis.remedies.reencoding import stored_as
 
@@ -17,7 +17,7 @@ _MULTIPLE = 16  # sides are rounded up to whole blocks of a JPEG with halved col
 _LEAST_EXCESS = 1.25  # below it a new set gains next to nothing
 
 
-def attempt(case: Case) -> Trial | None:
+def attempt(case: Case) -> Attempt | None:
     """Applies where images are stored much larger than the model sees them, in a known coding."""
     size, encoding = case.job.options.image_size, image_encoding(case)
     sides = image_sides(case)
@@ -28,7 +28,7 @@ def attempt(case: Case) -> Trial | None:
     if stored < _LEAST_EXCESS * target:
         return None
     coded = "" if encoding == "jpeg" else f" --encoding {encoding}"
-    return Trial(
+    return Attempt(
         remedy="smaller-images",
         stage="decode",
         because=f"images are stored at {stored} pixels (shorter side) and seen at {size}",
