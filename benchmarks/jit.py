@@ -81,7 +81,7 @@ def _turn(
 ) -> Callable[[int], float]:
     import keras
 
-    from trainer.loop import Loop
+    from trainer.loop import Loop, StepOptions
     from trainer.models import MODELS, build_model
     from trainer.models.shapes import SequenceShape
     from trainer.optimization.optimizers import adamw, with_loss_scale
@@ -98,7 +98,9 @@ def _turn(
         if precision == "mixed_float16":
             optimizer = with_loss_scale(optimizer)
         optimizer.build(model.trainable_variables)
-    loop = Loop(STRATEGIES["default"](), model, optimizer, arguments.batch_size, jit=jit)
+    loop = Loop(
+        STRATEGIES["default"](), model, optimizer, StepOptions(arguments.batch_size, jit=jit)
+    )
     batches = iter(_batches(shape, arguments.batch_size))
 
     def turn(steps: int) -> float:

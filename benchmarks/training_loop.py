@@ -128,7 +128,9 @@ def _turn_of_loop(model: Any, dataset: Any, arguments: argparse.Namespace) -> Tu
     loops.CALL_SECONDS, loops.MAX_STEPS_PER_CALL = 1e9, arguments.steps_per_call
     optimizer = _optimizer(arguments.precision)
     optimizer.build(model.trainable_variables)
-    loop = loops.Loop(STRATEGIES["default"](), model, optimizer, arguments.batch_size)
+    loop = loops.Loop(
+        STRATEGIES["default"](), model, optimizer, loops.StepOptions(arguments.batch_size)
+    )
     batches = iter(dataset)
 
     def turn() -> float:

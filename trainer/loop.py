@@ -98,6 +98,29 @@ NOTHING = Totals()  # of no step
 OnSteps = Callable[[int, Totals], None]
 
 
+@dataclasses.dataclass(frozen=True)
+class StepOptions:
+    """How a step is computed.
+
+    Attributes:
+        batch_size: Records of one training step over all replicas.
+        accumulate: Parts of every replica's share of a batch, whose gradients are added up.
+        clip_norm: The greatest norm of the gradient of a step; None for any.
+        average_of: Function from a weight to its value in validation; None for the weights.
+        jit: Whether XLA compiles the forward and the backward pass.
+        pruning: What makes weights 0 after each step; None for nothing.
+        deterministic: Whether TensorFlow is; the wait for input is then not measured.
+    """
+
+    batch_size: int
+    accumulate: int = 1
+    clip_norm: float | None = None
+    average_of: Callable[[Any], Any] | None = None
+    jit: bool = False
+    pruning: Pruning | None = None
+    deterministic: bool = False
+
+
 class Loop:
     """The steps of one model under one strategy.
 
@@ -106,14 +129,8 @@ class Loop:
         model: Model to float32 probabilities [batch, ..., num_classes], from float32 images in
             [0, 255] or from whole numbers.
         optimizer: A built Keras optimizer; a LossScaleOptimizer has the loss scaled.
-        batch_size: Records of one training step over all replicas.
+        options: How a step is computed.
         objective: What is minimized; by default the cross-entropy of the model alone.
-        accumulate: Parts of every replica's share of a batch, whose gradients are added up.
-        clip_norm: The greatest norm of the gradient of a step; None for any.
-        average_of: Function from a weight to its value in validation; None for the weights.
-        jit: Whether XLA compiles the forward and the backward pass.
-        pruning: What makes weights 0 after each step; None for nothing.
-        deterministic: Whether TensorFlow is; the wait for input is then not measured.
 
     Attributes:
         agreed_steps: Function from the steps that fit into the next call, by this process's
@@ -133,30 +150,21 @@ class Loop:
         strategy: Any,
         model: Any,
         optimizer: Any,
-        batch_size: int,
+        options: StepOptions,
         objective: Objective | None = None,
-        accumulate: int = 1,
-        clip_norm: float | None = None,
-        average_of: Callable[[Any], Any] | None = None,
-        jit: bool = False,
-        pruning: Pruning | None = None,
-        deterministic: bool = False,
     ) -> None:
         self._strategy = strategy
         self._model = model
         self._optimizer = optimizer
-        self._batch_size = batch_size
+        self._options = options
         self._objective = objective or Objective(model)
-        self._accumulate = accumulate
-        self._clip_norm = clip_norm
-        self._average_of = average_of
-        self._pruning = pruning
-        self._clock = no_clock if deterministic else tf.timestamp
+        self._clock = no_clock if options.deterministic else tf.timestamp
         self._scales_loss = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
-        self._jit = jit
         # Compiled for each shape of a batch, when it is first run.
         self._compute = (
-            tf.function(self._part, jit_compile=True, reduce_retracing=True) if jit else self._part
+            tf.function(self._part, jit_compile=True, reduce_retracing=True)
+            if options.jit
+            else self._part
         )
         self._weights = model.trainable_variables
         self.agreed_steps: Callable[[int], int] = int
@@ -196,7 +204,7 @@ class Loop:
         try:
             return _run_phase(self._train_call, batches, num_steps, on_steps, done, totals, *pace)
         except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError) as error:
-            if not self._jit or "XLA" not in str(error):
+            if not self._options.jit or "XLA" not in str(error):
                 raise
             raise TrainingError(
                 f"XLA cannot compile this model: '{_reason(error)}'. Leave --jit out."
@@ -246,18 +254,18 @@ class Loop:
     def _train_step(self, *batch: Any) -> Any:
         """One step on a replica's share: [batch, ...] inputs, [batch, ...] targets and weights."""
         variables = self._weights
-        parts = self._accumulate
+        parts = self._options.accumulate
         losses, counts, gradients = (
             self._compute(batch)
             if parts == 1
             else accumulated(self._compute, batch, parts, variables, len(COUNTS))
         )
-        if self._clip_norm is not None:
+        if self._options.clip_norm is not None:
             scale = self._optimizer.dynamic_scale if self._scales_loss else 1.0
-            gradients = clipped(gradients, self._clip_norm, scale)
+            gradients = clipped(gradients, self._options.clip_norm, scale)
         if self._scales_loss:
             gradients = overflow_everywhere(gradients)
-        pruning = self._pruning
+        pruning = self._options.pruning
         masks = pruning.masks(self._optimizer.iterations.value) if pruning else []
         self._optimizer.apply(gradients, variables)
         if pruning:
@@ -277,9 +285,9 @@ class Loop:
             # over the replica's own examples would also be NaN for a replica that got none. Tokens
             # of weight 0 are counted too: so every other one weighs the same in every batch.
             per_record = tf.cast(tf.reduce_prod(tf.shape(losses)[1:]), tf.float32)
-            loss = tf.reduce_sum(losses) / (self._batch_size * per_record)
+            loss = tf.reduce_sum(losses) / (self._options.batch_size * per_record)
             if self._model.losses:  # the model's own penalties, the same on every replica
-                shares = self._strategy.num_replicas_in_sync * self._accumulate
+                shares = self._strategy.num_replicas_in_sync * self._options.accumulate
                 loss += tf.add_n(self._model.losses) / shares
             target = self._optimizer.scale_loss(loss) if self._scales_loss else loss
         gradients = map(dense, tape.gradient(target, self._weights))
@@ -291,7 +299,7 @@ class Loop:
         # BatchNorm), so it gets one example of zeros, and its answer is cut off again.
         filler = tf.where(tf.shape(further[0])[0] == 0, 1, 0)
         inputs = tf.nest.map_structure(lambda value: _filled_up(value, filler), inputs)
-        outcome = self._objective.validation(self._average_of, _fed(inputs), *further)
+        outcome = self._objective.validation(self._options.average_of, _fed(inputs), *further)
         if self.on_predicted is not None:
             self.on_predicted(further[0], outcome.predicted, *(further[1:] or (None,)))
         return tf.reduce_sum(outcome.losses), outcome.counts

@@ -14,7 +14,7 @@ import tensorflow as tf
 from foundation.errors import UsageError
 from trainer.checkpointing.checkpoints import save_model
 from trainer.devices import require_tensorflow_backend
-from trainer.loop import Loop
+from trainer.loop import Loop, StepOptions
 from trainer.models import MODELS, InputShape, build_model
 from trainer.models.batch_norm import as_built, set_synchronized, statistics_of
 from trainer.models.pretrained import freeze_body, load_weights
@@ -180,26 +180,25 @@ def make_train_state(
     def average_of(weight: Any) -> Any:
         return averages.get(id(weight), weight).value
 
-    def settings(trained: Any) -> tuple[Any, ...]:
-        return (
-            options.batch_size,
-            Objective(trained, options.label_smoothing, class_weights, multi_label),
-            options.accumulate,
-            options.clip_norm,
-            average_of if averages else None,
-        )
+    step_options = StepOptions(
+        options.batch_size,
+        options.accumulate,
+        options.clip_norm,
+        average_of if averages else None,
+        options.jit,
+        pruning or None,
+        options.deterministic,
+    )
+
+    def objective_of(trained: Any) -> Objective:
+        return Objective(trained, options.label_smoothing, class_weights, multi_label)
 
     if isinstance(team, Servers):
         with team.remote.scope(), dtype_policy(precision):
             remote = RemoteState(create_model(), create_optimizer, model, optimizer)
-        loop: Loop = AsynchronousLoop(team, remote, *settings(remote.model))
+        loop: Loop = AsynchronousLoop(team, remote, step_options, objective_of(remote.model))
     else:
-        further: dict[str, Any] = {
-            "jit": options.jit,
-            "pruning": pruning or None,
-            "deterministic": options.deterministic,
-        }
-        loop = Loop(strategy, model, optimizer, *settings(model), **further)
+        loop = Loop(strategy, model, optimizer, step_options, objective_of(model))
     loop.agreed_steps = team.of_chief
     return TrainState(strategy, model, optimizer, schedule, loop, averages, head_loaded, changed)
 

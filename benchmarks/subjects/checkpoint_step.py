@@ -22,7 +22,7 @@ def main() -> None:
 
     from trainer.checkpointing.checkpoints import Checkpoints
     from trainer.checkpointing.progress import Progress
-    from trainer.loop import Loop
+    from trainer.loop import Loop, StepOptions
     from trainer.optimization.optimizers import OPTIMIZERS
     from trainer.strategies import STRATEGIES
 
@@ -32,7 +32,7 @@ def main() -> None:
     model = keras.Sequential([keras.Input((width,)), *layers, ending])
     optimizer = OPTIMIZERS["adamw"](1e-4, 0.05)
     optimizer.build(model.trainable_variables)
-    loop = Loop(STRATEGIES["default"](), model, optimizer, 8)
+    loop = Loop(STRATEGIES["default"](), model, optimizer, StepOptions(8))
     one = tf.data.Dataset.from_tensors((np.ones((8, width), np.float32), np.zeros(8, np.int64)))
     batches = iter(one.repeat())
 

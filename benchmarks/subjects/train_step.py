@@ -16,7 +16,7 @@ def main() -> None:
     import numpy as np
     import tensorflow as tf
 
-    from trainer.loop import Loop
+    from trainer.loop import Loop, StepOptions
     from trainer.models import MODELS, SequenceShape, build_model
     from trainer.optimization.optimizers import OPTIMIZERS
     from trainer.precision import dtype_policy
@@ -27,7 +27,7 @@ def main() -> None:
         model = build_model("causal_transformer", MODELS, shape, vocabulary)
         optimizer = OPTIMIZERS["adamw"](1e-3, 0.05)
         optimizer.build(model.trainable_variables)
-    loop = Loop(STRATEGIES["default"](), model, optimizer, batch)
+    loop = Loop(STRATEGIES["default"](), model, optimizer, StepOptions(batch))
     generator = np.random.default_rng(0)
     ids = generator.integers(0, vocabulary, (batch, length + 1))
     inputs = {

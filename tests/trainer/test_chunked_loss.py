@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trainer import MODELS, chunked_loss
 from trainer.chunked_loss import chunked_losses
-from trainer.loop import Loop
+from trainer.loop import Loop, StepOptions
 from trainer.models import SequenceShape, build_model, causal_transformer, transformer
 from trainer.models.heads import find_ending
 from trainer.objective import Objective
@@ -102,7 +102,9 @@ def make(policy, batch, monkeypatch):
         model = build_model("causal_transformer", MODELS, shape, VOCABULARY)
         optimizer = keras.optimizers.SGD(0.1)
         optimizer.build(model.trainable_variables)
-    return model, Loop(STRATEGIES["default"](), model, optimizer, batch, Objective(model))
+    return model, Loop(
+        STRATEGIES["default"](), model, optimizer, StepOptions(batch), Objective(model)
+    )
 
 
 def batch_of(count):
@@ -195,7 +197,7 @@ def test_models_that_cannot_be_cut_are_trained_as_they_are(activation):
     assert (ending.head, ending.activation) == (None, activation or "")
     optimizer = keras.optimizers.SGD(1.0)
     optimizer.build(model.trainable_variables)
-    loop = Loop(STRATEGIES["default"](), model, optimizer, 2)
+    loop = Loop(STRATEGIES["default"](), model, optimizer, StepOptions(2))
     ids = np.array([[1, 2, 3, 4], [4, 3, 2, 1]])
     inputs = {"tokens": ids, "segments": np.ones_like(ids), "positions": np.ones_like(ids)}
     dataset = tf.data.Dataset.from_tensors((inputs, ids, np.ones(ids.shape, np.float32))).repeat()

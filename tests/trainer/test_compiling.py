@@ -8,7 +8,7 @@ import tiny
 
 from shard_format import UsageError
 from trainer import TrainingError, devices
-from trainer.loop import Loop
+from trainer.loop import Loop, StepOptions
 from trainer.models import build_model
 from trainer.strategies import STRATEGIES
 
@@ -18,7 +18,7 @@ def trained(jit, model="tiny:dense", **options):
     model = build_model(model, {}, (8, 8, 3), tiny.NUM_CLASSES)
     optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
     optimizer.build(model.trainable_variables)
-    loop = Loop(STRATEGIES["default"](), model, optimizer, 8, jit=jit, **options)
+    loop = Loop(STRATEGIES["default"](), model, optimizer, StepOptions(8, jit=jit, **options))
     totals = loop.train(iter(tiny.endless(32, 8, 8).dataset), 6, lambda *_: None)
     return model.get_weights(), totals
 

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 import tiny
 
-from trainer.loop import Loop
+from trainer.loop import Loop, StepOptions
 from trainer.models import build_model
 from trainer.objective import Objective
 from trainer.optimization.optimizers import with_loss_scale
@@ -23,7 +23,7 @@ def make(optimizer, model="tiny:dense", label_smoothing=0.0):
     model = build_model(model, {}, (SIZE, SIZE, 3), tiny.NUM_CLASSES)
     optimizer.build(model.trainable_variables)
     return model, Loop(
-        STRATEGIES["default"](), model, optimizer, 8, Objective(model, label_smoothing)
+        STRATEGIES["default"](), model, optimizer, StepOptions(8), Objective(model, label_smoothing)
     )
 
 

@@ -8,7 +8,7 @@ import tiny
 
 from shard_format import UsageError
 from trainer import TrainOptions, train
-from trainer.loop import Loop
+from trainer.loop import Loop, StepOptions
 from trainer.models import build_model
 from trainer.objective import Objective
 from trainer.strategies import STRATEGIES
@@ -26,7 +26,7 @@ def make(model="tiny:dense", label_smoothing=0.0):
     optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
     optimizer.build(model.trainable_variables)
     objective = Objective(model, label_smoothing)
-    return model, Loop(STRATEGIES["default"](), model, optimizer, BATCH, objective)
+    return model, Loop(STRATEGIES["default"](), model, optimizer, StepOptions(BATCH), objective)
 
 
 def mixed(count):

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from shard_format import UsageError
 from trainer import MODELS
-from trainer.loop import Loop
+from trainer.loop import Loop, StepOptions
 from trainer.models import applications, build_model
 from trainer.models.heads import find_ending
 from trainer.optimization.optimizers import OPTIMIZERS
@@ -36,7 +36,7 @@ def test_small_models_take_a_step_in_mixed_precision(name):
     assert model.output.dtype == "float32"
     optimizer = OPTIMIZERS["adamw"](1e-3, 0.01)
     optimizer.build(model.trainable_variables)
-    loop = Loop(STRATEGIES["default"](), model, optimizer, batch_size=4)
+    loop = Loop(STRATEGIES["default"](), model, optimizer, StepOptions(4))
     before = [weight.numpy() for weight in model.trainable_variables]
     batch = tf.data.Dataset.from_tensors((noise(4, 64), np.arange(4, dtype=np.int64)))
     # two steps: where a scale starts at 0, what is before it gets no gradient at the first one

@@ -11,7 +11,7 @@ import tiny
 
 from shard_format import UsageError
 from trainer import train
-from trainer.loop import Loop
+from trainer.loop import Loop, StepOptions
 from trainer.models import build_model
 from trainer.objective import Objective
 from trainer.strategies import STRATEGIES
@@ -35,7 +35,7 @@ def make(name="tiny:dense", smoothing=0.0, models=None):
     optimizer = keras.optimizers.SGD(0.1)
     optimizer.build(model.trainable_variables)
     objective = Objective(model, smoothing, multi_label=True)
-    return model, Loop(STRATEGIES["default"](), model, optimizer, BATCH, objective)
+    return model, Loop(STRATEGIES["default"](), model, optimizer, StepOptions(BATCH), objective)
 
 
 def batches(count, batch=BATCH):

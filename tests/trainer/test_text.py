@@ -16,7 +16,7 @@ from trainer import MODELS, train
 from trainer.export import ExportOptions, export
 from trainer.export.float32_model import in_float32
 from trainer.export.predicting import open_predictor
-from trainer.loop import Loop
+from trainer.loop import Loop, StepOptions
 from trainer.models import (
     SequenceShape,
     TokenShape,
@@ -105,7 +105,7 @@ def test_both_models_take_a_step_in_any_precision(name, policy):
     assert model.output.dtype == "float32"
     optimizer = OPTIMIZERS["adamw"](1e-3, 0.01)
     optimizer.build(model.trainable_variables)
-    loop = Loop(STRATEGIES["default"](), model, optimizer, batch_size=4)
+    loop = Loop(STRATEGIES["default"](), model, optimizer, StepOptions(4))
     ids = np.random.default_rng(0).integers(1, 19, (4, 10))
     if name == "text_transformer":
         batch = (ids, np.arange(4, dtype=np.int64))
@@ -151,7 +151,9 @@ def test_a_token_does_not_see_those_after_it():
 def test_targets_without_weight_count_for_nothing(smoothing):
     model = build("causal_transformer", SEQUENCES, 20)
     objective = Objective(model, smoothing)
-    loop = Loop(STRATEGIES["default"](), model, keras.optimizers.SGD(0.0), 2, objective)
+    loop = Loop(
+        STRATEGIES["default"](), model, keras.optimizers.SGD(0.0), StepOptions(2), objective
+    )
     generator = np.random.default_rng(1)
     targets = generator.integers(0, 20, (2, 10))
     weights = generator.integers(0, 2, (2, 10)).astype(np.float32)

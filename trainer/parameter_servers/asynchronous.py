@@ -22,8 +22,8 @@ import tensorflow as tf
 
 from foundation.errors import InputError
 from shard_format.naming import MANIFEST
-from trainer.loop import NOTHING, Loop, OnSteps, Totals
-from trainer.objective import COUNTS
+from trainer.loop import NOTHING, Loop, OnSteps, StepOptions, Totals
+from trainer.objective import COUNTS, Objective
 from trainer.parameter_servers.bootstrap import Servers
 from trainer.parameter_servers.numbers import Numbers
 from trainer.parameter_servers.remote_state import RemoteState
@@ -42,13 +42,16 @@ class AsynchronousLoop(Loop):
     Args:
         team: The processes.
         remote: Model and optimizer.
-        *settings: Those of `Loop` from `batch_size` on.
+        options: How a step is computed.
+        objective: What is minimized.
     """
 
     counts_classes = False  # of predictions: the variable for it is in the process of the chief
 
-    def __init__(self, team: Servers, remote: RemoteState, *settings: Any) -> None:
-        super().__init__(team.remote, remote.model, remote.optimizer, *settings)
+    def __init__(
+        self, team: Servers, remote: RemoteState, options: StepOptions, objective: Objective
+    ) -> None:
+        super().__init__(team.remote, remote.model, remote.optimizer, options, objective)
         self._weights = remote.parts
         self._team = team
         self._remote = remote

@@ -14,7 +14,7 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 from shard_format import UsageError
 from trainer import EpochDone, MetricsServed, StepsDone
 from trainer.input_wait import waited_between
-from trainer.loop import Loop, Totals
+from trainer.loop import Loop, StepOptions, Totals
 from trainer.models import build_model
 from trainer.monitoring.metrics import Metrics
 from trainer.monitoring.profiling import Profile
@@ -28,7 +28,7 @@ def make_loop(**options):
     model = build_model("tiny:dense", {}, (8, 8, 3), tiny.NUM_CLASSES)
     optimizer = keras.optimizers.SGD(0.1)
     optimizer.build(model.trainable_variables)
-    return Loop(STRATEGIES["default"](), model, optimizer, 8, **options)
+    return Loop(STRATEGIES["default"](), model, optimizer, StepOptions(8, **options))
 
 
 def test_steps_that_wait_for_input_say_how_long():

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tiny
 
 from shard_format import UsageError
-from trainer.loop import Loop
+from trainer.loop import Loop, StepOptions
 from trainer.models import build_model
 from trainer.objective import Objective
 from trainer.optimization.gradients import clipped
@@ -32,7 +32,9 @@ def make(optimizer, policy="float32", class_weights=None, **options):
         model = build_model("tiny:dense", {}, (SIZE, SIZE, 3), tiny.NUM_CLASSES)
         optimizer.build(model.trainable_variables)
     objective = Objective(model, class_weights=class_weights)
-    return model, Loop(STRATEGIES["default"](), model, optimizer, 8, objective, **options)
+    return model, Loop(
+        STRATEGIES["default"](), model, optimizer, StepOptions(8, **options), objective
+    )
 
 
 def trained(steps=6, optimizer=None, **options):
@@ -69,7 +71,7 @@ def test_a_token_that_is_twice_in_a_batch_has_one_gradient():
     optimizer.build(model.trainable_variables)
     before = model.get_weights()[0]
     batch = (np.array([[1, 1, 1, 1], [1, 1, 2, 2]]), np.array([0, 2]))
-    loop = Loop(STRATEGIES["default"](), model, optimizer, 2)
+    loop = Loop(STRATEGIES["default"](), model, optimizer, StepOptions(2))
     loop.train(iter(tf.data.Dataset.from_tensors(batch)), 1, nothing)
     moves = np.abs(model.get_weights()[0] - before)
     np.testing.assert_allclose(moves[1:3], 0.01, rtol=1e-3)
@@ -85,7 +87,7 @@ def token_steps():
         model = keras.Model({"tokens": ids}, keras.layers.Softmax()(x))
         optimizer = OPTIMIZERS["adamw"](0.01, 0.1)
         optimizer.build(model.trainable_variables)
-        loop = Loop(STRATEGIES["default"](), model, optimizer, 8, accumulate=accumulate)
+        loop = Loop(STRATEGIES["default"](), model, optimizer, StepOptions(8, accumulate))
         generator = np.random.default_rng(0)
         ids = generator.integers(0, 9, (8, 7))
         weights = generator.integers(0, 2, (8, 6)).astype(np.float32)

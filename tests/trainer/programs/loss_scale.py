@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.loop import Loop
+from trainer.loop import Loop, StepOptions
 from trainer.strategies import STRATEGIES
 
 BAD = 255.0
@@ -48,7 +48,7 @@ with strategy.scope():
         keras.optimizers.SGD(0.1), initial_scale=1024.0, dynamic_growth_steps=2
     )
     optimizer.build(model.trainable_variables)
-loop = Loop(strategy, model, optimizer, batch_size=2)
+loop = Loop(strategy, model, optimizer, StepOptions(2))
 
 # The first half of a global batch goes to replica 0, the second half to replica 1.
 good, bad = np.full((2, 2, 3), 10.0, np.float32), np.full((2, 2, 3), BAD, np.float32)
