@@ -98,10 +98,7 @@ def _train_in(
         options,
         begun.claim.precision,
         stream.steps_per_epoch,
-        data.num_outputs,
-        data.input_shape,
-        data.multi_label,
-        data.class_weights,
+        data,
         weights=(start or options.weights) if place == Progress() else None,
         team=team,
     )

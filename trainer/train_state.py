@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from foundation.errors import UsageError
 from trainer.checkpointing.checkpoints import save_model
+from trainer.data import Data
 from trainer.devices import require_tensorflow_backend
 from trainer.loop import Loop, StepOptions
 from trainer.models import MODELS, InputShape, build_model
@@ -92,10 +93,7 @@ def make_train_state(
     options: Settings,
     precision: str,
     steps_per_epoch: int,
-    num_classes: int,
-    input_shape: InputShape | None = None,
-    multi_label: bool = False,
-    class_weights: Sequence[float] | None = None,
+    data: Data,
     weights: Path | None = None,
     team: Team | None = None,
 ) -> TrainState:
@@ -105,10 +103,7 @@ def make_train_state(
         options: Options of the run.
         precision: The Keras dtype policy.
         steps_per_epoch: Steps of an epoch, for the length of the learning-rate schedule.
-        num_classes: Length of the model's output.
-        input_shape: What the model is fed; None for images of the size in the options.
-        multi_label: Whether an example may be of any number of classes.
-        class_weights: Weight of every class in the loss; None for none.
+        data: What the model is fed, and what it predicts.
         weights: A file that only the chief reads, see `trainer.models.pretrained`; None to begin
             with random weights, or with those of a checkpoint.
         team: The processes that train it, with their strategy; None for that of the options.
@@ -123,25 +118,14 @@ def make_train_state(
     team = team or Team(STRATEGIES[options.strategy]())
     strategy = team.strategy
     replicas = strategy.num_replicas_in_sync
-    if options.batch_size % replicas:
-        raise UsageError(
-            f"--batch-size {options.batch_size} is not a multiple of the {replicas} devices. Pass "
-            f"{options.batch_size // replicas * replicas or replicas}."
-        )
-    share = options.batch_size // replicas
-    if share % options.accumulate:
-        raise UsageError(
-            f"--accumulate {options.accumulate} does not divide the {share} examples of a "
-            f"device in a batch of {options.batch_size}. Pass one of "
-            f"{', '.join(str(n) for n in range(1, share + 1) if share % n == 0)}."
-        )
+    _require_equal_shares(options, replicas)
     side = options.image_size or 0
-    shape: InputShape = input_shape or (side, side, 3)
+    shape: InputShape = data.input_shape or (side, side, 3)
     schedule = SCHEDULES[options.schedule](_plan(options, steps_per_epoch))
 
     def create_model() -> Any:
-        activation = "sigmoid" if multi_label else "softmax"
-        model = build_model(options.model, MODELS, shape, num_classes, activation)
+        activation = "sigmoid" if data.multi_label else "softmax"
+        model = build_model(options.model, MODELS, shape, data.num_outputs, activation)
         if options.freeze:
             freeze_body(model)
         return model
@@ -191,7 +175,7 @@ def make_train_state(
     )
 
     def objective_of(trained: Any) -> Objective:
-        return Objective(trained, options.label_smoothing, class_weights, multi_label)
+        return Objective(trained, options.label_smoothing, data.class_weights, data.multi_label)
 
     if isinstance(team, Servers):
         with team.remote.scope(), dtype_policy(precision):
@@ -201,6 +185,26 @@ def make_train_state(
         loop = Loop(strategy, model, optimizer, step_options, objective_of(model))
     loop.agreed_steps = team.of_chief
     return TrainState(strategy, model, optimizer, schedule, loop, averages, head_loaded, changed)
+
+
+def _require_equal_shares(options: Settings, replicas: int) -> None:
+    """Checks that a batch can be divided among devices, and a share into parts.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    if options.batch_size % replicas:
+        raise UsageError(
+            f"--batch-size {options.batch_size} is not a multiple of the {replicas} devices. Pass "
+            f"{options.batch_size // replicas * replicas or replicas}."
+        )
+    share = options.batch_size // replicas
+    if share % options.accumulate:
+        raise UsageError(
+            f"--accumulate {options.accumulate} does not divide the {share} examples of a "
+            f"device in a batch of {options.batch_size}. Pass one of "
+            f"{', '.join(str(n) for n in range(1, share + 1) if share % n == 0)}."
+        )
 
 
 def _sync_batch_norm(options: Settings, replicas: int) -> bool | None:

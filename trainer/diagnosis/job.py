@@ -53,15 +53,7 @@ def open_job(asked: TrainOptions) -> Job:
     policy = precision.resolve(options.precision, options.strategy)
     stream = data.open_training(None)
     require_batch(stream.info.records, options)
-    learner = make_train_state(
-        options,
-        policy,
-        stream.steps_per_epoch,
-        data.num_outputs,
-        data.input_shape,
-        data.multi_label,
-        data.class_weights,
-    )
+    learner = make_train_state(options, policy, stream.steps_per_epoch, data)
     return Job(asked, options, policy, data, stream, learner)
 
 

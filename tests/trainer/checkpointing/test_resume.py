@@ -210,7 +210,7 @@ def test_a_checkpoint_of_version_0_1_0_goes_on_at_its_epoch(options, tmp_path):
     train_on(tiny.data(), whole)
     with pytest.raises(Stopped):
         train_on(tiny.data(), cut, stop_after(2))
-    learner = make_train_state(cut.settled("image"), "float32", 4, tiny.NUM_CLASSES)
+    learner = make_train_state(cut.settled("image"), "float32", 4, tiny.data())
     model, optimizer = learner.model, learner.optimizer
     directory = cut.run_dir / "checkpoints"
     Checkpoints(directory, model, optimizer, 1).restore(newest(directory))
@@ -248,7 +248,7 @@ def test_an_epoch_in_the_history_without_a_checkpoint_runs_again(options):
 def test_a_checkpoint_holds_the_loss_scale(options, tmp_path):
     given = options()
     first, second = (
-        make_train_state(given.settled("image"), "mixed_float16", 4, 3) for _ in range(2)
+        make_train_state(given.settled("image"), "mixed_float16", 4, tiny.data()) for _ in range(2)
     )
     first.optimizer.dynamic_scale.assign(77.0)
     kept = Checkpoints(tmp_path / "c", first.model, first.optimizer, 1)

@@ -212,4 +212,4 @@ def test_class_weights_are_factors_on_the_losses_of_training_alone():
 
 def test_parts_that_do_not_divide_a_batch_are_refused(options):
     with pytest.raises(UsageError, match=r"--accumulate 3 does not divide the 8 .* 1, 2, 4, 8\."):
-        make_train_state(options(accumulate=3).settled("image"), "float32", 4, 3)
+        make_train_state(options(accumulate=3).settled("image"), "float32", 4, tiny.data())
