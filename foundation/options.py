@@ -79,6 +79,7 @@ def option(
     kinds: tuple[str, ...] = (),
     shown: str = "",
     repeatable: bool = False,
+    identity: bool = True,
 ) -> Any:
     """A field of a declaration.
 
@@ -97,6 +98,8 @@ def option(
         kinds: The kinds of sets that it is for; empty for all.
         shown: The default for people, if None stands for something else.
         repeatable: Whether its flag may be given several times; commas join the values.
+        identity: Whether another value means another result, so that what was begun with one value
+            cannot be continued with another.
     """
     metadata = {name: value for name, value in locals().items() if name != "default"}
     metadata["metavar"] = metavar or (form.metavar if form else "")

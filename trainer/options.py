@@ -21,35 +21,9 @@ from trainer.optimization.schedules import SCHEDULES
 from trainer.precision import PRECISIONS
 from trainer.strategies import STRATEGIES, WITHOUT_JIT
 
-# What may differ when a run is continued: paths, and how work is spread over devices, are no part
-# of what the run means. Everything else is.
-CACHING = ("cache", "cache_stage", "cache_dir", "cache_limit")
-FREE_TO_CHANGE = (
-    "data",
-    "run_dir",
-    *CACHING,
-    "on_corrupt",
-    "generation",  # the root hash says which one it is
-    "keep_checkpoints",
-    "checkpoint_minutes",
-    "strategy",
-    "accumulate",
-    "patience",
-    "local_workers",
-    "parameter_servers",
-    "restarts",
-    "worker_timeout",
-    "worker_start_timeout",
-    "deterministic",
-    "jit",
-    "intra_op_threads",
-    "inter_op_threads",
-    "gpu_memory",
-    "sample_predictions",
-    "profile",
-    "metrics_port",
-    "metrics_host",
-)
+# Where a run reads and writes is no part of what it is, and neither is how its work is spread over
+# devices: options for that are declared with `identity=False`, and may differ when it is continued.
+_NO_IDENTITY = {"identity": False}
 MONITORS = ("loss", "accuracy")
 _MAX_SEED = 2**32 - 1  # of NumPy, whose seed Keras sets too
 
@@ -111,8 +85,8 @@ class TrainOptions:
         train_split: Split to train on.
     """
 
-    data: Place
-    run_dir: Path
+    data: Place = dataclasses.field(metadata=_NO_IDENTITY)
+    run_dir: Path = dataclasses.field(metadata=_NO_IDENTITY)
     label: str | None = _read_option(
         "label", help="Label to train on, by name.", metavar="NAME", type=str
     )
@@ -142,6 +116,7 @@ class TrainOptions:
         metavar="N",
         type=int,
         limits=Limits(1),
+        identity=False,
     )
     optimizer: str = option("adamw", "Optimizer.", choices=tuple(OPTIMIZERS))
     learning_rate: float | None = option(
@@ -244,6 +219,7 @@ class TrainOptions:
         "One device, all GPUs of this machine, or several processes and machines, in step or, with "
         "parameter servers, each at its own speed.",
         choices=tuple(STRATEGIES),
+        identity=False,
     )
     sync_batch_norm: bool | None = option(
         None,
@@ -258,6 +234,7 @@ class TrainOptions:
         metavar="N",
         type=int,
         limits=Limits(1, 4096),
+        identity=False,
     )
     parameter_servers: int | None = option(
         None,
@@ -266,6 +243,7 @@ class TrainOptions:
         metavar="N",
         type=int,
         limits=Limits(1, 4096),
+        identity=False,
     )
     restarts: int = option(
         0,
@@ -273,6 +251,7 @@ class TrainOptions:
         metavar="N",
         type=int,
         limits=Limits(0),
+        identity=False,
     )
     worker_timeout: float = option(
         30.0,
@@ -280,6 +259,7 @@ class TrainOptions:
         metavar="S",
         type=float,
         limits=Limits(1, 86400),
+        identity=False,
     )
     worker_start_timeout: float = option(
         600.0,
@@ -287,6 +267,7 @@ class TrainOptions:
         metavar="S",
         type=float,
         limits=Limits(1, 604800),
+        identity=False,
     )
     augment: str | None = _read_option("augment", by_kind=True)
     normalize: str = _read_option(
@@ -308,6 +289,7 @@ class TrainOptions:
         metavar="N",
         type=int,
         limits=Limits(1),
+        identity=False,
     )
     seed: int = option(
         0,
@@ -316,14 +298,19 @@ class TrainOptions:
         type=int,
         limits=Limits(0, _MAX_SEED),
     )
-    cache: str = _read_option("cache")
-    cache_stage: str = _read_option("cache_stage")
-    cache_dir: Path | None = _read_option("cache_dir")
-    cache_limit: str | None = _read_option("cache_limit", limits=None)
-    on_corrupt: str = _read_option("on_corrupt")
-    generation: int | None = _read_option("generation")
+    cache: str = _read_option("cache", identity=False)
+    cache_stage: str = _read_option("cache_stage", identity=False)
+    cache_dir: Path | None = _read_option("cache_dir", identity=False)
+    cache_limit: str | None = _read_option("cache_limit", limits=None, identity=False)
+    on_corrupt: str = _read_option("on_corrupt", identity=False)
+    generation: int | None = _read_option("generation", identity=False)  # in the root hash
     keep_checkpoints: int = option(
-        2, "Number of checkpoints to keep.", metavar="N", type=int, limits=Limits(1)
+        2,
+        "Number of checkpoints to keep.",
+        metavar="N",
+        type=int,
+        limits=Limits(1),
+        identity=False,
     )
     checkpoint_minutes: float = option(
         10.0,
@@ -331,12 +318,14 @@ class TrainOptions:
         metavar="X",
         type=float,
         limits=Limits(0),
+        identity=False,
     )
     deterministic: bool = option(
         False,
         "Use deterministic kernels only (slower on GPUs; CPUs always do). The wait for input is "
         "then not measured.",
         type=bool,
+        identity=False,
     )
     jit: bool = option(
         False,
@@ -347,6 +336,7 @@ class TrainOptions:
             f"--strategy {name}": "does not work under that strategy"
             for name in sorted(WITHOUT_JIT)
         },
+        identity=False,
     )
     intra_op_threads: int | None = option(
         None,
@@ -355,6 +345,7 @@ class TrainOptions:
         type=int,
         limits=Limits(1, 4096),
         shown="one per core",
+        identity=False,
     )
     inter_op_threads: int | None = option(
         None,
@@ -363,6 +354,7 @@ class TrainOptions:
         type=int,
         limits=Limits(1, 4096),
         shown="one per core",
+        identity=False,
     )
     gpu_memory: str | None = option(
         None,
@@ -370,6 +362,7 @@ class TrainOptions:
         metavar="SIZE",
         check=parse_size,
         shown="as much as is needed, when it is needed",
+        identity=False,
     )
     sample_predictions: int = option(
         16,
@@ -377,12 +370,14 @@ class TrainOptions:
         metavar="N",
         type=int,
         limits=Limits(0, 100),
+        identity=False,
     )
     profile: str | None = option(
         None,
         "Write a trace of the steps [START, STOP) of the run, counted from 0, for TensorBoard.",
         metavar="START:STOP",
         check=profiled_steps,
+        identity=False,
     )
     metrics_port: int | None = option(
         None,
@@ -390,11 +385,13 @@ class TrainOptions:
         metavar="P",
         type=int,
         limits=Limits(0, 65535),
+        identity=False,
     )
     metrics_host: str = option(
         "127.0.0.1",
         "Address that --metrics-port listens on; 0.0.0.0 for all of this machine.",
         metavar="ADDRESS",
+        identity=False,
     )
 
     def __post_init__(self) -> None:
@@ -481,7 +478,8 @@ class TrainOptions:
 
     def identity(self) -> dict[str, object]:
         """The options that make a run what it is, JSON-able: equal ones may continue each other."""
-        return {k: value for k, value in self.as_json().items() if k not in FREE_TO_CHANGE}
+        values = self.as_json()
+        return {f.name: values[f.name] for f in dataclasses.fields(self) if is_identity(f)}
 
     def as_json(self) -> dict[str, object]:
         """All options, paths as text."""
@@ -507,8 +505,13 @@ def default_identity() -> dict[str, object]:
     return {
         field.name: field.default
         for field in dataclasses.fields(TrainOptions)
-        if field.name not in FREE_TO_CHANGE and field.default is not dataclasses.MISSING
+        if is_identity(field) and field.default is not dataclasses.MISSING
     }
+
+
+def is_identity(field: dataclasses.Field[Any]) -> bool:
+    """Whether a run with another value of an option is another run."""
+    return bool(field.metadata.get("identity", True))
 
 
 def _flag(name: str) -> str:

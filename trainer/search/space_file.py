@@ -22,7 +22,7 @@ from foundation.config_file import key_of, nearest, read_text
 from foundation.errors import UsageError
 from foundation.options import check_value, declared
 from foundation.wording import did_you_mean
-from trainer.options import FREE_TO_CHANGE, TrainOptions
+from trainer.options import TrainOptions, is_identity
 from trainer.search.space import Parameter, Space, Value
 
 Field = dataclasses.Field[Any]
@@ -65,7 +65,7 @@ def read_space(path: str) -> Space:
         elif isinstance(content, str):
             fixed[name] = _value(fields[name], content, where)
         else:
-            _require_variable(name, key, path)
+            _require_variable(fields[name], key, path)
             varied.append(_parameter(fields[name], content, where, fields))
     if not varied:
         raise UsageError(
@@ -115,13 +115,13 @@ def _mapping(path: str) -> dict[str, Any]:
     return content
 
 
-def _require_variable(name: str, key: str, path: str) -> None:
-    if name in _COMMON:
+def _require_variable(field: Field, key: str, path: str) -> None:
+    if field.name in _COMMON:
         raise UsageError(
             f"{key} varies in {path}: trials with another {key} are not measured alike and cannot "
             "be compared. Give it one value."
         )
-    if name in FREE_TO_CHANGE:
+    if not is_identity(field):
         raise UsageError(
             f"{key} varies in {path}, and does not change what a trial learns. Give it one value."
         )
