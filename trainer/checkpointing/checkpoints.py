@@ -129,20 +129,20 @@ class Checkpoints:
         if number is None:
             return
         prefix = checkpoint_files.prefix_of(self._directory, number)
-        stored = tf.train.load_checkpoint(str(prefix))
-        shapes = stored.get_variable_to_shape_map()
-        types = stored.get_variable_to_dtype_map()
+        reader = tf.train.load_checkpoint(str(prefix))
+        shapes = reader.get_variable_to_shape_map()
+        types = reader.get_variable_to_dtype_map()
         expected = {name: (list(v.shape), v.dtype) for name, v in self._named_variables()}
-        found = {
+        stored = {
             name: (shape, types[name].name)
             for name, shape in shapes.items()
             if name.startswith(("model/", "optimizer/"))
         }
-        for name in sorted({*found, *expected}):
-            if found.get(name) != expected.get(name):
-                raise _other_model(prefix, name, found.get(name), expected.get(name))
+        for name in sorted({*stored, *expected}):
+            if stored.get(name) != expected.get(name):
+                raise _other_model(prefix, name, stored.get(name), expected.get(name))
         for name, variable in self._named_variables():
-            variable.assign(stored.get_tensor(name))
+            variable.assign(reader.get_tensor(name))
         self._kept = [*checkpoint_files.older(self._directory, number), number]
 
     def _named_variables(self) -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from trainer.checkpointing import run_dir
 from trainer.checkpointing.best import best_epoch
@@ -179,9 +178,3 @@ def make_confusion(data: Data, learner: TrainState) -> Callable[[], Matrix | Non
     confusion = Confusion(learner.strategy, len(data.class_names))
     learner.loop.on_predicted = confusion.add
     return confusion.take
-
-
-def figures_of(directory: Path) -> list[Path]:
-    """The figures and tables that a run has left."""
-    names = (CURVE, f"{CONFUSION}.png", f"{CONFUSION}.csv", f"{SAMPLES}.png", f"{SAMPLES}.md")
-    return [directory / name for name in names if (directory / name).exists()]

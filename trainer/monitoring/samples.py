@@ -158,11 +158,11 @@ def _drawn(dataset: Any, count: int, seed: int) -> tuple[list[Any], list[Array]]
     targets: list[Array] = []
     for batch in dataset.take(_BATCHES):
         weights = batch[2].numpy() if len(batch) > 2 else None
-        found = tf.nest.map_structure(lambda value: value.numpy(), batch[0])
+        batch_inputs = tf.nest.map_structure(lambda value: value.numpy(), batch[0])
         for row in range(batch[1].shape[0]):
             if weights is not None and not np.any(weights[row] > 0):
                 continue  # fills up a batch
-            inputs.append(tf.nest.map_structure(operator.itemgetter(row), found))
+            inputs.append(tf.nest.map_structure(operator.itemgetter(row), batch_inputs))
             targets.append(batch[1][row].numpy())
     chosen = np.random.default_rng(seed).permutation(len(inputs))[:count]
     return [inputs[index] for index in chosen], [targets[index] for index in chosen]
