@@ -28,7 +28,7 @@ _SHARED = (
 
 
 class BatchStreamInfo(Protocol):
-    """What a stream is made of."""
+    """Description of a stream."""
 
     @property
     def records(self) -> int:
@@ -55,7 +55,7 @@ class BatchStream(Protocol):
 
     @property
     def info(self) -> BatchStreamInfo:
-        """What the stream is made of."""
+        """Description of the stream."""
 
     @property
     def first_step(self) -> int:

@@ -42,7 +42,7 @@ class Checkpoints:
         model: A built Keras model.
         optimizer: Keras optimizer of the model. It must be built: variables that appear later
             would be restored later too, and a wrong checkpoint would not be found out here.
-        keep: How many of the latest checkpoints stay.
+        keep: Number of the latest checkpoints that stay.
         before: Files that a checkpoint needs, to be on the disk before it.
     """
 

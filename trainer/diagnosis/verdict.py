@@ -20,7 +20,7 @@ class Verdict:
             fewer than there are and needs more.
         rate: Examples per second that the station serves.
         share: Share of the station's time that the stage takes, in [0, 1].
-        headroom: How many times as fast the input alone is as the whole.
+        headroom: Rate of the input alone, as a multiple of that of the whole.
     """
 
     station: str

@@ -48,7 +48,7 @@ class Samples:
 
     Args:
         dataset: Batches of the validation; the first ones are read.
-        count: How many.
+        count: Number of examples.
         seed: Seed of the draw.
         class_names: Names of the outputs; empty for a language model.
         text_of: Function from token ids to text.

@@ -16,7 +16,7 @@ ONE_CYCLE_END = 1e-4 / 25
 
 
 class SchedulePlan(NamedTuple):
-    """What a schedule is made for.
+    """Lengths and peak of a schedule.
 
     Attributes:
         peak: The greatest learning rate.

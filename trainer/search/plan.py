@@ -31,7 +31,7 @@ class SearchPlan:
         kind: Kind of the shard set.
         directory: Directory for all that the search writes.
         validation_split: The split that trials are measured on.
-        num_trials: How many trials there will be.
+        num_trials: Number of trials at the end.
     """
 
     space: Space
