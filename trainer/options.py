@@ -6,11 +6,12 @@ The flags of `shardmill train` and `shardmill doctor` follow from the fields of 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from foundation.errors import UsageError
-from foundation.options import Limits, check_choice, check_declared, option
+from foundation.options import Limits, check_choice, check_declared, flag_of, option
 from foundation.storage import Place, local_place_of, place_of
 from foundation.wording import parse_size
 from reader.options import KINDS, ReadOptions
@@ -399,7 +400,7 @@ class TrainOptions:
         object.__setattr__(self, "data", place_of(self.data))
         object.__setattr__(self, "run_dir", local_place_of(self.run_dir))
         object.__setattr__(self, "weights", self.weights and local_place_of(self.weights))
-        check_declared(self, name_of=_flag)
+        check_declared(self, name_of=flag_of)
         if self.model is not None and ":" not in self.model:
             check_choice("--model", self.model, [*MODELS, "package.module:function"], "")
             self._require_no_normalization(self.model)
@@ -464,7 +465,7 @@ class TrainOptions:
         """The error that an option does not apply to this kind of set."""
         meant = " and ".join(KINDS[kind] for kind in _READ[name].metadata["kinds"])
         return UsageError(
-            f"{_flag(name)} {value} does not apply to {KINDS[kind]} in {self.data}: it is for "
+            f"{flag_of(name)} {value} does not apply to {KINDS[kind]} in {self.data}: it is for "
             f"{meant}. Leave it out."
         )
 
@@ -509,10 +510,20 @@ def default_identity() -> dict[str, object]:
     }
 
 
+def flags_of(values: Mapping[str, object]) -> dict[str, str]:
+    """Flags of `shardmill train` for values by field: {"--freeze": "", "--epochs": "3"}."""
+    defaults = {field.name: field.default for field in dataclasses.fields(TrainOptions)}
+    flags = {}
+    for name, value in values.items():
+        if value is True:
+            flags[flag_of(name)] = ""
+        elif value is not False and value is not None:
+            flags[flag_of(name)] = str(value)
+        elif value is False and defaults[name] is None:
+            flags[flag_of(f"no_{name}")] = ""
+    return flags
+
+
 def is_identity(field: dataclasses.Field[Any]) -> bool:
     """Whether a run with another value of an option is another run."""
     return bool(field.metadata.get("identity", True))
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")

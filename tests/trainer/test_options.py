@@ -1,6 +1,7 @@
 import pytest
 
 from shard_format import UsageError
+from trainer.options import flags_of
 
 
 @pytest.mark.parametrize(
@@ -37,3 +38,10 @@ def test_identity_holds_what_a_run_means_and_not_where_it_is(options):
     assert options(**same).identity() == options().identity()
     assert options(seed=1).identity() != options().identity()
     assert options(epochs=9).identity() != options().identity()
+
+
+def test_values_become_flags():
+    values = {"epochs": 3, "freeze": True, "jit": False, "ema": None}
+    assert flags_of(values) == {"--epochs": "3", "--freeze": ""}
+    assert flags_of({"sync_batch_norm": True}) == {"--sync-batch-norm": ""}
+    assert flags_of({"sync_batch_norm": False}) == {"--no-sync-batch-norm": ""}

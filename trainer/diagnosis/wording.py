@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from foundation.storage import place_of
 from trainer.diagnosis.advice import Advice, Attempt
 from trainer.diagnosis.verdict import Verdict
-from trainer.options import TrainOptions
+from trainer.options import TrainOptions, flags_of
 
 # What a stage is called in a sentence.
 NOUNS = {
@@ -57,11 +57,11 @@ def command(asked: TrainOptions, attempt: Attempt) -> str:
 
 def _train_command(asked: TrainOptions, changes: Mapping[str, str]) -> str:
     """`shardmill train` with the options that were given, and the changes."""
-    given = {}
-    for field in dataclasses.fields(TrainOptions):
-        value = getattr(asked, field.name)
-        if field.name not in _LEFT_OUT and value != field.default:
-            given["--" + field.name.replace("_", "-")] = "" if value is True else str(value)
-    flags = [part for flag, value in (given | dict(changes)).items() for part in (flag, value)]
+    given = {
+        field.name: getattr(asked, field.name)
+        for field in dataclasses.fields(TrainOptions)
+        if field.name not in _LEFT_OUT and getattr(asked, field.name) != field.default
+    }
+    flags = [part for pair in (flags_of(given) | dict(changes)).items() for part in pair]
     words = ["shardmill", "train", str(asked.data), *(flag for flag in flags if flag)]
     return shlex.join(words)

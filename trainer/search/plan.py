@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from foundation.options import flag_of
 from foundation.storage import Place
 from reader.options import kind_of
 from shard_format import Manifest, UsageError, load_manifest
 from trainer.defaults import DEFAULTS
-from trainer.options import TrainOptions
+from trainer.options import TrainOptions, flags_of
 from trainer.search.options import DEFAULT_TRIALS, SearchOptions
 from trainer.search.proposals import num_trials
 from trainer.search.space import Space, Value
@@ -66,13 +65,8 @@ class SearchPlan:
         """Arguments of `shardmill train` for the options of a trial."""
         own = {"validation_split": self.validation_split, "monitor": self.monitor}
         values = {**self.space.fixed, **own, **options}
-        arguments = [str(self.data), f"--run-dir={run_dir}"]
-        for name, value in values.items():
-            if value is True:
-                arguments.append(flag_of(name))
-            elif value is not None and value is not False:
-                arguments.append(f"{flag_of(name)}={value}")
-        return arguments
+        flags = [f"{flag}={text}" if text else flag for flag, text in flags_of(values).items()]
+        return [str(self.data), f"--run-dir={run_dir}", *flags]
 
 
 def make_plan(space: Space, data: Place, directory: Path, options: SearchOptions) -> SearchPlan:
