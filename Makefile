@@ -33,6 +33,7 @@ test: lint types layers pytest  ## Run everything that CI runs.
 lint: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m tests.house.words
 
 types: venv
 	$(BIN)/mypy
