@@ -1,0 +1,51 @@
+"""The ways through the code stay short: a change that makes one longer is seen here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+# The files and functions of the product that a way may enter: a little more than it does. Who makes
+# a way shorter lowers its limit.
+LIMITS = {
+    "images job": (119, 735),  # aim: 75 files
+    "images job, stage": (46, 185),  # aim: 30
+    "images job, plan": (40, 160),  # aim: 25
+    "images job, shard": (25, 118),  # aim: 22
+    "images job, commit": (55, 213),  # aim: 30
+    "text job": (131, 795),  # aim: 85
+    "text job, stage": (59, 239),  # aim: 40
+    "text job, plan": (40, 165),  # aim: 25
+    "text job, shard": (26, 119),  # aim: 22
+    "text job, commit": (60, 222),  # aim: 30
+    "images first batch": (42, 210),  # aim: 26
+    "text first batch": (34, 171),  # aim: 22
+}
+
+
+@pytest.fixture(scope="module")
+def ways(repository):
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.ways", "--json"],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=250,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])["ways"]
+
+
+def test_every_way_has_a_limit(ways):
+    assert set(ways) == set(LIMITS)
+
+
+@pytest.mark.parametrize("way", LIMITS)
+def test_a_way_enters_no_more_files_and_functions(ways, way):
+    files, functions = LIMITS[way]
+    assert 0 < ways[way]["files"] <= files
+    assert 0 < ways[way]["functions"] <= functions
