@@ -26,7 +26,7 @@ from beam_jobs.build import (
 from beam_jobs.engine.counts import Count, count_ledger, count_shard, count_unit
 from beam_jobs.engine.work_queue import take
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.progress import at_work, flush
+from beam_jobs.progress import at_work, flush, report
 from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.stages.commit import commit
 from beam_jobs.stages.list import largest_first
@@ -251,6 +251,7 @@ class PlanShards(Work):
                 return
             check_readable(summaries)
             self._workspace.mark("plan")
+            report(self._workspace.progress, "plan")  # nothing is counted for some time
             job = (self._options, self._record_type, self._workspace)
             specs = plan_shards(summaries, *job, self._merging)
             self._workspace.mark("shard" if specs else "merge")

@@ -162,7 +162,7 @@ def _end(folder: Place) -> None:
 
 
 class Follower(threading.Thread):
-    """Calls back with the sums of all reports, until it is stopped."""
+    """Calls back with the sums of a stage when they have changed, until it is stopped."""
 
     def __init__(self, place: Place, on_progress: OnProgress) -> None:
         super().__init__(daemon=True)
@@ -172,6 +172,7 @@ class Follower(threading.Thread):
         self._on_progress = on_progress
         self._over = threading.Event()
         self._latest: Sums = self._reports.sums()  # of an earlier job, perhaps
+        self._shown: Sums = {}
         self._heard = time.monotonic()
         self.has_heard = False  # whether a worker has reported
 
@@ -197,8 +198,9 @@ class Follower(threading.Thread):
         if sums != self._latest:
             self._latest, self._heard, self.has_heard = sums, time.monotonic(), True
         for stage, (done, total) in sums.items():
-            if stage != _BEAT:
+            if stage != _BEAT and self._shown.get(stage) != [done, total]:
                 self._on_progress(stage, done, total)
+        self._shown = sums
 
 
 class _Lines:

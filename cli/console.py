@@ -77,7 +77,9 @@ _BAR_WIDTH = 20  # characters
 _SHOW_CURSOR = "\x1b[?25h"  # bars hide it
 _WIDE = 100  # columns of a terminal with room for long progress bars
 _LINE_SECONDS = 5.0  # between two lines of progress in a log file
-_BEAT_SECONDS = 1.0  # between two looks whether a line is due
+_HEARTBEAT_SECONDS = 30.0  # the same while no number changes
+_POLL_SECONDS = 1.0  # between two checks whether a line is due
+_clock = time.monotonic
 
 
 def bar(share: float) -> str:
@@ -131,8 +133,9 @@ class _Progress(Progress):
 class Bars:
     """Progress bars on stderr, one per stage, each added when its stage begins.
 
-    Where stderr is no terminal, a line says every few seconds how far the stage is, also while
-    nothing is reported: loading TensorFlow or compiling a model may take a minute.
+    Where stderr is no terminal, a command that takes longer than some seconds prints a line when a
+    stage begins and when its numbers have changed. While nothing changes, as while a model is
+    compiled, a line says now and then which stage runs and for how long.
     """
 
     def __init__(self, file: IO[str] | None = None) -> None:
@@ -147,10 +150,12 @@ class Bars:
             TextColumn("{task.fields[note]}", markup=False, table_column=note),
             console=self._console,
             expand=True,
+            get_time=_clock,
         )
         self._tasks: dict[str, Any] = {}
-        self._line_at = time.monotonic() + _LINE_SECONDS
         self._stage = ""
+        self._started = self._line_at = _clock()
+        self._printed: tuple[object, ...] = ()  # the stage and the numbers of the last line
         self._over = threading.Event()
         self._beat = threading.Thread(target=self._keep_printing, daemon=True)
 
@@ -160,14 +165,15 @@ class Bars:
         """Shows the progress of a stage; a `total` of None or 0 is not known yet."""
         if not self._tasks:
             self._progress.start()  # not earlier: without a bar it prints an empty line
-            if not self._console.is_terminal:
-                self._beat.start()
-        if stage not in self._tasks:
+        begins = stage not in self._tasks
+        if begins:
             self._tasks[stage] = self._progress.add_task(stage, total=None, unit=unit, note=note)
         self._progress.update(self._tasks[stage], completed=done, total=total or None, note=note)
         self._stage = stage
-        if not self._console.is_terminal and time.monotonic() >= self._line_at:
-            self._print_line()
+        if not self._console.is_terminal:
+            self._print_if_due(begins=begins)
+            if len(self._tasks) == 1 and begins:
+                self._beat.start()
 
     @contextlib.contextmanager
     def ends_at_interrupt(self, hint: str = "") -> Iterator[None]:
@@ -218,21 +224,31 @@ class Bars:
     def line(self, text: str) -> None:
         """A line above the bars, which stays, and counts as one of progress."""
         self._console.print(visible(text), soft_wrap=True)
-        self._line_at = time.monotonic() + _LINE_SECONDS
+        self._line_at = _clock()
 
-    def _print_line(self, elapsed: str = "") -> None:
-        self._line_at = time.monotonic() + _LINE_SECONDS
-        task = self._progress.tasks[self._tasks[self._stage]]
-        numbers = (column.render(task).plain for column in (_Count(), _Rate()))
-        parts = (self._stage, *numbers, task.fields["note"], elapsed)
+    def _print_if_due(self, *, begins: bool = False) -> None:
+        """Prints a line of progress if there has been none for long enough.
+
+        Args:
+            begins: Whether the stage begins now; only a short command says nothing of that.
+        """
+        task, now = self._progress.tasks[self._tasks[self._stage]], _clock()
+        state = (self._stage, task.completed, task.total, task.fields["note"])
+        changed = state != self._printed
+        since = self._started if begins else self._line_at
+        if now - since < (_LINE_SECONDS if changed else _HEARTBEAT_SECONDS):
+            return
+        self._line_at, self._printed = now, state
+        numbers = [column.render(task).plain for column in (_Count(), _Rate())]
+        parts = [self._stage, *numbers, task.fields["note"]]
+        if not begins and not (changed and any(numbers)):
+            parts.append(f"for {task.elapsed or 0:.0f} s")
         self._console.print("  ".join(part for part in parts if part), soft_wrap=True)
 
     def _keep_printing(self) -> None:
-        """Prints a line where no report has led to one."""
-        while not self._over.wait(_BEAT_SECONDS):
-            if time.monotonic() >= self._line_at:
-                elapsed = self._progress.tasks[self._tasks[self._stage]].elapsed or 0
-                self._print_line(f"for {elapsed:.0f} s")
+        """Prints lines also while nothing is reported."""
+        while not self._over.wait(_POLL_SECONDS):
+            self._print_if_due()
 
     def __enter__(self) -> Bars:
         return self

@@ -44,6 +44,20 @@ def test_a_task_without_records_is_heard_and_not_shown(place, short_beats):
     assert shown[-1] == ("plan", 3, 7) and {stage for stage, *_ in shown} == {"plan"}
 
 
+def test_a_stage_is_shown_when_it_begins_and_when_it_changes(place, short_beats):
+    """A stage that is over, shown again and again, would hide the one that runs."""
+    shown = []
+    follower = Follower(place, lambda *sums: shown.append(sums))
+    follower.start()
+    report(place, "stage", 5, 5)
+    _wait_for(lambda: shown)
+    report(place, "plan")
+    _wait_for(lambda: shown[-1][0] == "plan")
+    report(place, "plan", 1)
+    follower.stop()
+    assert shown == [("stage", 5, 5), ("plan", 0, 0), ("plan", 1, 0)]
+
+
 def test_reports_of_an_earlier_job_are_not_heard(tmp_path, short_beats):
     place = storage.place_of(str(tmp_path / "progress"))
     report(place, "stage", 5)

@@ -48,7 +48,8 @@ def test_a_log_file_gets_lines_while_a_stage_runs(log, monkeypatch):
 def test_a_log_file_gets_lines_while_nothing_is_reported(log, monkeypatch):
     """As while TensorFlow is loaded, or a model compiled."""
     monkeypatch.setattr(console, "_LINE_SECONDS", 0.1)
-    monkeypatch.setattr(console, "_BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(console, "_HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(console, "_POLL_SECONDS", 0.05)
     with console.Bars(log) as bars:
         bars.update("measure", 3, None, "", "training")
         while log.getvalue().count("\n") < 3:
@@ -57,12 +58,50 @@ def test_a_log_file_gets_lines_while_nothing_is_reported(log, monkeypatch):
     assert all(re.fullmatch(r"measure  training  for \d+ s", line) for line in lines[:3])
 
 
+def test_a_log_file_names_a_stage_when_it_begins(log, monkeypatch):
+    """As planning, of which nothing is counted for as long as near duplicates are searched."""
+    clock = Clock(monkeypatch)
+    with console.Bars(log) as bars:
+        bars.update("stage", 50, 100, "records")
+        clock.now += console._LINE_SECONDS
+        bars.update("stage", 100, 100, "records")
+        clock.now += 0.1
+        bars.update("plan", 0, None, "records")
+        bars.update("stage", 100, 100, "records")
+        bars.update("plan", 0, None, "records")
+        assert [line.split()[0] for line in log.getvalue().splitlines()] == ["stage", "plan"]
+
+
+def test_a_log_file_repeats_no_line(log, monkeypatch):
+    clock = Clock(monkeypatch)
+    with console.Bars(log) as bars:
+        for done in (10, 50, 50, 50, 80):
+            clock.now += console._LINE_SECONDS
+            bars.update("stage", done, 100, "records")
+        lines = log.getvalue().splitlines()
+        assert [line.split()[1] for line in lines] == ["10/100", "50/100", "80/100"]
+        clock.now += console._HEARTBEAT_SECONDS
+        bars.update("stage", 80, 100, "records")
+        (line,) = log.getvalue().splitlines()[3:]
+        assert line.startswith("stage  80/100") and line.endswith("  for 50 s")
+
+
+class Clock:
+    """The clock of bars, which stands still; their thread waits on the real one."""
+
+    def __init__(self, monkeypatch):
+        self.now = 1000.0
+        monkeypatch.setattr(console, "_clock", lambda: self.now)
+        monkeypatch.setattr(console, "_POLL_SECONDS", 60.0)
+
+
 def test_work_without_a_count_gets_a_line_once_it_takes_long(monkeypatch, capsys):
     with console.bar_if_long("report"):
         pass
     assert capsys.readouterr() == ("", "")
     monkeypatch.setattr(console, "_LINE_SECONDS", 0.1)
-    monkeypatch.setattr(console, "_BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(console, "_HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(console, "_POLL_SECONDS", 0.05)
     with console.bar_if_long("report"):
         time.sleep(1)
     out, err = capsys.readouterr()
