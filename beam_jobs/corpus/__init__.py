@@ -6,7 +6,7 @@ listing           files, members of archives and splits of files: the items of a
 reading           an item -> its records; source_io retries reads, streams and codecs decompress
 containers        archives; formats, the files with records in them; sniffing, which one a file is
 labels            label, split, group and kept columns; label_table, the table of --labels
-payload           what a record type takes out of a record
+record_extractor  what a record type takes out of a record
 schema_inference  the source, columns and labels that a bounded look settles before listing
 replacements      corrected files in place of rejected records
 item_table        items as rows of the listing on disk

@@ -15,8 +15,8 @@ from beam_jobs.corpus.names import (
     split_name,
     without_split,
 )
-from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import Annotations, Rejection, SourceItem
+from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import (
     SPLIT_BY_FOLDER,
@@ -69,17 +69,17 @@ class FolderLabels:
 
     Args:
         options: The job.
-        payload: Says whether folders label its records, and files name their split.
+        extractor: Says whether folders label its records, and files name their split.
     """
 
-    def __init__(self, options: PreprocessOptions, payload: Payload) -> None:
+    def __init__(self, options: PreprocessOptions, extractor: RecordExtractor) -> None:
         self._by_split = options.split == SPLIT_BY_FOLDER
         by_name = "label" in pattern_groups(options.label_pattern)
         self._labelled = not options.no_labels and not by_name
         self._needs_folder = (
-            payload.needs_class_folders and self._labelled and options.labels is None
+            extractor.needs_class_folders and self._labelled and options.labels is None
         )
-        self._in_file_names = payload.in_file_names
+        self._in_file_names = extractor.in_file_names
         self._source_splits = _source_splits(options) if self._by_split else {}
 
     def archive_split(self, file_id: str) -> str | None:

@@ -26,9 +26,9 @@ from beam_jobs.corpus.labels import (
     wanted_columns,
 )
 from beam_jobs.corpus.names import is_hidden_member, split_name
-from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.reading import formats_of_job
 from beam_jobs.corpus.record import NO_ROW, Locator, Rejection, SourceItem
+from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.corpus.replacements import Replacements
 from beam_jobs.corpus.selection import Selection
 from beam_jobs.corpus.sniffing import HEAD_BYTES
@@ -50,18 +50,20 @@ class CorpusListing:
 
     Args:
         options: The job, with its sources resolved.
-        payload: What the record type takes out of a record.
+        extractor: What the record type takes out of a record.
         on_ignored: Called with the id of every file that is left out on purpose.
 
     Attributes:
         unselected: Number of files and members that --include and --exclude leave out, so far.
     """
 
-    def __init__(self, options: PreprocessOptions, payload: Payload, on_ignored: OnIgnored) -> None:
+    def __init__(
+        self, options: PreprocessOptions, extractor: RecordExtractor, on_ignored: OnIgnored
+    ) -> None:
         self._options = options
-        self._payload = payload
+        self._extractor = extractor
         self._on_ignored = on_ignored
-        self._formats = formats_of_job(options, payload)
+        self._formats = formats_of_job(options, extractor)
         self._selection = Selection(options)
         self.unselected = 0
         self._prefix = f"{options.id_prefix}/" if options.id_prefix else ""
@@ -71,7 +73,7 @@ class CorpusListing:
         self._names = NameAnnotations(options) if options.label_pattern is not None else None
         self._named = False
         self._by_split = options.split == SPLIT_BY_FOLDER
-        self._folder_labels = FolderLabels(options, payload)
+        self._folder_labels = FolderLabels(options, extractor)
         self._class_names_digest = functools.cache(self._read_class_names_digest)
 
     def items(self, roots: Sequence[storage.Place]) -> Iterator[SourceItem]:
@@ -111,7 +113,7 @@ class CorpusListing:
     def _head(self, file: FoundFile) -> storage.Range | None:
         """The bytes of a file in an object store that show what it is, if its name does not."""
         item = file.item
-        if item.reason or self._payload.known_format(item):
+        if item.reason or self._extractor.known_format(item):
             return None
         return storage.range_of(file_of(item.path), 0, min(item.size, HEAD_BYTES))
 
@@ -139,12 +141,12 @@ class CorpusListing:
         if self._labels is not None and self._labels.is_this(item):
             self._on_ignored(item.record_id)
             return
-        if self._payload.is_companion(item.path):
+        if self._extractor.is_companion(item.path):
             return  # read with the file that it describes
         if self._selection.excludes(item.record_id):
             self._leave_out(item)
             return
-        container = "" if item.reason else self._payload.container_of(item)
+        container = "" if item.reason else self._extractor.container_of(item)
         if not (container or self._selection.takes(item.record_id)):
             self._leave_out(item)
             return
@@ -172,15 +174,15 @@ class CorpusListing:
         report = ArchiveReport()
         index = ArchiveIndex(
             self._visible(file, container, report),
-            self._payload.is_primary,
+            self._extractor.is_primary,
             self._options.no_labels,
         )
         archive = file._replace(block=number if report.codec else 0)
         if index.is_empty and report.damage is None:
-            plural = self._payload.plural
+            plural = self._extractor.plural
             raise Rejection(f"no-{plural}", "the archive is empty")
         split = self._folder_labels.archive_split(file.record_id)
-        if self._payload.groups_members and index.is_webdataset:
+        if self._extractor.groups_members and index.is_webdataset:
             items = self._webdataset(archive, index, split)
         else:
             items = self._folders_inside(archive, index, folders, split)
@@ -216,7 +218,7 @@ class CorpusListing:
             inside = tuple(member.name.split("/")[:-1])
             inside = inside[1:] if outer is not None else inside
             item = _member_item(archive, member)
-            around = folders if self._payload.labels_around_archives else ()
+            around = folders if self._extractor.labels_around_archives else ()
             yield self._placed(item, inside or around, split)
 
     def _webdataset(
@@ -226,7 +228,7 @@ class CorpusListing:
         reader = AnnotationReader(self._options)
         groups = member_groups(
             index,
-            self._payload.is_primary,
+            self._extractor.is_primary,
             needs_one=not self._options.no_labels,
             needs_companion=bool(reader.columns),
             on_ignored=lambda name: self._on_ignored(f"{archive.record_id}/{name}"),
@@ -251,7 +253,12 @@ class CorpusListing:
         columns = wanted_columns(self._options)
         columns.pop("label", None)
         columns |= {name: name for name, _ in kept_columns(self._options)}
-        if self._payload.groups_members and columns and self._labels is None and not index.is_empty:
+        if (
+            self._extractor.groups_members
+            and columns
+            and self._labels is None
+            and not index.is_empty
+        ):
             raise InputError(
                 f"{archive.record_id} has no .json files next to its images with the columns "
                 f"{', '.join(map(repr, columns.values()))}. Leave out --group-by, --split "
@@ -289,9 +296,9 @@ class CorpusListing:
         if item.reason != NO_ROW:
             return False
         if item.locator.container:
-            holds = self._payload.is_primary(item.record_id)
+            holds = self._extractor.is_primary(item.record_id)
         else:
-            holds = self._payload.may_hold(item.path)
+            holds = self._extractor.may_hold(item.path)
         if not holds:
             self._on_ignored(item.record_id)
         return not holds
@@ -312,7 +319,7 @@ class CorpusListing:
     def _split(self, item: SourceItem) -> list[tuple[Locator, int]]:
         """(where, bytes) of each split of a large file; none if it cannot be split."""
         path = item.replacement or item.path
-        form = self._payload.known_format(item)
+        form = self._extractor.known_format(item)
         if form and FORMATS[form].is_record:
             return []
         with opened(FileRange(path)) as file:
@@ -320,7 +327,7 @@ class CorpusListing:
         codec = codec_of(head)
         if codec:
             return [] if item.replacement else self._split_at_frames(item, codec)
-        form = form or self._payload.format_of(head, item.record_id.rpartition("/")[2])
+        form = form or self._extractor.format_of(head, item.record_id.rpartition("/")[2])
         if form not in FORMATS or not self._may_split(form, path, item.size):
             return []
         with opened(FileRange(path), buffer_bytes=HEADER_BUFFER_BYTES) as file:
@@ -346,7 +353,7 @@ class CorpusListing:
         content = functools.partial(FramedContent, item.path, codec, BEGIN, frames.end)
         with opened(content()) as file:
             head = file.head(HEAD_BYTES)
-        form = self._payload.format_of(head, item.record_id.rpartition("/")[2])
+        form = self._extractor.format_of(head, item.record_id.rpartition("/")[2])
         if form not in FORMATS or not self._formats(form).splits_bytes:
             return []
         if not self._may_split(form, item.path, frames.end.content):
@@ -374,7 +381,7 @@ class CorpusListing:
         """The item with a hash of what else decides its records, so that its unit depends on it."""
         said = ""
         # Only of TFRecord files are the class names in another file.
-        named = not item.reason and self._payload.known_format(item) in ("", "tfrecord")
+        named = not item.reason and self._extractor.known_format(item) in ("", "tfrecord")
         if named and self._options.label_column is not None and self._labels is None:
             said = self._class_names_digest(os.path.dirname(item.path))
         if self._replacements:

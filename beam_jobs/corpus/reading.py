@@ -20,7 +20,6 @@ from beam_jobs.corpus.formats.base import FilePart, Format, FoundRecord, FoundRe
 from beam_jobs.corpus.formats.tfrecord import is_frame
 from beam_jobs.corpus.frames import Frame, FramedContent
 from beam_jobs.corpus.labels import DEFAULT_LABEL, AnnotationReader
-from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import (
     NO_ROW,
     Annotations,
@@ -32,6 +31,7 @@ from beam_jobs.corpus.record import (
     Rejection,
     SourceItem,
 )
+from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.corpus.replacements import Replacement, Replacements
 from beam_jobs.corpus.sniffing import HEAD_BYTES, UNKNOWN, container_in
 from beam_jobs.corpus.source_io import UnreadableError, check_size, file_of, is_file, read_file
@@ -58,7 +58,7 @@ class CorpusReader:
 
     Args:
         options: The job.
-        payload: What the record type takes out of a record.
+        extractor: What the record type takes out of a record.
         scratch: A path for files of its own, which are removed when it is closed.
         inspected_bytes: Most bytes of a compressed member to read, if it is only to be inspected.
         changed: Paths of files that are other ones than were listed; their items are rejected.
@@ -67,15 +67,15 @@ class CorpusReader:
     def __init__(
         self,
         options: PreprocessOptions,
-        payload: Payload,
+        extractor: RecordExtractor,
         scratch: Path,
         inspected_bytes: int | None = None,
         changed: Collection[bytes] = (),
     ) -> None:
         self._options = options
         self._changed = changed
-        self._payload = payload
-        self._formats = formats_of_job(options, payload)
+        self._extractor = extractor
+        self._formats = formats_of_job(options, extractor)
         self._replacements = Replacements([storage.place_of(folder) for folder in options.repaired])
         self._archive = _CompressedArchive(scratch.with_name(f"{scratch.name}.m"), inspected_bytes)
         self._scratch = scratch
@@ -132,7 +132,7 @@ class CorpusReader:
         replaced = partial(FileRange, item.replacement)
         if not item.locator.is_split:
             # An original that was exported and not changed is rejected as before.
-            limit = self._payload.limit
+            limit = self._extractor.limit
             before = next(self._records(item._replace(replacement=b""), source), None)
             if isinstance(before, RejectedRecord) and before.record_id == item.record_id:
                 if before.rejection.data == bytes_within(opened(replaced()), limit):
@@ -156,7 +156,7 @@ class CorpusReader:
 
     def _known_label(self, item: SourceItem) -> str | None:
         """The label of a record that was not parsed; None if parsing would have decided."""
-        by_listing = self._payload.needs_class_folders or self._options.labels is not None
+        by_listing = self._extractor.needs_class_folders or self._options.labels is not None
         return item.label if by_listing else None
 
     def part(self, item: SourceItem, source: OpenRaw | None = None) -> tuple[FilePart, Format]:
@@ -174,7 +174,7 @@ class CorpusReader:
         locator = item.locator
         file_id = item.record_id
         label_columns = self._options.label_columns or (DEFAULT_LABEL,)
-        known = locator.format or self._payload.known_format(item)
+        known = locator.format or self._extractor.known_format(item)
         if locator.is_split:
             file_id = item.record_id.rpartition("/")[0]
         stored, codec, form = source, "", known
@@ -185,7 +185,7 @@ class CorpusReader:
                 codec = _codec_of_head(raw.look(16), "", known)
         # A small file that was read to inspect it is in memory; others are read in place.
         in_place = item if stored is source else None
-        read_all = partial(_read_all, stored, in_place, self._payload.limit)
+        read_all = partial(_read_all, stored, in_place, self._extractor.limit)
         part = FilePart(
             file_id,
             stored,
@@ -217,7 +217,7 @@ class CorpusReader:
         if container_in(head) or container_in(stored):
             form, why = UNKNOWN, "it is an archive inside of another"
         else:
-            form = self._payload.format_of(head, name)
+            form = self._extractor.format_of(head, name)
             why = f"it begins with {head[:16]!r}, as no known format does"
         if form == UNKNOWN:
             data = bytes_within(opened(source()), _KEPT_BYTES)
@@ -277,7 +277,7 @@ class CorpusReader:
         members = {**others, **dict(item.locator.companions)}
         for name, locator in sorted(members.items(), key=lambda one: one[1].offset):
             source = partial(self._open, item.path, locator)
-            yield name, _read_all(source, None, self._payload.limit)
+            yield name, _read_all(source, None, self._extractor.limit)
 
     def _fields_of(self, found: Mapping[str, bytes]) -> dict[str, Any]:
         """The fields of .cls, .json and .txt: the keys of .json, and txt and cls."""
@@ -310,7 +310,7 @@ class CorpusReader:
                     )
                 else:
                     raw = self._open(item.path, locator)
-                    data = bytes_within(opened(raw), self._payload.limit)
+                    data = bytes_within(opened(raw), self._extractor.limit)
             except (Rejection, UnreadableError):
                 data = None
         return self._rejected(item, Rejection(item.reason, item.detail, stage="list", data=data))
@@ -335,9 +335,11 @@ def stored_range(item: SourceItem) -> storage.Range | None:
     return storage.range_of(file, start, max(ends) - start)
 
 
-def formats_of_job(options: PreprocessOptions, payload: Payload) -> Callable[[str], Format]:
+def formats_of_job(
+    options: PreprocessOptions, extractor: RecordExtractor
+) -> Callable[[str], Format]:
     """The formats of a job by their names in FORMATS, made when they are first used."""
-    return functools.cache(lambda name: FORMATS[name].load()(options, payload))
+    return functools.cache(lambda name: FORMATS[name].load()(options, extractor))
 
 
 def read_part(
@@ -390,7 +392,7 @@ def read_part(
         else:
             yield record
     if is_empty:  # a file in which nothing was found must not vanish: it may be of another format
-        noun = form.payload.plural
+        noun = form.extractor.plural
         kept = bytes_within(opened(part.source()), _KEPT_BYTES)
         empty = Rejection(f"no-{noun}", f"the file has no {noun}", stage="read", data=kept)
         yield RejectedRecord(part.file_id, empty, label)

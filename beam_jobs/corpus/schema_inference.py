@@ -27,9 +27,9 @@ from beam_jobs.corpus.names import (
     split_name,
     without_split,
 )
-from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.reading import CorpusReader
 from beam_jobs.corpus.record import Rejection, SourceItem
+from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.corpus.selection import Selection
 from beam_jobs.corpus.sniffing import IMAGE, UNKNOWN, image_kind
 from beam_jobs.corpus.source_io import UnreadableError, concurrently, path_of, place_of
@@ -176,30 +176,30 @@ class _Look(NamedTuple):
         return next(iter(self.tables.items()))
 
 
-def infer_labels(options: TextOptions, payload: Payload) -> TextOptions:
+def infer_labels(options: TextOptions, extractor: RecordExtractor) -> TextOptions:
     """The options with the label column and the splits that are meant, or without labels.
 
     Raises:
         InputError: A column is named that is not there, labels are needed and there are none, or
             folders may be splits or classes.
     """
-    look = _look(options, payload)
+    look = _look(options, extractor)
     if look is None:
-        return settle_split(options, payload)  # listing says what is wrong
-    _check_look(options, payload, look)
+        return settle_split(options, extractor)  # listing says what is wrong
+    _check_look(options, extractor, look)
     in_folders = not look.tables and _in_class_folders(look, options)
-    options = settle_split(options, payload, folders_label=in_folders)
+    options = settle_split(options, extractor, folders_label=in_folders)
     by_name = "label" in pattern_groups(options.label_pattern)
     is_said = options.label_column is not None or options.labels is not None or by_name
     if options.no_labels or is_said:
         return options
     if look.tables:
-        _, rows = look.table(payload.columns)
+        _, rows = look.table(extractor.columns)
         if DEFAULT_LABEL in rows[0]:
             return dataclasses.replace(options, label_column=DEFAULT_LABEL)
     elif _in_class_folders(look, options):
         return options
-    _check_needs_no_labels(options, payload, look)
+    _check_needs_no_labels(options, extractor, look)
     notes = (*options.notes, *_labels_of_others(look))
     return dataclasses.replace(options, no_labels=True, notes=notes)
 
@@ -218,26 +218,29 @@ def _labels_of_others(look: _Look) -> list[str]:
     ]
 
 
-def check_columns(options: PreprocessOptions, payload: Payload) -> None:
+def check_columns(options: PreprocessOptions, extractor: RecordExtractor) -> None:
     """Returns if the first files have the columns that the job needs.
 
     Raises:
         InputError: None has.
     """
-    look = _look(options, payload)
+    look = _look(options, extractor)
     if look is not None and look.tables:
-        _check_look(options, payload, look)
+        _check_look(options, extractor, look)
 
 
 def check_companions(
-    items: Iterable[SourceItem], options: PreprocessOptions, payload: Payload, scratch: Path
+    items: Iterable[SourceItem],
+    options: PreprocessOptions,
+    extractor: RecordExtractor,
+    scratch: Path,
 ) -> None:
     """Checks that some of the first members have each column that the options name, but the label.
 
     Args:
         items: Members of archives; their companions have the columns.
         options: The job.
-        payload: Of the job.
+        extractor: Of the job.
         scratch: A path for files that are removed again.
 
     Raises:
@@ -247,7 +250,7 @@ def check_companions(
     missing = {name for _, name in wanted}
     known: dict[str, None] = {}
     looked: list[str] = []
-    with CorpusReader(options, payload, scratch) as reader:
+    with CorpusReader(options, extractor, scratch) as reader:
         usable = (item for item in items if not item.reason)
         for item in itertools.islice(usable if missing else (), _MAX_COMPANIONS):
             with contextlib.suppress(Rejection, UnreadableError):
@@ -269,7 +272,7 @@ def _wanted(reader: AnnotationReader, but: str = "") -> list[tuple[str, str]]:
     return wanted + [(COLUMN_FLAGS[use_of_kept(kind)], name) for name, kind in reader.kept]
 
 
-def _look(options: PreprocessOptions, payload: Payload) -> _Look | None:
+def _look(options: PreprocessOptions, extractor: RecordExtractor) -> _Look | None:
     """A bounded look at the sources; None if they are empty."""
     options = dataclasses.replace(options, repaired=(), on_unreadable="quarantine")
     roots = [storage.place_of(path) for path in options.sources]
@@ -277,9 +280,9 @@ def _look(options: PreprocessOptions, payload: Payload) -> _Look | None:
     seen, others = 0, list[tuple[str, ...]]()
     with (
         tempfile.TemporaryDirectory() as folder,
-        CorpusReader(options, payload, Path(folder, "look"), _MAX_MEMBER_BYTES) as reader,
+        CorpusReader(options, extractor, Path(folder, "look"), _MAX_MEMBER_BYTES) as reader,
     ):
-        for item, folders in itertools.islice(_files(roots, options, payload), _MAX_FILES):
+        for item, folders in itertools.islice(_files(roots, options, extractor), _MAX_FILES):
             try:
                 part, form = reader.part(item)
                 rows = form.inspect(part)
@@ -308,7 +311,7 @@ def _in_class_folders(look: _Look, options: PreprocessOptions) -> bool:
 
 
 def _files(
-    roots: Sequence[storage.Place], options: PreprocessOptions, payload: Payload
+    roots: Sequence[storage.Place], options: PreprocessOptions, extractor: RecordExtractor
 ) -> Iterator[tuple[SourceItem, tuple[str, ...]]]:
     """Files and some members of archives, with the folders that may be classes."""
     found = find_files(
@@ -319,7 +322,7 @@ def _files(
         if item.reason or selection.excludes(item.record_id):
             continue
         try:
-            container = payload.container_of(item)
+            container = extractor.container_of(item)
             members = list(_some_members(item, container)) if container else []
         except (Rejection, UnreadableError):
             continue
@@ -368,7 +371,7 @@ def _no_file_next_to_folders(roots: Sequence[storage.Place], options: Preprocess
     )
 
 
-def _check_look(options: PreprocessOptions, payload: Payload, look: _Look) -> None:
+def _check_look(options: PreprocessOptions, extractor: RecordExtractor, look: _Look) -> None:
     """Returns if some of the first records have each column that the options name.
 
     Raises:
@@ -384,29 +387,29 @@ def _check_look(options: PreprocessOptions, payload: Payload, look: _Look) -> No
             )
         return
     found = {name for rows in look.tables.values() for row in rows for name in row}
-    file_id, rows = look.table(payload.columns)
+    file_id, rows = look.table(extractor.columns)
     # Next to plain text, a table of something else is a matter of its own records.
-    if not look.folders and not _has_payload(payload, found):
-        own = [(payload.column_flag, name) for name in payload.columns if name not in found]
+    if not look.folders and not _has_record_columns(extractor, found):
+        own = [(extractor.column_flag, name) for name in extractor.columns if name not in found]
         wanted = own + wanted
     columns = list(dict.fromkeys(name for row in rows for name in row))
     for flag, name in wanted:
         if name not in found:
-            raise InputError(_missing(flag, name, file_id, columns, _guess(rows, payload)))
-    for name in payload.columns:
+            raise InputError(_missing(flag, name, file_id, columns, _guess(rows, extractor)))
+    for name in extractor.columns:
         kind = rows[0].get(name)
-        if isinstance(kind, pa.DataType) and not payload.holds(kind):
+        if isinstance(kind, pa.DataType) and not extractor.holds(kind):
             shown = ", ".join(f"{one!a:.60}" for one in columns[:30])
             raise InputError(
-                f"{payload.column_flag} {name!r} of {file_id} has the type {kind}, which cannot "
-                f"hold {payload.plural}. It has the columns {shown}. Name another one."
+                f"{extractor.column_flag} {name!r} of {file_id} has the type {kind}, which cannot "
+                f"hold {extractor.plural}. It has the columns {shown}. Name another one."
             )
 
 
-def _has_payload(payload: Payload, found: set[str]) -> bool:
-    """Whether the payload's columns are there, under their own name or another usual one."""
-    return all(name in found for name in payload.columns) or any(
-        name in found for name in payload.alternatives
+def _has_record_columns(extractor: RecordExtractor, found: set[str]) -> bool:
+    """Whether the columns of records are there, under their own name or another usual one."""
+    return all(name in found for name in extractor.columns) or any(
+        name in found for name in extractor.alternatives
     )
 
 
@@ -423,13 +426,13 @@ def _missing(flag: str, name: str, file_id: str, columns: list[str], guess: str)
     return f"{file_id} has no column {name!r} ({flag}). Its columns are {shown}. {near}{hint}"
 
 
-def _guess(rows: list[dict[str, Any]], payload: Payload) -> str:
+def _guess(rows: list[dict[str, Any]], extractor: RecordExtractor) -> str:
     """The column that most likely holds records; "" if none can."""
     texts: dict[str, int] = {}
     for row in rows:
         for name, value in row.items():
             if isinstance(value, pa.DataType):
-                if payload.holds(value):
+                if extractor.holds(value):
                     return name
             elif isinstance(value, str):
                 texts[name] = texts.get(name, 0) + len(value)
@@ -437,7 +440,7 @@ def _guess(rows: list[dict[str, Any]], payload: Payload) -> str:
     return named[0] if named else max(texts, key=lambda name: texts[name], default="")
 
 
-def _check_needs_no_labels(options: TextOptions, payload: Payload, look: _Look) -> None:
+def _check_needs_no_labels(options: TextOptions, extractor: RecordExtractor, look: _Look) -> None:
     """Returns if the job can do without labels.
 
     Raises:
@@ -452,7 +455,7 @@ def _check_needs_no_labels(options: TextOptions, payload: Payload, look: _Look) 
         if is_given:
             found = "not every file is in a class folder"
             if look.tables:
-                file_id, rows = look.table(payload.columns)
+                file_id, rows = look.table(extractor.columns)
                 found = f"{file_id} has the columns {', '.join(map(ascii, rows[0]))}"
             raise InputError(
                 f"{flag} needs labels, and there are none: {found}. Name a column with "

@@ -14,8 +14,8 @@ from typing import TypeVar
 from beam_jobs.corpus.containers.base import ArchiveReport, container
 from beam_jobs.corpus.discovery import some_entries
 from beam_jobs.corpus.names import SPLIT_NAMES, is_hidden_member, prefixes, split_name
-from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import Rejection, SourceItem
+from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.corpus.source_io import UnreadableError, path_of
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.command import command_line, short_path
@@ -39,13 +39,15 @@ Options = TypeVar("Options", bound=PreprocessOptions)
 Folders = Mapping[str, Collection[str]]
 
 
-def settle_split(options: Options, payload: Payload, *, folders_label: bool = True) -> Options:
+def settle_split(
+    options: Options, extractor: RecordExtractor, *, folders_label: bool = True
+) -> Options:
     """The options with the value of --split that is meant, if it is not given.
 
     Args:
         options: The job, with its source settled.
-        payload: Of the job.
-        folders_label: Whether folders label records, as far as the payload does not know.
+        extractor: Of the job.
+        folders_label: Whether folders label records, as far as the extractor does not know.
 
     Raises:
         InputError: Folders may be splits or classes, or a source is inside of another.
@@ -54,8 +56,8 @@ def settle_split(options: Options, payload: Payload, *, folders_label: bool = Tr
         return options
     by_name = "label" in pattern_groups(options.label_pattern)
     is_labeled = not (options.no_labels or by_name or options.labels is not None)
-    labelled = folders_label and payload.needs_class_folders and is_labeled
-    found = [_Root(place, options, payload, labelled) for place in _looked_into(options)]
+    labelled = folders_label and extractor.needs_class_folders and is_labeled
+    found = [_Root(place, options, extractor, labelled) for place in _looked_into(options)]
     reason = _why_folders(found)
     if reason and not (options.stratify and not labelled):
         if options.stratify:
@@ -91,7 +93,7 @@ class _Root:
     """
 
     def __init__(
-        self, place: Place, options: PreprocessOptions, payload: Payload, labelled: bool
+        self, place: Place, options: PreprocessOptions, extractor: RecordExtractor, labelled: bool
     ) -> None:
         self.place = place
         self.is_folder = storage.is_folder(place)
@@ -101,7 +103,7 @@ class _Root:
         self.labelled = labelled and not in_archives
         if not any(map(split_name, self.folders)):
             archive = _first_file(place) if self.is_folder else place
-            inside = _folders_inside(archive, payload) if archive is not None else {}
+            inside = _folders_inside(archive, extractor) if archive is not None else {}
             if any(map(split_name, inside)):
                 self.place, self.folders, self.labelled = archive or place, inside, labelled
                 self.is_folder = False
@@ -219,12 +221,12 @@ def _first_file(root: Place) -> Place | None:
     return next((root / entry.name for entry in entries if entry.kind == storage.FILE), None)
 
 
-def _folders_inside(archive: Place, payload: Payload) -> Folders:
+def _folders_inside(archive: Place, extractor: RecordExtractor) -> Folders:
     """The folders in an archive, without one around all of them; none if they label nothing."""
-    names = _member_names(archive, payload)
-    if payload.groups_members and any(name.endswith((".cls", ".json")) for name in names):
+    names = _member_names(archive, extractor)
+    if extractor.groups_members and any(name.endswith((".cls", ".json")) for name in names):
         return {}  # in WebDataset form
-    names = [name for name in names if payload.is_primary(name)]
+    names = [name for name in names if extractor.is_primary(name)]
     paths = [tuple(name.split("/")[:-1]) for name in names]
     tops = {path[:1] for path in paths}
     if len(tops) == 1 and all(len(path) > 1 for path in paths) and not split_name(paths[0][0]):
@@ -236,7 +238,7 @@ def _folders_inside(archive: Place, payload: Payload) -> Folders:
     return folders
 
 
-def _member_names(archive: Place, payload: Payload) -> list[str]:
+def _member_names(archive: Place, extractor: RecordExtractor) -> list[str]:
     """The names of the first members; none if the file is no archive."""
     found = list[str]()
     try:
@@ -244,7 +246,7 @@ def _member_names(archive: Place, payload: Payload) -> list[str]:
         if status is None:
             return []
         item = SourceItem(archive.name, path_of(archive), None, *status)
-        kind = payload.container_of(item)
+        kind = extractor.container_of(item)
         members = container(kind).members(item, ArchiveReport()) if kind else iter(())
         for member in itertools.islice(members, _MAX_MEMBERS):
             if not member.reason and not is_hidden_member(member.name):

@@ -15,8 +15,8 @@ import pyarrow as pa
 from typing_extensions import override
 
 from beam_jobs.columns import Columns, IntArray
-from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import RawRecord, Rejection
+from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, Clusters, NearPairs
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_kept
@@ -89,7 +89,7 @@ class RecordType(abc.ABC):
     """One kind of record; an instance belongs to one job and holds its parsed options.
 
     Attributes:
-        payload: How its records are read from a corpus.
+        extractor: How its records are read from a corpus.
         version: Raised whenever the same input and options give other bytes than before, so that
             no unit staged by older code is reused.
         schema: The features of an example of the set.
@@ -106,7 +106,7 @@ class RecordType(abc.ABC):
             as much staged payload of local units is in memory while a shard is written.
     """
 
-    payload: Payload
+    extractor: RecordExtractor
     version: int
     schema: Schema
     statistics: tuple[pa.Field, ...]

@@ -24,9 +24,9 @@ from beam_jobs.dedup.images.near_duplicates import near_duplicates, near_earlier
 from beam_jobs.images.decode import DecodedImage, DecodingOptions, Pixels, decode_unconverted, heif
 from beam_jobs.images.decode.base import parse_background
 from beam_jobs.images.encode import ENCODERS, decode_jpeg_strictly, decode_stored, preview
+from beam_jobs.images.extractor import ImageExtractor
 from beam_jobs.images.filters import filter_options, make_checks
 from beam_jobs.images.jpeg_passthrough import needs_no_change, pixels_hash, shrunk
-from beam_jobs.images.payload import ImagePayload
 from beam_jobs.images.perceptual_hash import perceptual_hashes, thumbnail_of
 from beam_jobs.images.resize import keeps_size, parse_resize, resize_image, stays_smaller
 from beam_jobs.images.statistics import NOT_COUNTED, PIXEL_FIELDS, count_pixels, merge_pixels
@@ -72,7 +72,7 @@ class ImageRecords(SingleRecords):
 
     def __init__(self, options: ImageOptions) -> None:
         self._options = options
-        self.payload = ImagePayload(options)
+        self.extractor = ImageExtractor(options)
         self._resize = parse_resize(options.resize, options.enlarge, options.resize_filter)
         self._keeps, self._quality = parse_quality(options.quality)
         self._encoding = options.encoding

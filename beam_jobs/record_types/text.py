@@ -35,7 +35,7 @@ from beam_jobs.staging.stored import StoredRecords
 from beam_jobs.text.cleaning import Measures, Texts, make_steps, versions
 from beam_jobs.text.cleaning.length import Length
 from beam_jobs.text.cleaning.tags import Tags, num_with_tags
-from beam_jobs.text.payload import TextPayload, document_batch
+from beam_jobs.text.extractor import TextExtractor, document_batch
 from beam_jobs.workspace import Workspace
 from shard_format import Feature, Schema
 
@@ -76,7 +76,7 @@ class TextRecords(RecordType):
             parse_names("--decontaminate", decontaminate) if decontaminate else (),
             options.contamination_words,
         )
-        self.payload = TextPayload(options)
+        self.extractor = TextExtractor(options)
         reported = [field for applied in self._steps for field in applied.step.reports]
         self.statistics = (*type(self).statistics, *dict.fromkeys(reported))
         self._near = options.dedup == "near"

@@ -104,7 +104,7 @@ def resolve_options(options: PreprocessOptions) -> PreprocessOptions:
         InputError: A pattern matches nothing, SRC is ambiguous, or lacks a column.
     """
     options = dataclasses.replace(options, sources=tuple(expand_globs(options.sources)))
-    return RECORD_TYPES[options.record_type](options).payload.resolved()
+    return RECORD_TYPES[options.record_type](options).extractor.resolved()
 
 
 def list_corpus(
@@ -125,16 +125,16 @@ def list_corpus(
         InputError: A source is missing, or there is nothing in it that could be used.
     """
     ignored: list[str] = []
-    listing = CorpusListing(options, record_type.payload, ignored.append)
+    listing = CorpusListing(options, record_type.extractor, ignored.append)
     items = listing.items([storage.place_of(path) for path in options.sources])
     how = [options.source, *(getattr(options, name) for name in options.READING)]
     unread = _Unread(options, reading_key(how))
     found = _write_listing(items, unread, workspace, on_progress)
     if not unread.known:
         _check_not_empty(options, found, workspace)
-    if record_type.payload.groups_members and not options.only_items:  # a set has them otherwise
+    if record_type.extractor.groups_members and not options.only_items:  # a set has them otherwise
         members = (item for item in _items_in(workspace.listing) if item.locator.container)
-        check_companions(members, options, record_type.payload, workspace.scratch_file())
+        check_companions(members, options, record_type.extractor, workspace.scratch_file())
     unit_bytes = (
         parse_size("--unit-size", options.unit_size)
         if options.unit_size is not None
@@ -359,7 +359,7 @@ def _check_not_empty(options: PreprocessOptions, found: _Written, workspace: Wor
         first, *others = items_in(read_table(workspace.listing).slice(0, 3))
         alike = [item.record_id for item in others if item.reason == first.reason]
         like = f", like {' and '.join(map(repr, alike))}" if alike else ""
-        plural = RECORD_TYPES[options.record_type](options).payload.plural
+        plural = RECORD_TYPES[options.record_type](options).extractor.plural
         raise InputError(
             f"No usable {plural} among {found.items:,} files in {where}: {first.record_id!r} is "
             f"rejected as {first.reason} ({first.detail}){like}. Use one folder per class, "

@@ -133,7 +133,7 @@ def _stage(
     ):
         reports = SteadyReports(workspace.progress, "stage")
         scratch = workspace.scratch_file()
-        with CorpusReader(options, record_type.payload, scratch, changed=changed) as reader:
+        with CorpusReader(options, record_type.extractor, scratch, changed=changed) as reader:
             checked = _with_checks(items(), each=is_last)
             for item, behind in storage.ahead(checked, lambda one: stored_range(one[0])):
                 is_checked = behind is not None and read_path(behind) not in changed

@@ -84,7 +84,7 @@ def stage_trial(
         workspace.write_arrow(rejects_path) as sink,
         RejectWriter(sink) as rejects,
         closing(UnitAtWork(options, record_type, rejects, workspace)) as unit,
-        CorpusReader(options, record_type.payload, workspace.scratch_file()) as reader,
+        CorpusReader(options, record_type.extractor, workspace.scratch_file()) as reader,
     ):
         work = _TimedWork(unit)
         try:

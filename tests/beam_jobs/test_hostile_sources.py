@@ -29,15 +29,15 @@ def listed(*sources, **options):
     """Every item of the sources."""
     job = resolve_options(ImageOptions(tuple(map(str, sources)), "out", **options))
     roots = [type(sources[0])(path) for path in job.sources]
-    payload = RECORD_TYPES["image"](job).payload
-    return list(CorpusListing(job, payload, lambda ignored: None).items(roots))
+    extractor = RECORD_TYPES["image"](job).extractor
+    return list(CorpusListing(job, extractor, lambda ignored: None).items(roots))
 
 
 def read(tmp_path, *sources, **options):
     """What reading every item gives."""
     job = resolve_options(ImageOptions(tuple(map(str, sources)), "out", **options))
-    payload = RECORD_TYPES["image"](job).payload
-    with CorpusReader(job, payload, tmp_path / "scratch") as reader:
+    extractor = RECORD_TYPES["image"](job).extractor
+    with CorpusReader(job, extractor, tmp_path / "scratch") as reader:
         return [one for item in listed(*sources, **options) for one in reader.read(item)]
 
 

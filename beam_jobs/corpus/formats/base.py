@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from beam_jobs.corpus.dataset_metadata import FeatureNames
 from beam_jobs.corpus.encodings import STATEFUL, UTF8, Encoding, decode, encoding_of_lines
 from beam_jobs.corpus.labels import AnnotationReader
-from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import (
     WHOLE_FILE,
     Annotations,
@@ -25,6 +24,7 @@ from beam_jobs.corpus.record import (
     RawRecord,
     Rejection,
 )
+from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.corpus.source_io import TOO_LARGE, check_size
 from beam_jobs.corpus.streams import (
     Beginning,
@@ -128,7 +128,7 @@ class Format(abc.ABC):
 
     Args:
         options: The job.
-        payload: What the record type takes out of a record.
+        extractor: What the record type takes out of a record.
 
     Attributes:
         splits_bytes: Whether its splits are ranges of bytes, which are read from their start on:
@@ -140,10 +140,10 @@ class Format(abc.ABC):
     splits_bytes = False
     reads_to_split = False
 
-    def __init__(self, options: PreprocessOptions, payload: Payload) -> None:
+    def __init__(self, options: PreprocessOptions, extractor: RecordExtractor) -> None:
         self.options = options
-        self.payload = payload
-        self.limit = payload.limit
+        self.extractor = extractor
+        self.limit = extractor.limit
         self.annotations = AnnotationReader(options)
 
     def find(self, part: FilePart) -> Iterator[Found]:
@@ -191,7 +191,7 @@ class Format(abc.ABC):
 
     def place(self, number: int) -> str:
         """The place of a record by its number, or by its first byte."""
-        return f"{number:0{self.payload.digits}d}"
+        return f"{number:0{self.extractor.digits}d}"
 
     def after_damage(
         self, number: int, damage: Rejection, data: bytes | None, context: Any = None

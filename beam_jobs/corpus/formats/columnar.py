@@ -96,7 +96,7 @@ class Columnar(Format):
     @override
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
         fields, classes = found.context
-        payload = self.payload.from_bytes(found.data)
+        payload = self.extractor.from_bytes(found.data)
         annotations = self.annotations.read(fields, part.annotations, classes)
         return RawRecord("", found.data, payload, annotations, "utf-8")
 
@@ -124,7 +124,7 @@ class Columnar(Format):
         times = Counter(file.schema.names)
         small = [name for name in kinds if times[name] > 1 or not _holds_bytes(fields[name].type)]
         # Types, not values, where a column can hold records: these may be large.
-        typed = {*self.payload.columns, *(kinds.keys() - set(small))}
+        typed = {*self.extractor.columns, *(kinds.keys() - set(small))}
         large = {name: kind for name, kind in kinds.items() if name in typed}
         for group in file.groups() if small else ():
             for batch in file.batches(group, small):
@@ -138,7 +138,7 @@ class Columnar(Format):
 
     def _rows(self, file: ColumnFile, part: FilePart) -> Iterator[Found]:
         names = file.schema.names
-        needed = dict.fromkeys([*self.payload.columns, *self.annotations.columns])
+        needed = dict.fromkeys([*self.extractor.columns, *self.annotations.columns])
         for name in needed:
             if names.count(name) > 1:
                 detail = f"the file has the column {name!r} {names.count(name)} times"
@@ -192,7 +192,7 @@ class Columnar(Format):
         self, batch: pa.RecordBatch, first: int, classes: dict[str, list[str]]
     ) -> Iterator[FoundRecord | FoundRejection]:
         """The rows of a batch."""
-        cells = [self._cells(batch, name) for name in self.payload.columns]
+        cells = [self._cells(batch, name) for name in self.extractor.columns]
         fields = {
             name: _values(_decoded(batch.column(name)))
             for name in batch.schema.names
@@ -211,9 +211,9 @@ class Columnar(Format):
     def _cells(self, batch: pa.RecordBatch, name: str) -> list[bytes | Rejection]:
         """The bytes in each cell of a payload column."""
         if name not in batch.schema.names:
-            missing = Rejection(f"no-{self.payload.noun}", f"there is no column {name!r}")
+            missing = Rejection(f"no-{self.extractor.noun}", f"there is no column {name!r}")
             return [missing] * batch.num_rows
-        return self.payload.cells(_decoded(batch.column(name)), name)
+        return self.extractor.cells(_decoded(batch.column(name)), name)
 
     def _unreadable(self, row: int, rows: str, error: Exception) -> FoundRejection:
         detail = f"{rows} cannot be read: {first_line(error)}"

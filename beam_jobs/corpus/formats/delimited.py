@@ -28,8 +28,8 @@ from beam_jobs.corpus.formats.base import (
     first_records,
 )
 from beam_jobs.corpus.formats.lines import Line, read_lines, split_starts, splits_at
-from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import RawRecord, Rejection
+from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.corpus.source_io import TOO_LARGE
 from beam_jobs.corpus.streams import ByteStream
 from beam_jobs.options import TextOptions
@@ -65,8 +65,8 @@ class Csv(Format):
     reads_to_split = True
     delimiter: ClassVar[str] = ","
 
-    def __init__(self, options: TextOptions, payload: Payload) -> None:
-        super().__init__(options, payload)
+    def __init__(self, options: TextOptions, extractor: RecordExtractor) -> None:
+        super().__init__(options, extractor)
         self._names = parse_names("--columns", options.columns) if options.columns else ()
 
     @override
@@ -107,7 +107,7 @@ class Csv(Format):
             raise Rejection("ragged-row", detail)
         row = dict(zip(names, values, strict=True))
         annotations = self.annotations.read(row, part.annotations)
-        payload = self.payload.from_fields(row)
+        payload = self.extractor.from_fields(row)
         return RawRecord("", found.data, payload, annotations, source or encoding)
 
     @override
@@ -174,7 +174,7 @@ class Csv(Format):
         Raises:
             Rejection: One is there twice.
         """
-        for name in (*self.payload.columns, *self.annotations.columns):
+        for name in (*self.extractor.columns, *self.annotations.columns):
             if names.count(name) > 1:
                 detail = f"the header names {name!r} {names.count(name)} times"
                 raise Rejection("repeated-column", detail)

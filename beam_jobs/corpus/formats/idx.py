@@ -79,7 +79,7 @@ class Idx(Format):
         annotations = part.annotations
         if found.context is not None:
             annotations = annotations._replace(label=found.context)
-        return RawRecord("", found.data, self.payload.from_bytes(found.data), annotations)
+        return RawRecord("", found.data, self.extractor.from_bytes(found.data), annotations)
 
     @override
     def splits(self, file: ByteStream, size: int) -> list[Split]:

@@ -13,5 +13,5 @@ class ImageFile(Format):
 
     @override
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
-        payload = self.payload.from_bytes(found.data)
+        payload = self.extractor.from_bytes(found.data)
         return RawRecord("", found.data, payload, part.annotations)

@@ -39,12 +39,12 @@ class _JsonFormat(Format):
         encoding, start = found.context
         value = _json_value(found.data, encoding, start)
         if isinstance(value, str):
-            value = {self.payload.columns[0]: value}
+            value = {self.extractor.columns[0]: value}
         elif not isinstance(value, dict):
             kind = "null" if value is None else type(value).__name__
             raise Rejection("no-text", f"a record must be an object or a string, got {kind}")
         annotations = self.annotations.read(value, part.annotations)
-        payload = self.payload.from_fields(value)
+        payload = self.extractor.from_fields(value)
         return RawRecord("", found.data, payload, annotations, found.parsed or encoding)
 
     @override
@@ -70,7 +70,7 @@ class JsonLines(_JsonFormat, LineFormat):
     def find_parsed(self, part: FilePart) -> Iterator[Found | RawRecord]:
         """See Format: anything but a usable object is left to `parse`, which says why."""
         said, file_id, place = part.annotations, part.file_id, self.place
-        from_fields, read = self.payload.from_fields, self.annotations.read
+        from_fields, read = self.extractor.from_fields, self.annotations.read
 
         def parsed(offset: int, data: bytes) -> FoundRecord | RawRecord:
             name = place(offset)

@@ -10,8 +10,8 @@ from beam_jobs.corpus.encoding_declarations import declared_in_text
 from beam_jobs.corpus.encodings import decode
 from beam_jobs.corpus.formats.base import FilePart, Format, Found, FoundRecord, Split
 from beam_jobs.corpus.formats.lines import LineFormat
-from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import RawRecord
+from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.corpus.streams import ByteStream
 from beam_jobs.options import TextOptions
 from beam_jobs.options.encodings import AUTO
@@ -22,8 +22,8 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\r": "\r"}
 class PlainText(LineFormat):
     """See Format."""
 
-    def __init__(self, options: TextOptions, payload: Payload) -> None:
-        super().__init__(options, payload)
+    def __init__(self, options: TextOptions, extractor: RecordExtractor) -> None:
+        super().__init__(options, extractor)
         separator = options.separator or ""
         for written, meant in _ESCAPES.items():
             separator = separator.replace(written, meant)

@@ -58,11 +58,11 @@ class TfRecord(Format):
     @override
     def parse(self, found: FoundRecord, part: FilePart) -> RawRecord:
         fields = found.context
-        if self.payload.keeps_example:
+        if self.extractor.keeps_example:
             fields = _fields(_decoded(found.data))
-            payload = self.payload.from_fields(fields)
+            payload = self.extractor.from_fields(fields)
         else:
-            payload = self.payload.from_bytes(found.data)
+            payload = self.extractor.from_bytes(found.data)
         annotations = self.annotations.read(fields, part.annotations, part.names().class_names)
         return RawRecord("", found.data, payload, annotations, "utf-8")
 
@@ -92,7 +92,7 @@ class TfRecord(Format):
     def inspect(self, part: FilePart) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
         for one in itertools.islice(self.find(part), INSPECTED_RECORDS):
-            if isinstance(one, FoundRecord) and self.payload.keeps_example:
+            if isinstance(one, FoundRecord) and self.extractor.keeps_example:
                 with contextlib.suppress(Rejection):
                     rows.append(_fields(_decoded(one.data)))
             elif one.context:
@@ -134,11 +134,11 @@ class TfRecord(Format):
             if masked_crc(example) != _CRC.unpack(footer)[0]:
                 detail = f"its {size} bytes do not match their checksum"
                 raise Rejection("damaged-record", detail)
-            if self.payload.keeps_example:
+            if self.extractor.keeps_example:
                 return FoundRecord(self.place(number), example)
             features = _decoded(example)
             fields = _fields(features)
-            data = self.payload.example_original(features, example, part.names())
+            data = self.extractor.example_original(features, example, part.names())
             return FoundRecord(self.place(number), data, fields)
         except Rejection as rejection:
             kept = example if rejection.data is None else rejection.data

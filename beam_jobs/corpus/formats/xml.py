@@ -91,11 +91,11 @@ class Xml(Format):
                     continue
                 element, context = one.parsed, one.context
                 if element is None:
-                    if self.payload.columns == _DEFAULT_COLUMNS and not self.annotations.columns:
+                    if self.extractor.columns == _DEFAULT_COLUMNS and not self.annotations.columns:
                         return []
                     element, _ = self._parsed(one.data, context)
                 row: dict[str, Any] = dict(_without_html(element.fields, context))
-                if self.payload.columns == _DEFAULT_COLUMNS:
+                if self.extractor.columns == _DEFAULT_COLUMNS:
                     row[_DEFAULT_COLUMNS[0]] = self._text(element.fields, element.text, context)
                 rows.append(row)
                 if len(rows) == INSPECTED_RECORDS:
@@ -129,7 +129,11 @@ class Xml(Format):
         if name == "svg" and self.options.format == "auto" and not self.options.xml_element:
             detail = "it is a drawing (SVG); --format xml takes the text in it"
             raise Rejection("no-documents", detail)
-        columns = [*self.payload.columns, *self.annotations.columns, *_FEED_COLUMNS * bool(record)]
+        columns = [
+            *self.extractor.columns,
+            *self.annotations.columns,
+            *_FEED_COLUMNS * bool(record),
+        ]
         return _Context(
             self.options.xml_element or record,
             TextRules(
@@ -207,7 +211,7 @@ class Xml(Format):
         Raises:
             Rejection: It has no such field.
         """
-        columns = self.payload.columns
+        columns = self.extractor.columns
         chosen = {name: fields[name] for name in columns if name in fields}
         if columns == _DEFAULT_COLUMNS and not chosen:
             is_item = context.is_feed and context.record in (_ATOM_ENTRY, _RSS_ITEM)
@@ -216,7 +220,7 @@ class Xml(Format):
             name: value if isinstance(value, str) else "\n".join(value)
             for name, value in chosen.items()
         }
-        return str(self.payload.from_fields(joined))
+        return str(self.extractor.from_fields(joined))
 
 
 def _feed_record(name: str, root: Root) -> str:

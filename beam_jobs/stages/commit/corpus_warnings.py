@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow.compute as pc
 
 from beam_jobs.corpus.item_table import endings
-from beam_jobs.corpus.payload import Payload
+from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.corpus.sniffing import has_known_ending
 from beam_jobs.staging import UnitSummary
 from beam_jobs.workspace import Workspace, read_batches
@@ -20,16 +20,16 @@ _RARE = 0.1  # the most that endings of no known format may be of all files
 
 
 def corpus_warnings(
-    summaries: Sequence[UnitSummary], payload: Payload, workspace: Workspace
+    summaries: Sequence[UnitSummary], extractor: RecordExtractor, workspace: Workspace
 ) -> list[str]:
     """What a build knows of its corpus.
 
     Args:
         summaries: All units.
-        payload: How records are read.
+        extractor: How records are read.
         workspace: Where the listing is.
     """
-    return [*_empty_columns(summaries), *_rare_endings(payload, workspace)]
+    return [*_empty_columns(summaries), *_rare_endings(extractor, workspace)]
 
 
 def _empty_columns(summaries: Sequence[UnitSummary]) -> Iterator[str]:
@@ -49,9 +49,9 @@ def _empty_columns(summaries: Sequence[UnitSummary]) -> Iterator[str]:
         )
 
 
-def _rare_endings(payload: Payload, workspace: Workspace) -> Iterator[str]:
+def _rare_endings(extractor: RecordExtractor, workspace: Workspace) -> Iterator[str]:
     """Of files whose names are of no format, which are taken because they are text."""
-    if not payload.format_of(b"text", ""):
+    if not extractor.format_of(b"text", ""):
         return
     counts: Counter[str] = Counter()
     for batch in read_batches(workspace.listing, ["record_id", "reason"]):
@@ -69,6 +69,7 @@ def _rare_endings(payload: Payload, workspace: Workspace) -> Iterator[str]:
         more = ", ..." if len(strange) > _MOST_NAMED else ""
         yield (
             f"{files:,} of {counted(sum(counts.values()), 'file')} have endings that are rare here "
-            f"and of no format of {payload.plural} ({shown}{more}); they were read as plain text. "
-            f"Leave them out with --exclude '*{next(iter(strange))}' if they do not belong to it."
+            f"and of no format of {extractor.plural} ({shown}{more}); they were read as plain "
+            f"text. Leave them out with --exclude '*{next(iter(strange))}' if they do not belong "
+            "to it."
         )

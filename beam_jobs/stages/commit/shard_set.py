@@ -120,7 +120,7 @@ def commit(
     release_memory()  # of the index and of the files above: the tables would add to it
     write_croissant(workspace.out, manifest, workspace.scratch_of)
     notes = staging_notes(summaries, listing, options, record_type)
-    warnings = corpus_warnings(summaries, record_type.payload, workspace)
+    warnings = corpus_warnings(summaries, record_type.extractor, workspace)
     plan = plan._replace(notes=[*plan.notes, *notes], warnings=[*plan.warnings, *warnings])
     write_build_info(workspace, listing, started, plan, summaries, options, manifest, fingerprints)
     # A manifest that survives a power cut must not name files that do not: all of them are durable.

@@ -45,7 +45,7 @@ class Texts:
     """The documents of a batch that are still in, and the rejections of the others.
 
     Args:
-        batch: Has the columns of `beam_jobs.text.payload.DOCUMENT_SCHEMA`.
+        batch: Has the columns of `beam_jobs.text.extractor.DOCUMENT_SCHEMA`.
         originals: [rows of the batch] each document as quarantine keeps it; None for nothing.
 
     Attributes:

@@ -56,11 +56,11 @@ def records(tmp_path):
 
     def run(*sources, **options):
         job = resolve_options(ImageOptions(tuple(map(str, sources)), "out", **options))
-        payload = RECORD_TYPES["image"](job).payload
+        extractor = RECORD_TYPES["image"](job).extractor
         ignored: list[str] = []
-        listing = CorpusListing(job, payload, ignored.append)
+        listing = CorpusListing(job, extractor, ignored.append)
         items = list(listing.items([Path(path) for path in job.sources]))
-        with CorpusReader(job, payload, tmp_path / "scratch") as reader:
+        with CorpusReader(job, extractor, tmp_path / "scratch") as reader:
             results = [one for item in items for one in reader.read(item)]
         found = {one.record_id: _outcome(one) for one in results}
         assert len(found) == len(results), "record ids must be unique"

@@ -60,7 +60,7 @@ def _listed(root, **options):
     from beam_jobs.record_types import RECORD_TYPES
 
     job = resolved(root, **options)
-    return CorpusListing(job, RECORD_TYPES["image"](job).payload, print).items([root])
+    return CorpusListing(job, RECORD_TYPES["image"](job).extractor, print).items([root])
 
 
 def test_a_file_of_coco_next_to_classes(corpus):

@@ -106,8 +106,8 @@ def _write(kind: str, path: Path) -> None:
 def _read(path: str) -> tuple[int, int]:
     """(records, their bytes) of a file, in a process that gets no more memory than SPARE."""
     options = TextOptions(("source",), "out", label_column="label")
-    payload = RECORD_TYPES["text"](options).payload
-    form = (Arrow if path.endswith(".arrow") else Parquet)(options, payload)
+    extractor = RECORD_TYPES["text"](options).extractor
+    form = (Arrow if path.endswith(".arrow") else Parquet)(options, extractor)
     part = FilePart("file", lambda: FileRange(path.encode()))
     limit = psutil.Process().memory_info().vms + SPARE
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -145,7 +145,7 @@ def test_a_row_above_the_limit_is_rejected(tmp_path):
     table = pa.table({"text": ["short", "x" * 6_000_000, "also short"]})
     pq.write_table(table, tmp_path / "a.parquet")
     options = TextOptions(("source",), "out", max_record_bytes="5MB", no_labels=True)
-    form = Parquet(options, RECORD_TYPES["text"](options).payload)
+    form = Parquet(options, RECORD_TYPES["text"](options).extractor)
     part = FilePart("file", lambda: FileRange(bytes(tmp_path / "a.parquet")))
     first, large, last = form.find(part)
     assert (first.data, last.data) == (b"short", b"also short")
@@ -156,7 +156,7 @@ def test_text_that_is_not_utf_8_costs_its_row(tmp_path):
     texts = pa.array([b"one", b"\xff\xfe", b"two"] * 2).view(pa.string())
     pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
     options = TextOptions(("source",), "out", no_labels=True)
-    form = Parquet(options, RECORD_TYPES["text"](options).payload)
+    form = Parquet(options, RECORD_TYPES["text"](options).extractor)
     part = FilePart("file", lambda: FileRange(bytes(tmp_path / "a.parquet")))
     assert [found.data for found in form.find(part)] == [b"one", b"\xff\xfe", b"two"] * 2
 
@@ -173,8 +173,8 @@ def test_many_columns_take_linear_time(name, tmp_path):
         else:
             pq.write_table(table, path)
         options = TextOptions(("source",), "out", no_labels=True)
-        payload = RECORD_TYPES["text"](options).payload
-        form = (Arrow if path.suffix == ".arrow" else Parquet)(options, payload)
+        extractor = RECORD_TYPES["text"](options).extractor
+        form = (Arrow if path.suffix == ".arrow" else Parquet)(options, extractor)
         part = FilePart("file", lambda path=path: FileRange(bytes(path)))
         began = time.process_time()
         assert len(form.inspect(part)[0]) == columns + 1

@@ -68,15 +68,15 @@ class Read:
 def read_documents(*sources, resolve=True, **options):
     job = TextOptions(tuple(map(str, sources)), "out", **options)
     job = resolve_options(job) if resolve else job
-    payload = RECORD_TYPES["text"](job).payload
+    extractor = RECORD_TYPES["text"](job).extractor
     ignored: list[str] = []
-    listing = CorpusListing(job, payload, ignored.append)
+    listing = CorpusListing(job, extractor, ignored.append)
     items = list(listing.items([Path(path) for path in job.sources]))
     first = Path(job.sources[0])
     scratch = first.parent / f"{first.name}.scratch"
     if not first.is_relative_to(Path("/tmp")):
         scratch = Path("scratch")
-    with CorpusReader(job, payload, scratch) as reader:
+    with CorpusReader(job, extractor, scratch) as reader:
         documents = [one for item in items for one in reader.read(item)]
     assert not list(scratch.parent.glob(f"{scratch.name}*")), "scratch files must go"
     return Read(documents, items, ignored, job)

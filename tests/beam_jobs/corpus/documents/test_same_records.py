@@ -24,7 +24,7 @@ from beam_jobs.corpus.record import Locator
 from beam_jobs.corpus.streams import ByteStream, FileRange
 from beam_jobs.options import TextOptions
 from beam_jobs.options.formats import FORMATS
-from beam_jobs.text.payload import TextPayload
+from beam_jobs.text.extractor import TextExtractor
 
 MIB = 1 << 20
 
@@ -75,7 +75,7 @@ def outcomes(data, form, start=0, end=-1, **options):
     )
     found = [
         (one.record_id, _original(one), _outcome(one))
-        for one in read_part(part, FORMATS[form].load()(job, TextPayload(job)), {})
+        for one in read_part(part, FORMATS[form].load()(job, TextExtractor(job)), {})
     ]
     # Of a whole file without a document the file itself is rejected.
     return [one for one in found if one[2][:1] != ("no-documents",)]

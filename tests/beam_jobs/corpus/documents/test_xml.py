@@ -16,7 +16,7 @@ from beam_jobs.corpus.streams import InMemory
 from beam_jobs.options import TextOptions
 from beam_jobs.quarantine import export, replay_options
 from beam_jobs.run import preprocess
-from beam_jobs.text.payload import TextPayload
+from beam_jobs.text.extractor import TextExtractor
 from shard_format import InputError, UsageError
 
 ITEMS = """<?xml version="1.0"?>
@@ -44,7 +44,7 @@ def texts_of(data, **options):
     job = TextOptions(("x",), "out", no_labels=True, format="xml", **options)
     part = FilePart("f", lambda: InMemory(data if isinstance(data, bytes) else data.encode()))
     part = part._replace(read_all=lambda: part.source().read())
-    found = read_part(part, Xml(job, TextPayload(job)), {})
+    found = read_part(part, Xml(job, TextExtractor(job)), {})
     return [getattr(one, "payload", getattr(one, "rejection", None)) for one in found]
 
 
@@ -221,7 +221,7 @@ def test_memory_is_bounded_by_one_element(file, documents):
     part = FilePart("w", lambda: InMemory(data.encode()))
     before = process.memory_info().rss
     most = 0
-    for number, _ in enumerate(read_part(part, Xml(options, TextPayload(options)), {})):
+    for number, _ in enumerate(read_part(part, Xml(options, TextExtractor(options)), {})):
         if not number % 1000:
             most = max(most, process.memory_info().rss - before)
     assert number == 11_999 and most < 2 * len(data) + (12 << 20)  # which is in memory here

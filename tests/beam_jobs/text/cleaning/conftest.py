@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from beam_jobs.text.cleaning import Texts, make_steps
-from beam_jobs.text.payload import DOCUMENT_SCHEMA
+from beam_jobs.text.extractor import DOCUMENT_SCHEMA
 
 
 class Cleaned(NamedTuple):

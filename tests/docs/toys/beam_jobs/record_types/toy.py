@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 
 from beam_jobs.corpus.dataset_metadata import FeatureNames
-from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import Rejection, SourceItem
+from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.options.toy import ToyOptions
 from beam_jobs.record_types.base import Prepared, SingleRecords
 from shard_format import Feature, Schema
 
 
-class ToyPayload(Payload):
+class ToyExtractor(RecordExtractor):
     noun, plural, column_flag, digits = "toy", "toys", "--toy-column", 9
     columns, limit, needs_class_folders = (), 1 << 20, False
 
@@ -62,7 +62,7 @@ class ToyRecords(SingleRecords):
     statistics = ()
 
     def __init__(self, options: ToyOptions) -> None:
-        self.payload = ToyPayload(options)
+        self.extractor = ToyExtractor(options)
 
     def stage_options(self) -> dict[str, Any]:
         return {}

@@ -14,8 +14,8 @@ from beam_jobs.corpus.class_folders import check_class_folders
 from beam_jobs.corpus.dataset_metadata import FeatureNames
 from beam_jobs.corpus.formats.idx import is_labels
 from beam_jobs.corpus.labels import COLUMN_FLAGS, kept_columns, use_of_kept
-from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import Rejection, SourceItem
+from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.corpus.schema_inference import check_columns, detect_source
 from beam_jobs.corpus.sniffing import UNKNOWN, image_kind, is_image_name
 from beam_jobs.corpus.split_folders import settle_split
@@ -36,8 +36,8 @@ _OF_PIXELS = re.compile(
 )
 
 
-class ImagePayload(Payload):
-    """See Payload."""
+class ImageExtractor(RecordExtractor):
+    """Takes images out of files, archives and columns."""
 
     noun = "image"
     plural = "images"
@@ -54,18 +54,19 @@ class ImagePayload(Payload):
         self.needs_class_folders = options.source in ("class-folders", *CONTAINERS)
         self.in_file_names = options.source not in ("class-folders", "table")
 
+    @override
     def resolved(self) -> ImageOptions:
-        """See Payload: the source and the splits that are meant."""
+        """Settles the source and the splits."""
         options = self._options
         if options.source == "auto":
             options = detect_source(options)
-        options = settle_split(options, ImagePayload(options))
+        options = settle_split(options, ImageExtractor(options))
         if self._options.source == "auto" and options.source == "class-folders":
             check_class_folders(options, may_be_one=self._options.split is not None)
         if options.source in ("class-folders", "idx"):
             _check_no_columns(options)
         if options.source in ("parquet", "arrow", "tfrecord"):
-            check_columns(options, ImagePayload(options))
+            check_columns(options, ImageExtractor(options))
         return dataclasses.replace(options, notes=(*options.notes, *_notes_on_pixels(options)))
 
     @override
@@ -89,12 +90,14 @@ class ImagePayload(Payload):
     def may_hold(self, path: bytes) -> bool:
         return image_kind(path) != UNKNOWN
 
+    @override
     def is_companion(self, path: bytes) -> bool:
-        """See Payload: the labels of an IDX file."""
+        """Whether it has the labels of an IDX file."""
         return self._options.source == "idx" and is_labels(path)
 
+    @override
     def holds(self, kind: pa.DataType) -> bool:
-        """See Payload: bytes, or Hugging Face's struct of bytes and path."""
+        """Whether it is of bytes, or of Hugging Face's struct of bytes and path."""
         if pa.types.is_struct(kind):
             index = kind.get_field_index("bytes")
             return index >= 0 and self.holds(kind.field(index).type)
@@ -123,10 +126,11 @@ class ImagePayload(Payload):
     def from_fields(self, fields: Mapping[str, Any]) -> bytes:
         raise Rejection("no-image", "text formats hold no images")
 
+    @override
     def example_original(
         self, features: Mapping[str, Sequence[Any]], example: bytes, names: FeatureNames
     ) -> bytes:
-        """See Payload: the bytes of the image feature; raw pixels get a header with their size."""
+        """The bytes of the image feature; raw pixels get a header with their size."""
         column = self._options.image_column
         tried = (column, *self.alternatives)
         name = next((name for name in tried if features.get(name)), None)

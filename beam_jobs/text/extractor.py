@@ -11,8 +11,8 @@ from typing_extensions import override
 
 from beam_jobs.corpus.dataset_metadata import FeatureNames
 from beam_jobs.corpus.encodings import decode_value
-from beam_jobs.corpus.payload import Payload
 from beam_jobs.corpus.record import RawRecord, Rejection, SourceItem
+from beam_jobs.corpus.record_extractor import RecordExtractor
 from beam_jobs.corpus.schema_inference import describes_others, infer_labels
 from beam_jobs.corpus.sniffing import UNKNOWN, container_of, text_format, text_kind
 from beam_jobs.options import TextOptions
@@ -41,8 +41,8 @@ def document_batch(records: Sequence[RawRecord]) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=DOCUMENT_SCHEMA)
 
 
-class TextPayload(Payload):
-    """See Payload."""
+class TextExtractor(RecordExtractor):
+    """Takes documents out of files of many formats."""
 
     noun = "text"
     plural = "documents"
@@ -58,8 +58,9 @@ class TextPayload(Payload):
         self.limit = parse_size("--max-record-bytes", options.max_record_bytes)
         self.needs_class_folders = options.label_column is None
 
+    @override
     def resolved(self) -> TextOptions:
-        """See Payload: the label column that is meant, or none, and the splits."""
+        """Settles the label column, or that there is none, and the splits."""
         return infer_labels(self._options, self)
 
     @override
@@ -87,8 +88,9 @@ class TextPayload(Payload):
     def holds(self, kind: pa.DataType) -> bool:
         return any(test(kind) for test in _HOLD_TEXT)
 
+    @override
     def cells(self, column: pa.Array, name: str) -> list[bytes | Rejection]:
-        """See Payload; they may not be UTF-8."""
+        """The bytes in each cell; they may not be UTF-8."""
         if not self.holds(column.type):
             detail = f"the text column {name!r} must hold text, got {column.type}"
             return [Rejection("no-text", detail)] * len(column)

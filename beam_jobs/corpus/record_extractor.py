@@ -1,4 +1,4 @@
-"""What a record type takes out of a corpus: an image from its column, a document from its own."""
+"""What a record type takes out of a corpus: an image or a document, from a file or a column."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from beam_jobs.corpus.record import Rejection, SourceItem
 from beam_jobs.options import PreprocessOptions
 
 
-class Payload(abc.ABC):
-    """How one record type reads its records; an instance belongs to one job.
+class RecordExtractor(abc.ABC):
+    """Takes the records of one record type out of a corpus; an instance belongs to one job.
 
     Attributes:
-        noun: What a record is called in reasons.
-        plural: Likewise, of several.
+        noun: Name of a record in reasons.
+        plural: Name of several records.
         column_flag: The option that names its columns.
         columns: The columns of a table that make one record.
         alternatives: Other usual names of a column, tried where it has its default name.
