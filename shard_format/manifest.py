@@ -207,7 +207,7 @@ def _root_hash(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def load_manifest(directory: Place, generation: int | None = None) -> Manifest:
+def load_manifest(directory: Place | str, generation: int | None = None) -> Manifest:
     """The manifest of a shard set, after a check of its root hash and types.
 
     Args:
@@ -220,6 +220,7 @@ def load_manifest(directory: Place, generation: int | None = None) -> Manifest:
         ShardSetError: The directory is not a shard set, or one of another format version.
         DamageError: The manifest is not as shardmill writes them.
     """
+    directory = storage.place_of(directory)
     newest = _load(directory, directory / naming.MANIFEST)
     if generation is None or generation == newest.newest:
         return newest

@@ -85,7 +85,7 @@ class Verified(NamedTuple):
 
 
 def verify(
-    directory: Place,
+    directory: Place | str,
     *,
     workers: int | None = None,
     on_bytes: OnBytes = lambda size: None,
@@ -100,7 +100,7 @@ def verify(
 
 
 def verify_set(
-    directory: Place,
+    directory: Place | str,
     scope: Scope | None = None,
     *,
     workers: int | None = None,
@@ -118,6 +118,7 @@ def verify_set(
         ShardSetError: There is no set in this directory.
         DamageError: The manifest is missing or damaged, so nothing can be checked against it.
     """
+    directory = storage.place_of(directory)
     scope = scope or Scope()
     manifest = manifest_to_verify(directory)
     stored = stored_files(directory, manifest)

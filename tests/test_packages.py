@@ -11,7 +11,7 @@ import types
 
 import pytest
 
-PACKAGES = ("foundation", "shard_format", "beam_jobs", "reader", "trainer", "cli")
+PACKAGES = ("foundation", "shard_format", "beam_jobs", "reader", "trainer", "cli", "shardmill")
 
 # Third-party packages that the code of each package imports, at any depth of a module.
 THIRD_PARTY = {
@@ -33,6 +33,7 @@ THIRD_PARTY = {
         "yaml",
     },
     "cli": {"click", "rich", "tomli_w", "typing_extensions"},
+    "shardmill": set(),
 }
 
 
@@ -134,6 +135,7 @@ def test_third_party_packages_are_listed(package, imports):
         ("reader.index_export", {"tensorflow"}),
         ("reader.service.processes", {"tensorflow"}),
         ("cli.main", {"tensorflow", "keras", "apache_beam", "cv2", "rich", "optuna", "yaml"}),
+        ("shardmill", {"tensorflow", "keras", "apache_beam", "numpy", "pyarrow"}),
         ("trainer.search.searching", {"tensorflow", "matplotlib", "optuna", "yaml"}),
     ],
 )
@@ -145,7 +147,7 @@ def test_an_import_loads_only_what_it_may(package, forbidden, repository):
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("package", ["shard_format", "beam_jobs", "reader", "trainer"])
+@pytest.mark.parametrize("package", ["shard_format", "beam_jobs", "reader", "trainer", "shardmill"])
 def test_public_names_are_listed(package):
     module = importlib.import_module(package)
     assert len(set(module.__all__)) == len(module.__all__)
@@ -153,7 +155,7 @@ def test_public_names_are_listed(package):
         assert getattr(module, name) is not None
 
 
-@pytest.mark.parametrize("package", ["shard_format", "reader", "trainer"])
+@pytest.mark.parametrize("package", ["shard_format", "reader", "trainer", "shardmill"])
 def test_a_package_shows_its_public_names_and_no_others(package):
     module = importlib.import_module(package)
     for name in module.__all__:

@@ -112,7 +112,7 @@ class _ShardSource(Source):
 
 
 def compact(
-    directory: Place,
+    directory: Place | str,
     remove: Collection[str] = (),
     on_progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
     on_note: Callable[[str], None] = lambda note: None,

@@ -64,7 +64,7 @@ class Repaired(NamedTuple):
 
 
 def repair(
-    directory: Place,
+    directory: Place | str,
     sources: Sequence[str] = (),
     *,
     delete_extra: bool = False,
@@ -92,6 +92,7 @@ def repair(
     for source in sources:
         if "*" not in source and not storage.exists(storage.place_of(source)):
             raise UsageError(f"There is no source {source}. Check the path.")
+    directory = storage.place_of(directory)
     with contextlib.suppress(DamageError):
         manifest_to_verify(directory)  # no set at all: nothing is to be written there
     workspace = Workspace(directory, None)

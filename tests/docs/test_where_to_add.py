@@ -23,7 +23,7 @@ from tests.docs.tree_edits import TOYS, File, Function, Line
 from tests.fixtures.command_line import Completed
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-PACKAGES = ("beam_jobs", "cli", "foundation", "reader", "shard_format", "trainer")
+PACKAGES = ("beam_jobs", "cli", "foundation", "reader", "shard_format", "shardmill", "trainer")
 
 
 @pytest.fixture(scope="module")

@@ -42,8 +42,8 @@ _TRAIN = "train"
 
 
 def evaluate(
-    path: Path,
-    data: Place | None = None,
+    path: Path | str,
+    data: Place | str | None = None,
     split: str = "test",
     epoch: str = "last",
     on_progress: OnProgress = lambda done, total: None,
@@ -67,6 +67,8 @@ def evaluate(
         DamageError: A record is damaged.
         MissingExtraError: The runtime of the model is not installed.
     """
+    path = Path(path)
+    data = storage.place_of(data) if data else None
     folder = data and _folder_of_classes(data)
     if folder:
         return _of_folder(open_predictor(path, epoch, None, make_clean), path, folder, on_progress)
