@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -50,6 +51,17 @@ _LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {name: place for place, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: order.get("/".join(item.path.parts[-2:]), len(order)))
+
+
+def pytest_collection_finish() -> None:
+    """Keeps the garbage collector off the millions of objects that the imported libraries are.
+
+    TensorFlow and Beam together cost a full collection a quarter of a second, each of the many
+    that tracing graphs sets off, and every command that ends with an error.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture(scope="session")
