@@ -84,6 +84,7 @@ def test_the_commands_of_a_section_of_the_readme_run_in_order(section, need, run
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.proof
 def test_the_programs_of_the_page_on_reading_run(need, folder, repository):
     """As one, on sets of the README."""
     text = (repository / "docs" / "reading.md").read_text(encoding="utf-8")

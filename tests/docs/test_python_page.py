@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 import sys
 
+import pytest
 
+
+@pytest.mark.proof
 def test_the_programs_run(run, folder, repository):
     text = (repository / "docs" / "python.md").read_text(encoding="utf-8")
     programs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

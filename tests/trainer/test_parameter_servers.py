@@ -72,6 +72,7 @@ def assert_validated(run, data, options):
     assert last["val_loss"] == pytest.approx(losses / count, abs=1e-4)
 
 
+@pytest.mark.proof
 def test_workers_train_what_parameter_servers_hold(runs, tmp_path, options):
     run = tmp_path / "run"
     _, err = finished(runs.start(run, *SERVED, 1))

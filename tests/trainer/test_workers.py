@@ -78,7 +78,16 @@ def alone(runs, tmp_path, **changes):
 
 
 def test_two_workers_learn_what_one_learns_and_the_chief_alone_writes(runs, tmp_path):
-    """Also where one is killed on the way, and all begin again at the checkpoint.
+    run = tmp_path / "two"
+    finished(runs.start(run, "--local-workers", 2, "--epochs", 1))
+    assert_same_losses(alone(runs, tmp_path, epochs=1), run)
+    assert [path.name for path in (run / "workers").iterdir()] == ["worker-1.log"]
+    assert len(list((run / "tensorboard" / "train").iterdir())) == 1
+
+
+@pytest.mark.proof
+def test_two_workers_of_which_one_is_killed_learn_what_one_learns(runs, tmp_path):
+    """All begin again at the checkpoint.
 
     The model is the default one, but for dropout; the optimizer one that does not divide gradients
     by their size, as AdamW does, under which rounding grows to 1 % of a loss in a few epochs.

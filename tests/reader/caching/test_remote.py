@@ -140,7 +140,9 @@ def test_a_file_url_is_a_directory(tiny: Path, batches: Any, same: Any) -> None:
     assert same(batches(tiny.as_uri(), cache="off")[0], batches(tiny, cache="off")[0])
 
 
-@pytest.mark.parametrize("shuffle", ["window", "full", "off"])
+@pytest.mark.parametrize(
+    "shuffle", ["window", *(pytest.param(one, marks=pytest.mark.proof) for one in ("full", "off"))]
+)
 def test_a_worker_requests_its_own_bytes_alone(
     tiny: Path, tmp_path: Path, remote: Any, small_windows: None, shuffle: str
 ) -> None:
@@ -211,7 +213,9 @@ def test_the_index_of_a_set_at_a_url_is_exported(tiny: Path, remote: Any, tmp_pa
     assert [path.read_bytes() for path in there] == [path.read_bytes() for path in here]
 
 
-@pytest.mark.parametrize("steps", [0, 1, 7, 11, 14])
+@pytest.mark.parametrize(
+    "steps", [7, 11, *(pytest.param(steps, marks=pytest.mark.proof) for steps in (0, 1, 14))]
+)
 def test_a_stream_resumes_where_it_was(
     tiny: Path, tmp_path: Path, remote: Any, same: Any, small_windows: None, steps: int
 ) -> None:

@@ -78,7 +78,8 @@ def predictions(model, inputs, make_clean=None):
 
 def test_a_run_of_images_needs_no_set(image_run, samples, tmp_path):
     data, run = image_run
-    photographs = [(path.name, path.read_bytes()) for path in sorted((samples / "hat").iterdir())]
+    hats = sorted((samples / "hat").iterdir())[:5]
+    photographs = [(path.name, path.read_bytes()) for path in hats]
     before = predictions(run, photographs)
     report = reported(run, tmp_path / "before")
     export(ExportOptions(run, tmp_path / "before", to="tflite"))
@@ -87,12 +88,12 @@ def test_a_run_of_images_needs_no_set(image_run, samples, tmp_path):
         lambda: preprocess(_of_images(samples, data, resize="shorter:10", overwrite=True)),
         lambda: shutil.rmtree(data),
     )
-    for number, change in enumerate(changes):
+    for change in changes:
         change()
         assert predictions(run, photographs) == before
-        out = tmp_path / f"after{number}"
-        assert reported(run, out) == report
-        assert predictions(out, photographs) == predictions(tmp_path / "before", photographs)
+    out = tmp_path / "after"
+    assert reported(run, out) == report
+    assert predictions(out, photographs) == predictions(tmp_path / "before", photographs)
     export(ExportOptions(run, out, to="tflite"))
     files = [folder / "model-none.tflite" for folder in (tmp_path / "before", out)]
     assert files[0].read_bytes() == files[1].read_bytes()

@@ -172,7 +172,14 @@ def test_a_full_server_says_so_at_once(program):
     assert ask() == (200, {})
 
 
-@pytest.mark.parametrize("arguments", [["--port", "0"], ["--port", "99999"], ["--at-once", "0"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--port", "0"],
+        pytest.param(["--port", "99999"], marks=pytest.mark.proof),
+        pytest.param(["--at-once", "0"], marks=pytest.mark.proof),
+    ],
+)
 def test_what_cannot_be_served_is_a_usage_error(program, tmp_path, arguments):
     done = subprocess.run(
         [sys.executable, str(program), str(tmp_path), *arguments], capture_output=True, text=True

@@ -148,12 +148,15 @@ WEBP = {
 }
 
 
-def in_graph(stored, data):
-    """Through a function, as a served model decodes."""
-    call = tf.function(
+def traced(stored):
+    """A function as a served model has it."""
+    return tf.function(
         stored.stored, input_signature=[tf.TensorSpec([], tf.string)], autograph=False
     )
-    return tf.io.decode_png(call(data))
+
+
+def in_graph(stored, data):
+    return tf.io.decode_png(traced(stored)(data))
 
 
 @pytest.mark.parametrize("kind", WEBP)
@@ -266,8 +269,14 @@ def _without_size():
 WITHOUT_SIZE = _without_size()
 
 
+@pytest.fixture(scope="module")
+def decode_stored():
+    """A served model's decoder of files, traced once."""
+    return traced(source_images({"resize": "none"}, "png"))
+
+
 @pytest.mark.parametrize("kind", WITHOUT_SIZE)
-def test_a_file_without_a_size_is_refused(kind):
+def test_a_file_without_a_size_is_refused(kind, decode_stored):
     data, message = WITHOUT_SIZE[kind]
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        in_graph(source_images({"resize": "none"}, "png"), data)
+        decode_stored(data)
