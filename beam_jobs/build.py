@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from beam_jobs.changes import differences
+from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.replacement import Replacement
 from beam_jobs.replacement_in_stores import ReplacementInStore
 from beam_jobs.stages.list import Listing, list_corpus, resolve_options
@@ -46,14 +46,12 @@ class Build(NamedTuple):
     complete: bool
 
 
-def workspace_of(options: PreprocessOptions) -> Workspace:
-    """The folders of a job."""
-    staging = storage.place_of(options.staging) if options.staging else None
-    return Workspace(storage.place_of(options.out), staging)
+def open_job(options: PreprocessOptions, workspace: Workspace | None = None) -> JobContext:
+    """Resolves and checks the options: absolute paths, expanded globs, the detected source.
 
-
-def resolve(options: PreprocessOptions) -> PreprocessOptions:
-    """The options with absolute paths, expanded globs and the detected source, checked.
+    Args:
+        options: The options.
+        workspace: Other folders than those that the options name.
 
     Raises:
         UsageError: An option is wrong.
@@ -66,12 +64,13 @@ def resolve(options: PreprocessOptions) -> PreprocessOptions:
         repaired=tuple(storage.absolute(folder) for folder in options.repaired),
     )
     options = with_absolute_paths(options)
-    RECORD_TYPES[options.record_type](options).check()
+    context = JobContext.create(options, workspace)
+    context.record_type.check()
     try:
         _check_folders(options)
     except OSError as error:
         raise file_error(error, options.out, resumes=False) from error
-    return options
+    return context
 
 
 def _check_folders(options: PreprocessOptions) -> None:
@@ -142,10 +141,7 @@ def locked_output(
 
 
 def begin(
-    options: PreprocessOptions,
-    record_type: RecordType,
-    workspace: Workspace,
-    run_id: str,
+    context: JobContext,
     on_progress: Callable[[int], None] = lambda items: None,
     *,
     discard: bool = False,
@@ -155,24 +151,21 @@ def begin(
     If the corpus is rejected, the output is left as it was; an unfinished build stays.
 
     Args:
-        options: The job.
-        record_type: Its record type.
-        workspace: The build.
-        run_id: A name that no other run has.
+        context: The job.
         on_progress: Called with the number of items found so far.
         discard: Whether another set in the output is deleted: it has never had its final name.
 
     Raises:
         InputError: The corpus cannot be used, or the output holds another set.
     """
-    started = time.time()
+    started, workspace = time.time(), context.workspace
     unfinished = storage.is_folder(workspace.plan)
     try:
         workspace.create()
-        write_json(workspace, workspace.owner, run_id)
-        collect_removed(options, workspace)
-        listing = list_corpus(options, record_type, workspace, on_progress)
-        complete = is_complete(workspace, listing, options, discard=discard)
+        write_json(workspace, workspace.owner, context.run_id)
+        collect_removed(context.options, workspace)
+        listing = list_corpus(context, on_progress)
+        complete = is_complete(context, listing, discard=discard)
     except (ShardmillError, OSError):
         if not unfinished:
             workspace.remove()
@@ -189,7 +182,7 @@ def cancel_tasks(workspace: Workspace) -> None:
         write_json(workspace, workspace.owner, _CANCELLED)
 
 
-def check_owner(workspace: Workspace, run_id: str) -> bool:
+def check_owner(context: JobContext) -> bool:
     """Whether there is work to do: the output still belongs to this run, which is not cancelled.
 
     A lock ends with the process that took it, and stages run in many. So each run writes its id
@@ -198,15 +191,16 @@ def check_owner(workspace: Workspace, run_id: str) -> bool:
     Raises:
         InputError: The output was removed, or another build took it over.
     """
+    workspace = context.workspace
     owner = read_json(workspace.owner)
     if owner is None:
         raise _removed(workspace)
-    if owner not in (run_id, _CANCELLED):
+    if owner not in (context.run_id, _CANCELLED):
         raise InputError(
             f"Another build into {workspace.out} began and took it over. Wait for that one, or "
             "choose another --out."
         )
-    return bool(owner == run_id)
+    return bool(owner == context.run_id)
 
 
 def _removed(workspace: Workspace) -> InputError:
@@ -230,23 +224,21 @@ def output_error(error: OSError, workspace: Workspace) -> InputError:
     return _removed(workspace) if gone else file_error(error, str(workspace.out))
 
 
-def is_complete(
-    workspace: Workspace, listing: Listing, options: PreprocessOptions, *, discard: bool = False
-) -> bool:
+def is_complete(context: JobContext, listing: Listing, *, discard: bool = False) -> bool:
     """Whether the output holds the whole set of this very build; if not, it is built again.
 
     Args:
-        workspace: The build.
-        listing: Of the corpus.
-        options: The job.
+        context: The job.
+        listing: The corpus as it was found.
         discard: See `begin`.
 
     Raises:
         InputError: It holds another set.
     """
+    workspace = context.workspace
     if discard and not (load_built_id(workspace) == listing.build_id and obeys(workspace)):
         storage.delete(workspace.out / naming.MANIFEST)
-    if not holds_set(workspace, listing, options):
+    if not holds_set(context, listing):
         return False
     if is_whole(workspace) and obeys(workspace):
         return True
@@ -266,17 +258,18 @@ def load_built_id(workspace: Workspace) -> str | None:
     return found.get("build_id") if isinstance(found, dict) else None
 
 
-def holds_set(workspace: Workspace, listing: Listing, options: PreprocessOptions) -> bool:
+def holds_set(context: JobContext, listing: Listing) -> bool:
     """Whether the output has a manifest, which is that of this very build.
 
     Raises:
         InputError: It is that of another set.
     """
+    workspace = context.workspace
     if storage.stat(workspace.out / naming.MANIFEST) is None:
         return False
     build = load_build(workspace.out)
     if build.get("build_id") != listing.build_id:
-        found = differences(build, listing.inputs, options)
+        found = differences(build, listing.inputs, context.options)
         shown = "".join(f"\n  {line}" for line in found)
         raise InputError(
             f"{workspace.out} holds another set:{shown}\nPass --overwrite to replace it, or choose "
@@ -313,8 +306,7 @@ def has_report(directory: Place) -> bool:
 
 
 def finish(
-    options: PreprocessOptions,
-    workspace: Workspace,
+    context: JobContext,
     *,
     rebuilt: bool,
     on_progress: Callable[[int], None] = lambda done: None,
@@ -323,13 +315,13 @@ def finish(
     """Writes the report, if there is none of this set, and removes the work folder.
 
     Args:
-        options: The job.
-        workspace: The build.
+        context: The job.
         rebuilt: Whether anything was built.
         on_progress: Called with 0 and 1, before and after the report.
         replacement: Of an old set; it ends here.
     """
-    if not options.no_report and (rebuilt or not has_report(workspace.out)):
+    workspace = context.workspace
+    if not context.options.no_report and (rebuilt or not has_report(workspace.out)):
         from beam_jobs.report import write_report  # loads image libraries
 
         on_progress(0)

@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.build import holds_set, is_whole, load_built_id, resolve, workspace_of
+from beam_jobs.build import holds_set, is_whole, load_built_id, open_job
 from beam_jobs.columns import int64
 from beam_jobs.corpus.item_table import endings
 from beam_jobs.corpus.names import LABEL_SEPARATOR
 from beam_jobs.generations.append import generation_job, generation_with
+from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import DEFAULT_SPLIT
 from beam_jobs.progress import OnProgress
-from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.stages.list import Listing, list_corpus
 from beam_jobs.stages.plan.appending import find_earlier
 from beam_jobs.stages.plan.excluded import find_excluded
@@ -175,37 +175,37 @@ def dry_run(
     if options.append:
         base = storage.place_of(storage.absolute(options.out))
         options = generation_job(options, base, given)
-    options = resolve(options)
+    context = open_job(options)
     try:
         with tempfile.TemporaryDirectory(prefix="shardmill-") as folder:
             scratch = Workspace(Path(folder), None)
             scratch.create()
-            return _look(asked, options, base, scratch, on_progress)
+            return _look(asked, context, base, scratch, on_progress)
     except OSError as error:
         raise file_error(error, tempfile.gettempdir(), resumes=False) from error
 
 
 def _look(
     asked: PreprocessOptions,
-    options: PreprocessOptions,
+    context: JobContext,
     base: Place | None,
     scratch: Workspace,
     on_progress: OnProgress,
 ) -> DryRun:
-    record_type = RECORD_TYPES[options.record_type](options)
-    found = list_corpus(options, record_type, scratch, lambda done: on_progress("list", done, 0))
+    options, workspace = context.options, context.workspace
+    sampled = dataclasses.replace(context, workspace=scratch)
+    found = list_corpus(sampled, lambda done: on_progress("list", done, 0))
     on_progress("list", found.items, found.items)
     listing, units = read_table(scratch.listing), read_table(scratch.unit_table)
-    workspace = workspace_of(options)
-    complete = _holds(workspace, found, options) and is_whole(workspace)
+    complete = _holds(context, found) and is_whole(workspace)
     unfinished = storage.is_folder(workspace.plan)
     staged, left_bytes = _staged(units, workspace)
     on_progress("sample", 0, 1)
-    trial = stage_trial(listing, options, record_type, scratch)
+    trial = stage_trial(listing, sampled)
     on_progress("sample", 1, 1)
     workers = options.workers or math.ceil(usable_cores())
     usable = listing.filter(pc.equal(listing["reason"], ""))
-    growth = _growth(base, found, trial, options, record_type, scratch) if base else None
+    growth = _growth(base, found, trial, sampled) if base else None
     complete = growth.already_built if growth is not None else complete
     return DryRun(
         options=options,
@@ -234,9 +234,7 @@ def _growth(
     base: Place,
     listing: Listing,
     trial: Trial,
-    options: PreprocessOptions,
-    record_type: RecordType,
-    scratch: Workspace,
+    context: JobContext,
 ) -> Growth:
     """Compares the staged sample with the records of the set, as planning would.
 
@@ -246,12 +244,12 @@ def _growth(
     manifest = load_manifest(base)
     known = generation_with(base, manifest, listing)
     sample = UnitSummary(TRIAL_UNIT, trial.read, trial.kept, {}, {}, reused=False)
-    sidecars = Sidecars(scratch, [sample])
-    collect_removed(options, scratch)
-    excluded = find_excluded([sample], sidecars, options, record_type, scratch).staged
+    sidecars = Sidecars(context.workspace, [sample])
+    collect_removed(context.options, context.workspace)
+    excluded = find_excluded([sample], sidecars, context).staged
     rows = rows_of_partition(sidecars.records)
-    clusters = find_duplicates(sidecars, options, record_type, scratch, rows)
-    related = find_earlier(sidecars, clusters, options, record_type).related
+    clusters = find_duplicates(sidecars, context, rows)
+    related = find_earlier(sidecars, clusters, context).related
     dropped = related.clusters.dropped
     of_set = int(np.isin(dropped, related.records).sum())
     return Growth(
@@ -267,11 +265,11 @@ def _growth(
     )
 
 
-def _holds(workspace: Workspace, listing: Listing, options: PreprocessOptions) -> bool:
+def _holds(context: JobContext, listing: Listing) -> bool:
     """Whether the output holds the set already; another one may be about to be replaced."""
-    if options.overwrite and load_built_id(workspace) != listing.build_id:
+    if context.options.overwrite and load_built_id(context.workspace) != listing.build_id:
         return False
-    return holds_set(workspace, listing, options)
+    return holds_set(context, listing)
 
 
 def _given(options: PreprocessOptions) -> dict[str, Any]:

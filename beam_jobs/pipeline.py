@@ -21,13 +21,11 @@ from beam_jobs.build import (
     is_gone,
     locked_output,
     output_error,
-    workspace_of,
 )
 from beam_jobs.engine.counts import Count, count_ledger, count_shard, count_unit
 from beam_jobs.engine.work_queue import take
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.job_context import JobContext
 from beam_jobs.progress import at_work, flush, report
-from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.stages.commit import commit
 from beam_jobs.stages.list import largest_first
 from beam_jobs.stages.merge import merge
@@ -46,7 +44,7 @@ from beam_jobs.stages.plan import (
 from beam_jobs.stages.shard import ShardResult, write_shard
 from beam_jobs.stages.stage import check_readable, stage_unit
 from beam_jobs.staging.units import Unit, UnitSummary
-from beam_jobs.workspace import Workspace, read_json, write_json
+from beam_jobs.workspace import read_json, write_json
 from foundation import errors
 from shard_format import InputError, ShardmillError, load_manifest
 
@@ -74,20 +72,17 @@ class Step(NamedTuple):
 BUILDS = "ListCorpus"
 
 
-def steps(
-    options: PreprocessOptions, run_id: str, merging: Merging, *, launched: bool
-) -> Iterator[Step]:
+def steps(context: JobContext, merging: Merging, *, launched: bool) -> Iterator[Step]:
     """The job, in an order in which it can be done; the last step makes the root hash.
 
     `transform` gives it to an engine of Beam, `engine.local` does it on this machine.
 
     Args:
-        options: The job, resolved.
-        run_id: A name that no other run has.
+        context: The job.
         merging: Whether and how staged units are merged before shards are written.
         launched: Whether a launcher waits for errors, and will finish the build.
     """
-    job = (options, run_id, launched)
+    job = (context, launched)
     yield Step("ListUnits", ListUnits(*job), BUILDS)  # Unit
     yield Step("StageUnits", StageUnits(*job), "ListUnits", spread="SpreadUnits")  # UnitSummary
     yield Step("PlanShards", PlanShards(*job, merging), BUILDS, ("StageUnits",))  # ShardSpec
@@ -110,21 +105,22 @@ def steps(
     yield Step("Commit", Commit(*job), BUILDS, ("StageUnits", "WriteShards"))  # root hash
 
 
-def merging_of(options: PreprocessOptions, build: Build | None) -> Merging:
+def merging_of(context: JobContext, build: Build | None) -> Merging:
     """Whether and how a job merges: by where its units are, and by the size of a listed corpus."""
-    return merging_at(workspace_of(options).units, build.listing.bytes if build else None)
+    return merging_at(context.workspace.units, build.listing.bytes if build else None)
 
 
 # By run id, from workers that are threads of the launcher; others leave a file.
 _ERRORS: dict[str, ShardmillError] = {}
 
 
-def kept_error(run_id: str, workspace: Workspace) -> Exception | None:
+def kept_error(context: JobContext) -> Exception | None:
     """The error of a run that a worker kept for the user, if any; it is forgotten then."""
-    kept = _ERRORS.pop(run_id, None)
+    workspace = context.workspace
+    kept = _ERRORS.pop(context.run_id, None)
     if kept is not None:
         return kept
-    note = read_json(workspace.error(run_id))
+    note = read_json(workspace.error(context.run_id))
     if note is not None:
         kind: Callable[[str], Exception] = getattr(errors, note["type"])
         return kind(note["message"])
@@ -132,28 +128,25 @@ def kept_error(run_id: str, workspace: Workspace) -> Exception | None:
 
 
 class Work:
-    """What every step has: the options, and the workspace and record type made from them.
+    """Base class of what a worker does in a step.
 
     Args:
-        options: The job.
-        run_id: A name that no other run has.
+        context: The job.
         launched: Whether a launcher waits for errors, and will finish the build.
     """
 
-    def __init__(self, options: PreprocessOptions, run_id: str, launched: bool) -> None:
-        self._options = options
-        self._run_id = run_id
+    def __init__(self, context: JobContext, launched: bool) -> None:
+        self._context = context
         self._launched = launched
 
     def setup(self, count: Count) -> None:
-        """Creates what cannot be pickled, on a worker, before the first element."""
+        """Prepares a worker for a step, before the first element."""
         self._count = count
-        self._workspace = workspace_of(self._options)
-        self._record_type = RECORD_TYPES[self._options.record_type](self._options)
+        self._context.workspace.compare_again()
 
     def finish(self) -> None:
         """Ends some elements: the launcher may remove the work folder once the last are done."""
-        flush(self._workspace.progress)
+        flush(self._context.workspace.progress)
 
     # (element, *lists) -> elements: an element of the step it takes one by one, and all elements of
     # the steps it takes whole. A runner may hand over a tuple in place of a NamedTuple.
@@ -170,19 +163,19 @@ class Work:
             owned: Whether the output must belong to this run already.
         """
         try:
-            with at_work(self._workspace.progress):
+            with at_work(self._context.workspace.progress):
                 yield not owned or self._is_wanted()
         except ShardmillError as error:
             self._keep(error, final=True)
             raise
         except OSError as error:
-            readable = output_error(error, self._workspace)
+            readable = output_error(error, self._context.workspace)
             self._keep(readable, final=False)  # a worker on another machine may succeed
             raise readable from error
 
     def _is_wanted(self) -> bool:
         try:
-            return check_owner(self._workspace, self._run_id)
+            return check_owner(self._context)
         except InputError as error:
             if not self._launched:
                 raise
@@ -190,14 +183,15 @@ class Work:
             return False
 
     def _keep(self, error: ShardmillError, *, final: bool) -> None:
-        _ERRORS[self._run_id] = error
+        workspace, run_id = self._context.workspace, self._context.run_id
+        _ERRORS[run_id] = error
         kept = {
             "type": type(error).__name__,
             "message": str(error),
             "final": final,
         }
         with contextlib.suppress(OSError):  # a full disk has no room for this either
-            write_json(self._workspace, self._workspace.error(self._run_id), kept)
+            write_json(workspace, workspace.error(run_id), kept)
 
 
 class ListCorpus(Work):
@@ -205,8 +199,8 @@ class ListCorpus(Work):
 
     @override
     def process(self, _: None) -> Iterator[Build]:
-        with self._reporting_errors(owned=False), locked_output(self._workspace):
-            build = begin(self._options, self._record_type, self._workspace, self._run_id)
+        with self._reporting_errors(owned=False), locked_output(self._context.workspace):
+            build = begin(self._context)
         yield build
 
 
@@ -216,7 +210,7 @@ class ListUnits(Work):
     @override
     def process(self, build: Build) -> Iterator[Unit]:
         if not Build(*build).complete:
-            yield from largest_first(self._workspace)
+            yield from largest_first(self._context.workspace)
 
 
 class StageUnits(Work):
@@ -224,11 +218,12 @@ class StageUnits(Work):
 
     @override
     def process(self, assigned: Unit) -> Iterator[UnitSummary]:
+        context = self._context
         with self._reporting_errors(owned=False):
-            for unit in take(self._run_id, Unit(*assigned), self._workspace):
+            for unit in take(context.run_id, Unit(*assigned), context.workspace):
                 if not self._is_wanted():
                     return
-                summary = stage_unit(unit, self._options, self._record_type, self._workspace)
+                summary = stage_unit(unit, context)
                 count_unit(self._count, unit, summary)
                 yield summary
 
@@ -236,10 +231,8 @@ class StageUnits(Work):
 class PlanShards(Work):
     """A Build and all UnitSummary in, a ShardSpec for every shard out, or none before a merge."""
 
-    def __init__(
-        self, options: PreprocessOptions, run_id: str, launched: bool, merging: Merging
-    ) -> None:
-        super().__init__(options, run_id, launched)
+    def __init__(self, context: JobContext, launched: bool, merging: Merging) -> None:
+        super().__init__(context, launched)
         self._merging = merging
 
     @override
@@ -250,24 +243,24 @@ class PlanShards(Work):
             if not wanted:
                 return
             check_readable(summaries)
-            self._workspace.mark("plan")
-            report(self._workspace.progress, "plan")  # nothing is counted for some time
-            job = (self._options, self._record_type, self._workspace)
-            specs = plan_shards(summaries, *job, self._merging)
-            self._workspace.mark("shard" if specs else "merge")
+            workspace = self._context.workspace
+            workspace.mark("plan")
+            report(workspace.progress, "plan")  # nothing is counted for some time
+            specs = plan_shards(summaries, self._context, self._merging)
+            workspace.mark("shard" if specs else "merge")
             yield from specs
 
 
 class PlanMerge(Work):
     """A Build in, and what must be done before a level; a MergeTask for each of its runs out."""
 
-    def __init__(self, options: PreprocessOptions, run_id: str, launched: bool, level: int) -> None:
-        super().__init__(options, run_id, launched)
+    def __init__(self, context: JobContext, launched: bool, level: int) -> None:
+        super().__init__(context, launched)
         self._level = level
 
     @override
     def process(self, build: Build, before: list[Any]) -> Iterator[MergeTask]:
-        plan = None if Build(*build).complete else load_merge_plan(self._workspace)
+        plan = None if Build(*build).complete else load_merge_plan(self._context.workspace)
         if plan is not None:
             with self._reporting_errors() as wanted:
                 if not wanted:
@@ -279,10 +272,8 @@ class PlanMerge(Work):
 class _BlockStage(Work):
     """A stage that holds a block of staged payload in memory."""
 
-    def __init__(
-        self, options: PreprocessOptions, run_id: str, launched: bool, limits: Limits
-    ) -> None:
-        super().__init__(options, run_id, launched)
+    def __init__(self, context: JobContext, launched: bool, limits: Limits) -> None:
+        super().__init__(context, launched)
         self._block_bytes = limits.block_bytes
 
 
@@ -294,7 +285,7 @@ class MergeRuns(_BlockStage):
         with self._reporting_errors() as wanted:
             if not wanted:
                 return
-            yield merge(MergeTask(*task), self._record_type, self._workspace, self._block_bytes)
+            yield merge(MergeTask(*task), self._context, self._block_bytes)
 
 
 class PlanMergedShards(Work):
@@ -307,14 +298,14 @@ class PlanMergedShards(Work):
     def process(
         self, build: Build, specs: list[ShardSpec], *levels: list[MergedRun]
     ) -> Iterator[ShardSpec]:
-        plan = None if Build(*build).complete else load_merge_plan(self._workspace)
+        plan = None if Build(*build).complete else load_merge_plan(self._context.workspace)
         if plan is None:
             yield from specs
             return
         with self._reporting_errors() as wanted:
             if not wanted:
                 return
-            self._workspace.mark("shard")
+            self._context.workspace.mark("shard")
             last = levels[len(plan.levels) - 1]
             yield from merged_shards(plan, [MergedRun(*run) for run in last])
 
@@ -327,8 +318,7 @@ class WriteShards(_BlockStage):
         with self._reporting_errors() as wanted:
             if not wanted:
                 return
-            job = (self._record_type, self._workspace)
-            result = write_shard(ShardSpec(*spec), *job, self._block_bytes)
+            result = write_shard(ShardSpec(*spec), self._context, self._block_bytes)
             count_shard(self._count, result)
             yield result
 
@@ -340,17 +330,16 @@ class Commit(Work):
     def process(
         self, build: Build, summaries: list[UnitSummary], results: list[ShardResult]
     ) -> Iterator[str]:
-        build = Build(*build)
+        build, context = Build(*build), self._context
         # A retry finds the set complete, and the work folder removed.
         with self._reporting_errors(owned=False):
             listing = build.listing
-            if not is_complete(self._workspace, listing, self._options):
+            if not is_complete(context, listing):
                 if not self._is_wanted():
                     return
-                job = (self._options, self._record_type, self._workspace)
-                commit(summaries, results, listing, build.started, *job)
+                commit(summaries, results, listing, build.started, context)
             if not self._launched:
-                finish(self._options, self._workspace, rebuilt=not build.complete)
-            manifest = load_manifest(self._workspace.out)
+                finish(context, rebuilt=not build.complete)
+            manifest = load_manifest(context.workspace.out)
             count_ledger(self._count, manifest.ledger)
             yield manifest.root_hash

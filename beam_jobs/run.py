@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,16 +12,15 @@ from beam_jobs.build import (
     is_whole,
     load_built_id,
     locked_output,
-    resolve,
-    workspace_of,
+    open_job,
 )
 from beam_jobs.engine.local import num_threads, run_here
 from beam_jobs.engine.processes import worker_processes, worth_processes
+from beam_jobs.job_context import JobContext
 from beam_jobs.memory import system_memory_pool
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.pipeline import kept_error, merging_of, steps
 from beam_jobs.progress import Follower, OnProgress
-from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.replacement import Replacement, replacement_at
 from beam_jobs.replacement_in_stores import ReplacementInStore
 from beam_jobs.set_warnings import set_warnings
@@ -96,40 +93,36 @@ def preprocess(
         from beam_jobs.engine.beam_job import check_engine  # loads Beam
 
         check_engine(options, beam_args)
-    options = resolve(options)
+    context = open_job(options)
+    options = context.options
     for note in options.notes:
         on_note(note)
     replacement = replacement_at(storage.place_of(options.out)) if options.overwrite else None
-    options = dataclasses.replace(options, overwrite=False)  # done by this function
+    context = context.with_options(overwrite=False)  # done by this function
     if replacement is None:
-        return _build(options, beam_args, None, on_progress, on_note)
+        return _build(context, beam_args, None, on_progress, on_note)
     try:
         with replacement.locked():
             kept_out = {*options.kept_out, *removed_lists(replacement.directory)}
-            renamed = dataclasses.replace(
-                options, out=str(replacement.new), kept_out=tuple(sorted(kept_out))
-            )
+            out = str(replacement.new)
+            renamed = context.with_options(out=out, kept_out=tuple(sorted(kept_out)))
             return _build(renamed, beam_args, replacement, on_progress, on_note)
     except OSError as error:
         raise file_error(error, str(replacement.directory)) from error
 
 
 def _build(
-    options: PreprocessOptions,
+    context: JobContext,
     beam_args: Sequence[str],
     replacement: Replacement | ReplacementInStore | None,
     on_progress: OnProgress,
     on_note: Callable[[str], None],
 ) -> BuildReport:
-    record_type = RECORD_TYPES[options.record_type](options)
-    workspace, run_id = workspace_of(options), uuid.uuid4().hex
+    workspace = context.workspace
     with system_memory_pool(), locked_output(workspace, on_note):
         unfinished = storage.is_folder(workspace.plan)
         build = begin(
-            options,
-            record_type,
-            workspace,
-            run_id,
+            context,
             lambda done: on_progress("list", done, 0),
             discard=replacement is not None,
         )
@@ -143,15 +136,12 @@ def _build(
             on_note(found.changes)
         if not build.complete:
             try:
-                run_build(
-                    options, record_type, build, workspace, run_id, beam_args, on_progress, on_note
-                )
+                run_build(context, build, beam_args, on_progress, on_note)
             except EmptySetError as error:
-                left = _leave_nothing(options, workspace, replacement, unfinished=unfinished)
+                left = _leave_nothing(context, replacement, unfinished=unfinished)
                 raise EmptySetError(f"{error} {left}") from error
         finish(
-            options,
-            workspace,
+            context,
             rebuilt=not build.complete,
             on_progress=lambda done: on_progress("report", done, 1),
             replacement=replacement,
@@ -161,8 +151,7 @@ def _build(
 
 
 def _leave_nothing(
-    options: PreprocessOptions,
-    workspace: Workspace,
+    context: JobContext,
     replacement: Replacement | ReplacementInStore | None,
     *,
     unfinished: bool,
@@ -170,11 +159,11 @@ def _leave_nothing(
     """Removes what a build without records has written, and says what is left.
 
     Args:
-        options: The job.
-        workspace: Its folders.
+        context: The job.
         replacement: Of an old set, which stays.
         unfinished: Whether an earlier build had staged units there, which stay, too.
     """
+    options, workspace = context.options, context.workspace
     if unfinished:
         return f"What an interrupted build has staged stays in {workspace.work}."
     workspace.remove()
@@ -203,11 +192,8 @@ def _report(out: Place, ignored: int, *, already_built: bool) -> BuildReport:
 
 
 def run_build(
-    options: PreprocessOptions,
-    record_type: RecordType,
+    context: JobContext,
     build: Build,
-    workspace: Workspace,
-    run_id: str,
     beam_args: Sequence[str],
     on_progress: OnProgress,
     on_note: Callable[[str], None],
@@ -215,15 +201,13 @@ def run_build(
     """Runs all steps behind the listing, on the engine that fits; see `preprocess`.
 
     Args:
-        options: The job, resolved.
-        record_type: Its record type.
+        context: The job.
         build: The corpus as it was listed.
-        workspace: Its folders.
-        run_id: A name that no other run has.
         beam_args: Pipeline options for Beam.
         on_progress: See `preprocess`.
         on_note: See `preprocess`.
     """
+    options, workspace = context.options, context.workspace
     corpus_bytes = build.listing.bytes
     places = map(storage.place_of, (*options.sources, str(workspace.units)))
     remote = options.workers is None and not all(map(storage.local_path, places))
@@ -240,22 +224,20 @@ def run_build(
         if beam_args:
             from beam_jobs.engine.beam_job import run_on_beam  # loads Beam
 
-            job = (options, record_type, build, workspace, run_id)
-            run_on_beam(*job, beam_args, follower, on_note, remote=remote)
+            run_on_beam(context, build, beam_args, follower, on_note, remote=remote)
         else:
-            _run_here(options, record_type, build, run_id, remote=remote)
+            _run_here(context, build, remote=remote)
         if storage.stat(workspace.out / naming.MANIFEST) is None:
             raise RuntimeError("The job ended without a set.")  # its tasks had to stop
     except Exception as error:
-        raise kept_error(run_id, workspace) or error from error
+        raise kept_error(context) or error from error
     finally:
         follower.stop()
 
 
-def _run_here(
-    options: PreprocessOptions, record_type: RecordType, build: Build, run_id: str, *, remote: bool
-) -> None:
-    work = steps(options, run_id, merging_of(options, build), launched=True)
+def _run_here(context: JobContext, build: Build, *, remote: bool) -> None:
+    options, record_type = context.options, context.record_type
+    work = steps(context, merging_of(context, build), launched=True)
     workers = num_threads(options.workers, remote=remote)
     worth = worth_processes(record_type.runs_python, build.listing.bytes)
     if workers > 1 and {"auto": worth, "processes": True}.get(options.worker_type):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,8 @@ from apache_beam.metrics import Metrics
 from apache_beam.typehints.decorators import no_annotations
 from typing_extensions import override
 
-from beam_jobs.build import Build, resolve
+from beam_jobs.build import Build, open_job
+from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.pipeline import BUILDS, ListCorpus, Work, merging_of, steps
 from beam_jobs.stages.plan import Merging
@@ -31,8 +31,8 @@ class BuildShardSet(beam.PTransform):
 
     Args:
         options: The job.
-        build: Of a launcher that has listed the corpus, and will finish the build.
-        run_id: A name that no other run has.
+        build: The listed corpus, from a launcher that will finish the build.
+        context: The job of that launcher, with these options.
         merging: Whether and how staged units are merged before shards are written; None to decide
             by where they are, and by the size of the corpus if it is listed.
     """
@@ -41,7 +41,7 @@ class BuildShardSet(beam.PTransform):
         self,
         options: PreprocessOptions,
         build: Build | None = None,
-        run_id: str | None = None,
+        context: JobContext | None = None,
         merging: Merging | None = None,
     ) -> None:
         super().__init__()
@@ -50,16 +50,15 @@ class BuildShardSet(beam.PTransform):
                 "--overwrite needs a launcher that waits for the job, to replace the old set once "
                 "the new one is whole. Leave it out, and choose another --out."
             )
-        self._options = options if build else resolve(options)
+        self._context = context or open_job(options)
         self._build = build
-        self._run_id = run_id or uuid.uuid4().hex
-        self._merging = merging or merging_of(self._options, build)
+        self._merging = merging or merging_of(self._context, build)
 
     @override
     def expand(self, root: Any) -> Any:
         launched = self._build is not None
         collections = {BUILDS: self._builds(root)}
-        for step in steps(self._options, self._run_id, self._merging, launched=launched):
+        for step in steps(self._context, self._merging, launched=launched):
             elements = collections[step.each]
             if step.spread:
                 elements |= step.spread >> beam.Reshuffle()
@@ -75,7 +74,7 @@ class BuildShardSet(beam.PTransform):
         """The one Build."""
         if self._build is not None:
             return root | BUILDS >> beam.Create([self._build])
-        lists = ListCorpus(self._options, self._run_id, launched=False)
+        lists = ListCorpus(self._context, launched=False)
         return (
             root
             | "Start" >> beam.Create([None])

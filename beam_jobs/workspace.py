@@ -173,6 +173,10 @@ class Workspace:
             _compare(place, file_sha256(place), sha256)
             self._whole.add((place, sha256))
 
+    def compare_again(self) -> None:
+        """Forgets which files were compared: disks lose bits between two steps, too."""
+        self._whole.clear()
+
     def read_checked(self, place: Place, sha256: str) -> pa.Table:
         """The table of an Arrow file of the build, see `check_file` and `read_table`."""
         if storage.local_path(place) is not None:

@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from beam_jobs.build import resolve, workspace_of
+from beam_jobs.build import open_job
+from beam_jobs.job_context import JobContext
 from beam_jobs.options import ImageOptions
-from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.stages.list import list_corpus, read_units
 from beam_jobs.stages.plan import plan_shards
 from beam_jobs.stages.stage import stage_unit
@@ -111,19 +111,18 @@ def _measured(work: Path, rows: int, unit_rows: int) -> dict[str, Any]:
     return found
 
 
-def _options(work: Path) -> ImageOptions:
-    return resolve(ImageOptions((str(_SAMPLES),), str(work / "set"), split="train=0.9,test=0.1"))
+def _job(work: Path) -> JobContext:
+    return open_job(ImageOptions((str(_SAMPLES),), str(work / "set"), split="train=0.9,test=0.1"))
 
 
 def _make(work: Path, rows: int, unit_rows: int) -> None:
     """A workspace whose units look staged."""
-    options = _options(work)
-    record_type = RECORD_TYPES[options.record_type](options)
-    workspace = workspace_of(options)
+    job = _job(work)
+    workspace = job.workspace
     workspace.create()
-    list_corpus(options, record_type, workspace)
+    list_corpus(job)
     real = next(iter(read_units(workspace)))
-    stage_unit(real, options, record_type, workspace)
+    stage_unit(real, job)
     staged = pa.ipc.open_file(str(unit_files(workspace, real.key)["arrow"])).read_all()
     draw = np.random.default_rng(0)
     template = staged.take(pa.array(draw.integers(0, len(staged), unit_rows)))
@@ -163,15 +162,14 @@ def _sidecar(template: pa.Table, number: int, draw: np.random.Generator) -> pa.T
 
 
 def _plan(work: Path) -> dict[str, Any]:
-    options = _options(work)
-    record_type = RECORD_TYPES[options.record_type](options)
-    workspace = workspace_of(options)
+    job = _job(work)
+    workspace = job.workspace
     summaries = [
         UnitSummary(unit.key, unit.end - unit.start, unit.end - unit.start, {}, {}, False)
         for unit in read_units(workspace)
     ]
     begun = time.perf_counter()
-    specs = plan_shards(summaries, options, record_type, workspace)
+    specs = plan_shards(summaries, job)
     usage = resource.getrusage(resource.RUSAGE_SELF)
     sidecars = sum(path.stat().st_size for path in Path(str(workspace.units)).glob("*.arrow"))
     return {

@@ -15,12 +15,12 @@ from beam_jobs.engine.processes import LOST_WORKER
 from beam_jobs.engine.runners import choose_mode, choose_runner, is_local, uses_work_queue
 from beam_jobs.engine.silence import Silence
 from beam_jobs.engine.work_queue import work_queue
+from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.pipeline import kept_error
 from beam_jobs.progress import Follower
-from beam_jobs.record_types import RecordType
 from beam_jobs.transform import BuildShardSet
-from beam_jobs.workspace import Workspace, read_json
+from beam_jobs.workspace import read_json
 from shard_format import InputError
 
 # What Beam's local engine raises when a worker process has died.
@@ -39,11 +39,8 @@ def check_engine(options: PreprocessOptions, beam_args: Sequence[str]) -> None:
 
 
 def run_on_beam(
-    options: PreprocessOptions,
-    record_type: RecordType,
+    context: JobContext,
     build: Build,
-    workspace: Workspace,
-    run_id: str,
     beam_args: Sequence[str],
     follower: Follower,
     on_note: Callable[[str], None],
@@ -53,21 +50,19 @@ def run_on_beam(
     """Runs all steps behind the listing; see `run.run_build`.
 
     Args:
-        options: The job, resolved.
-        record_type: Its record type.
+        context: The job.
         build: The corpus as it was listed.
-        workspace: Its folders.
-        run_id: A name that no other run has.
         beam_args: Pipeline options for Beam.
         follower: Of the workers' reports.
         on_note: See `run.preprocess`.
         remote: Whether workers wait for an object store, and the user did not say how many.
     """
+    options, workspace = context.options, context.workspace
     runner, beam_options = choose_runner(beam_args, options.workers)
     choose_mode(
         beam_options,
         beam_args,
-        runs_python=record_type.runs_python,
+        runs_python=context.record_type.runs_python,
         corpus_bytes=build.listing.bytes,
         remote=remote,
     )
@@ -75,30 +70,30 @@ def run_on_beam(
         on_note(describe(runner, beam_options))
     silence = Silence(follower, waits_without_limit=has_job_server(beam_options), on_note=on_note)
     pipeline = beam.Pipeline(runner=runner, options=beam_options)
-    _ = pipeline | "BuildShardSet" >> BuildShardSet(options, build, run_id)
+    _ = pipeline | "BuildShardSet" >> BuildShardSet(options, build, context)
     queued = uses_work_queue(runner, beam_options)
     try:
-        with work_queue(run_id, workspace) if queued else contextlib.nullcontext():
+        with work_queue(context.run_id, workspace) if queued else contextlib.nullcontext():
             with workers_get_interrupts():
                 result = pipeline.run()
                 with cancelling(
                     result,
-                    lambda: _is_final(run_id, workspace) or silence.is_too_long(),
+                    lambda: _is_final(context) or silence.is_too_long(),
                     lambda: cancel_tasks(workspace),
                 ):
                     result.wait_until_finish()
     except Exception as error:
         raise (
             silence.error
-            or kept_error(run_id, workspace)
+            or kept_error(context)
             or _lost_worker(error)
             or (error if is_local(runner) else failure(runner, error))
         ) from error
 
 
-def _is_final(run_id: str, workspace: Workspace) -> bool:
+def _is_final(context: JobContext) -> bool:
     """Whether a worker has left an error that another attempt would meet too."""
-    note = read_json(workspace.error(run_id))
+    note = read_json(context.workspace.error(context.run_id))
     return note is not None and note["final"]
 
 

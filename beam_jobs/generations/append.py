@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -17,18 +16,17 @@ from beam_jobs.build import (
     has_report,
     is_complete,
     locked_output,
-    resolve,
-    workspace_of,
+    open_job,
 )
 from beam_jobs.build import finish as finish_build
 from beam_jobs.generations.settling import recover
 from beam_jobs.generations.unpublished import publish_finished
 from beam_jobs.generations.views import known_builds, publish
+from beam_jobs.job_context import JobContext
 from beam_jobs.like import options_like
 from beam_jobs.memory import system_memory_pool
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import OnProgress
-from beam_jobs.record_types import RECORD_TYPES, RecordType
 from beam_jobs.run import run_build
 from beam_jobs.set_warnings import set_warnings
 from beam_jobs.stages.list import Listing, list_corpus
@@ -115,13 +113,12 @@ def append(
         named = load_manifest(base).newest
         before = publish_finished(base, on_note)
         number = before.newest + 1
-        job = resolve(generation_job(options, base, given))
+        context = open_job(generation_job(options, base, given))
+        job, workspace = context.options, context.workspace
         for note in job.notes:
             on_note(note)
-        record_type = RECORD_TYPES[job.record_type](job)
-        workspace, run_id = workspace_of(job), uuid.uuid4().hex
         with system_memory_pool(), locked_output(workspace, on_note):
-            build = _begin(job, record_type, workspace, run_id, on_progress)
+            build = _begin(context, on_progress)
             known = generation_with(base, before, build.listing)
             if known is not None:
                 _discard(workspace)
@@ -130,11 +127,9 @@ def append(
             if build.listing.known:
                 on_note(_known_note(build.listing))
             if not build.complete:
-                run_build(
-                    job, record_type, build, workspace, run_id, beam_args, on_progress, on_note
-                )
+                run_build(context, build, beam_args, on_progress, on_note)
             # Before it is published: no later command looks into the folder of this build.
-            finish_build(dataclasses.replace(job, no_report=True), workspace, rebuilt=False)
+            finish_build(context.with_options(no_report=True), rebuilt=False)
         manifest = publish(base, number)
         _renew_report(job, base)
         return _report(base, manifest, number, build, already_built=False)
@@ -234,25 +229,17 @@ def _shown(value: Any) -> str:
     return "not given" if value is None else str(value)
 
 
-def _begin(
-    job: PreprocessOptions,
-    record_type: RecordType,
-    workspace: Workspace,
-    run_id: str,
-    on_progress: OnProgress,
-) -> Build:
+def _begin(context: JobContext, on_progress: OnProgress) -> Build:
     """Lists the corpus; what another command left unpublished in its folder is built again."""
-    started = time.time()
+    started, workspace = time.time(), context.workspace
     unfinished = storage.is_folder(workspace.plan)
     try:
         workspace.create()
-        write_json(workspace, workspace.owner, run_id)
-        collect_removed(job, workspace)
-        listing = list_corpus(
-            job, record_type, workspace, lambda done: on_progress("list", done, 0)
-        )
+        write_json(workspace, workspace.owner, context.run_id)
+        collect_removed(context.options, workspace)
+        listing = list_corpus(context, lambda done: on_progress("list", done, 0))
         on_progress("list", listing.items, listing.items)
-        complete = is_complete(workspace, listing, job, discard=True)
+        complete = is_complete(context, listing, discard=True)
     except (ShardmillError, OSError):
         if not unfinished:
             _discard(workspace)

@@ -60,13 +60,14 @@ class ImageExtractor(RecordExtractor):
         options = self._options
         if options.source == "auto":
             options = detect_source(options)
-        options = settle_split(options, ImageExtractor(options))
+        extractor = self if options is self._options else ImageExtractor(options)
+        options = settle_split(options, extractor)
         if self._options.source == "auto" and options.source == "class-folders":
             check_class_folders(options, may_be_one=self._options.split is not None)
         if options.source in ("class-folders", "idx"):
             _check_no_columns(options)
         if options.source in ("parquet", "arrow", "tfrecord"):
-            check_columns(options, ImageExtractor(options))
+            check_columns(options, extractor)
         return dataclasses.replace(options, notes=(*options.notes, *_notes_on_pixels(options)))
 
     @override

@@ -18,10 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from beam_jobs.build import resolve
+from beam_jobs.build import open_job
 from beam_jobs.moved_sources import MERGED_KEY
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.stages.list import list_corpus
 from beam_jobs.staging.read_items import hashes_in, listed_hashes, write_items
 from beam_jobs.workspace import Workspace, read_batches, read_table
@@ -86,8 +85,7 @@ def items_of_build(
     for job in jobs:
         work.create()
         job = dataclasses.replace(job, out=str(work.out), base="", base_generation=None)
-        job = resolve(dataclasses.replace(job, only_items=""))
-        list_corpus(job, RECORD_TYPES[job.record_type](job), work)
+        list_corpus(open_job(dataclasses.replace(job, only_items=""), work))
         hashes.append(listed_hashes(work))
         names = (table["record_id"].to_pylist() for table in read_batches(work.listing))
         ids.append(np.array([id_hash(name) for rows in names for name in rows], np.uint64))

@@ -9,12 +9,11 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from beam_jobs.build import resolve
+from beam_jobs.build import open_job
 from beam_jobs.like import options_of_config
 from beam_jobs.moved_sources import MERGED_KEY, OF_SOURCES, merged_options, sources_now
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import OnProgress
-from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.repair.finished import FinishedFiles
 from beam_jobs.repair.job import job_of
 from beam_jobs.repair.own_items import items_of_build, other_builds
@@ -116,8 +115,7 @@ class OwnJobs:
         (job,) = self.as_read([first], manifest)
         work = Workspace(self._work / "listing", None)
         work.create()
-        job = resolve(dataclasses.replace(job, out=str(work.out)))
-        return list_corpus(job, RECORD_TYPES[job.record_type](job), work), work
+        return list_corpus(open_job(dataclasses.replace(job, out=str(work.out)), work)), work
 
     def why_none(self, manifest: Manifest | None) -> str:
         """Why there are no options of the build."""

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from beam_jobs.build import resolve
+from beam_jobs.build import open_job
 from beam_jobs.columns import int64
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RECORD_TYPES, RecordType
@@ -178,9 +178,8 @@ class RecordRepair:
             job = dataclasses.replace(job, out=out, on_bad="quarantine", on_unreadable="stop")
             # Items are found by their ids here, also those of a copy, which has other times.
             job = dataclasses.replace(job, only_items="")
-            job = resolve(job)
-            record_type = RECORD_TYPES[job.record_type](job)
-            list_corpus(job, record_type, self._workspace)
+            context = open_job(job, self._workspace)
+            list_corpus(context)
         except ShardmillError as error:
             return str(error)
         except OSError as error:
@@ -191,9 +190,9 @@ class RecordRepair:
         own = {entry.name for entry in storage.list_folder(self._workspace.units)}
 
         def stage(unit: Unit) -> int:
-            summary = stage_unit(unit, job, record_type, self._workspace)
+            summary = stage_unit(unit, context)
             if summary.kept:
-                self._take_unit(unit.key, record_type)
+                self._take_unit(unit.key, context.record_type)
             if f"{unit.key}.json" not in own:  # do not fill the disk
                 forget_unit(self._workspace, unit.key)
                 for place in unit_files(self._workspace, unit.key).values():

@@ -28,10 +28,11 @@ from beam_jobs.corpus.record import SourceItem
 from beam_jobs.corpus.replacements import before_replacement
 from beam_jobs.corpus.schema_inference import check_companions
 from beam_jobs.corpus.selection import Selection
+from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.command import command_line
 from beam_jobs.options.values import splits_are_given
-from beam_jobs.record_types import RECORD_TYPES, RecordType
+from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.staging.read_items import (
     ItemNotes,
     KnownItems,
@@ -108,33 +109,30 @@ def resolve_options(options: PreprocessOptions) -> PreprocessOptions:
 
 
 def list_corpus(
-    options: PreprocessOptions,
-    record_type: RecordType,
-    workspace: Workspace,
-    on_progress: Callable[[int], None] = lambda items: None,
+    context: JobContext, on_progress: Callable[[int], None] = lambda items: None
 ) -> Listing:
     """Lists the sources into the workspace and cuts the listing into units.
 
     Args:
-        options: The job.
-        record_type: Its parsed record type.
-        workspace: Where the listing is written.
+        context: The job.
         on_progress: Called with the number of items found so far.
 
     Raises:
         InputError: A source is missing, or there is nothing in it that could be used.
     """
+    options, record_type, workspace = context.options, context.record_type, context.workspace
+    extractor = record_type.extractor
     ignored: list[str] = []
-    listing = CorpusListing(options, record_type.extractor, ignored.append)
+    listing = CorpusListing(options, extractor, ignored.append)
     items = listing.items([storage.place_of(path) for path in options.sources])
     how = [options.source, *(getattr(options, name) for name in options.READING)]
     unread = _Unread(options, reading_key(how))
     found = _write_listing(items, unread, workspace, on_progress)
     if not unread.known:
-        _check_not_empty(options, found, workspace)
-    if record_type.extractor.groups_members and not options.only_items:  # a set has them otherwise
+        _check_not_empty(context, found)
+    if extractor.groups_members and not options.only_items:  # a set has them otherwise
         members = (item for item in _items_in(workspace.listing) if item.locator.container)
-        check_companions(members, options, record_type.extractor, workspace.scratch_file())
+        check_companions(members, options, extractor, workspace.scratch_file())
     unit_bytes = (
         parse_size("--unit-size", options.unit_size)
         if options.unit_size is not None
@@ -347,7 +345,8 @@ def _batched(items: Iterator[SourceItem]) -> Iterator[list[SourceItem]]:
         yield rows
 
 
-def _check_not_empty(options: PreprocessOptions, found: _Written, workspace: Workspace) -> None:
+def _check_not_empty(context: JobContext, found: _Written) -> None:
+    options, workspace = context.options, context.workspace
     where = some_of(options.sources)
     if not found.items:
         raise InputError(
@@ -359,7 +358,7 @@ def _check_not_empty(options: PreprocessOptions, found: _Written, workspace: Wor
         first, *others = items_in(read_table(workspace.listing).slice(0, 3))
         alike = [item.record_id for item in others if item.reason == first.reason]
         like = f", like {' and '.join(map(repr, alike))}" if alike else ""
-        plural = RECORD_TYPES[options.record_type](options).extractor.plural
+        plural = context.record_type.extractor.plural
         raise InputError(
             f"No usable {plural} among {found.items:,} files in {where}: {first.record_id!r} is "
             f"rejected as {first.reason} ({first.detail}){like}. Use one folder per class, "

@@ -9,30 +9,27 @@ from __future__ import annotations
 
 from functools import partial
 
+from beam_jobs.job_context import JobContext
 from beam_jobs.progress import report
-from beam_jobs.record_types import RecordType
 from beam_jobs.stages.plan import MergedRun, MergeTask
 from beam_jobs.staging.reader import unit_sources
 from beam_jobs.staging.recipes import read_recipe, recipe_rows
 from beam_jobs.staging.runs import Cell, finished_run, in_order, read_cells, write_run
-from beam_jobs.workspace import Workspace
 from foundation import storage
 
 
-def merge(
-    task: MergeTask, record_type: RecordType, workspace: Workspace, block_bytes: int
-) -> MergedRun:
+def merge(task: MergeTask, context: JobContext, block_bytes: int) -> MergedRun:
     """Writes one run, or finds that it was done before.
 
     Args:
         task: What to write.
-        record_type: Which rows are still needed.
-        workspace: The build.
+        context: The job.
         block_bytes: Payload in memory at a time.
 
     Raises:
         InputError: An input is damaged, or was removed during the build.
     """
+    workspace = context.workspace
     on_written = partial(report, workspace.progress, "merge")
     done = finished_run(workspace, task.key)
     if done is not None:
@@ -40,7 +37,7 @@ def merge(
         return MergedRun.of(task, done)
     if task.recipe:
         recipe = read_recipe(storage.place_of(task.recipe))
-        table = recipe_rows(recipe, record_type.planning_columns, workspace)
+        table = recipe_rows(recipe, context.record_type.planning_columns, workspace)
         table = in_order(table.drop_columns(["row"]))
         sources = unit_sources([unit.key for unit in recipe.units], workspace)
     else:

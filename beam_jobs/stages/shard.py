@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, bytes_of
+from beam_jobs.job_context import JobContext
 from beam_jobs.progress import report
-from beam_jobs.record_types import RecordType
 from beam_jobs.stages.labels import Labels
 from beam_jobs.stages.plan import LIMITS, ShardSpec, load_plan
 from beam_jobs.staging.examples import BuiltBlock, StagedBlock
@@ -96,22 +96,19 @@ def _marker(workspace: Workspace, file: str) -> Place:
 
 
 def write_shard(
-    spec: ShardSpec,
-    record_type: RecordType,
-    workspace: Workspace,
-    block_bytes: int = LIMITS.block_bytes,
+    spec: ShardSpec, context: JobContext, block_bytes: int = LIMITS.block_bytes
 ) -> ShardResult:
     """Writes one shard and its part of the index, or finds that it was done before.
 
     Args:
         spec: What to write.
-        record_type: How records become examples.
-        workspace: The build.
+        context: The job.
         block_bytes: Payload in memory at a time where a read takes long.
 
     Raises:
         InputError: A staged unit is damaged, or was removed during the build.
     """
+    record_type, workspace = context.record_type, context.workspace
     marker = _marker(workspace, spec.file)
     done = _done_before(spec, marker, workspace)
     if done is not None:
@@ -130,7 +127,7 @@ def write_shard(
     ):
         shard = _ShardFile(spec.shard, file, index, schema)
         whole = builder.joins_records
-        for table, sources in _tables(spec, record_type, workspace, block_bytes, whole=whole):
+        for table, sources in _tables(spec, context, block_bytes, whole=whole):
             labels = Labels(table, record_type.schema, plan.class_names)
             payloads = read_staged(table, sources, block_bytes, record_type.batch_bytes)
             staged = _staged(payloads, labels, workspace)
@@ -149,17 +146,13 @@ def write_shard(
 
 
 def _tables(
-    spec: ShardSpec,
-    record_type: RecordType,
-    workspace: Workspace,
-    block_bytes: int,
-    *,
-    whole: bool,
+    spec: ShardSpec, context: JobContext, block_bytes: int, *, whole: bool
 ) -> Iterator[tuple[pa.Table, list[Source]]]:
     """The rows of the shard in order, some at a time, and where their payload is.
 
     A shard of tiny records has a hundred thousand rows, of some hundred bytes each.
     """
+    record_type, workspace = context.record_type, context.workspace
     rows_at_once = record_type.batch_bytes // _BLOCK_BYTES_PER_ROW
     if spec.cells:
         cells = [Cell(*cell) for cell in spec.cells]

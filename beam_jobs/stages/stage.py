@@ -30,11 +30,10 @@ from beam_jobs.corpus.record import (
     SourceItem,
 )
 from beam_jobs.corpus.source_io import UnreadableError, is_readable
+from beam_jobs.job_context import JobContext
 from beam_jobs.memory import release_memory
-from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import splits_are_given
 from beam_jobs.progress import SteadyReports, report
-from beam_jobs.record_types import RecordType
 from beam_jobs.rejects import RejectWriter
 from beam_jobs.stages.list import read_unit
 from beam_jobs.staging.row_sorter import RowSorter
@@ -47,7 +46,7 @@ from beam_jobs.staging.units import (
     unit_files,
     with_offsets,
 )
-from beam_jobs.workspace import Workspace, write_marker
+from beam_jobs.workspace import write_marker
 from foundation import storage
 from shard_format import (
     Feature,
@@ -65,20 +64,17 @@ _READINGS = 3  # of a unit whose files change meanwhile
 _RELEASE_BYTES = 64 << 20  # 64 MiB: a unit of so few stored bytes may have gigabytes of records
 
 
-def stage_unit(
-    unit: Unit, options: PreprocessOptions, record_type: RecordType, workspace: Workspace
-) -> UnitSummary:
+def stage_unit(unit: Unit, context: JobContext) -> UnitSummary:
     """Stages a unit, or finds that it was done before.
 
     Args:
         unit: Which rows of the listing.
-        options: The job.
-        record_type: How a record is read and prepared.
-        workspace: Where the listing is and where the unit goes.
+        context: The job.
 
     Raises:
         InputError: A record is rejected and the job is to fail then.
     """
+    workspace = context.workspace
     done = done_before(unit.key, workspace)
     if done is not None:
         report(workspace.progress, "stage", unit.bytes)
@@ -87,8 +83,7 @@ def stage_unit(
     changed: set[bytes] = set()
     for tried in range(_READINGS):
         try:
-            job = (options, record_type, workspace)
-            return _stage(unit, items, *job, changed, is_last=tried == _READINGS - 1)
+            return _stage(unit, items, context, changed, is_last=tried == _READINGS - 1)
         except SourceChangedError:
             usable = (item for item in items() if not item.reason)
             changed |= {read_path(item) for item in usable if change_of(item)}
@@ -100,9 +95,7 @@ def stage_unit(
 def _stage(
     unit: Unit,
     items: Callable[[], Iterator[SourceItem]],
-    options: PreprocessOptions,
-    record_type: RecordType,
-    workspace: Workspace,
+    context: JobContext,
     changed: Collection[bytes],
     *,
     is_last: bool,
@@ -112,9 +105,7 @@ def _stage(
     Args:
         unit: The unit.
         items: Gives its items, again and again.
-        options: The job.
-        record_type: How a record is read and prepared.
-        workspace: Where the unit goes.
+        context: The job.
         changed: Paths of these files.
         is_last: Whether further ones are rejected at once, which holds the records of an item.
 
@@ -122,6 +113,7 @@ def _stage(
         SourceChangedError: A further file has changed, and some of its records were taken.
         UnreadableError: An I/O error.
     """
+    workspace = context.workspace
     final = unit_files(workspace, unit.key)
     files = workspace.drafts(final)
     with (
@@ -129,11 +121,11 @@ def _stage(
         workspace.write_arrow(files["arrow"]) as sidecar,
         workspace.write_arrow(files["rejects"]) as sink,
         RejectWriter(sink) as rejects,
-        closing(UnitAtWork(options, record_type, rejects, workspace)) as work,
+        closing(UnitAtWork(context, rejects)) as work,
     ):
         reports = SteadyReports(workspace.progress, "stage")
-        scratch = workspace.scratch_file()
-        with CorpusReader(options, record_type.extractor, scratch, changed=changed) as reader:
+        source = (context.options, context.record_type.extractor, workspace.scratch_file())
+        with CorpusReader(*source, changed=changed) as reader:
             checked = _with_checks(items(), each=is_last)
             for item, behind in storage.ahead(checked, lambda one: stored_range(one[0])):
                 is_checked = behind is not None and read_path(behind) not in changed
@@ -228,13 +220,9 @@ class UnitAtWork:
         noted: Numbers of staged records so far, see UnitSummary.
     """
 
-    def __init__(
-        self,
-        options: PreprocessOptions,
-        record_type: RecordType,
-        rejects: RejectWriter,
-        workspace: Workspace,
-    ) -> None:
+    def __init__(self, context: JobContext, rejects: RejectWriter) -> None:
+        options, record_type = context.options, context.record_type
+        workspace = context.workspace
         self.read = 0
         self.noted: Counter[str] = Counter()
         self._options = options

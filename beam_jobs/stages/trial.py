@@ -20,12 +20,11 @@ from beam_jobs.corpus.record import RawRecord, ReadResult, RejectedRecord, Sourc
 from beam_jobs.corpus.sniffing import HEAD_BYTES
 from beam_jobs.corpus.source_io import UnreadableError
 from beam_jobs.corpus.streams import FileRange, opened
-from beam_jobs.options import PreprocessOptions
-from beam_jobs.record_types import RecordType
+from beam_jobs.job_context import JobContext
 from beam_jobs.rejects import RejectWriter
 from beam_jobs.stages.stage import UnitAtWork
 from beam_jobs.staging.units import unit_files
-from beam_jobs.workspace import Workspace, read_table
+from beam_jobs.workspace import read_table
 from foundation import storage
 from shard_format import InputError
 
@@ -64,27 +63,24 @@ class Trial(NamedTuple):
     seconds: float
 
 
-def stage_trial(
-    listing: pa.Table, options: PreprocessOptions, record_type: RecordType, workspace: Workspace
-) -> Trial:
+def stage_trial(listing: pa.Table, context: JobContext) -> Trial:
     """Stages random items of a listing as the unit TRIAL_UNIT, for about two seconds.
 
     Args:
         listing: Rows of ITEM_SCHEMA, at least one of them usable.
-        options: The job.
-        record_type: How a record is read and prepared.
-        workspace: A temporary one.
+        context: The job, with a temporary workspace.
 
     Raises:
         InputError: A file cannot be read because of an I/O error.
     """
-    options = dataclasses.replace(options, on_bad="quarantine")
+    options = dataclasses.replace(context.options, on_bad="quarantine")
+    context, workspace = dataclasses.replace(context, options=options), context.workspace
     rejects_path = workspace.scratch_file()
     with (
         workspace.write_arrow(rejects_path) as sink,
         RejectWriter(sink) as rejects,
-        closing(UnitAtWork(options, record_type, rejects, workspace)) as unit,
-        CorpusReader(options, record_type.extractor, workspace.scratch_file()) as reader,
+        closing(UnitAtWork(context, rejects)) as unit,
+        CorpusReader(options, context.record_type.extractor, workspace.scratch_file()) as reader,
     ):
         work = _TimedWork(unit)
         try:

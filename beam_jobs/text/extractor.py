@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from beam_jobs.options import TextOptions
 from beam_jobs.options.values import parse_names
 from foundation.wording import parse_size
 
+_CACHED_FILES = 64
 # The columns of documents that cleaning works on.
 DOCUMENT_SCHEMA = pa.schema(
     [
@@ -57,6 +59,8 @@ class TextExtractor(RecordExtractor):
         self.columns = parse_names("--text-column", options.text_column)
         self.limit = parse_size("--max-record-bytes", options.max_record_bytes)
         self.needs_class_folders = options.label_column is None
+        # The look at a corpus asks twice for its first files.
+        self._container_of = functools.lru_cache(_CACHED_FILES)(container_of)
 
     @override
     def resolved(self) -> TextOptions:
@@ -65,7 +69,7 @@ class TextExtractor(RecordExtractor):
 
     @override
     def container_of(self, item: SourceItem) -> str:
-        return container_of(item.path)
+        return self._container_of(item.path)
 
     @override
     def known_format(self, item: SourceItem) -> str:

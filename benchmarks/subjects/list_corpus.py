@@ -5,12 +5,10 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from pathlib import Path
 
+from beam_jobs.job_context import JobContext
 from beam_jobs.options import ImageOptions
-from beam_jobs.record_types import RECORD_TYPES
 from beam_jobs.stages.list import list_corpus, resolve_options
-from beam_jobs.workspace import Workspace
 from benchmarks.measure import print_result
 
 
@@ -18,9 +16,9 @@ def main(source: str, out: str, labels: str) -> None:
     """Lists once, and deletes the result."""
     begun = time.process_time()  # files are in the page cache, and others use this machine too
     options = resolve_options(ImageOptions((source,), out, labels=labels or None))
-    workspace = Workspace(Path(out), None)
-    workspace.create()
-    listing = list_corpus(options, RECORD_TYPES["image"](options), workspace)
+    job = JobContext.create(options)
+    job.workspace.create()
+    listing = list_corpus(job)
     seconds = time.process_time() - begun
     shutil.rmtree(out)
     print_result(listing.items, seconds)

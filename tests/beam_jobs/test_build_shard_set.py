@@ -10,8 +10,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from beam_jobs import BuildShardSet, ImageOptions
-from beam_jobs.build import begin, check_owner, locked_output, resolve, workspace_of
-from beam_jobs.record_types import RECORD_TYPES
+from beam_jobs.build import begin, check_owner, locked_output, open_job
 from beam_jobs.run import preprocess
 from shard_format import InputError, load_manifest, naming, verify
 
@@ -94,18 +93,16 @@ def test_mistakes_are_found_when_it_is_constructed(job, tmp_path):
 
 
 def test_two_builds_into_one_folder(job):
-    options = resolve(job())
-    workspace = workspace_of(options)
-    with locked_output(workspace), pytest.raises(Exception, match="Another build is writing"):
-        run_pipeline(options)
-    record_type = RECORD_TYPES["image"](options)
-    with locked_output(workspace):
-        begin(options, record_type, workspace, "one")
-        check_owner(workspace, "one")
-        begin(options, record_type, workspace, "two")
-        check_owner(workspace, "two")
+    one, two = open_job(job()), open_job(job())
+    with locked_output(one.workspace), pytest.raises(Exception, match="Another build is writing"):
+        run_pipeline(one.options)
+    with locked_output(one.workspace):
+        begin(one)
+        check_owner(one)
+        begin(two)
+        check_owner(two)
         with pytest.raises(InputError, match=r"Another build into .* took it over"):
-            check_owner(workspace, "one")
+            check_owner(one)
 
 
 @pytest.mark.parametrize("stage", ["stage_unit", "plan_shards", "write_shard", "commit"])

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from beam_jobs import preprocess
-from beam_jobs.build import workspace_of
 from shard_format import InputError, ShardmillError, load_manifest, naming, verify
 from tests.beam_jobs.stages.merge.builds import Build, forced_levels
 from tests.fixtures.damage import job, make_corpus
@@ -141,7 +140,7 @@ def test_damage_between_two_stages(stage, pattern, tmp_path):
     started.stage()
 
     def damage() -> None:
-        started.workspace = workspace_of(started.job)  # as another worker has it
+        started.workspace.compare_again()  # as each step does
         for path in (one for one in tmp_path.glob(pattern) if one.stat().st_size):
             data = bytearray(path.read_bytes())
             data[len(data) // 2] ^= 4

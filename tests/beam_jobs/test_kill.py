@@ -197,23 +197,20 @@ def _crash_at(patch, stops: Callable[[int, Path], bool]) -> None:
 
 def _run_stages(kind, corpus: Path, out: Path | Url, options: dict[str, object]):
     """What the pipeline does, in this thread; the workspace."""
-    from beam_jobs.build import workspace_of
-    from beam_jobs.record_types import RECORD_TYPES
+    from beam_jobs.job_context import JobContext
     from beam_jobs.stages.commit import commit
     from beam_jobs.stages.list import list_corpus, read_units, resolve_options
     from beam_jobs.stages.plan import plan_shards
     from beam_jobs.stages.shard import write_shard
     from beam_jobs.stages.stage import stage_unit
 
-    job = resolve_options(kind.options(corpus, out, **options))
-    record_type, workspace = RECORD_TYPES[kind.name](job), workspace_of(job)
-    workspace.create()
-    listing = list_corpus(job, record_type, workspace)
-    summaries = [stage_unit(unit, job, record_type, workspace) for unit in read_units(workspace)]
-    specs = plan_shards(summaries, job, record_type, workspace)
-    results = [write_shard(spec, record_type, workspace) for spec in specs]
-    commit(summaries, results, listing, time.time(), job, record_type, workspace)
-    return workspace
+    job = JobContext.create(resolve_options(kind.options(corpus, out, **options)))
+    job.workspace.create()
+    listing = list_corpus(job)
+    summaries = [stage_unit(unit, job) for unit in read_units(job.workspace)]
+    results = [write_shard(spec, job) for spec in plan_shards(summaries, job)]
+    commit(summaries, results, listing, time.time(), job)
+    return job.workspace
 
 
 OPERATIONS = ("replace", "unlink", "rmdir", "mkdir", "fsync", "link")

@@ -54,7 +54,7 @@ def test_the_functions_of_the_stages_hold_the_options_and_no_open_files(graph):
             found[stage] = dict(fields)
     assert found.keys() == set(STAGES)
     for fields in found.values():
-        options, run_id = fields.pop("_options"), fields.pop("_run_id")
+        options, run_id = fields.pop("_context").__reduce__()[1]
         assert isinstance(options, PreprocessOptions)
         assert re.fullmatch("[0-9a-f]{32}", run_id)
         for value in dataclasses.asdict(options).values():

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from beam_jobs.columns import IntArray, bounds_of, int64, run_starts
 from beam_jobs.dedup.clusters import CLUSTER_SCHEMA
-from beam_jobs.options import PreprocessOptions
+from beam_jobs.job_context import JobContext
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.plan.appending import needs_stored
 from beam_jobs.staging.assignment import SPLITS_FILE
@@ -37,30 +37,27 @@ _MOST_RANGES = 256  # each with an open file for a moment
 
 
 def write_fingerprints(
-    workspace: Workspace,
+    context: JobContext,
     sidecars: Sidecars,
-    record_type: RecordType,
-    options: PreprocessOptions,
     names: Sequence[str],
     removed: RemovedRecords,
 ) -> dict[str, Any]:
     """Writes the file, if later generations need it.
 
     Args:
-        workspace: Has the clusters and the splits that the plan found.
+        context: The job; its workspace has the clusters and the splits that the plan found.
         sidecars: All staged units.
-        record_type: Which columns near duplicates are found by.
-        options: The job.
-        names: Of the splits, by their numbers in the plan.
+        names: Names of the splits, by their numbers in the plan.
         removed: The records that the set keeps out.
 
     Returns:
         Its bytes and SHA-256 by its name, for build.json; empty if there is none.
     """
+    record_type, workspace = context.record_type, context.workspace
     place = workspace.out / fingerprints_file("")
     storage.delete(place)
-    needed = needs_stored(options, record_type)
-    if needed is None or options.no_fingerprints or not sidecars.records:
+    needed = needs_stored(context.options, record_type)
+    if needed is None or context.options.no_fingerprints or not sidecars.records:
         return {}
     fields = [*STORED_FIELDS, *(_field(name, record_type) for name in needed)]
     storage.make_folder(place.parent)

@@ -12,6 +12,7 @@ from functools import partial
 
 from beam_jobs.columns import Columns
 from beam_jobs.counters import sum_counters
+from beam_jobs.job_context import JobContext
 from beam_jobs.memory import release_memory
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.progress import report
@@ -56,9 +57,7 @@ def commit(
     results: Sequence[ShardResult],
     listing: Listing,
     started: float,
-    options: PreprocessOptions,
-    record_type: RecordType,
-    workspace: Workspace,
+    context: JobContext,
 ) -> Manifest:
     """Turns finished shards into a shard set.
 
@@ -67,14 +66,13 @@ def commit(
         results: All shards.
         listing: Of the corpus.
         started: When the build began, in seconds since the epoch.
-        options: The job.
-        record_type: Its record type.
-        workspace: The build.
+        context: The job.
 
     Raises:
         EmptySetError: Every record was rejected; nothing of the set is written then.
         InputError: There is another set.
     """
+    options, record_type, workspace = context.options, context.record_type, context.workspace
     workspace.mark("commit")
     plan = load_plan(workspace)
     ledger = _ledger(summaries, plan)
@@ -104,9 +102,7 @@ def commit(
     removed = read_planned(workspace)
     files += write_quarantine(workspace, summaries, removed)
     files += _write_removed(workspace, removed, options)
-    fingerprints = write_fingerprints(
-        workspace, sidecars, record_type, options, list(plan.num_shards), removed
-    )
+    fingerprints = write_fingerprints(context, sidecars, list(plan.num_shards), removed)
     fingerprints |= {} if options.no_fingerprints else write_read_items(workspace, summaries)
     manifest = Manifest(
         name=options.name,
@@ -119,7 +115,7 @@ def commit(
     _remove_strangers(workspace, manifest)
     release_memory()  # of the index and of the files above: the tables would add to it
     write_croissant(workspace.out, manifest, workspace.scratch_of)
-    notes = staging_notes(summaries, listing, options, record_type)
+    notes = staging_notes(summaries, listing, context)
     warnings = corpus_warnings(summaries, record_type.extractor, workspace)
     plan = plan._replace(notes=[*plan.notes, *notes], warnings=[*plan.warnings, *warnings])
     write_build_info(workspace, listing, started, plan, summaries, options, manifest, fingerprints)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from beam_jobs.columns import IntArray, int64, uint64
 from beam_jobs.dedup.clusters import NO_NEAR_PAIRS, Clusters
 from beam_jobs.dedup.earlier import Related, exact_links, relate
+from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RecordType
 from beam_jobs.stages.labels import label_features
@@ -141,20 +142,18 @@ def _number(names: list[str], split: str) -> int:
     return names.index(split)
 
 
-def find_earlier(
-    sidecars: Sidecars, clusters: Clusters, options: PreprocessOptions, record_type: RecordType
-) -> Earlier:
+def find_earlier(sidecars: Sidecars, clusters: Clusters, context: JobContext) -> Earlier:
     """Compares new records with those of earlier generations.
 
     Args:
         sidecars: All staged units.
         clusters: Duplicates among the new records.
-        options: The job.
-        record_type: Finds near duplicates.
+        context: The job; its record type finds near duplicates.
 
     Raises:
         InputError: An id is taken, or the set has not stored what is needed.
     """
+    options, record_type = context.options, context.record_type
     needed = needs_stored(options, record_type)
     base = storage.place_of(options.base)
     stored = StoredRecords(

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.columns import BoolArray, IntArray
 from beam_jobs.corpus.record import FILTER
+from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.record_types import RecordType
 from beam_jobs.staging import UnitSummary, forget_unit, unit_files
@@ -48,27 +49,22 @@ class Excluded:
 
 
 def find_excluded(
-    summaries: Sequence[UnitSummary],
-    sidecars: Sidecars,
-    options: PreprocessOptions,
-    record_type: RecordType,
-    workspace: Workspace,
+    summaries: Sequence[UnitSummary], sidecars: Sidecars, context: JobContext
 ) -> Excluded:
     """Finds the records to keep out, marks the staged ones, and writes the list for the commit.
 
     Args:
         summaries: Of all units.
         sidecars: Their staged records; its `excluded` is set if there is any to keep out.
-        options: The job.
-        record_type: Confirms equal content.
-        workspace: The build.
+        context: The job.
     """
+    workspace = context.workspace
     found = Excluded()
     given, removed = collected(workspace)
     if not any(removed):
         write_planned(workspace, removed)
         return found
-    contents = _Contents(sidecars.without_progress(), removed, record_type)
+    contents = _Contents(sidecars.without_progress(), removed, context.record_type)
     seen: set[str] = set()  # hashes of ids
     by_id = np.zeros(sidecars.records, bool)
     for unit, table in sidecars.without_progress():
@@ -84,7 +80,7 @@ def find_excluded(
     by_content = contents.equal_to(removed.contents, ~by_id)
     sidecars.excluded = by_id | by_content
     found.staged = int(sidecars.excluded.sum())
-    own, same = contents.own(by_id, ~sidecars.excluded, options)
+    own, same = contents.own(by_id, ~sidecars.excluded, context.options)
     names = sidecars.take(np.flatnonzero(by_content), ["record_id"])["record_id"].to_pylist()
     more = RemovedRecords(frozenset(map(id_digest, names)), own)
     write_planned(workspace, removed.joined(more))

@@ -20,32 +20,25 @@ from beam_jobs.dedup.exact import (
     num_partitions,
 )
 from beam_jobs.dedup.union_find import components
+from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
-from beam_jobs.record_types import RecordType
 from beam_jobs.staging.sidecars import Sidecars
 from beam_jobs.workspace import Workspace, read_table
 
 _BATCH_ROWS = 1 << 11  # a MiB
 
 
-def find_duplicates(
-    sidecars: Sidecars,
-    options: PreprocessOptions,
-    record_type: RecordType,
-    workspace: Workspace,
-    rows: int,
-) -> Clusters:
+def find_duplicates(sidecars: Sidecars, context: JobContext, rows: int) -> Clusters:
     """Finds the duplicates that the options ask for, and writes `workspace.clusters`.
 
     Near duplicates are found in memory, since what connects them is known only at the end.
 
     Args:
         sidecars: All staged units.
-        options: The job.
-        record_type: Confirms exact duplicates and finds near ones.
-        workspace: Of the build.
+        context: The job; its record type confirms exact duplicates and finds near ones.
         rows: About how many are compared at a time.
     """
+    options, record_type, workspace = context.options, context.record_type, context.workspace
     join = partial(
         find_clusters,
         sidecars,

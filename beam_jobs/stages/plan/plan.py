@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from beam_jobs.columns import IntArray, int64, uint64
 from beam_jobs.dedup.clusters import Clusters
+from beam_jobs.job_context import JobContext
 from beam_jobs.options import PreprocessOptions
 from beam_jobs.options.values import parse_splits, splits_are_given
 from beam_jobs.progress import report
@@ -106,9 +107,7 @@ class Plan(NamedTuple):
 
 def plan_shards(
     summaries: Sequence[UnitSummary],
-    options: PreprocessOptions,
-    record_type: RecordType,
-    workspace: Workspace,
+    context: JobContext,
     merging: Merging = NO_MERGING,
     partition_rows: int | None = None,
 ) -> list[ShardSpec]:
@@ -116,9 +115,7 @@ def plan_shards(
 
     Args:
         summaries: Of all units.
-        options: The job.
-        record_type: Its record type.
-        workspace: Where the sidecars are and the plan goes.
+        context: The job.
         merging: Whether units may be merged before shards are written.
         partition_rows: About how many rows are held in memory at a time; None for as many as suit
             the corpus.
@@ -129,16 +126,17 @@ def plan_shards(
     Raises:
         InputError: A runner lost a unit, or given splits divide a group or a cluster.
     """
+    options, record_type, workspace = context.options, context.record_type, context.workspace
     _check_complete(summaries, workspace)
     sidecars = Sidecars(workspace, summaries, partial(report, workspace.progress, "plan"))
     sidecars.fetch()
     report(workspace.progress, "plan", total=_work(sidecars, options, record_type))
     partition_rows = partition_rows or rows_of_partition(sidecars.records)
-    excluded = find_excluded(summaries, sidecars, options, record_type, workspace)
-    clusters = find_duplicates(sidecars, options, record_type, workspace, partition_rows)
+    excluded = find_excluded(summaries, sidecars, context)
+    clusters = find_duplicates(sidecars, context, partition_rows)
     earlier = None
     if options.base:
-        earlier = find_earlier(sidecars, clusters, options, record_type)
+        earlier = find_earlier(sidecars, clusters, context)
         clusters = earlier.related.clusters
         write_clusters(workspace, clusters.members.schema, [clusters.members])
 

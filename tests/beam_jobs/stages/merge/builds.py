@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from unittest import mock
 
-from beam_jobs.build import workspace_of
-from beam_jobs.record_types import RECORD_TYPES
+from beam_jobs.job_context import JobContext
 from beam_jobs.stages.commit import commit
 from beam_jobs.stages.list import list_corpus, read_units, resolve_options
 from beam_jobs.stages.merge import merge
@@ -54,23 +53,20 @@ class Build:
     """
 
     def __init__(self, job, merging=FORCED, choose=choose_levels):
-        self.job = resolve_options(job)
-        self.record_type = RECORD_TYPES[self.job.record_type](self.job)
-        self.workspace = workspace_of(self.job)
+        self.job = JobContext.create(resolve_options(job))
+        self.workspace = self.job.workspace
         self.merging, self.choose = merging, choose
         self.block = merging.limits.block_bytes
 
     def stage(self):
         self.workspace.create()
-        self.listing = list_corpus(self.job, self.record_type, self.workspace)
+        self.listing = list_corpus(self.job)
         units = list(read_units(self.workspace))
-        job = (self.job, self.record_type, self.workspace)
-        self.summaries = [stage_unit(unit, *job) for unit in units]
+        self.summaries = [stage_unit(unit, self.job) for unit in units]
 
     def plan(self):
-        job = (self.job, self.record_type, self.workspace)
         with mock.patch.object(planning, "choose_levels", self.choose):
-            self.specs = plan_shards(self.summaries, *job, self.merging)
+            self.specs = plan_shards(self.summaries, self.job, self.merging)
         return load_merge_plan(self.workspace)
 
     def merge(self, plan):
@@ -79,17 +75,15 @@ class Build:
             tasks = list(merge_tasks(plan, level, runs))
             runs = []
             for task in tasks:
-                runs.append(merge(task, self.record_type, self.workspace, self.block))
+                runs.append(merge(task, self.job, self.block))
         return runs
 
     def shard(self, plan, runs):
         specs = merged_shards(plan, runs) if plan else self.specs
-        job = (self.record_type, self.workspace, self.block)
-        return [write_shard(spec, *job) for spec in specs]
+        return [write_shard(spec, self.job, self.block) for spec in specs]
 
     def commit(self, results):
-        job = (self.job, self.record_type, self.workspace)
-        commit(self.summaries, results, self.listing, time.time(), *job)
+        commit(self.summaries, results, self.listing, time.time(), self.job)
         self.workspace.remove()
 
     def run(self):

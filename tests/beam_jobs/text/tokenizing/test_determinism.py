@@ -63,18 +63,18 @@ def test_a_larger_sample_trains_another_tokenizer(build_text):
     assert small.config["tokenizer"] != large.config["tokenizer"]
 
 
-def shards_of(workspace, options):
-    """What the stages up to the plan leave, and the shards to write."""
-    from beam_jobs.record_types import RECORD_TYPES
+def shards_of(options):
+    """A job whose stages up to the plan are done, and its shards to write."""
+    from beam_jobs.job_context import JobContext
     from beam_jobs.stages.list import list_corpus, read_units
     from beam_jobs.stages.plan import plan_shards
     from beam_jobs.stages.stage import stage_unit
 
-    record_type = RECORD_TYPES["text"](options)
-    workspace.create()
-    list_corpus(options, record_type, workspace)
-    done = [stage_unit(unit, options, record_type, workspace) for unit in read_units(workspace)]
-    return record_type, plan_shards(done, options, record_type, workspace)
+    job = JobContext.create(options)
+    job.workspace.create()
+    list_corpus(job)
+    done = [stage_unit(unit, job) for unit in read_units(job.workspace)]
+    return job, plan_shards(done, job)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,6 @@ def shards_of(workspace, options):
     ],
 )
 def test_a_plan_with_other_options_finds_no_shard_done(corpus, tmp_path, changed):
-    from beam_jobs.build import workspace_of
     from beam_jobs.options import TextOptions
     from beam_jobs.stages.shard import write_shard
 
@@ -96,27 +95,24 @@ def test_a_plan_with_other_options_finds_no_shard_done(corpus, tmp_path, changed
     before, after = (
         TextOptions((str(corpus),), str(tmp_path / "set"), **given | more) for more in ({}, changed)
     )
-    workspace = workspace_of(before)
     for options, reused in ((before, False), (before, True), (after, False), (before, False)):
-        record_type, specs = shards_of(workspace, options)
-        results = [write_shard(spec, record_type, workspace) for spec in specs]
+        job, specs = shards_of(options)
+        results = [write_shard(spec, job) for spec in specs]
         assert [result.reused for result in results] == [reused] * len(specs)
 
 
 def test_a_trained_tokenizer_is_used_again(corpus, tmp_path, monkeypatch):
-    from beam_jobs.build import workspace_of
     from beam_jobs.options import TextOptions
     from beam_jobs.text.tokenizers import training
 
     given = {"train_tokenizer": "bpe:400", "label_column": "label"}
     options = TextOptions((str(corpus),), str(tmp_path / "set"), **given)
-    workspace = workspace_of(options)
-    first = shards_of(workspace, options)[1]
+    job, first = shards_of(options)
     with monkeypatch.context() as patched:
         patched.setitem(training.TRAINERS, "bpe", None)
-        assert shards_of(workspace, options)[1] == first
-    (workspace.settled / "tokenizer").write_bytes(b"{}")  # damaged: trained again
-    assert shards_of(workspace, options)[1] == first
+        assert shards_of(options)[1] == first
+    (job.workspace.settled / "tokenizer").write_bytes(b"{}")  # damaged: trained again
+    assert shards_of(options)[1] == first
 
 
 @pytest.mark.proof
