@@ -1,5 +1,6 @@
 """Runs of several processes: the same loss as of one, and none that waits for a lost one."""
 
+import gc
 import json
 import os
 import re
@@ -233,6 +234,7 @@ def bytes_read():
 def test_a_worker_reads_its_part_of_the_set_and_nothing_else(write_set, options, workers):
     directory = write_set(train=4000)
     size = sum(path.stat().st_size for path in directory.glob("*-train.tfrecord-*"))
+    gc.collect()  # a data set of an earlier test would read, too
     for index in range(workers):
         stream = open_data(options(batch_size=40), (index, workers)).open_training(None)
         batches, read = iter(stream.dataset), []
