@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from foundation.options import described
-from reader.opening import open_source
+from reader.opening import open_split
 from reader.options import (
     REQUIRED,
     WHERE,
@@ -97,7 +97,7 @@ def load(
         check_answers(address, WHERE)
     # On the CPU even where there is a GPU: tf.data runs there, and tensors would be copied twice.
     with tf.device("/CPU:0"):
-        opened = open_source(directory, options)
+        opened = open_split(directory, options)
         steps = opened.steps_per_epoch
         order = order_of(opened.info.root_hash, options)
         check_generation(state, opened.earlier)
@@ -106,16 +106,18 @@ def load(
         if epochs is not None:
             batches = (epochs - start.epoch) * steps - start.step
         if address is not None:
-            dataset = without_autograph(build_served)(opened.source, address, steps, start, batches)
+            dataset = without_autograph(build_served)(
+                opened.pipeline, address, steps, start, batches
+            )
             return ServedStream(dataset, steps, opened.info, order, start, opened.copies)
         position = start.step * batch_size
-        dataset = without_autograph(build_dataset)(opened.source, start.epoch, position, batches)
+        dataset = without_autograph(build_dataset)(opened.pipeline, start.epoch, position, batches)
     found = (dataset, steps, opened.info, order, start, opened.copies)
     return Stream(
         *found,
         options=options,
         directory=directory,
-        source=opened.source,
+        pipeline=opened.pipeline,
         losses=(opened.skipped,),
     )
 

@@ -19,7 +19,7 @@ import tensorflow as tf
 from foundation.options import check_choice, check_integer
 from foundation.storage import place_of
 from reader.cache.locations import locate_dataset
-from reader.opening import Opened, open_source
+from reader.opening import Opened, open_split
 from reader.options import MAX_EPOCHS, REQUIRED, ReadOptions
 from reader.order.class_sampling import SLOTS, shares
 from reader.order.mixture import MixturePlan
@@ -117,7 +117,7 @@ def mix(
         sets: list[Any] = [[one.info.root_hash for one in opened], shared.slots.tolist()]
         if opened[0].info.split != TRAINING_SPLIT:  # states of the first version are of this one
             sets.append(opened[0].info.split)
-        sample = opened[0].source.options.sample
+        sample = opened[0].pipeline.options.sample
         of_mixture = {
             "sets": digest(sets),
             "batch_size": batch_size,
@@ -127,8 +127,8 @@ def mix(
             "streams": [one.info.streams for one in opened][:8],
             "sample": digest(dict(sample) if isinstance(sample, Mapping) else sample),
             "steps_per_epoch": steps,
-            **sampled_label(opened[0].source.options),
-            "content": content_of(opened[0].source.options),
+            **sampled_label(opened[0].pipeline.options),
+            "content": content_of(opened[0].pipeline.options),
         }
         of_mixture = as_json(of_mixture)
         start = read_state(state, of_mixture, steps, epochs)
@@ -138,7 +138,7 @@ def mix(
             batches = (epochs - start.epoch) * steps - start.step
         dataset = without_autograph(_mixed)(opened, shared, position, worker[1])
         dataset = dataset if epochs is None else dataset.take(batches)
-        dataset = finished(dataset, batches, opened[0].source.options)
+        dataset = finished(dataset, batches, opened[0].pipeline.options)
     parts = dict(zip(names, (one.info for one in opened), strict=True))
     return Mixture(
         dataset=dataset,
@@ -158,10 +158,10 @@ def _mixed(opened: list[Opened], plan: MixturePlan, position: int, workers: int)
     elements = []
     for one, before in zip(opened, plan.before(position).tolist(), strict=True):
         epoch, inside = divmod(before, one.info.records)
-        elements.append(one.source.elements(one.source.windows.endless(epoch, inside)))
+        elements.append(one.pipeline.elements(one.pipeline.windows.endless(epoch, inside)))
     choices = plan.choices(position, workers)
     mixed = tf.data.Dataset.choose_from_datasets(elements, choices, stop_on_empty_dataset=True)
-    return opened[0].source.batched(mixed)
+    return opened[0].pipeline.batched(mixed)
 
 
 def _open(directory: str, seed: int, options: Mapping[str, Any]) -> Opened:
@@ -170,7 +170,7 @@ def _open(directory: str, seed: int, options: Mapping[str, Any]) -> Opened:
     asked = ReadOptions(**{**options, "seed": seed, "epochs": None, "remainder": "wrap"})
     own = int(locate_dataset(directory, asked).manifest.root_hash[:16], 16)
     own_seed = int(mix_bits(np.array([seed], np.uint64) ^ np.uint64(own))[0] >> np.uint64(1))
-    return open_source(directory, dataclasses.replace(asked, seed=own_seed))
+    return open_split(directory, dataclasses.replace(asked, seed=own_seed))
 
 
 def _check_options(options: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""From a directory and options to a source of batches, for `load` and `mix`."""
+"""From a directory and options to an input pipeline, for `load` and `mix`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,17 @@ from reader.options import Directory, ReadOptions
 from reader.order.class_sampling import ClassSampler, make_sampler
 from reader.order.geometry import Geometry, make_geometry
 from reader.order.worker_shard import WorkerShard, emitted_records
-from reader.pipeline import Source
-from reader.record_types import RECORD_TYPES, BatchRecords, OpenSplit, RecordTypeFactory, kind_of
+from reader.pipeline import InputPipeline
+from reader.record_types import (
+    RECORD_TYPES,
+    BatchParser,
+    OpenSplit,
+    ParserFactory,
+    RecordParser,
+    kind_of,
+)
 from reader.record_types.features import find_labels, label_values
-from reader.record_types.image import ImageRecords
+from reader.record_types.image import ImageParser
 from reader.records.split_files import checked_index
 from reader.stream import StreamInfo, stream_info
 from reader.windows import Lengths, Sizes, Windows
@@ -44,16 +51,16 @@ class Opened:
     """A split that is ready to be read.
 
     Attributes:
-        source: Of its batches.
-        info: Describes the stream.
-        steps_per_epoch: Batches of one pass.
-        copies: What is being copied to local disk while it is read; one, or none.
+        pipeline: Input pipeline of its batches.
+        info: Description of the stream.
+        steps_per_epoch: Number of batches of one pass.
+        copies: Copies that are made on local disk while the split is read; one, or none.
         files: Local files that are read; None where records come from memory or the network.
-        skipped: Damaged records that are skipped, as the stream is read.
+        skipped: Damaged records that are skipped while the stream is read.
         earlier: Root hashes of the set at its earlier generations, the first one first.
     """
 
-    source: Source
+    pipeline: InputPipeline
     info: StreamInfo
     steps_per_epoch: int
     copies: tuple[Copies, ...]
@@ -62,12 +69,12 @@ class Opened:
     earlier: tuple[str, ...] = ()
 
 
-def open_source(directory: Directory, options: ReadOptions) -> Opened:
-    """The source of one split of a set.
+def open_split(directory: Directory, options: ReadOptions) -> Opened:
+    """Opens one split of a set.
 
     Args:
-        directory: The set, or its URL.
-        options: How it is read.
+        directory: Directory of the set, or its URL.
+        options: Options of `reader.load`.
 
     Raises:
         UsageError: An option does not fit the set.
@@ -82,12 +89,12 @@ def open_source(directory: Directory, options: ReadOptions) -> Opened:
     index = checked_index(index_path, split)
     opened = OpenSplit(root, manifest, index, geometry, index_path)
     plan = plan_cache(place, opened, options)
-    records = _record_type(manifest, root)(opened, options)
+    parser = _parser_factory(manifest, root)(opened, options)
     labels = find_labels(opened, options.label)
     skipped = SkippedRecords()
     filled = plan.fill(_counter(split.bytes, options.on_cached), skipped)
     if filled.decoder is not None:  # only records of images have one
-        records = dataclasses.replace(cast(ImageRecords, records), decoder=filled.decoder)
+        parser = dataclasses.replace(cast(ImageParser, parser), decoder=filled.decoder)
     sampler: ClassSampler | None = None
     if options.sample is not None:
         # Of several labels, the first that was asked for.
@@ -96,17 +103,19 @@ def open_source(directory: Directory, options: ReadOptions) -> Opened:
         sampler = make_sampler(options.sample, label, column, options.seed, index_path)
     emitted = emitted_records(split.records, options.batch_size, str(options.remainder))
     share = WorkerShard(geometry, *options.worker, emitted)
-    column = cast(BatchRecords, records).length_column if _by_batch(records) else None
-    lengths = None if column is None else Lengths(index_path, column, options.max_tokens)
+    lengths: Lengths | None = None
+    if isinstance(parser, BatchParser) and parser.length_column is not None:
+        lengths = Lengths(index_path, parser.length_column, options.max_tokens)
     sizes: Sizes | None = None
-    if getattr(records, "boxes_many", False) and set(Sizes.COLUMNS) <= set(index.column_names):
+    has_sizes = set(Sizes.COLUMNS) <= set(index.column_names)
+    if isinstance(parser, RecordParser) and parser.boxes_many and has_sizes:
         sizes = Sizes(index_path)
     windows = Windows(share, filled.record_reader, options, lengths, sampler, sizes)
     if filled.from_url:
         windows = _hiding_latency(windows, split.bytes / split.records)
     return Opened(
-        source=Source(windows, records, options),
-        info=stream_info(opened, options, records, labels, plan.choice, filled.remark),
+        pipeline=InputPipeline(windows, parser, options),
+        info=stream_info(opened, options, parser, labels, plan.choice, filled.remark),
         steps_per_epoch=-(-emitted // options.batch_size),
         copies=() if filled.copies is None else (filled.copies,),
         files=filled.files,
@@ -126,10 +135,6 @@ def _hiding_latency(windows: Windows, mean_bytes: float) -> Windows:
         ),
         ahead=max(1, min(_MOST_AHEAD, int(_AHEAD_BYTES // window_bytes))),
     )
-
-
-def _by_batch(records: object) -> bool:
-    return hasattr(records, "decode_batch")
 
 
 def _checked_split(manifest: Manifest, options: ReadOptions, root: Path) -> SplitInfo:
@@ -180,7 +185,7 @@ def _counter(total: int, on_cached: Callable[[int, int], None]) -> Callable[[int
     return count
 
 
-def _record_type(manifest: Manifest, root: Path) -> RecordTypeFactory:
+def _parser_factory(manifest: Manifest, root: Path) -> ParserFactory:
     name = kind_of(manifest.schema)
     if name not in RECORD_TYPES:
         raise ShardSetError(

@@ -10,7 +10,7 @@ import tensorflow as tf
 from reader.cache.readers import portable
 from reader.options import ReadOptions
 from reader.order import graph_order
-from reader.record_types import BatchRecords, SingleRecords
+from reader.record_types import BatchParser, Parser, RecordParser
 from reader.windows import LOST, Task, Windows
 
 # AutoGraph would translate every function here, which takes most of the time to the first batch;
@@ -19,54 +19,48 @@ without_autograph = tf.autograph.experimental.do_not_convert
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
-    """A split of a set, and how its records become elements.
+class InputPipeline:
+    """A split of a set, and how its records become batches.
 
     Attributes:
-        windows: The windows to read.
-        records: How records are parsed and decoded.
-        options: Seed and batch size are used; the batch size is that of all workers.
+        windows: Windows to read.
+        parser: Parser of the records.
+        options: Options of the stream; its batch size is that of all workers.
     """
 
     windows: Windows
-    records: SingleRecords | BatchRecords
+    parser: Parser
     options: ReadOptions
-
-    @property
-    def by_batch(self) -> bool:
-        """Whether records are decoded a batch at a time."""
-        return hasattr(self.records, "decode_batch")
 
     def elements(self, tasks: tf.data.Dataset) -> tf.data.Dataset:
         """The elements of `batches`: decoded records, or serialized ones and their keys."""
-        return self._serialized(tasks).unbatch() if self.by_batch else self._decoded(tasks)
+        if isinstance(self.parser, RecordParser):
+            return self._decoded(tasks, self.parser)
+        return self._serialized(tasks).unbatch()
 
     def batches(self, tasks: tf.data.Dataset) -> tf.data.Dataset:
         """A worker's share of every batch; see `reader.load`."""
-        if self.by_batch:
-            # Still serialized: a string is passed on by reference, a ragged row would be copied.
-            batches = self._serialized(tasks).rebatch(
-                self._share, drop_remainder=self._drops_remainder
-            )
-            return self.decode_batches(batches)
-        return self.batched(self._decoded(tasks))
+        if isinstance(self.parser, RecordParser):
+            return self.batched(self._decoded(tasks, self.parser))
+        # Still serialized: a string is passed on by reference, a ragged row would be copied.
+        serialized = self._serialized(tasks)
+        return self._parsed(serialized.rebatch(self._share, drop_remainder=self._drops_remainder))
 
     def numbered(self, epoch: Any, begin: Any, end: Any) -> tf.data.Dataset:
         """The batches with the numbers [begin, end) of an epoch, in order; see `batches`."""
         size = self.options.batch_size
         reader = portable(self.windows.record_reader)
-        source = dataclasses.replace(
-            self, windows=dataclasses.replace(self.windows, record_reader=reader)
-        )
-        return source.batches(self.windows.of_epoch(epoch, begin * size, end * size))
+        windows = dataclasses.replace(self.windows, record_reader=reader)
+        pipeline = dataclasses.replace(self, windows=windows)
+        return pipeline.batches(self.windows.of_epoch(epoch, begin * size, end * size))
 
     def batched(self, elements: tf.data.Dataset) -> tf.data.Dataset:
         """Batches of `elements`, or of several such data sets mixed."""
         batches = elements.batch(self._share, drop_remainder=self._drops_remainder)
-        if self.by_batch:
-            return self.decode_batches(batches)
-        records = cast(SingleRecords, self.records)
-        if not records.mixes and not self._shrinks:
+        parser = self.parser
+        if not isinstance(parser, RecordParser):
+            return self._parsed(batches)
+        if not parser.mixes and not self._shrinks:
             return batches
 
         def finish(*batch: Any) -> Any:
@@ -75,19 +69,19 @@ class Source:
                 element, weights = batch
                 kept = _without(weights == LOST, element)
                 kept = kept if isinstance(kept, tuple) else (kept,)
-            return records.finish(*kept) if records.mixes else _unpacked(kept)
+            return parser.finish(*kept) if parser.mixes else _unpacked(kept)
 
         return batches.map(finish, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
-    def decode_batches(self, batches: tf.data.Dataset) -> tf.data.Dataset:
+    def _parsed(self, batches: tf.data.Dataset) -> tf.data.Dataset:
         """([b] string, [b] uint64 keys, [b] float32 weights) -> batches of the stream."""
-        records = cast(BatchRecords, self.records)
+        parser = cast(BatchParser, self.parser)
 
         def decode(serialized: Any, keys: Any, weights: Any) -> Any:
             if self._shrinks:
                 rows = (serialized, keys, weights)
                 serialized, keys, weights = _without(weights == LOST, rows)
-            return self._weighted(records.decode_batch(serialized, keys), weights)
+            return self._weighted(parser.decode_batch(serialized, keys), weights)
 
         return batches.map(decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
@@ -113,22 +107,22 @@ class Source:
         """
         return self.options.on_corrupt == "skip" and self.options.remainder != "pad"
 
-    def _decoded(self, tasks: tf.data.Dataset) -> tf.data.Dataset:
+    def _decoded(self, tasks: tf.data.Dataset, parser: RecordParser) -> tf.data.Dataset:
         """Records decoded one at a time, since each is worth a call: images."""
-        records, seed = cast(SingleRecords, self.records), self.options.seed
+        seed = self.options.seed
 
         def read(task: Task) -> Any:
             part = self.windows.read(task)
             # At least one, wanted or not: unbatch() of a tensor [n, 0] ends the process (TF 2.21).
-            count = max(1, records.num_random)
+            count = max(1, parser.num_random)
             random = graph_order.uniforms(part.draws, count, seed, task.epoch)
-            features = records.parse(part.serialized)
-            if part.sizes is not None and records.boxes_many:
-                features = records.boxed(features, part.sizes, random)
+            features = parser.parse(part.serialized)
+            if part.sizes is not None and parser.boxes_many:
+                features = parser.boxed(features, part.sizes, random)
             return features, random, part.weights
 
         def decode(features: Any, random: Any, weight: Any) -> Any:
-            element = self._weighted(records.decode(features, random), weight)
+            element = self._weighted(parser.decode(features, random), weight)
             return (element, weight) if self._shrinks else element
 
         # A window is a pure function of its task. It is read, shuffled and parsed as a whole: that
@@ -159,7 +153,7 @@ class Source:
         if self.options.remainder != "pad":
             return element
         weights = tf.maximum(weights, 0.0)
-        if self.records.targets == "none":
+        if self.parser.targets == "none":
             return element, weights
         if len(element) == 2:
             return (*element, weights)
@@ -176,24 +170,27 @@ def _unpacked(parts: tuple[Any, ...]) -> Any:
     return parts[0] if len(parts) == 1 else parts
 
 
-def build_dataset(source: Source, epoch: int, position: int, batches: int) -> tf.data.Dataset:
+def build_dataset(
+    pipeline: InputPipeline, epoch: int, position: int, batches: int
+) -> tf.data.Dataset:
     """The data set of one split from a position of an epoch on.
 
     Args:
-        source: The split.
-        epoch: The first one.
-        position: In it, a multiple of the batch size.
-        batches: How many there are in all; tf.data.INFINITE_CARDINALITY for no end.
+        pipeline: Input pipeline of the split.
+        epoch: Number of the first epoch.
+        position: Position in it, a multiple of the batch size.
+        batches: Number of batches in all; tf.data.INFINITE_CARDINALITY for no end.
     """
-    last = tf.int64.max if source.options.epochs is None else source.options.epochs
+    last = tf.int64.max if pipeline.options.epochs is None else pipeline.options.epochs
     # Epochs end here, before anything that reads or computes: all that follows is one stream, so
     # the first window of an epoch is read while the last one of the epoch before is decoded.
     tasks = tf.data.Dataset.range(epoch, last).flat_map(
-        lambda number: source.windows.of_epoch(
+        lambda number: pipeline.windows.of_epoch(
             number, tf.where(number == epoch, tf.constant(position, tf.int64), 0)
         )
     )
-    return finished(source.batches(source.windows.starting_small(tasks)), batches, source.options)
+    tasks = pipeline.windows.starting_small(tasks)
+    return finished(pipeline.batches(tasks), batches, pipeline.options)
 
 
 def finished(dataset: tf.data.Dataset, batches: int, options: ReadOptions) -> tf.data.Dataset:

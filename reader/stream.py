@@ -15,8 +15,8 @@ from reader.cache.copying import Copies
 from reader.cache.plan import CacheChoice
 from reader.damage import SkippedRecords
 from reader.options import Directory, ReadOptions
-from reader.pipeline import Source, finished, without_autograph, without_rewrites
-from reader.record_types import OpenSplit, RecordType, TokenInfo, kind_of
+from reader.pipeline import InputPipeline, finished, without_autograph, without_rewrites
+from reader.record_types import OpenSplit, Parser, TokenInfo, kind_of
 from reader.record_types.features import TargetLabels
 from reader.state import Position, make_state
 from reader.transforms.normalization import Normalization
@@ -118,7 +118,7 @@ class Stream:
         options: How it was opened, for those who open it again to measure it; None of a mixture.
         directory: What it was opened from, for the same: of a set at a URL that URL, where
             `info.directory` holds copies of its small files. None of a mixture.
-        source: What the data set is made of. None of a mixture.
+        pipeline: Input pipeline that makes the data set. None of a mixture.
         losses: The damaged records that were skipped, of each set of a mixture.
     """
 
@@ -130,7 +130,7 @@ class Stream:
     copies: tuple[Copies, ...]
     options: ReadOptions | None = dataclasses.field(default=None, repr=False, kw_only=True)
     directory: Directory | None = dataclasses.field(default=None, repr=False, kw_only=True)
-    source: Source | None = dataclasses.field(default=None, repr=False, kw_only=True)
+    pipeline: InputPipeline | None = dataclasses.field(default=None, repr=False, kw_only=True)
     losses: tuple[SkippedRecords, ...] = dataclasses.field(default=(), repr=False, kw_only=True)
 
     @property
@@ -191,14 +191,16 @@ class Stream:
                 "in Stream.numbered. Read with on_corrupt='raise'."
             )
         place = None if self.directory is None else local_path(place_of(self.directory))
-        if self.source is None or place is None or self.info.cache != "off":
+        if self.pipeline is None or place is None or self.info.cache != "off":
             raise UsageError(
                 f"{self.directory or 'A mixture'} with cache={self.info.cache!r} is read through "
                 "this process, so that a graph cannot read it elsewhere in Stream.numbered. Read "
                 "one set in a directory, with cache='off'."
             )
-        dataset = without_autograph(self.source.numbered)(epoch, begin, end)
-        return finished(dataset, end - begin, self.source.options).with_options(without_rewrites())
+        dataset = without_autograph(self.pipeline.numbered)(epoch, begin, end)
+        return finished(dataset, end - begin, self.pipeline.options).with_options(
+            without_rewrites()
+        )
 
     @property
     def _num_batches(self) -> int | None:
@@ -282,12 +284,12 @@ def _global_step(steps_done: Any, global_step: Any, first_step: int) -> int:
 def stream_info(
     split: OpenSplit,
     options: ReadOptions,
-    records: RecordType,
+    parser: Parser,
     labels: TargetLabels,
     choice: CacheChoice,
     remark: str,
 ) -> StreamInfo:
-    """The description of a stream of these records, options and cache."""
+    """Describes a stream by its parser, options and cache."""
     stored = split.manifest.splits[options.split]
     class_names = {name: feature.class_names for name, feature in labels.features.items()}
     return StreamInfo(
@@ -297,14 +299,14 @@ def stream_info(
         records=stored.records,
         stored_bytes=stored.bytes,
         record_type=kind_of(split.schema),
-        targets=records.targets,
+        targets=parser.targets,
         class_names=next(iter(class_names.values()), ()),
         labels=class_names,
         features=options.features,
-        element_shape=records.element_shape,
-        dtype=records.element_dtype,
-        normalization=records.normalization,
-        tokens=records.tokens,
+        element_shape=parser.element_shape,
+        dtype=parser.element_dtype,
+        normalization=parser.normalization,
+        tokens=parser.tokens,
         batch_size=options.batch_size,
         shuffle=options.shuffle,
         worker=options.worker,

@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from reader.order import graph_order
 from reader.record_types.features import FurtherFeatures, TargetLabels
-from reader.record_types.image import ImageRecords
+from reader.record_types.image import ImageParser
 from reader.records.decoders import DECODERS
 from reader.transforms import TRANSFORMS, HorizontalFlip, RandomErasing, VerticalFlip
 from reader.transforms.augmentation import Steps, find_transforms
@@ -142,7 +142,7 @@ class Pages:
 
     def _made(self, augment: list[Any], numbers: Sequence[int], epochs: Sequence[int]) -> Any:
         """[n, ...]: photographs as the reader makes them, each in an epoch."""
-        records = ImageRecords(
+        records = ImageParser(
             image="image",
             decoder=DECODERS["jpeg"],
             labels=TargetLabels({"label": Feature("label", "class_label", (), "", SUBJECTS)}),

@@ -13,12 +13,13 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from typing_extensions import override
 
-from reader.pipeline import Source
+from reader.pipeline import InputPipeline
 from reader.profiling.clock import Clock, Elapsed
-from reader.profiling.partial_pipelines import partial_pipelines
-from reader.profiling.sampled_source import dataset_of, open_again, sampled_source, with_records
+from reader.profiling.sampled_pipeline import dataset_of, open_again, sampled_pipeline, with_parser
 from reader.profiling.storage_benchmark import StorageTimes, measure_storage
+from reader.record_types import BatchParser, Parser
 from reader.stream import Stream
 from shard_format import UsageError
 
@@ -81,6 +82,28 @@ class StageTimes:
         return max(self.stages, key=lambda stage: stage.cpu_seconds)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Unparsed(BatchParser):
+    """Records that are not even parsed: an element is the length of a record in bytes."""
+
+    element_shape = property(lambda self: ())
+    element_dtype = property(lambda self: "int32")
+    targets = property(lambda self: "none")
+
+    @override
+    def stages(self) -> list[tuple[str, Parser]]:
+        return [("storage", self)]
+
+    @override
+    def decode_batch(self, serialized: Any, keys: Any) -> Any:
+        return tf.strings.length(serialized)
+
+
+def parsers_by_stage(parser: Parser) -> list[tuple[str, Parser]]:
+    """Returns (stage, parser that ends behind it) for every stage; the last is the whole one."""
+    return [("storage", _Unparsed()), *parser.stages()]
+
+
 def measure_stages(
     stream: Stream, seconds: float, on_stage: OnStage = lambda name: None
 ) -> StageTimes:
@@ -99,15 +122,15 @@ def measure_stages(
     on_stage("storage")
     with tf.device("/CPU:0"):
         storage = measure_storage(open_again(stream), seconds)
-        source = sampled_source(stream)
-        batching = _batching(source, seconds / _ROUNDS)
+        pipeline = sampled_pipeline(stream)
+        batching = _batching(pipeline, seconds / _ROUNDS)
         chains: dict[str, ChainTimes] = {}
         drains: dict[str, _Drain] = {}
         for _ in range(_ROUNDS):
-            for name, records in partial_pipelines(source.records):
+            for name, parser in parsers_by_stage(pipeline.parser):
                 on_stage(name)
                 if name not in drains:
-                    drains[name] = _drain(with_records(source, records))
+                    drains[name] = _drain(with_parser(pipeline, parser))
                 times = drains[name].measure(seconds / _ROUNDS)
                 chains[name] = _least(chains.get(name, times), times)
     found: list[Stage] = []
@@ -128,21 +151,21 @@ def _least(one: ChainTimes, other: ChainTimes) -> ChainTimes:
     return ChainTimes(min(one.seconds, other.seconds), min(one.cpu_seconds, other.cpu_seconds))
 
 
-def measure_chain(source: Source, seconds: float) -> ChainTimes:
-    """What the chain of an endless source takes, after a warm-up."""
-    return _drain(source).measure(seconds)
+def measure_chain(pipeline: InputPipeline, seconds: float) -> ChainTimes:
+    """What the chain of an endless pipeline takes, after a warm-up."""
+    return _drain(pipeline).measure(seconds)
 
 
-def _drain(source: Source) -> _Drain:
-    return _Drain(dataset_of(source), source.options.batch_size)
+def _drain(pipeline: InputPipeline) -> _Drain:
+    return _Drain(dataset_of(pipeline), pipeline.options.batch_size)
 
 
-def _batching(source: Source, seconds: float) -> ChainTimes | None:
+def _batching(pipeline: InputPipeline, seconds: float) -> ChainTimes | None:
     """What putting finished elements into batches takes; None where they never are apart."""
-    if source.by_batch:
+    if isinstance(pipeline.parser, BatchParser):
         return None
-    batch_size = source.options.batch_size
-    element = tf.nest.map_structure(lambda value: value[0], next(iter(dataset_of(source))))
+    batch_size = pipeline.options.batch_size
+    element = tf.nest.map_structure(lambda value: value[0], next(iter(dataset_of(pipeline))))
     dataset = tf.data.Dataset.from_tensors(element).repeat()
     dataset = dataset.batch(batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
     return _Drain(dataset, batch_size).measure(seconds)

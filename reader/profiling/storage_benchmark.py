@@ -118,7 +118,7 @@ def measure_storage(opened: Opened, seconds: float) -> StorageTimes:
 
 def _parts(opened: Opened) -> list[Int64Array]:
     """Record numbers in parts of runs, in an order without system: no disk can read ahead."""
-    geometry, info = opened.source.windows.worker_shard.geometry, opened.info
+    geometry, info = opened.pipeline.windows.worker_shard.geometry, opened.info
     run = 1 if info.shuffle == "full" else geometry.chunk_records
     most = min(_RECORDS_AT_A_TIME, int(_BYTES_AT_A_TIME * info.records / info.stored_bytes))
     starts = np.random.default_rng(0).permutation(-(-info.records // run)) * run
@@ -137,7 +137,7 @@ def _in_runs(starts: Int64Array, run: int, records: int) -> Int64Array:
 
 
 def _reader(opened: Opened) -> Callable[[Int64Array], Any]:
-    record_reader = opened.source.windows.record_reader
+    record_reader = opened.pipeline.windows.record_reader
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.int64)], autograph=False)
     def read(numbers: Any) -> Any:

@@ -9,28 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reader.options import ReadOptions, kind_of
-from reader.record_types.base import BatchRecords, OpenSplit, RecordType, SingleRecords, TokenInfo
-from reader.record_types.image import image_records
-from reader.record_types.packed import packed_records
-from reader.record_types.text import text_records
-from reader.record_types.tokens import token_records
+from reader.record_types.base import BatchParser, OpenSplit, Parser, RecordParser, TokenInfo
+from reader.record_types.image import image_parser
+from reader.record_types.packed import packed_parser
+from reader.record_types.text import text_parser
+from reader.record_types.tokens import token_parser
 
-RecordTypeFactory = Callable[[OpenSplit, ReadOptions], SingleRecords | BatchRecords]
+ParserFactory = Callable[[OpenSplit, ReadOptions], Parser]
 
-RECORD_TYPES: dict[str, RecordTypeFactory] = {
-    "image": image_records,
-    "text": text_records,
-    "tokens": token_records,
-    "packed": packed_records,
+RECORD_TYPES: dict[str, ParserFactory] = {
+    "image": image_parser,
+    "text": text_parser,
+    "tokens": token_parser,
+    "packed": packed_parser,
 }
 
 __all__ = [
     "RECORD_TYPES",
-    "BatchRecords",
+    "BatchParser",
     "OpenSplit",
-    "RecordType",
-    "RecordTypeFactory",
-    "SingleRecords",
+    "Parser",
+    "ParserFactory",
+    "RecordParser",
     "TokenInfo",
     "kind_of",
 ]

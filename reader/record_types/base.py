@@ -1,10 +1,11 @@
-"""The interface of record types to the pipeline, and what they are created from."""
+"""The interface of record types to the pipeline, and what a parser is created from."""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,9 +20,9 @@ class OpenSplit:
 
     Attributes:
         root: Directory of the set.
-        manifest: Of the set.
+        manifest: Manifest of the set.
         index: One row per record; its columns are memory-mapped.
-        geometry: How it is divided for reading.
+        geometry: Sizes of the parts in which it is read.
         where: The index file, for messages.
     """
 
@@ -33,7 +34,7 @@ class OpenSplit:
 
     @property
     def schema(self) -> Schema:
-        """Of the set."""
+        """Schema of the set."""
         return self.manifest.schema
 
 
@@ -63,70 +64,101 @@ class TokenInfo:
     padding_share: float
 
 
-class RecordType(Protocol):
-    """The records of one split, for the pipeline."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Parser(abc.ABC):
+    """How the serialized records of one split become elements.
+
+    A record type derives from `RecordParser` or from `BatchParser`.
+
+    Attributes:
+        normalization: Normalization of images; None where there is none.
+        tokens: Description of token ids; None for images and raw text.
+    """
+
+    normalization: Normalization | None = None
+    tokens: TokenInfo | None = None
 
     @property
+    @abc.abstractmethod
     def element_shape(self) -> tuple[int | None, ...]:
         """Shape of the input of an element, without the batch; None where it varies."""
 
     @property
+    @abc.abstractmethod
     def element_dtype(self) -> str:
         """Element type of the input of an element."""
 
     @property
+    @abc.abstractmethod
     def targets(self) -> str:
-        """The targets of an element: one of `reader.stream.TARGETS`."""
+        """Kind of the targets of an element: one of `reader.stream.TARGETS`."""
 
-    @property
-    def normalization(self) -> Normalization | None:
-        """The normalization of images."""
+    @abc.abstractmethod
+    def stages(self) -> list[tuple[str, Parser]]:
+        """(stage, parser that ends behind it), for measurements; the last one is the parser itself.
 
-    @property
-    def tokens(self) -> TokenInfo | None:
-        """The description of token ids."""
+        Stages are named as in `reader.StageTimes`.
+        """
 
 
-class SingleRecords(RecordType, Protocol):
-    """Records that are decoded one at a time, since each is worth a call: images."""
+class RecordParser(Parser):
+    """Decodes one record at a time, since each is worth a call: images."""
 
     @property
     def num_random(self) -> int:
-        """Random numbers that one record takes."""
-
-    def parse(self, serialized: Any) -> dict[str, Any]:
-        """[n] string tf.train.Examples -> {feature: [n] ...}."""
+        """Number of random numbers that one record takes."""
+        return 0
 
     @property
     def boxes_many(self) -> bool:
-        """Whether `boxed` may be called."""
+        """Whether `boxed` is to be called."""
+        return False
+
+    @property
+    def mixes(self) -> bool:
+        """Whether the records of a batch are mixed with one another, by `finish`."""
+        return False
+
+    @abc.abstractmethod
+    def parse(self, serialized: Any) -> dict[str, Any]:
+        """[n] string tf.train.Examples -> {feature: [n] ...}."""
 
     def boxed(self, features: dict[str, Any], sizes: Any, random: Any) -> dict[str, Any]:
-        """What `parse` gave, with what is to be cut out of each; sizes [n, 2], random [n, ...]."""
+        """Adds to what `parse` returned the box to cut out of each image.
 
+        Args:
+            features: Features of n records.
+            sizes: [n, 2] int32, height and width in pixels.
+            random: [n, num_random] float32.
+        """
+        return features
+
+    @abc.abstractmethod
     def decode(self, features: dict[str, Any], random: Any) -> Any:
         """{feature: scalar ...}, [num_random] float32 -> (input, target), or input alone.
 
         Where records are mixed, something else, of whose batches `finish` makes this.
         """
 
-    @property
-    def mixes(self) -> bool:
-        """Whether the records of a batch are mixed with one another."""
-
     def finish(self, batch: Any) -> Any:
-        """A batch of what `decode` gives -> (inputs, targets), or inputs alone, if `mixes`."""
+        """A batch of what `decode` returns -> (inputs, targets), or inputs alone, if `mixes`."""
+        return batch
 
 
-class BatchRecords(RecordType, Protocol):
-    """Records that are decoded a batch at a time, since each is little work: text."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BatchParser(Parser):
+    """Decodes a batch of records at a time, since each is little work: text.
 
-    @property
-    def length_column(self) -> str | None:
-        """The column of the index by which batches of similar length are made; None for any."""
+    Attributes:
+        length_column: Column of the index by which batches of similar length are made; None where
+            batches are not.
+    """
 
+    length_column: str | None = None
+
+    @abc.abstractmethod
     def decode_batch(self, serialized: Any, keys: Any) -> Any:
         """[batch] string tf.train.Examples, [batch] uint64 -> a batch of the data set.
 
-        A key is what the random numbers of a record in an epoch are drawn from.
+        The random numbers of a record in an epoch are drawn from its key.
         """

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
+from typing_extensions import override
 
 from reader.options import ReadOptions, check_fits
-from reader.record_types.base import OpenSplit
+from reader.record_types.base import OpenSplit, Parser, RecordParser
 from reader.record_types.features import (
     FurtherFeatures,
     TargetLabels,
@@ -27,9 +28,9 @@ from reader.transforms.normalization import Normalization, find_normalization
 from shard_format import Feature, ShardSetError, UsageError
 
 
-@dataclasses.dataclass(frozen=True)
-class ImageRecords:
-    """Records of type "image".
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageParser(RecordParser):
+    """Parses images.
 
     Input: a tf.train.Example with one image and its label or labels.
     Output: (image [height, width, 3] of `element_dtype`, target); the image alone where the set
@@ -38,14 +39,13 @@ class ImageRecords:
 
     Attributes:
         image: Name of the feature with the image.
-        decoder: Of its encoding.
-        labels: The features with the targets; none where there are no labels.
+        decoder: Decoder of its encoding.
+        labels: Features with the targets; none where there are no labels.
         further: Features that are handed out with the image.
-        steps: The transforms.
+        steps: Transforms of the augmentation, and the normalization.
         image_size: Height and width in pixels of every image; None does not resize.
         stored_size: Height and width of the stored images where all have the same, else Nones.
         dtype: "uint8" or "float32".
-        normalization: What is done to the values in the end; None leaves them in [0, 255].
     """
 
     image: str
@@ -56,22 +56,26 @@ class ImageRecords:
     image_size: int | None
     stored_size: tuple[int | None, int | None]
     dtype: str
-    normalization: Normalization | None
-    tokens: ClassVar[None] = None
 
     @property
+    @override
     def num_random(self) -> int:
-        """Random numbers that one record takes."""
         return self.steps.num_random
 
     @property
+    @override
     def mixes(self) -> bool:
-        """Whether `finish` is to be called on batches of what `decode` gives."""
         return bool(self.steps.of("batch"))
 
+    @override
+    def stages(self) -> list[tuple[str, Parser]]:
+        # The crop is part of decoding, where it saves more than it costs.
+        cropped = dataclasses.replace(self, steps=Steps(self.steps.of("crop")))
+        return [("parse", _Undecoded(parser=self)), ("decode", cropped), ("augment", self)]
+
     @property
+    @override
     def element_shape(self) -> tuple[int | None, ...]:
-        """(height, width, 3), or what the transforms of the layout make of it."""
         shape = self._image_shape
         for transform in self.steps.of("layout"):
             shape = transform.shape(shape)  # type: ignore[attr-defined]
@@ -84,49 +88,45 @@ class ImageRecords:
         return (*self.stored_size, 3)
 
     @property
+    @override
     def element_dtype(self) -> str:
-        """`dtype`; float32 where values are no longer in [0, 255]."""
+        # Values that a transform has changed are no longer in [0, 255].
         return "float32" if self.steps.of("values") else self.dtype
 
     @property
+    @override
     def targets(self) -> str:
-        """One of `reader.stream.TARGETS`."""
         kind = self.labels.kind
         return "shares" if self.mixes and kind == "label" else kind
 
+    @override
     def parse(self, serialized: Any) -> dict[str, Any]:
         """[n] string -> {"image": [n] string, "label": [n] int64, ...}; labels are [n, ragged]."""
         wanted: dict[str, Any] = {self.image: tf.io.FixedLenFeature([], tf.string)}
         wanted |= {name: tf.io.FixedLenFeature([], tf.int64) for name in self.decoder.sides}
         wanted |= self.further.specs | self.labels.specs
-        found = tf.io.parse_example(serialized, wanted)
-        features = {"image": found[self.image]}
-        features |= {name: found[name] for name in self.decoder.sides}
+        parsed = tf.io.parse_example(serialized, wanted)
+        features = {"image": parsed[self.image]}
+        features |= {name: parsed[name] for name in self.decoder.sides}
         if self.labels:
-            features["label"] = self.labels.of(found)
+            features["label"] = self.labels.of(parsed)
         if self.further.features:  # by themselves, since they may have any name
-            features["further"] = self.further.of(found)
+            features["further"] = self.further.of(parsed)
         return features
 
     @property
+    @override
     def boxes_many(self) -> bool:
-        """Whether `boxed` may be called: the crop computes the boxes of many images at once."""
         return any(getattr(crop, "many", False) for crop in self.steps.of("crop"))
 
+    @override
     def boxed(self, features: dict[str, Any], sizes: Any, random: Any) -> dict[str, Any]:
-        """What `parse` gave, with what is to be cut out of each: [n] images cost as much as one.
-
-        Args:
-            features: Of n records.
-            sizes: [n, 2] int32, height and width in pixels.
-            random: [n, num_random] float32.
-        """
         box = self.steps.apply("crop", {"size": sizes}, random)["box"]
         plan = self.decoder.plan
         return features | ({"box": box} if plan is None else plan(box, sizes))
 
+    @override
     def decode(self, features: dict[str, Any], random: Any) -> Any:
-        """What `parse` (and `boxed`) gave of one record, and [num_random] float32 -> element."""
         labels: Example = {}
         if self.labels:
             labels["label"] = self.labels.convert(record_target, features["label"])
@@ -147,8 +147,8 @@ class ImageRecords:
             return {**example, "random": random, "further": further}
         return self._finished(example, random, further)
 
+    @override
     def finish(self, batch: dict[str, Any]) -> Any:
-        """A batch of what `decode` gave where the records of a batch are mixed -> batch."""
         example = {"image": batch["image"]}
         if self.labels:
             example["label"] = self.labels.convert(_shares, batch["label"])
@@ -197,18 +197,41 @@ class ImageRecords:
         return tf.raw_ops.ResizeBilinear(images=image[None], size=size, half_pixel_centers=True)[0]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Undecoded(RecordParser):
+    """Images that are parsed only; an element is the size of the stored image."""
+
+    parser: ImageParser
+
+    element_shape = property(lambda self: ())
+    element_dtype = property(lambda self: "int32")
+    targets = property(lambda self: "none")
+
+    @override
+    def stages(self) -> list[tuple[str, Parser]]:
+        return [("parse", self)]
+
+    @override
+    def parse(self, serialized: Any) -> dict[str, Any]:
+        return self.parser.parse(serialized)
+
+    @override
+    def decode(self, features: dict[str, Any], random: Any) -> Any:
+        return tf.strings.length(features["image"])
+
+
 def _shares(label: Feature, target: Any) -> Any:
     """[batch, num_classes] float32 of what `record_target` gives."""
     return target if label.shape else tf.one_hot(target, len(label.class_names))
 
 
-def image_records(split: OpenSplit, options: ReadOptions) -> ImageRecords:
-    """The image record type of one split.
+def image_parser(split: OpenSplit, options: ReadOptions) -> ImageParser:
+    """Creates the parser of a split of images.
 
     Args:
-        split: Its schema has one feature of kind image; the columns width and height of its index
-            are used where there is no resize.
-        options: What the caller asked for.
+        split: Split whose schema has one feature of kind image. The columns width and height of
+            its index are used where images are not resized.
+        options: Options of `reader.load`.
 
     Raises:
         ShardSetError: The schema lacks a feature, a record has no label, or pixels that are to be
@@ -240,7 +263,7 @@ def image_records(split: OpenSplit, options: ReadOptions) -> ImageRecords:
             "records "
             'would be mixed with added ones of weight 0. Pass remainder="drop" or "wrap".'
         )
-    return ImageRecords(
+    return ImageParser(
         image=image.name,
         decoder=_decoder(image, split.where),
         labels=find_labels(split, options.label),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from typing_extensions import override
 
 from foundation.options import check_choice
 from reader.options import ReadOptions, check_fits
-from reader.record_types.base import OpenSplit, TokenInfo
+from reader.record_types.base import BatchParser, OpenSplit, Parser, TokenInfo
 from reader.record_types.features import FurtherFeatures, find_further
 from reader.records.vocabulary import Vocabulary, find_vocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
@@ -20,9 +21,9 @@ FEATURES = ("tokens", "segments", "positions")
 PADDING = "padding"  # the column of the index that counts positions without a token
 
 
-@dataclasses.dataclass(frozen=True)
-class PackedRecords:
-    """Records of packed sequences of N tokens.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PackedParser(BatchParser):
+    """Parses packed sequences of N tokens.
 
     Input: tf.train.Examples with tokens, segments (1, 2, ... for each document, 0 where there is
     none) and positions (within the document), [N] each.
@@ -33,11 +34,11 @@ class PackedRecords:
             0 where it is padding or the first token of another one.
 
     Attributes:
-        tokens: What there is to say of the ids.
-        vocabulary: Of the set.
+        tokens: Description of the ids.
+        vocabulary: Vocabulary of the set.
         length: N.
         further: Features that are handed out with the inputs.
-        transforms: Of the augmentation, on the inputs alone.
+        transforms: Transforms of the augmentation, which change the inputs alone.
     """
 
     tokens: TokenInfo
@@ -46,21 +47,30 @@ class PackedRecords:
     further: FurtherFeatures
     transforms: tuple[TokenTransform, ...]
 
-    element_dtype: ClassVar[str] = "int64"
-    normalization: ClassVar[None] = None
-    targets: ClassVar[str] = "next_tokens"
-    length_column: ClassVar[str | None] = None
-
     @property
+    @override
     def element_shape(self) -> tuple[int | None, ...]:
-        """(N - 1,)."""
         return (self.length - 1,)
 
+    @property
+    @override
+    def element_dtype(self) -> str:
+        return "int64"
+
+    @property
+    @override
+    def targets(self) -> str:
+        return "next_tokens"
+
+    @override
+    def stages(self) -> list[tuple[str, Parser]]:
+        return [("parse", dataclasses.replace(self, transforms=())), ("augment", self)]
+
+    @override
     def decode_batch(self, serialized: Any, keys: Any) -> Any:
-        """See `BatchRecords.decode_batch`."""
         wanted = {name: tf.io.FixedLenFeature([self.length], tf.int64) for name in FEATURES}
-        found = tf.io.parse_example(serialized, wanted | self.further.specs)
-        tokens, segments = found["tokens"], found["segments"]
+        parsed = tf.io.parse_example(serialized, wanted | self.further.specs)
+        tokens, segments = parsed["tokens"], parsed["segments"]
         inputs = tokens[:, :-1]
         for number, transform in enumerate(self.transforms):
             rows = tf.RaggedTensor.from_tensor(inputs, row_splits_dtype=tf.int64)
@@ -72,16 +82,16 @@ class PackedRecords:
             {
                 "tokens": inputs,
                 "segments": segments[:, :-1],
-                "positions": found["positions"][:, :-1],
-                **self.further.of(found),
+                "positions": parsed["positions"][:, :-1],
+                **self.further.of(parsed),
             },
             tokens[:, 1:],
             tf.cast(same, tf.float32),
         )
 
 
-def packed_records(split: OpenSplit, options: ReadOptions) -> PackedRecords:
-    """The record type of one split of packed sequences.
+def packed_parser(split: OpenSplit, options: ReadOptions) -> PackedParser:
+    """Creates the parser of a split of packed sequences.
 
     Raises:
         ShardSetError: The schema lacks a feature or a length, or the set has no tokenizer.
@@ -99,7 +109,7 @@ def packed_records(split: OpenSplit, options: ReadOptions) -> PackedRecords:
         )
     padding = int(np.asarray(split.index[PADDING].to_numpy(), np.int64).sum())
     positions = split.geometry.records * length
-    return PackedRecords(
+    return PackedParser(
         tokens=TokenInfo(
             vocabulary_size=vocabulary.rows,
             pad_id=_padding(vocabulary),
@@ -123,13 +133,13 @@ def _padding(vocabulary: Vocabulary) -> int:
 
 
 def _length(split: OpenSplit) -> int:
-    """The tokens of every sequence."""
+    """Number of tokens of every sequence."""
     shapes = {feature.name: feature.shape for feature in split.schema.features}
-    found = {name: shapes.get(name) for name in FEATURES}
-    lengths = {shape[0] for shape in found.values() if shape and len(shape) == 1}
-    if None in found.values() or len(lengths) != 1 or min(lengths) < 2:
+    stored = {name: shapes.get(name) for name in FEATURES}
+    lengths = {shape[0] for shape in stored.values() if shape and len(shape) == 1}
+    if None in stored.values() or len(lengths) != 1 or min(lengths) < 2:
         raise ShardSetError(
-            f"{', '.join(FEATURES)} of packed sequences are {found}, not of one length of 2 or "
+            f"{', '.join(FEATURES)} of packed sequences are {stored}, not of one length of 2 or "
             f"more, in {split.where}. Build the set again."
         )
     return lengths.pop()

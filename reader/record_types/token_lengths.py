@@ -16,17 +16,19 @@ from reader.order.worker_shard import emitted_records
 MAX_WINDOWS = 256
 
 
-class TokenCounts:
-    """[records] tokens, of long records `limit`. Views of the mapped index, whatever its size.
+class TokenLengths:
+    """Number of tokens of every record, long records cut at `limit`.
+
+    It holds views of the mapped index, whatever its size.
 
     Args:
-        column: Of the index; whole numbers without nulls.
+        column: Column of the index; whole numbers without nulls.
         limit: Records are cut at that many; None cuts none.
 
     Attributes:
-        total: Tokens of all records, after the cut.
-        num_cut: Records that are cut.
-        longest: Tokens of the longest record, after the cut; 0 where there are none.
+        total: Number of tokens of all records, after the cut.
+        num_cut: Number of records that are cut.
+        longest: Number of tokens of the longest record, after the cut; 0 where there are none.
 
     Raises:
         pa.ArrowInvalid: The column has nulls.
@@ -48,23 +50,23 @@ class TokenCounts:
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def __getitem__(self, numbers: Int64Array, /) -> Int64Array:
-        found = np.empty(len(numbers), np.int64)
+        lengths = np.empty(len(numbers), np.int64)
         parts = np.searchsorted(self._ends, numbers, side="right")
         for part in np.unique(parts):
             own = parts == part
             values = self._parts[part]
-            found[own] = values[numbers[own] - (self._ends[part] - len(values))]
-        return np.minimum(found, self._limit)
+            lengths[own] = values[numbers[own] - (self._ends[part] - len(values))]
+        return np.minimum(lengths, self._limit)
 
 
-def padding_share(lengths: TokenCounts, geometry: Geometry, options: ReadOptions) -> float:
+def padding_share(lengths: TokenLengths, geometry: Geometry, options: ReadOptions) -> float:
     """Share of the positions of the batches of the first epoch that hold no token, in [0, 1).
 
     Args:
-        lengths: Of every record, none above the length of a batch.
-        geometry: The split.
-        options: How batches are made and padded; "max" pads to the longest record where no
-            max_tokens is given.
+        lengths: Lengths of all records, none above the length of a batch.
+        geometry: Sizes of the split's parts.
+        options: Options by which batches are made and padded; "max" pads to the longest record
+            where no max_tokens is given.
     """
     if options.pad == "none":
         return 0.0

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 import tensorflow as tf
+from typing_extensions import override
 
 from foundation.options import check_choice
 from reader.options import ReadOptions, check_fits
-from reader.record_types.base import OpenSplit, TokenInfo
+from reader.record_types.base import BatchParser, OpenSplit, Parser, TokenInfo
 from reader.record_types.features import (
     FurtherFeatures,
     TargetLabels,
     find_further,
     find_labels,
 )
-from reader.record_types.token_lengths import TokenCounts, padding_share
+from reader.record_types.token_lengths import TokenLengths, padding_share
 from reader.records.vocabulary import Vocabulary, find_vocabulary
 from reader.transforms.tokens import TOKEN_AUGMENTATIONS, TokenTransform
 from shard_format import DamageError
@@ -25,9 +26,9 @@ from shard_format import DamageError
 TOKENS = "tokens"  # the feature, and the column of the index that counts them
 
 
-@dataclasses.dataclass(frozen=True)
-class TokenRecords:
-    """Records of token ids.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenParser(BatchParser):
+    """Parses documents as token ids.
 
     Input: tf.train.Examples with the ids of a document each, and its label or labels.
     Output: (ids [batch, length] int64, target), or the ids alone where the set has no labels. The
@@ -35,14 +36,13 @@ class TokenRecords:
     (pad="max"), or each record's own (pad="none", a tf.RaggedTensor).
 
     Attributes:
-        labels: The features with the targets; none where there are no labels.
+        labels: Features with the targets; none where there are no labels.
         further: Features that are handed out with the ids.
-        tokens: What there is to say of the ids.
-        vocabulary: Of the set.
+        tokens: Description of the ids.
+        vocabulary: Vocabulary of the set.
         pad: One of `reader.options.PADS`.
-        length: Of every batch where pad is "max".
-        transforms: Of the augmentation, in order.
-        length_column: By which batches of similar length are made, or None.
+        length: Length of every batch where pad is "max".
+        transforms: Transforms of the augmentation, in order.
     """
 
     labels: TargetLabels
@@ -52,38 +52,45 @@ class TokenRecords:
     pad: str
     length: int
     transforms: tuple[TokenTransform, ...]
-    length_column: str | None
-
-    element_dtype: ClassVar[str] = "int64"
-    normalization: ClassVar[None] = None
 
     @property
+    @override
     def element_shape(self) -> tuple[int | None, ...]:
-        """(length,)."""
         return (self.length if self.pad == "max" else None,)
 
     @property
+    @override
+    def element_dtype(self) -> str:
+        return "int64"
+
+    @property
+    @override
     def targets(self) -> str:
-        """One of `reader.stream.TARGETS`."""
         return self.labels.kind
 
+    @override
+    def stages(self) -> list[tuple[str, Parser]]:
+        ragged = dataclasses.replace(self, pad="none")
+        parsed = dataclasses.replace(ragged, transforms=())
+        return [("parse", parsed), ("augment", ragged), ("batch", self)]
+
+    @override
     def decode_batch(self, serialized: Any, keys: Any) -> Any:
-        """See `BatchRecords.decode_batch`."""
         wanted: dict[str, Any] = {
             TOKENS: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64),
             **self.further.specs,
             **self.labels.specs,
         }
-        found = tf.io.parse_example(serialized, wanted)
-        ids = found[TOKENS]
+        parsed = tf.io.parse_example(serialized, wanted)
+        ids = parsed[TOKENS]
         for number, transform in enumerate(self.transforms):
             ids = transform(ids, keys, number, self.vocabulary)
         if self.tokens.max_tokens is not None:
             ids = ids[:, : self.tokens.max_tokens]
         if self.pad != "none":
             ids = self._padded(ids, (serialized.shape[0], *self.element_shape))
-        inputs = self.further.inputs(TOKENS, ids, found)
-        return (inputs, self.labels.targets(found)) if self.labels else inputs
+        inputs = self.further.inputs(TOKENS, ids, parsed)
+        return (inputs, self.labels.targets(parsed)) if self.labels else inputs
 
     def _padded(self, ids: Any, shape: tuple[int | None, int | None]) -> Any:
         """[batch, ragged] -> [batch, length], at least 1 long: a model need not expect nothing."""
@@ -93,8 +100,8 @@ class TokenRecords:
         return tf.ensure_shape(dense, shape)
 
 
-def token_records(split: OpenSplit, options: ReadOptions) -> TokenRecords:
-    """The record type of one split of token ids.
+def token_parser(split: OpenSplit, options: ReadOptions) -> TokenParser:
+    """Creates the parser of a split of token ids.
 
     Raises:
         ShardSetError: A record has no label, or the set no tokenizer.
@@ -106,7 +113,7 @@ def token_records(split: OpenSplit, options: ReadOptions) -> TokenRecords:
     vocabulary = find_vocabulary(split.root, split.manifest)
     limit = options.max_tokens
     counts = _count_tokens(split, limit)
-    return TokenRecords(
+    return TokenParser(
         labels=find_labels(split, options.label),
         further=find_further(split, options, (TOKENS,)),
         tokens=TokenInfo(
@@ -125,19 +132,19 @@ def token_records(split: OpenSplit, options: ReadOptions) -> TokenRecords:
     )
 
 
-def _count_tokens(split: OpenSplit, limit: int | None) -> TokenCounts:
+def _count_tokens(split: OpenSplit, limit: int | None) -> TokenLengths:
     """The tokens of every record, cut at a limit.
 
     Raises:
         DamageError: The index does not count them.
     """
-    found = ", ".join(split.index.column_names)
+    problem = ", ".join(split.index.column_names)
     if TOKENS in split.index.column_names:
         try:
-            return TokenCounts(split.index[TOKENS], limit)
+            return TokenLengths(split.index[TOKENS], limit)
         except pa.ArrowInvalid as error:
-            found = str(error)
+            problem = str(error)
     raise DamageError(
-        f"The index of token ids has no column {TOKENS!r} without nulls, but {found}, in "
+        f"The index of token ids has no column {TOKENS!r} without nulls, but {problem}, in "
         f"{split.where}. Build the set again."
     )

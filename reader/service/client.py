@@ -26,7 +26,7 @@ import tensorflow as tf
 
 from foundation.storage import local_path, place_of
 from reader.options import Directory
-from reader.pipeline import Source, finished, without_rewrites
+from reader.pipeline import InputPipeline, finished, without_rewrites
 from reader.service.address import Address, check_answers
 from reader.state import Position
 from shard_format import UsageError
@@ -43,23 +43,23 @@ _TICK, _END = -1, -2
 
 @dataclasses.dataclass(frozen=True)
 class Service:
-    """The epochs of a source, made by a service.
+    """The epochs of a split, made by a service.
 
     Attributes:
-        source: Of the batches.
-        address: Of the dispatcher.
-        steps: Batches of an epoch.
+        pipeline: Input pipeline of the batches.
+        address: Address of the dispatcher.
+        steps: Number of batches of an epoch.
     """
 
-    source: Source
+    pipeline: InputPipeline
     address: Address
     steps: int
 
     @property
     def unit(self) -> int:
         """Batches of a unit: a window of records. Parts of one would be read in small pieces."""
-        window = self.source.windows.worker_shard.geometry.window_records
-        return max(1, window // self.source.options.batch_size)
+        window = self.pipeline.windows.worker_shard.geometry.window_records
+        return max(1, window // self.pipeline.options.batch_size)
 
     def epoch(self, epoch: Any, first: Any) -> tf.data.Dataset:
         """The batches of an epoch from number `first` on, each once, as they arrive.
@@ -104,7 +104,7 @@ class Service:
         def make(unit: Any) -> tf.data.Dataset:
             begin = tf.maximum(unit * self.unit, first)
             end = tf.minimum((unit + 1) * self.unit, self.steps)
-            return self.source.numbered(epoch, begin, end).enumerate(begin)
+            return self.pipeline.numbered(epoch, begin, end).enumerate(begin)
 
         # The dispatcher deals out the elements of this range.
         units = tf.data.Dataset.range(first // self.unit, -(-self.steps // self.unit))
@@ -130,7 +130,7 @@ class Service:
         steps = edges[1:] - edges[:-1]
         runs = (tf.where(steps == 1)[:, 0], tf.where(steps == -1)[:, 0])
         return tf.data.Dataset.from_tensor_slices(runs).flat_map(
-            lambda begin, end: self.source.numbered(epoch, begin, end)
+            lambda begin, end: self.pipeline.numbered(epoch, begin, end)
         )
 
     def _account(self, epoch: Any, state: tuple[Any, Any], number: Any, batch: Any) -> Any:
@@ -194,26 +194,26 @@ def check_directory(directory: Directory) -> None:
 
 
 def build_served(
-    source: Source, address: Address, steps: int, start: Position, batches: int
+    pipeline: InputPipeline, address: Address, steps: int, start: Position, batches: int
 ) -> tf.data.Dataset:
     """The data set of one split from a position on, its batches made by a service.
 
     Args:
-        source: The split.
-        address: Of the dispatcher.
-        steps: Batches of an epoch.
-        start: The first epoch, and how many batches of it are left out.
-        batches: How many there are in all; tf.data.INFINITE_CARDINALITY for no end.
+        pipeline: Input pipeline of the split.
+        address: Address of the dispatcher.
+        steps: Number of batches of an epoch.
+        start: Position of the first batch.
+        batches: Number of batches in all; tf.data.INFINITE_CARDINALITY for no end.
     """
-    service = Service(source, address, steps)
-    last = tf.int64.max if source.options.epochs is None else source.options.epochs
+    service = Service(pipeline, address, steps)
+    last = tf.int64.max if pipeline.options.epochs is None else pipeline.options.epochs
 
     def of_epoch(epoch: Any) -> tf.data.Dataset:
         first = tf.where(epoch == start.epoch, tf.constant(start.step, tf.int64), 0)
         count = tf.constant(steps, tf.int64) - first
         # An iterator of its own, and not a data set in the chain: when that goes, TensorFlow waits
         # for what it has asked of a service, which may be gone; an iterator cancels it before.
-        batches = finished(service.epoch(epoch, first), count, source.options)
+        batches = finished(service.epoch(epoch, first), count, pipeline.options)
         iterator = iter(batches.with_options(without_rewrites()))
         return tf.data.Dataset.range(count).map(lambda _: next(iterator))
 
@@ -221,7 +221,7 @@ def build_served(
         # Inside a graph, TensorFlow cannot see that no options were set on what it distributes.
         warnings.filterwarnings("ignore", "To make it possible to preserve tf.data options")
         dataset = tf.data.Dataset.range(start.epoch, last).flat_map(of_epoch)
-    return finished(dataset, batches, source.options)
+    return finished(dataset, batches, pipeline.options)
 
 
 def _slowly(dataset: tf.data.Dataset) -> tf.data.Dataset:

@@ -102,8 +102,8 @@ CASES = [
             Line(
                 "reader/record_types/__init__.py",
                 "RECORD_TYPES",
-                '"toy": toy_records',
-                "from reader.record_types.toy import toy_records",
+                '"toy": toy_parser',
+                "from reader.record_types.toy import toy_parser",
             ),
         ),
         (

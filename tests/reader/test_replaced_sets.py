@@ -103,7 +103,7 @@ def test_the_reader_of_tensorflow_names_it_too(appended):
     from reader.cache.readers import portable
 
     stream = reader.load(appended, **{**OPTIONS, "cache": "off"})
-    records = portable(stream.source.windows.record_reader)
+    records = portable(stream.pipeline.windows.record_reader)
     dataset = tf.data.Dataset.range(18).batch(9).map(records.read)
     compact(appended)
     with pytest.raises(SetReplacedError, match="was compacted or built again"), naming_damage():

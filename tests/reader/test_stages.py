@@ -8,16 +8,15 @@ import tensorflow as tf
 
 import reader
 from reader.profiling.clock import Clock, Elapsed
-from reader.profiling.partial_pipelines import partial_pipelines
-from reader.profiling.sampled_source import (
+from reader.profiling.sampled_pipeline import (
     dataset_of,
-    decoded_source,
+    decoded_pipeline,
     open_again,
     sample_numbers,
-    sampled_source,
-    with_records,
+    sampled_pipeline,
+    with_parser,
 )
-from reader.profiling.stages import measure_stages
+from reader.profiling.stages import measure_stages, parsers_by_stage
 from reader.profiling.storage_benchmark import (
     RecordLocations,
     evict,
@@ -64,29 +63,29 @@ def test_a_stage_of_a_batch_may_be_missing_and_files_may_be_read_once(packed_set
 @pytest.mark.parametrize(("pad", "buckets"), [("longest", 1), ("none", 3), ("max", 3)])
 def test_every_prefix_of_token_ids_gives_batches(documents, pad, buckets) -> None:
     stream = reader.load(documents, batch_size=4, augment="strong", pad=pad, buckets=buckets)
-    source = sampled_source(stream)
-    found = partial_pipelines(source.records)
+    pipeline = sampled_pipeline(stream)
+    found = parsers_by_stage(pipeline.parser)
     assert [name for name, _ in found] == ["storage", "parse", "augment", "batch"]
-    for _, records in found:
-        batch = next(iter(dataset_of(with_records(source, records))))
+    for _, parser in found:
+        batch = next(iter(dataset_of(with_parser(pipeline, parser))))
         assert tf.nest.flatten(batch, expand_composites=False)[0].shape[0] == 4
 
 
 def test_every_prefix_of_texts_gives_batches(text_set) -> None:
     data = text_set(train=[(f"some words {n}", n % 2) for n in range(40)])
-    source = sampled_source(reader.load(data, batch_size=4, augment="standard"))
-    found = partial_pipelines(source.records)
+    pipeline = sampled_pipeline(reader.load(data, batch_size=4, augment="standard"))
+    found = parsers_by_stage(pipeline.parser)
     assert [name for name, _ in found] == ["storage", "parse", "augment"]
-    for _, records in found:
+    for _, parser in found:
         assert (
-            tf.nest.flatten(next(iter(dataset_of(with_records(source, records)))))[0].shape[0] == 4
+            tf.nest.flatten(next(iter(dataset_of(with_parser(pipeline, parser)))))[0].shape[0] == 4
         )
 
 
 def test_decoded_images_are_those_of_the_decoder(tiny) -> None:
     """What a cache of decoded images gives is what the files give, to the pixel."""
     stream = reader.load(tiny, batch_size=4, image_size=8, augment="standard", cache="off")
-    made = dataset_of(decoded_source(open_again(stream))).take(stream.steps_per_epoch)
+    made = dataset_of(decoded_pipeline(open_again(stream))).take(stream.steps_per_epoch)
     for expected, found in zip(stream.dataset.take(stream.steps_per_epoch), made, strict=True):
         tf.nest.map_structure(np.testing.assert_array_equal, expected, found)
 
@@ -95,24 +94,24 @@ def test_the_last_prefix_is_the_stream_itself(tiny) -> None:
     """A sample that is the whole split gives the very batches of the stream."""
     options = {"batch_size": 4, "image_size": 8, "augment": "strong", "seed": 3}
     stream = reader.load(tiny, **options, epochs=2, cache="off")
-    source = sampled_source(stream)
-    _, records = partial_pipelines(source.records)[-1]
-    made = dataset_of(with_records(source, records)).take(2 * stream.steps_per_epoch)
+    pipeline = sampled_pipeline(stream)
+    _, parser = parsers_by_stage(pipeline.parser)[-1]
+    made = dataset_of(with_parser(pipeline, parser)).take(2 * stream.steps_per_epoch)
     for expected, found in zip(stream.dataset, made, strict=True):
         tf.nest.map_structure(np.testing.assert_array_equal, expected, found)
 
 
 def test_buckets_of_a_sample_are_those_of_its_own_lengths(documents, monkeypatch) -> None:
     """Records that stand for others bring their own lengths, or batches would be of all lengths."""
-    monkeypatch.setattr("reader.profiling.sampled_source.SAMPLE_RECORDS", 7)
+    monkeypatch.setattr("reader.profiling.sampled_pipeline.SAMPLE_RECORDS", 7)
     stream = reader.load(documents, batch_size=4, buckets=8, cache="off")
     opened = open_again(stream)
     numbers = sample_numbers(opened, 7)
-    source = sampled_source(stream)
+    pipeline = sampled_pipeline(stream)
     asked = tf.range(20, dtype=tf.int64)
-    serialized = source.windows.record_reader.read(asked)
-    assert source.windows.lengths is not None
-    lengths = source.windows.lengths(asked)
+    serialized = pipeline.windows.record_reader.read(asked)
+    assert pipeline.windows.lengths is not None
+    lengths = pipeline.windows.lengths(asked)
     spec = {"tokens": tf.io.RaggedFeature(tf.int64)}
     tokens = tf.io.parse_example(serialized, spec)["tokens"].row_lengths()
     np.testing.assert_array_equal(lengths, tokens)

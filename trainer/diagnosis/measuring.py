@@ -11,7 +11,7 @@ import psutil
 import tensorflow as tf
 
 from reader.profiling.clock import Clock, Elapsed
-from reader.profiling.sampled_source import dataset_of, sampled_source, window_records
+from reader.profiling.sampled_pipeline import dataset_of, sampled_pipeline, window_records
 from trainer.diagnosis.job import Job
 from trainer.loop import Loop, Totals
 
@@ -79,7 +79,7 @@ def measure_training(job: Job, seconds: float) -> TrainingTimes:
 def measure_step(job: Job, seconds: float) -> StepTimes:
     """The same steps on batches of the stream that were made beforehand, again and again."""
     loop = job.learner.loop
-    dataset = dataset_of(sampled_source(job.stream))
+    dataset = dataset_of(sampled_pipeline(job.stream))
     copy_seconds = 0.0
     gpus = tf.config.list_logical_devices("GPU")
     if gpus and _alike(dataset):

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from reader.record_types.features import FurtherFeatures, TargetLabels, find_feature
-from reader.record_types.image import ImageRecords, with_normalization
+from reader.record_types.image import ImageParser, with_normalization
 from reader.records.decoders import DECODERS
 from reader.records.tokenizer import read_tokenizer
 from reader.records.vocabulary import HUGGING_FACE, find_vocabulary
@@ -49,7 +49,7 @@ def image_inputs(run: TrainedRun) -> dict[str, Prepare]:
 
 def _decoder(run: TrainedRun, encoding: str, size: int) -> Callable[[Any], Any]:
     """Scalar string -> [size, size, 3] float32, by the reader."""
-    records = ImageRecords(
+    records = ImageParser(
         image="image",
         decoder=DECODERS[encoding],
         labels=TargetLabels({}),

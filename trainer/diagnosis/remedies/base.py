@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from reader.pipeline import Source
-from reader.profiling.sampled_source import sampled_source
+from reader.pipeline import InputPipeline
+from reader.profiling.sampled_pipeline import sampled_pipeline
 from reader.profiling.stages import ChainTimes, StageTimes, measure_chain
 from trainer.diagnosis.advice import Attempt
 from trainer.diagnosis.costs import Costs
@@ -33,24 +33,26 @@ class Case:
     step: StepTimes
 
     @property
-    def source(self) -> Source:
-        """Source of the stream's records, from memory."""
-        return sampled_source(self.job.stream)
+    def pipeline(self) -> InputPipeline:
+        """Pipeline of the stream's records, from memory."""
+        return sampled_pipeline(self.job.stream)
 
     @property
     def reading_cpu_seconds(self) -> float:
         """CPU time of reading files, per example; 0 where records come from memory."""
         return self.stages.storage.cpu_seconds if self.stages.reads_files else 0.0
 
-    def with_chain(self, source: Source, reading_cpu_seconds: float | None = None) -> Costs:
+    def with_chain(
+        self, pipeline: InputPipeline, reading_cpu_seconds: float | None = None
+    ) -> Costs:
         """The costs with another chain behind storage, which is measured here.
 
         Args:
-            source: Source of the other chain, from memory.
+            pipeline: InputPipeline of the other chain, from memory.
             reading_cpu_seconds: CPU time of reading its files; None for no change.
         """
         reading = self.reading_cpu_seconds if reading_cpu_seconds is None else reading_cpu_seconds
-        return with_times(self.costs, measure_chain(source, self.seconds), reading)
+        return with_times(self.costs, measure_chain(pipeline, self.seconds), reading)
 
     def with_step(self, step: StepTimes) -> Costs:
         """The costs with other steps."""
@@ -58,7 +60,7 @@ class Case:
 
     def with_job(self, job: Job) -> Costs:
         """The costs of another job on the same set, of which input and steps are measured here."""
-        costs = self.with_chain(sampled_source(job.stream))
+        costs = self.with_chain(sampled_pipeline(job.stream))
         return with_step(costs, measure_step(job, self.seconds))
 
 

@@ -6,7 +6,7 @@ import dataclasses
 
 from foundation.wording import format_bytes
 from reader.cache.resources import available_memory_bytes
-from reader.profiling.sampled_source import decoded_source, open_again
+from reader.profiling.sampled_pipeline import decoded_pipeline, open_again
 from trainer.diagnosis.advice import Attempt
 from trainer.diagnosis.remedies.base import Case
 from trainer.diagnosis.remedies.smaller_images import image_encoding, image_sides
@@ -26,7 +26,7 @@ def attempt(case: Case) -> Attempt | None:
     size = int(3 * sides.prod(axis=0).sum())  # a byte for each of the three channels
     if size > _MEMORY_SHARE * available_memory_bytes():
         return None
-    source = decoded_source(open_again(case.job.stream))
+    pipeline = decoded_pipeline(open_again(case.job.stream))
     return Attempt(
         remedy="decoded-cache",
         stage="decode",
@@ -34,7 +34,7 @@ def attempt(case: Case) -> Attempt | None:
             "images are decoded again in every epoch, though all of them fit into memory as "
             f"pixels ({format_bytes(size)})"
         ),
-        costs=dataclasses.replace(case.with_chain(source, 0.0), storage_seconds=0.0),
+        costs=dataclasses.replace(case.with_chain(pipeline, 0.0), storage_seconds=0.0),
         options={"--cache": "memory", "--cache-stage": "decoded"},
         note="the first epoch starts when all of them have been decoded once",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import cast
 
-from reader.profiling.sampled_source import sampled_source
+from reader.profiling.sampled_pipeline import sampled_pipeline
 from reader.stream import Stream
 from trainer.data import open_data
 from trainer.diagnosis.advice import Attempt
@@ -26,7 +26,7 @@ def attempt(case: Case) -> Attempt | None:
         remedy="lighter-augmentation",
         stage="augment",
         because=f"the augmentation {augment!r} computes more than the {lighter} one",
-        costs=case.with_chain(sampled_source(stream)),
+        costs=case.with_chain(sampled_pipeline(stream)),
         options={"--augment": lighter},
         note="a model may learn less from lighter augmentation: compare validation",
     )

@@ -8,14 +8,14 @@ from typing import Any, cast
 import numpy as np
 import tensorflow as tf
 
-from reader.profiling.sampled_source import (
+from reader.profiling.sampled_pipeline import (
     open_again,
     read_records,
     sample_numbers,
     with_images,
-    with_records,
+    with_parser,
 )
-from reader.record_types.image import ImageRecords
+from reader.record_types.image import ImageParser
 from reader.records.decoders import DECODERS
 from trainer.diagnosis.costs import Costs
 from trainer.diagnosis.remedies.base import Case
@@ -33,14 +33,14 @@ def stored_as(case: Case, encoding: str, shorter: int | None) -> Costs:
         shorter: Side in pixels to which the shorter one is scaled down; None keeps the size.
     """
     opened = open_again(case.job.stream)
-    records = cast(ImageRecords, opened.source.records)
+    records = cast(ImageParser, opened.pipeline.parser)
     sample = read_records(opened, sample_numbers(opened, _RECORDS)).numpy()
     stored = [_stored_as(serialized, records.image, encoding, shorter) for serialized in sample]
     ratio = sum(len(serialized) for serialized, _ in stored) / sum(map(len, sample))
     decoded = dataclasses.replace(records, decoder=DECODERS[encoding])
-    source = with_images(opened.source, *map(list, zip(*stored, strict=True)))
-    source = with_records(source, decoded)
-    costs = case.with_chain(source, case.reading_cpu_seconds * ratio)
+    pipeline = with_images(opened.pipeline, *map(list, zip(*stored, strict=True)))
+    pipeline = with_parser(pipeline, decoded)
+    costs = case.with_chain(pipeline, case.reading_cpu_seconds * ratio)
     return dataclasses.replace(costs, storage_seconds=costs.storage_seconds * ratio)
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from reader.options import ReadOptions
 from reader.record_types.base import OpenSplit
-from reader.record_types.text import TextRecords, text_records
+from reader.record_types.text import TextParser, text_parser
 
 
-def toy_records(split: OpenSplit, options: ReadOptions) -> TextRecords:
-    return text_records(split, options)
+def toy_parser(split: OpenSplit, options: ReadOptions) -> TextParser:
+    return text_parser(split, options)

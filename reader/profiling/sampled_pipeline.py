@@ -8,12 +8,14 @@ from typing import Any, cast
 
 import numpy as np
 import tensorflow as tf
+from typing_extensions import override
 
 from reader.cache.pixels import PLACE, empty_pixels, pixels_in_memory
-from reader.opening import Opened, open_source
+from reader.opening import Opened, open_split
 from reader.order.numpy_order import Int64Array
-from reader.pipeline import Source, build_dataset, without_autograph
-from reader.record_types.image import ImageRecords
+from reader.pipeline import InputPipeline, build_dataset, without_autograph
+from reader.record_types import Parser
+from reader.record_types.image import ImageParser
 from reader.records.readers import RecordReader
 from reader.stream import ServedStream, Stream
 from reader.windows import Windows
@@ -25,7 +27,7 @@ SAMPLE_BYTES = 64 << 20  # 64 MiB: far beyond the caches of a processor, read in
 
 
 @dataclasses.dataclass(frozen=True)
-class SampledRecordReader:
+class SampledRecordReader(RecordReader):
     """Some records of a split, repeated in place of all.
 
     Attributes:
@@ -34,12 +36,12 @@ class SampledRecordReader:
 
     serialized: Any
 
+    @override
     def read(self, numbers: Any) -> Any:
-        """See `RecordReader.read`."""
         return tf.gather(self.serialized, numbers % tf.size(self.serialized, tf.int64))
 
+    @override
     def read_skipping(self, numbers: Any) -> Any:
-        """See `RecordReader.read_skipping`."""
         return self.read(numbers), numbers
 
 
@@ -65,25 +67,25 @@ def open_again(stream: Stream) -> Opened:
     if options.remainder == "keep":
         changes["remainder"] = "wrap"  # "drop" has no batch where the split has less than one
     with tf.device("/CPU:0"):
-        return open_source(
+        return open_split(
             stream.directory or stream.info.directory, dataclasses.replace(options, **changes)
         )
 
 
-def sampled_source(stream: Stream) -> Source:
+def sampled_pipeline(stream: Stream) -> InputPipeline:
     """The same stream, endless, from memory; a sample of its records is repeated."""
     opened = open_again(stream)
     if stream.info.cache_stage == "decoded":
-        return decoded_source(opened)
-    source = opened.source
+        return decoded_pipeline(opened)
+    pipeline = opened.pipeline
     numbers = sample_numbers(opened)
     windows = dataclasses.replace(
-        source.windows, record_reader=SampledRecordReader(read_records(opened, numbers))
+        pipeline.windows, record_reader=SampledRecordReader(read_records(opened, numbers))
     )
     if windows.lengths is not None:
         lengths = _Sampled(windows.lengths, tf.constant(numbers))
         windows = dataclasses.replace(windows, lengths=lengths)  # type: ignore[arg-type]
-    return dataclasses.replace(source, windows=_with_sizes(windows, numbers))
+    return dataclasses.replace(pipeline, windows=_with_sizes(windows, numbers))
 
 
 def _with_sizes(windows: Windows, numbers: Int64Array) -> Windows:
@@ -97,25 +99,25 @@ def _with_sizes(windows: Windows, numbers: Int64Array) -> Windows:
     return dataclasses.replace(windows, sizes=sizes)  # type: ignore[arg-type]
 
 
-def decoded_source(opened: Opened) -> Source:
-    """The source of a split of images as a cache of decoded ones would have it, from memory."""
-    records = cast(ImageRecords, opened.source.records)
+def decoded_pipeline(opened: Opened) -> InputPipeline:
+    """Returns the pipeline of images that a cache of decoded ones would have, from memory."""
+    parser = cast(ImageParser, opened.pipeline.parser)
     numbers = sample_numbers(opened, _DECODED_RECORDS)
     sample = read_records(opened, numbers)
     with tf.device("/CPU:0"):
-        features = records.parse(sample)
+        features = parser.parse(sample)
         images, placed, place = [], [], 0
         for number, serialized in enumerate(sample.numpy()):
             one = tf.nest.map_structure(lambda values, at=number: values[at], features)
-            images.append(records.decoder.decode(one, None).numpy())
-            placed.append(_placed(serialized, records.image, images[-1].shape, place))
+            images.append(parser.decoder.decode(one, None).numpy())
+            placed.append(_placed(serialized, parser.image, images[-1].shape, place))
             place += images[-1].size
         pixels = empty_pixels(place)
         np.concatenate([image.ravel() for image in images], out=pixels)
         record_reader = SampledRecordReader(tf.constant(placed))
-    decoded = dataclasses.replace(records, decoder=pixels_in_memory(pixels))
-    source = with_records(with_record_reader(opened.source, record_reader), decoded)
-    return dataclasses.replace(source, windows=_with_sizes(source.windows, numbers))
+    decoded = dataclasses.replace(parser, decoder=pixels_in_memory(pixels))
+    pipeline = with_parser(with_record_reader(opened.pipeline, record_reader), decoded)
+    return dataclasses.replace(pipeline, windows=_with_sizes(pipeline.windows, numbers))
 
 
 def _placed(serialized: bytes, feature: str, shape: tuple[int, ...], place: int) -> bytes:
@@ -130,7 +132,7 @@ def _placed(serialized: bytes, feature: str, shape: tuple[int, ...], place: int)
 
 def sample_numbers(opened: Opened, most: int = SAMPLE_RECORDS) -> Int64Array:
     """[n] numbers of records from all over a split, in order; some MiB of them in runs."""
-    info, geometry = opened.info, opened.source.windows.worker_shard.geometry
+    info, geometry = opened.info, opened.pipeline.windows.worker_shard.geometry
     count = min(most, int(SAMPLE_BYTES * info.records / info.stored_bytes), info.records)
     if count == info.records:
         return np.arange(count)
@@ -142,49 +144,52 @@ def sample_numbers(opened: Opened, most: int = SAMPLE_RECORDS) -> Int64Array:
 def read_records(opened: Opened, numbers: Int64Array) -> Any:
     """[n] string: serialized records of a split."""
     with tf.device("/CPU:0"):
-        return opened.source.windows.record_reader.read(tf.constant(numbers))
+        return opened.pipeline.windows.record_reader.read(tf.constant(numbers))
 
 
 def window_records(stream: Stream) -> int:
     """How many records are read as a whole before the first of them comes."""
     return min(
-        open_again(stream).source.windows.worker_shard.geometry.window_records, stream.info.records
+        open_again(stream).pipeline.windows.worker_shard.geometry.window_records,
+        stream.info.records,
     )
 
 
-def with_records(source: Source, records: Any) -> Source:
-    """The same source, whose records are parsed and decoded in another way."""
-    return dataclasses.replace(source, records=records)
+def with_parser(pipeline: InputPipeline, parser: Parser) -> InputPipeline:
+    """Returns the same pipeline with another parser."""
+    return dataclasses.replace(pipeline, parser=parser)
 
 
-def with_record_reader(source: Source, record_reader: RecordReader) -> Source:
-    """The same source, whose records come from somewhere else."""
+def with_record_reader(pipeline: InputPipeline, record_reader: RecordReader) -> InputPipeline:
+    """Returns the same pipeline, whose records come from somewhere else."""
     return dataclasses.replace(
-        source, windows=dataclasses.replace(source.windows, record_reader=record_reader)
+        pipeline, windows=dataclasses.replace(pipeline.windows, record_reader=record_reader)
     )
 
 
-def with_images(source: Source, stored: list[bytes], sizes: list[tuple[int, int]]) -> Source:
-    """The same source, with other images in place of its own.
+def with_images(
+    pipeline: InputPipeline, stored: list[bytes], sizes: list[tuple[int, int]]
+) -> InputPipeline:
+    """Returns the same pipeline, with other images in place of its own.
 
     Args:
-        source: Of images.
+        pipeline: Pipeline of images.
         stored: Serialized records of the others.
         sizes: Height and width of each.
     """
     with tf.device("/CPU:0"):
-        source = with_record_reader(source, SampledRecordReader(tf.constant(stored)))
-        if source.windows.sizes is None:
-            return source
+        pipeline = with_record_reader(pipeline, SampledRecordReader(tf.constant(stored)))
+        if pipeline.windows.sizes is None:
+            return pipeline
         own = _OwnSizes(tf.constant(sizes, tf.int32))
-    windows = dataclasses.replace(source.windows, sizes=own)  # type: ignore[arg-type]
-    return dataclasses.replace(source, windows=windows)
+    windows = dataclasses.replace(pipeline.windows, sizes=own)  # type: ignore[arg-type]
+    return dataclasses.replace(pipeline, windows=windows)
 
 
-def dataset_of(source: Source) -> tf.data.Dataset:
-    """The endless batches of a source."""
+def dataset_of(pipeline: InputPipeline) -> tf.data.Dataset:
+    """Returns the endless batches of a pipeline."""
     with tf.device("/CPU:0"):
-        return without_autograph(build_dataset)(source, 0, 0, int(tf.data.INFINITE_CARDINALITY))
+        return without_autograph(build_dataset)(pipeline, 0, 0, int(tf.data.INFINITE_CARDINALITY))
 
 
 @dataclasses.dataclass(frozen=True)
