@@ -25,7 +25,7 @@ THIRD_PARTY = {
     },
     "reader": {
         *("cv2", "numpy", "psutil", "pyarrow", "sentencepiece", "simplejpeg", "tensorflow"),
-        *("tokenizers", "torch"),
+        *("tokenizers", "torch", "typing_extensions"),
     },
     "trainer": {
         *("ai_edge_litert", "google_crc32c", "h5py", "keras", "matplotlib", "numpy", "onnxruntime"),

@@ -27,7 +27,7 @@ from beam_jobs.record_types.tokens import (
 from beam_jobs.staging.reader import Source, read_frames
 from beam_jobs.text.packings import PACKINGS
 from beam_jobs.text.packings.base import Piece
-from beam_jobs.text.token_examples import SequencePacker, TokenCounts
+from beam_jobs.text.token_examples import SequencePacker, TokenLengths
 from beam_jobs.workspace import Workspace
 from shard_format import (
     Manifest,
@@ -166,7 +166,7 @@ class Repacker:
         """Writes a shard with the documents [first, end); returns it, and its rows of the index."""
         config, ids = self._manifest.config, self._documents.ids
         vocabulary = config["vocabulary"]
-        counts = TokenCounts(int(vocabulary["size"]), vocabulary["unknown"])
+        counts = TokenLengths(int(vocabulary["size"]), vocabulary["unknown"])
         pad = vocabulary["end"] if vocabulary["pad"] is None else vocabulary["pad"]
         packing = PACKINGS[config["packing"]]
         packer = SequencePacker(
@@ -204,7 +204,7 @@ class Repacker:
         table = pa.table({name: values[name] for name in schema.names})
         return info, table.cast(schema)
 
-    def _pieces(self, first: int, end: int, spool: Any, counts: TokenCounts) -> Iterator[Piece]:
+    def _pieces(self, first: int, end: int, spool: Any, counts: TokenLengths) -> Iterator[Piece]:
         for number in range(first, end):
             tokens = self._documents.tokens(spool, number)
             counts.add([tokens[:-1]])

@@ -169,7 +169,7 @@ class SequencePacker:
         return [count_once(what, 1, number) for what, number in self._counts.items()]
 
 
-class TokenCounts:
+class TokenLengths:
     """Counts tokens and documents.
 
     Args:
@@ -212,7 +212,7 @@ class _Encoder:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._counts = TokenCounts(tokenizer.vocabulary.size, tokenizer.vocabulary.unknown)
+        self._counts = TokenLengths(tokenizer.vocabulary.size, tokenizer.vocabulary.unknown)
         self.counters = self._counts.counters
 
     def __call__(self, staged: Iterator[StagedRecord]) -> Iterator[_Encoded]:
