@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from beam_jobs.corpus.record import Rejection
 from foundation import storage
+from foundation.retries import retry
 
 Result = TypeVar("Result")
 
@@ -77,18 +78,17 @@ def retried(operation: Callable[[], Result], path: bytes) -> Result:
     """
     global _last_failure
     failed_lately = time.monotonic() - _last_failure < _NO_RETRY_SECONDS
-    for seconds in (*(() if failed_lately else RETRY_SECONDS), None):
-        try:
-            return operation()
-        except OSError as error:
-            if _is_gone(error, path):
-                detail = "the file was removed after it was listed"
-                raise Rejection("missing-file", detail) from None
-            if seconds is None:
-                _last_failure = time.monotonic()
-                raise UnreadableError(path, error) from error
-            time.sleep(seconds)
-    raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def may_pass(error: Exception) -> bool:
+        return isinstance(error, OSError) and not _is_gone(error, path)
+
+    try:
+        return retry(operation, () if failed_lately else RETRY_SECONDS, may_pass)
+    except OSError as error:
+        if _is_gone(error, path):
+            raise Rejection("missing-file", "the file was removed after it was listed") from None
+        _last_failure = time.monotonic()
+        raise UnreadableError(path, error) from error
 
 
 def _is_gone(error: OSError, path: bytes) -> bool:

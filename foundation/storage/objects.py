@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 from typing_extensions import override
 
+from foundation.retries import retry
 from foundation.storage.base import (
     FILE,
     FOLDER,
@@ -291,17 +292,18 @@ def _retried(url: Url, request: Callable[[Any, str], Result]) -> Result:
 
 
 def _attempts(url: Url, request: Callable[[Any, str], Result]) -> Result:
-    for seconds in (*_RETRY_SECONDS, None):
-        try:
-            with readable_errors(url):
-                store, _, key = locate(url)
-                count(1, 0)
-                return request(store, key)
-        except OSError as error:
-            if seconds is None or error.errno != errno.EIO:
-                raise
-            time.sleep(seconds * random.uniform(0.5, 1.5))
-    raise AssertionError("unreachable: the last attempt returns or raises")
+    def attempt() -> Result:
+        with readable_errors(url):
+            store, _, key = locate(url)
+            count(1, 0)
+            return request(store, key)
+
+    pauses = (seconds * random.uniform(0.5, 1.5) for seconds in _RETRY_SECONDS)
+    return retry(attempt, pauses, _is_broken_off)
+
+
+def _is_broken_off(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno == errno.EIO
 
 
 def _request(url: Url, offset: int, size: int) -> Answer:
