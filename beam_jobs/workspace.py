@@ -8,7 +8,6 @@ memory waits on the worker's own disk.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -26,6 +25,7 @@ import pyarrow as pa
 
 from beam_jobs.lease import Lease
 from foundation import storage
+from foundation.processes.locks import is_same_file, try_lock
 from foundation.storage import Place
 from shard_format import DamageError, InputError, file_sha256, naming
 from shard_format.set_paths import check_no_links
@@ -240,13 +240,8 @@ class Workspace:
                 yield
             return
         with path.open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # A build that has just ended may have deleted the file that is open here.
-                ours = os.fstat(file.fileno()).st_ino == path.stat().st_ino
-            except OSError:
-                ours = False
-            if not ours:
+            # A build that has just ended may have deleted the file that is open here.
+            if not (try_lock(file) and is_same_file(file, path)):
                 raise InputError(
                     f"Another build is writing to {self.out}. Wait for it to end, or choose "
                     "another --out."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import os
 import threading
@@ -12,11 +11,11 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
 
 from foundation import storage
+from foundation.processes.locks import is_same_file, try_lock
 from foundation.storage import Place
-from reader.cache.inventory import PART, is_same_file, is_whole
+from reader.cache.inventory import PART, is_whole
 from reader.cache.retrying import retried
 from shard_format import DamageError, ShardmillError
 
@@ -102,7 +101,7 @@ def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[N
     """
     while True:
         with path.open("ab") as file:
-            while not _try_lock(file):
+            while not try_lock(file):
                 on_wait()
                 time.sleep(_LOOK_SECONDS)
             if not is_same_file(file, path):
@@ -113,15 +112,6 @@ def locked(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[N
                 if is_same_file(file, path):
                     path.unlink()
             return
-
-
-def _try_lock(file: IO[bytes]) -> bool:
-    # Not until it is free: a thread that waits in the kernel cannot be stopped.
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _copy(source: Place, wanted: Wanted, part: Path, on_bytes: OnBytes) -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import re
 import shutil
 from pathlib import Path
-from typing import IO
 
 from shard_format.naming import (
     GENERATIONS_DIR,
@@ -85,14 +83,6 @@ def find_entries(directory: Path) -> list[Entry]:
                 name = path.relative_to(directory).as_posix()
                 found.append(Entry(name, tree_bytes(path), used))
     return found
-
-
-def is_same_file(file: IO[bytes], path: Path) -> bool:
-    """Whether an open file is still the one of that name."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def is_whole(path: Path, size: int) -> bool:

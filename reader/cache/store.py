@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import gc
 import json
 import os
@@ -28,6 +27,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from foundation.processes.locks import is_same_file, lock, try_lock
 from reader.cache.inventory import (
     Entry,
     Item,
@@ -36,7 +36,6 @@ from reader.cache.inventory import (
     find_parts,
     find_roots,
     is_part,
-    is_same_file,
     part_directory,
     stamp,
 )
@@ -64,7 +63,7 @@ class Lease:
     def __init__(self, path: Path, items: Sequence[Item], limit: int) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock(descriptor)
             os.write(descriptor, json.dumps({item.name: item.bytes for item in items}).encode())
         except OSError:  # the disk is full: who keeps it open holds a lock for as long as he lives
             os.close(descriptor)
@@ -182,7 +181,7 @@ class Store:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         with (self.directory / _LOCK).open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock(file)
             self._sweep()
             yield
 
@@ -191,11 +190,7 @@ class Store:
         parts = [part for root in find_roots(self.directory) for part in find_parts(root)]
         for path in (*(self.directory / _LEASES).iterdir(), *parts):
             with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    continue
-                if is_same_file(file, path):
+                if try_lock(file) and is_same_file(file, path):
                     delete(part_directory(path))
                     path.unlink()
         for root in find_roots(self.directory):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import errno
-import fcntl
 import json
 import os
 import socket
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from foundation.errors import InputError, file_error
+from foundation.processes.locks import is_same_file, try_lock
 
 NAME = "lock"
 # What file systems without locks answer.
@@ -28,7 +28,7 @@ class RunLock:
     """The lock of a directory, which is made if there is none.
 
     Args:
-        directory: Of the run.
+        directory: Directory of the run.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -69,20 +69,17 @@ class RunLock:
         """Takes the lock, unless the file was deleted by the run that has just released it."""
         file = self._path.open("a+", encoding="utf-8")
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            with file:
-                raise self._held(file) from None
+            is_free = try_lock(file)
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
                 file.close()
                 raise
             on_unsupported(os.strerror(error.errno))
-        try:
-            ours = os.path.samestat(os.fstat(file.fileno()), self._path.stat())
-        except FileNotFoundError:
-            ours = False
-        if not ours:
+            is_free = True
+        if not is_free:
+            with file:
+                raise self._held(file)
+        if not is_same_file(file, self._path):
             file.close()
             return
         file.truncate(0)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
-import fcntl
 import io
 import json
 import os
@@ -26,6 +25,7 @@ from typing import Any
 
 from foundation.config_file import key_of
 from foundation.errors import InputError, file_error
+from foundation.processes.locks import try_lock
 from trainer.checkpointing.run_dir import write_json
 
 STATE = "search.json"
@@ -140,17 +140,18 @@ class SearchDir:
             (self.path / LOGS).mkdir(parents=True, exist_ok=True)
             (self.path / TRIALS).mkdir(exist_ok=True)
             files = [open(self.path / name, "a") for name in (_LOCK, _TRIALS_LOCK)]
+            is_ours = try_lock(files[0])
         except OSError as error:
             raise file_error(error, str(self.path), resumes=False) from None
-        with files[0] as own, files[1] as of_trials:
-            if not _locked(own.fileno()):
+        with files[0], files[1] as of_trials:
+            if not is_ours:
                 raise InputError(
                     f"Another search is running in {self.path}. Wait for it to end, or pass "
                     "another --run-dir."
                 )
-            if not _locked(of_trials.fileno()):
+            if not try_lock(of_trials):
                 on_wait()
-                while not _locked(of_trials.fileno()):
+                while not try_lock(of_trials):
                     time.sleep(_LOOK_SECONDS)
             yield of_trials.fileno()
 
@@ -229,14 +230,6 @@ class SearchDir:
         temporary = self.path / f"{TABLE}.tmp"
         temporary.write_text(text.getvalue(), encoding="utf-8")
         os.replace(temporary, self.path / TABLE)
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _as_json(trial: Trial) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Processes of this machine: child processes, signals, how a process exits, and file locks."""
